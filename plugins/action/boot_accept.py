@@ -1,0 +1,46 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.boot_accept."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept, cleanups, nodes
+from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {
+        **request_inputs.REQUEST_ARGUMENTS,
+        "facts_max_age": {"type": "int", "variable": "bootflow_facts_max_age", "fallback_default": 300},
+    }
+
+    def act(self) -> dict[str, t.Any]:
+        inputs = request_inputs.RequestInputs(self.options)
+        context = self.context()
+        if self.check_mode:
+            ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
+            transaction = ledger.rehearse()
+        else:
+            ledger = self.open_ledger()
+            transaction = ledger.write()
+        hosts = self.compute_hosts()
+        with transaction as conn:
+            accepted = accept.accept(conn, inputs.requests, inputs.accept_options(), context)
+            stale: list[str] = []
+            if accepted.changed:
+                to_clean = cleanups.hosts(conn)
+                stale = nodes.stale_hosts(conn, hosts, context.now, self.options["facts_max_age"])
+                stale += [h for h in hosts if h in to_clean and h not in stale]
+        return {
+            "changed": accepted.changed,
+            "reservation_id": accepted.reservation_id,
+            "created": accepted.created,
+            "resumed": accepted.resumed,
+            "unchanged": accepted.unchanged,
+            "stale_hosts": stale,
+        }

@@ -1,0 +1,29 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.boot_passwords."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import states
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import instances
+from ansible_collections.bootflow.compute.plugins.plugin_utils import passwords, request_inputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = request_inputs.REQUEST_ARGUMENTS
+
+    def act(self) -> dict[str, t.Any]:
+        if self.check_mode:
+            return {"changed": False, "skipped": True}
+        inputs = request_inputs.RequestInputs(self.options)
+        with self.open_ledger().read() as conn:
+            rows = instances.select_live(conn, run_id=self.context().run.id, vm_state=states.ACTIVE)
+        found = {
+            r.display_name: passwords.password_of(r.uuid, inputs.request_of(r.project, r.display_name)) for r in rows if r.config_drive
+        }
+        return {"changed": False, "admin_passwords": found, "_ansible_no_log": True}

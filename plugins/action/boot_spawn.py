@@ -1,0 +1,78 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.boot_spawn."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.metadata import pack_files
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import builds as ledger_builds
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.plugin_utils import guest_of_build, host_settings, passwords, request_inputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import Outcomes, StageAction, item_errors
+
+
+class ActionModule(StageAction):
+    ARGUMENTS = request_inputs.REQUEST_ARGUMENTS
+    STAGE = ledger_builds.SPAWNING
+
+    def work(self, builds: list[Build]) -> Outcomes:
+        self._power_states: dict[str, int] = {}
+        inputs = request_inputs.RequestInputs(self.options)
+        outcomes: Outcomes = {}
+        settings = guest_of_build.GuestSettings.of(self.task_vars["hostvars"][self.task_vars["inventory_hostname"]])
+        drives, domains = [], []
+        for build in builds:
+            request = inputs.request_of(build.row.project, build.row.display_name)
+            try:
+                if build.row.config_drive:
+                    files = guest_of_build.config_drive(build, request, passwords.password_of(build.uuid, request))
+                    drives.append(
+                        {
+                            "uuid": build.uuid, "path": guest_of_build.config_drive_path(build, settings),
+                            "format": settings.config_drive_format, "files": pack_files(files), "keep": build.resumed,
+                        }
+                    )
+                domains.append(self._domain(build, settings))
+            except errors.BootflowError as e:
+                outcomes[build.uuid] = e
+        if drives:
+            result = self.run_module("config_drive", {"drives": drives})
+            outcomes.update(item_errors(result, [d["uuid"] for d in drives]))
+        domains = [d for d in domains if outcomes.get(d["uuid"]) is None]
+        if domains:
+            result = self.run_module("domain", {"libvirt_uri": host_settings.libvirt_uri(self), "domains": domains})
+            outcomes.update(item_errors(result, [d["uuid"] for d in domains]))
+            self._power_states = {
+                u: r["power_state"] for u, r in result["results"].items() if not r.get("error")
+            }
+        return {b.uuid: outcomes.get(b.uuid) for b in builds}
+
+    def finish(self, conn: t.Any, host: str, good: list[Build], context: Context) -> list[str]:
+        _active, lost = ledger_builds.spawned(conn, host, {b.uuid: self._power_states[b.uuid] for b in good}, context)
+        return lost
+
+    def _domain(self, build: Build, settings: guest_of_build.GuestSettings) -> dict[str, t.Any]:
+        wanted: dict[str, t.Any] = {
+            "uuid": build.uuid,
+            "name": build.row.domain_name,
+            "xml": guest_of_build.domain_xml(build, settings),
+            "state": "running",
+            "wait_timeout": settings.wait_timeout,
+        }
+        if settings.wait_console:
+            wanted["wait_console"] = {
+                "pattern": settings.wait_console, "timeout": settings.wait_guest_timeout,
+                "log": guest_of_build.console_log(build, settings),
+            }
+        addresses = [f["ip_address"] for p, _n in build.ports for f in p.fixed_ips]
+        if settings.wait_address and addresses:
+            wanted["wait_address"] = {"address": addresses[0], "timeout": settings.wait_guest_timeout}
+        if settings.wait_agent:
+            wanted["wait_agent"] = settings.wait_guest_timeout
+        return wanted

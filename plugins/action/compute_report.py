@@ -1,0 +1,60 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.compute_report."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import cleanups, nodes
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS: t.Mapping[str, t.Mapping[str, t.Any]] = {}
+
+    def act(self) -> dict[str, t.Any]:
+        host = self.task_vars["inventory_hostname"]
+        configuration = host_settings.configuration(self.task_vars["hostvars"][host], host)
+        context = self.context()
+        try:
+            facts = self.run_module(
+                "compute_node_info",
+                {
+                    "libvirt_uri": host_settings.libvirt_uri(self),
+                    "instances_path": host_settings.instances_path(self),
+                    "virt_type": str(self.variable("bootflow_virt_type", "auto")),
+                },
+            )["compute_node"]
+        except errors.BootflowError as e:
+            if not self.check_mode:
+                with self.open_ledger().write() as conn:
+                    nodes.record_unreachable(conn, host, e.message)
+            self._display.warning("%s did not report and is left out: %s %s" % (host, e.message, e.remedy))
+            return {"changed": False, "reported": False, "error": e.as_dict()}
+        if self.check_mode:
+            return {"changed": False, "reported": True, "compute_node": facts, "configuration": configuration}
+        ledger = self.open_ledger()
+        cleaned = self._clean_up(ledger, host)
+        with ledger.write() as conn:
+            nodes.record_report(conn, host, facts, configuration, context.now)
+        return {"changed": bool(cleaned), "reported": True, "compute_node": facts, "configuration": configuration, "cleaned": cleaned}
+
+    def _clean_up(self, ledger: t.Any, host: str) -> list[str]:
+        """Rid the host of what earlier runs could not remove."""
+        with ledger.read() as conn:
+            todo = [{"uuid": c.instance_uuid, "name": c.domain_name} for c in cleanups.of_host(conn, host)]
+        if not todo:
+            return []
+        problems = clean_host(self, todo)
+        done = [i["uuid"] for i in todo if i["uuid"] not in problems]
+        with ledger.write() as conn:
+            cleanups.done(conn, host, done)
+        for uuid, problem in problems.items():
+            self._display.warning("%s still has to be rid of instance %s: %s" % (host, uuid, problem.message))
+        return done

@@ -1,0 +1,81 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.instance_delete."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import deletion
+from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+SELECTION: dict[str, dict[str, t.Any]] = {
+    "names": {"type": "list", "elements": "str", "variable": "bootflow_names"},
+    "uuids": {"type": "list", "elements": "str", "variable": "bootflow_uuids"},
+    "reservation_ids": {"type": "list", "elements": "str", "variable": "bootflow_reservation_ids"},
+    "project": {"type": "str", "variable": "bootflow_project"},
+    "all": {"type": "bool", "variable": "bootflow_delete_all", "fallback_default": False},
+}
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {
+        **SELECTION,
+        "phase": {"type": "str", "choices": ["begin", "finish"], "default": "begin"},
+        "force": {"type": "bool", "variable": "bootflow_delete_force", "fallback_default": False},
+        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+    }
+
+    def act(self) -> dict[str, t.Any]:
+        return self._begin() if self.options["phase"] == "begin" else self._finish()
+
+    def _begin(self) -> dict[str, t.Any]:
+        o = self.options
+        if self.check_mode:
+            ledger = request_inputs.rehearsal_ledger(o["ledger_url"])
+            transaction = ledger.rehearse()
+        else:
+            transaction = self.open_ledger().write()
+        with transaction as conn:
+            found = deletion.begin(
+                conn, self.context(), names=o["names"], uuids=o["uuids"], reservations=o["reservation_ids"], project=o["project"],
+                everything=o["all"],
+            )
+        named = [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in found.rows]
+        before = "".join("%s %s on %s\n" % (n["name"], n["uuid"], n["host"] or "no host") for n in named)
+        unknown = sorted(set(o["names"] or []) - {n["name"] for n in named}) + sorted(set(o["uuids"] or []) - {n["uuid"] for n in named})
+        if self.check_mode and o["print_table"]:
+            tables.show(self._display, ["Would delete:", *(before.splitlines() or ["  nothing"])])
+        inventory = self.task_vars.get("groups", {}).get("all", [])
+        strangers = sorted(h for h in found.hosts if h not in inventory)
+        if strangers and not o["force"] and not self.check_mode:
+            raise errors.ComputeHostNotFound(
+                host=", ".join(strangers), remedy="Put it into the inventory, or delete with bootflow_delete_force: true if it is gone for good."
+            )
+        return {
+            "changed": bool(named),
+            "instances": named,
+            "not_found": unknown,
+            "hosts": [h for h in found.hosts if h in inventory],
+            "diff": {"before": before, "after": "", "before_header": "instances", "after_header": "instances"},
+        }
+
+    def _finish(self) -> dict[str, t.Any]:
+        if self.check_mode:
+            return {"changed": False, "skipped": True}
+        with self.open_ledger().write() as conn:
+            gone, left = deletion.finish(conn, self.context(), force=self.options["force"])
+        if self.options["print_table"]:
+            tables.show(self._display, ["Deleted: %s" % (", ".join(gone) or "nothing")])
+        result: dict[str, t.Any] = {"changed": bool(gone), "deleted": gone, "left": left}
+        if left:
+            lines = ["%d instance(s) could not be removed:" % len(left)]
+            lines += ["  %s on %s: %s" % (v["name"], v["host"], (v["fault"] or {}).get("message", "the host was not asked")) for v in left]
+            remedy = "Bring the host back and delete again; or, if it is gone for good, delete with bootflow_delete_force: true."
+            lines.append(remedy)
+            result.update(failed=True, msg="\n".join(lines), error_code="DeleteIncomplete", status=503, retryable=True, remedy=remedy)
+        return result

@@ -1,0 +1,46 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.instance_info."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import history, instances, views
+from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {
+        "names": {"type": "list", "elements": "str", "variable": "bootflow_names"},
+        "uuids": {"type": "list", "elements": "str", "variable": "bootflow_uuids"},
+        "reservation_ids": {"type": "list", "elements": "str", "variable": "bootflow_reservation_ids"},
+        "project": {"type": "str", "variable": "bootflow_project"},
+        "host": {"type": "str"},
+        "events": {"type": "bool", "variable": "bootflow_list_events", "fallback_default": False},
+        "print_table": {"type": "bool", "default": False},
+    }
+
+    def act(self) -> dict[str, t.Any]:
+        o = self.options
+        try:
+            ledger = self.open_ledger()
+        except errors.LedgerMissing as e:
+            if o["print_table"]:
+                tables.show(self._display, ["No instances. %s." % e.message])
+            return {"changed": False, "instances": []}
+        with ledger.read() as conn:
+            rows = instances.select_live(
+                conn, names=o["names"], uuids=o["uuids"], reservations=o["reservation_ids"], project=o["project"], host=o["host"]
+            )
+            shown = views.instance_views(conn, rows)
+            if o["events"]:
+                for view in shown:
+                    view["events"] = history.events_of(conn, view["uuid"])
+        if o["print_table"]:
+            tables.show(self._display, tables.instance_table(shown) if shown else ["No instances."])
+        return {"changed": False, "instances": shown}

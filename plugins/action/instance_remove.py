@@ -1,0 +1,37 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.instance_remove."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import deletion
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS: t.Mapping[str, t.Mapping[str, t.Any]] = {}
+
+    def act(self) -> dict[str, t.Any]:
+        if self.check_mode:
+            return {"changed": False, "skipped": True}
+        host = self.task_vars["inventory_hostname"]
+        context = self.context()
+        ledger = self.open_ledger()
+        with ledger.read() as conn:
+            todo = deletion.of_host(conn, host, context)
+        if not todo:
+            return {"changed": False, "removed": []}
+        with lease_kept(self.options["ledger_url"], context):
+            problems = clean_host(self, todo)
+        done = [i["uuid"] for i in todo if i["uuid"] not in problems]
+        with ledger.write() as conn:
+            deletion.host_done(conn, host, done, context)
+            deletion.host_failed(conn, host, problems, context)
+        for uuid, problem in sorted(problems.items()):
+            self._display.warning("%s could not be rid of instance %s: %s" % (host, uuid, problem.message))
+        return {"changed": bool(done), "removed": done, "problems": {u: p.as_dict() for u, p in problems.items()}}

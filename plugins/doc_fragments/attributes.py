@@ -1,0 +1,23 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    # Every module says "support" for check_mode, diff_mode and idempotent itself.
+    DOCUMENTATION = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return the changed status without changing anything.
+  diff_mode:
+    description: Returns details on what has changed, or in check mode would change, when run with C(--diff).
+  idempotent:
+    description: When run twice in a row with the same arguments, the second run changes nothing and says so.
+  platform:
+    description: Operating systems that it can work on.
+    support: full
+    platforms: posix
+"""

@@ -1,0 +1,537 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The one family of errors: code, status, message with the remedy, retryable or not.
+
+The class name is the stable code, in the words of Nova, Cinder and Neutron where they have one. ``status`` follows
+the HTTP mapping of Nova's create (source: 000, Controller.create; 001 section 8.5.14). ``retryable`` means that
+another host might do better (source: 000, _build_and_run_instance); core.build_outcome decides with it.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+
+class BootflowError(Exception):
+    """Root of the family. A subclass sets ``msg_fmt``, and what differs of ``status``, ``retryable`` and ``remedy``."""
+
+    msg_fmt = "%(reason)s"
+    status = 500
+    retryable = False
+    remedy = ""
+
+    def __init__(self, message: str | None = None, remedy: str | None = None, **details: t.Any):
+        self.details = details
+        if message is None:
+            message = self.msg_fmt % details
+        self.message = message
+        if remedy is not None:
+            self.remedy = remedy
+        super().__init__(message)
+
+    @property
+    def code(self) -> str:
+        """The stable word for this kind of error."""
+        return type(self).__name__
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """Plain data: what a module returns, a fault row keeps and a playbook's rescue reads."""
+        return {
+            "code": self.code,
+            "status": self.status,
+            "message": self.message,
+            "remedy": self.remedy,
+            "retryable": self.retryable,
+        }
+
+
+def from_dict(data: t.Mapping[str, t.Any]) -> BootflowError:
+    """The error again from as_dict()'s data; an unknown code comes back as RemoteError that keeps the code's fields."""
+    cls = _find(BootflowError, str(data.get("code", "")))
+    error: BootflowError
+    if cls is None:
+        error = RemoteError(message="%s: %s" % (data.get("code", "error"), data.get("message", "")))
+    else:
+        error = cls.__new__(cls)
+        BootflowError.__init__(error, message=str(data.get("message", "")))
+    error.remedy = str(data.get("remedy", "") or "")
+    error.status = int(data.get("status", error.status))
+    error.retryable = bool(data.get("retryable", error.retryable))
+    return error
+
+
+def _find(cls: type[BootflowError], code: str) -> type[BootflowError] | None:
+    if cls.__name__ == code:
+        return cls
+    for child in cls.__subclasses__():
+        found = _find(child, code)
+        if found is not None:
+            return found
+    return None
+
+
+# --- input ---------------------------------------------------------------------------------------------------------
+
+
+class InvalidInput(BootflowError):
+    msg_fmt = "Invalid input received: %(reason)s"
+    status = 400
+
+
+class MalformedRequestBody(InvalidInput):
+    """Not an object where one belongs (source: 000, Controller.create: 422)."""
+
+    msg_fmt = "Malformed request body: %(reason)s"
+    status = 422
+    remedy = "Write each instance as a mapping with a name, a flavor and an image."
+
+
+class InvalidRequest(InvalidInput):
+    """Several errors of one request, all of them in ``errors`` ({path, message, code, remedy})."""
+
+    status = 400
+
+    def __init__(self, errors: t.Sequence[t.Mapping[str, t.Any]], message: str | None = None, **details: t.Any):
+        self.errors = [dict(e) for e in errors]
+        if message is None:
+            lines = ["%s: %s" % (e.get("path") or "request", e.get("message", "")) for e in self.errors]
+            message = "The request has %d error%s: %s" % (len(lines), "" if len(lines) == 1 else "s", "; ".join(lines))
+        super().__init__(message=message, **details)
+
+    def as_dict(self) -> dict[str, t.Any]:
+        result = super().as_dict()
+        result["errors"] = self.errors
+        return result
+
+
+class NotSupportedYet(InvalidInput):
+    """Known to Nova, but not honoured by this version: refused in words instead of ignored."""
+
+    msg_fmt = "%(feature)s is not supported by this version of bootflow.compute"
+    remedy = "Leave it out; the changelog tells when it comes."
+
+
+class InvalidMetadata(InvalidInput):
+    msg_fmt = "Invalid metadata: %(reason)s"
+
+
+class Base64Exception(InvalidInput):
+    msg_fmt = "Invalid Base 64 data for file %(path)s"
+    remedy = "Encode the content: base64 -w0 FILE, or the filter b64encode."
+
+
+class InstanceUserDataTooLarge(InvalidInput):
+    msg_fmt = "User data too large. User data must be no larger than %(maxsize)s bytes once base64 encoded. Your data is %(length)d bytes"
+    remedy = "Shorten it, or let it fetch the rest (#include)."
+
+
+class InstanceUserDataMalformed(InvalidInput):
+    msg_fmt = "User data needs to be valid base 64."
+    remedy = "Encode it with base64 -w0 FILE, or give plain text as user_data."
+
+
+class AmbiguousHostnameForMultipleInstances(InvalidInput):
+    msg_fmt = "Unable to allocate a single hostname to multiple instances"
+    remedy = "Leave hostname out: each instance then takes it from its own name."
+
+
+class Forbidden(BootflowError):
+    msg_fmt = "%(reason)s"
+    status = 403
+
+
+class PolicyNotAuthorized(Forbidden):
+    msg_fmt = "Policy doesn't allow %(action)s to be performed."
+    remedy = "Ask the operator of this inventory, or leave that part of the request out."
+
+
+class ForcedHostForbidden(Forbidden):
+    msg_fmt = "Policy doesn't allow create:forced_host to be performed (availability_zone %(zone)s)."
+    remedy = "Ask for a zone only, or set bootflow_allow_forced_host: true for administrators."
+
+
+class NotFound(BootflowError):
+    status = 404
+
+
+class InstanceNotFound(NotFound):
+    msg_fmt = "Instance %(instance_id)s could not be found."
+
+
+class FlavorNotFound(NotFound):
+    msg_fmt = "Flavor %(flavor_id)s could not be found."
+    status = 400
+    remedy = "Name a flavor of bootflow_flavors."
+
+
+class ImageNotFound(NotFound):
+    msg_fmt = "Image %(image_id)s could not be found."
+    status = 400
+    remedy = "Name an image of bootflow_images."
+
+
+class NetworkNotFound(NotFound):
+    msg_fmt = "Network %(network_id)s could not be found."
+    status = 400
+    remedy = "Name a network of bootflow_networks."
+
+
+class SubnetNotFound(NotFound):
+    msg_fmt = "Subnet %(subnet_id)s could not be found."
+    status = 400
+
+
+class PortNotFound(NotFound):
+    msg_fmt = "Port id %(port_id)s could not be found."
+    status = 400
+
+
+class KeypairNotFound(NotFound):
+    msg_fmt = "Keypair %(name)s not found."
+    status = 400
+    remedy = "Add it to bootflow_keypairs."
+
+
+class InstanceGroupNotFound(NotFound):
+    msg_fmt = "Instance group %(group)s could not be found."
+    status = 400
+
+
+class Conflict(BootflowError):
+    status = 409
+
+
+class InstanceExists(Conflict):
+    msg_fmt = "Instance %(name)s already exists with another definition: %(reason)s."
+    remedy = "Delete it first (bootflow.compute.delete), give the new one another name, or restore its definition."
+
+
+class InstanceLocked(Conflict):
+    """Another live run owns the instance."""
+
+    msg_fmt = "Instance %(name)s is being worked on by run %(run)s until %(until)s."
+    remedy = "Wait for that run; if it is dead, its lease ends at the time named."
+
+
+class UnexpectedTaskStateError(Conflict):
+    msg_fmt = "Conflict updating instance %(instance_uuid)s. Expected: %(expected)s. Actual: %(actual)s."
+
+
+class UnexpectedDeletingTaskStateError(UnexpectedTaskStateError):
+    pass
+
+
+class InstanceInvalidState(Conflict):
+    msg_fmt = "Cannot '%(method)s' instance %(instance_uuid)s while it is in %(attr)s %(state)s"
+
+
+class OverQuota(Forbidden):
+    """Quota exceeded (Nova 403; source: 000, Controller.create)."""
+
+    msg_fmt = "Quota exceeded for %(overs)s: Requested %(req)s, but already used %(used)s of %(allowed)s %(overs)s"
+    remedy = "Delete instances, ask for fewer, or raise bootflow_quotas."
+
+
+class MetadataLimitExceeded(OverQuota):
+    msg_fmt = "Maximum number of metadata items exceeds %(allowed)d"
+    remedy = "Give fewer metadata items."
+
+
+class OnsetFileLimitExceeded(OverQuota):
+    msg_fmt = "Personality file limit exceeded: %(used)d of %(allowed)d files"
+    remedy = "Inject fewer files; user_data can write the rest (write_files)."
+
+
+class OnsetFilePathLimitExceeded(OnsetFileLimitExceeded):
+    msg_fmt = "Personality file path exceeds maximum %(allowed)s"
+    remedy = "Use a shorter path."
+
+
+class OnsetFileContentLimitExceeded(OnsetFileLimitExceeded):
+    msg_fmt = "Personality file content exceeds maximum %(allowed)s"
+    remedy = "Inject a smaller file, or let user_data fetch it."
+
+
+class PortLimitExceeded(Forbidden):
+    msg_fmt = "Maximum number of ports exceeded"
+
+
+# --- scheduling and claims -----------------------------------------------------------------------------------------
+
+
+class NoValidHost(BootflowError):
+    msg_fmt = "No valid host was found. %(reason)s"
+    status = 503
+    remedy = "Run the same boot with --check to see why each host was turned down."
+
+
+class MaxRetriesExceeded(NoValidHost):
+    msg_fmt = "Exceeded maximum number of retries. %(reason)s"
+
+
+class ComputeResourcesUnavailable(BootflowError):
+    msg_fmt = "Insufficient compute resources: %(reason)s."
+    status = 503
+    retryable = True
+
+
+class ComputeHostNotFound(NotFound):
+    msg_fmt = "Compute host %(host)s could not be found."
+
+
+class HostUnreachable(BootflowError):
+    msg_fmt = "Host %(host)s is unreachable: %(reason)s"
+    status = 503
+    retryable = True
+    remedy = "Check the connection (ansible -m ping); the build goes to another host meanwhile."
+
+
+class HypervisorUnavailable(BootflowError):
+    msg_fmt = "Connection to the hypervisor is broken on host: %(host)s (%(reason)s)"
+    status = 503
+    retryable = True
+    remedy = "Start libvirtd on that host, or disable the host."
+
+
+class RescheduledException(BootflowError):
+    msg_fmt = "Build of instance %(instance_uuid)s was re-scheduled: %(reason)s"
+    retryable = True
+
+
+class BuildAbortException(BootflowError):
+    msg_fmt = "Build of instance %(instance_uuid)s aborted: %(reason)s"
+
+
+# --- images and disks ----------------------------------------------------------------------------------------------
+
+
+class ImageError(BootflowError):
+    status = 400
+
+
+class ImageUnacceptable(ImageError):
+    msg_fmt = "Image %(image_id)s is unacceptable: %(reason)s"
+
+
+class ImageNotActive(ImageError):
+    msg_fmt = "Image %(image_id)s is not active."
+
+
+class ImageChecksumMismatch(ImageUnacceptable):
+    msg_fmt = "Image %(image_id)s is unacceptable: sha256 is %(actual)s, the catalogue says %(expected)s"
+    remedy = "Fetch the image again, or correct its checksum in bootflow_images."
+
+
+class ImageDownloadFailed(ImageError):
+    msg_fmt = "Image %(image_id)s could not be fetched from %(url)s: %(reason)s"
+    status = 503
+    retryable = True
+    remedy = "Check the URL and that this host reaches it."
+
+
+class InvalidDiskFormat(ImageError):
+    msg_fmt = "Disk format %(disk_format)s is not acceptable"
+
+
+class InvalidDiskInfo(ImageError):
+    msg_fmt = "Disk info file is invalid: %(reason)s"
+
+
+class FlavorDiskSmallerThanImage(ImageError):
+    msg_fmt = (
+        "Flavor's disk is too small for requested image. Flavor disk is %(flavor_size)i bytes, "
+        "image is %(image_size)i bytes."
+    )
+    remedy = "Take a flavor with a larger root_gb."
+
+
+class FlavorDiskSmallerThanMinDisk(ImageError):
+    msg_fmt = (
+        "Flavor's disk is smaller than the minimum size specified in image metadata. "
+        "Flavor disk is %(flavor_size)i bytes, minimum size is %(image_min_disk)i bytes."
+    )
+    remedy = "Take a flavor with a larger root_gb."
+
+
+class FlavorMemoryTooSmall(ImageError):
+    msg_fmt = "Flavor's memory is too small for requested image."
+    remedy = "Take a flavor with more memory_mb than the image's min_ram."
+
+
+class AutoDiskConfigDisabledByImage(ImageError):
+    msg_fmt = "Requested image %(image)s has automatic disk resize disabled."
+
+
+class ConfigDriveUnknownFormat(InvalidInput):
+    msg_fmt = "Unknown config drive format %(format)s. Select one of iso9660 or vfat."
+
+
+class DiskFull(BootflowError):
+    msg_fmt = "No space left on %(host)s at %(path)s: %(reason)s"
+    status = 503
+    retryable = True
+    remedy = "Free space there, or lower the host's disk_allocation_ratio."
+
+
+# --- block devices -------------------------------------------------------------------------------------------------
+
+
+class InvalidBDM(InvalidInput):
+    msg_fmt = "Block Device Mapping is Invalid: %(reason)s"
+
+
+class InvalidBDMBootSequence(InvalidBDM):
+    msg_fmt = "Block Device Mapping is Invalid: Boot sequence for the instance and image/block device mapping combination is not valid."
+
+
+class InvalidBDMFormat(InvalidBDM):
+    msg_fmt = "Block Device Mapping is Invalid: Unrecognized format: %(details)s"
+
+
+class InvalidBDMEphemeralSize(InvalidBDM):
+    msg_fmt = "Ephemeral disks requested are larger than the instance type allows."
+
+
+class InvalidBDMSwapSize(InvalidBDM):
+    msg_fmt = "Swap drive requested is larger than instance type allows."
+
+
+class InvalidBDMLocalsLimit(InvalidBDM):
+    msg_fmt = "Block Device Mapping is Invalid: You specified more local devices than the limit allows"
+
+
+# --- networks ------------------------------------------------------------------------------------------------------
+
+
+class NetworkError(BootflowError):
+    status = 400
+
+
+class NetworkAmbiguous(Conflict):
+    msg_fmt = "Multiple possible networks found, use a network name to be more specific."
+
+
+class InvalidFixedIpAndMaxCountRequest(InvalidInput):
+    msg_fmt = "Failed to launch instances: %(reason)s"
+
+
+class MultiplePortsNotApplicable(InvalidInput):
+    msg_fmt = "Failed to launch instances: %(reason)s"
+
+
+class FixedIpAlreadyInUse(NetworkError):
+    msg_fmt = "IP address %(address)s already allocated in subnet %(subnet)s"
+    remedy = "Choose another fixed_ip, or leave it out."
+
+
+class InvalidIpForSubnet(NetworkError):
+    msg_fmt = "IP address %(address)s is not a valid IP for the specified subnet %(subnet)s"
+
+
+class InvalidIpForNetwork(NetworkError):
+    msg_fmt = "IP address %(address)s is not a valid IP for any of the subnets on the specified network %(network)s"
+    remedy = "Choose an address of one of its subnets."
+
+
+class NetworkDuplicated(NetworkError):
+    msg_fmt = "Duplicate networks (%(network_id)s) are not allowed"
+    remedy = "Name each network once, or set bootflow_allow_duplicate_networks: true."
+
+
+class InvalidIpForAllocationPools(NetworkError):
+    msg_fmt = "IP address %(ip_address)s is not in the allocation pools of subnet %(subnet)s"
+    remedy = "Choose an address of the pools, or set enforce_allocation_pools: false on the network."
+
+
+class InvalidAllocationPool(NetworkError):
+    msg_fmt = "The allocation pool %(pool)s is not valid: %(reason)s"
+
+
+class NoMoreFixedIps(NetworkError):
+    msg_fmt = "No fixed IP addresses available for network: %(net)s"
+
+
+class NoMoreNetworks(NetworkError):
+    msg_fmt = "No more available networks."
+
+
+class FixedIpLimitExceeded(NetworkError):
+    msg_fmt = "Maximum number of fixed IPs exceeded"
+
+
+class PortInUse(Conflict):
+    msg_fmt = "Port %(port_id)s is still in use."
+
+
+class VirtualInterfaceCreateException(NetworkError):
+    msg_fmt = "Virtual Interface creation failed: %(reason)s"
+    status = 500
+
+
+class VirtualInterfaceMacAddressException(NetworkError):
+    msg_fmt = "Creation of virtual interface with unique mac address failed"
+    status = 500
+
+
+class PortBindingFailed(NetworkError):
+    msg_fmt = "Binding failed for port %(port_id)s: %(reason)s"
+    status = 500
+
+
+# --- ledger, libraries, the rest -----------------------------------------------------------------------------------
+
+
+class LedgerError(BootflowError):
+    msg_fmt = "The ledger %(url)s cannot be used: %(reason)s"
+    status = 503
+
+
+class LedgerMissing(LedgerError):
+    msg_fmt = "There is no ledger yet at %(url)s"
+    status = 404
+    remedy = "Boot something, or run the playbook bootflow.compute.ledger."
+
+
+class LedgerTooNew(LedgerError):
+    msg_fmt = "The ledger %(url)s is at revision %(revision)s, which this version does not know (its newest is %(head)s)"
+    remedy = "Upgrade bootflow.compute on this controller."
+
+
+class LedgerTooOld(LedgerError):
+    msg_fmt = "The ledger %(url)s is at revision %(revision)s, this version needs %(head)s"
+    remedy = "Run bootflow.compute.ledger with state: migrated (playbook bootflow.compute.ledger)."
+
+
+class MissingLibrary(BootflowError):
+    msg_fmt = "%(name)s is missing on the %(where)s"
+
+    def __init__(self, message: str | None = None, remedy: str | None = None, **details: t.Any):
+        if remedy is None and details:
+            tool = "pip install" if details.get("where") == "controller" else "apt-get install"
+            remedy = "%s %s" % (tool, details.get("package", details.get("name")))
+        super().__init__(message, remedy, **details)
+
+
+class CommandFailed(BootflowError):
+    """A program on a host ended badly."""
+
+    msg_fmt = "%(cmd)s failed with exit code %(rc)s: %(stderr)s"
+    retryable = True
+
+
+class LibvirtError(BootflowError):
+    msg_fmt = "libvirt: %(reason)s"
+    retryable = True
+
+
+class WaitTimeout(BootflowError):
+    msg_fmt = "%(what)s did not happen within %(seconds)s s on %(host)s"
+    status = 504
+    retryable = True
+
+
+class RemoteError(BootflowError):
+    msg_fmt = "%(reason)s"
+    retryable = True

@@ -1,0 +1,144 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The nouns that every floor shares, as plain data. Units are in the names: memory in MB (MiB), disk in GB (GiB)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Flavor:
+    """A flavor of the inventory (bootflow_flavors). source: 000, _create_instance."""
+
+    name: str
+    memory_mb: int
+    vcpus: int
+    root_gb: int = 0  # 0: as large as the image; min_disk is then not checked
+    ephemeral_gb: int = 0
+    swap: int = 0  # MB
+    extra_specs: t.Mapping[str, str] = field(default_factory=dict)
+    flavorid: str = ""
+    disabled: bool = False
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image of the inventory (bootflow_images)."""
+
+    name: str
+    id: str  # UUID, uuid5 of the name where the catalogue gives none
+    disk_format: str  # raw, qcow2, vmdk, vdi, vhd, vhdx, ami...: what the catalogue claims
+    checksum: str = ""  # sha256, lower-case hex; empty: unchecked (only with allow_unverified)
+    url: str = ""  # http(s):// or file:// as the compute host sees it
+    path: str = ""  # a file on the controller, copied to hosts that lack it
+    size: int | None = None  # bytes of the file, when known
+    min_disk: int = 0  # GB
+    min_ram: int = 0  # MB
+    status: str = "active"
+    properties: t.Mapping[str, t.Any] = field(default_factory=dict)  # hw_*, os_*, img_*: Glance's names
+
+
+@dataclass(frozen=True)
+class Subnet:
+    id: str
+    name: str
+    cidr: str
+    gateway_ip: str | None = None
+    enable_dhcp: bool = False
+    dns_nameservers: tuple[str, ...] = ()
+    host_routes: tuple[t.Mapping[str, str], ...] = ()  # {destination, nexthop}
+    allocation_pools: tuple[t.Mapping[str, str], ...] = ()  # {start, end}, inclusive
+    ipv6_address_mode: str | None = None  # slaac, dhcpv6-stateful, dhcpv6-stateless; None: a static address
+
+    @property
+    def ip_version(self) -> int:
+        return 6 if ":" in self.cidr else 4
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of the inventory (bootflow_networks)."""
+
+    id: str
+    name: str
+    subnets: tuple[Subnet, ...] = ()
+    type: str = "network"  # network: a libvirt network; bridge: a Linux bridge of the host
+    source: str = ""  # the libvirt network's name, or the bridge's
+    mtu: int | None = None
+    enforce_allocation_pools: bool = False  # source: 001 section 8.5.9
+    manage: bool = False  # True: the collection defines and starts the libvirt network where it is missing
+    forward: str = "none"  # of a managed libvirt network: none, nat, route, open
+
+
+@dataclass(frozen=True)
+class NetworkRequest:
+    """One wished interface. source: 001 section 8.5.13."""
+
+    network: str | None = None  # name or id
+    subnet: str | None = None  # name or id
+    fixed_ip: str | None = None
+    port: str | None = None
+    tag: str | None = None
+
+
+@dataclass(frozen=True)
+class BlockDevice:
+    """One row of block_device_mapping v2. source: 000, _check_and_transform_bdm."""
+
+    source_type: str  # image, volume, snapshot, blank
+    destination_type: str  # local, volume
+    boot_index: int | None = None
+    uuid: str | None = None
+    volume_size: int | None = None  # GB (MB for guest_format swap in local blanks is rounded up to GB by Nova)
+    device_name: str | None = None
+    disk_bus: str | None = None
+    device_type: str | None = None  # disk, cdrom, floppy, lun
+    guest_format: str | None = None  # swap, ext4, ...
+    delete_on_termination: bool = False
+    no_device: bool = False
+    tag: str | None = None
+    volume_type: str | None = None
+
+
+@dataclass(frozen=True)
+class InjectedFile:
+    path: str
+    contents: str  # base64
+
+
+@dataclass(frozen=True)
+class ServerRequest:
+    """One validated entry of bootflow_instances, with all defaults filled in. source: 000, API.create (row A08)."""
+
+    name: str
+    flavor: Flavor
+    image: Image | None
+    min_count: int = 1
+    max_count: int = 1
+    project: str = "default"
+    user: str = ""
+    description: str = ""
+    networks: tuple[NetworkRequest, ...] = ()
+    availability_zone: str | None = None
+    forced_host: str | None = None
+    forced_node: str | None = None
+    scheduler_hints: t.Mapping[str, t.Any] = field(default_factory=dict)
+    metadata: t.Mapping[str, str] = field(default_factory=dict)
+    user_data: str | None = None  # text, as cloud-init is to see it
+    config_drive: bool | None = None  # None: as the setting or the image says
+    key_name: str | None = None
+    key_data: str | None = None
+    admin_password: str | None = None  # never stored
+    injected_files: tuple[InjectedFile, ...] = ()
+    block_device_mapping: tuple[BlockDevice, ...] = ()
+    security_groups: tuple[str, ...] = ("default",)
+    access_ip_v4: str | None = None
+    access_ip_v6: str | None = None
+    disk_config: str = "AUTO"  # AUTO or MANUAL
+    hostname: str | None = None
+    return_reservation_id: bool = False
+    extra: t.Mapping[str, t.Any] = field(default_factory=dict)  # properties that user schema fragments added

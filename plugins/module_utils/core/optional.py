@@ -1,0 +1,52 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Libraries that may be absent where a file is merely imported (ansible-doc, ansible-test, a host without them)."""
+
+from __future__ import annotations
+
+import importlib
+import typing as t
+
+from .errors import MissingLibrary
+
+
+class Missing:
+    """Stands for a library that is not installed.
+
+    Attributes of it, and calls at import time, give another stand-in, so that tables and type hints can be written
+    at the top of a file. Asking whether it is there (``bool()``) answers no; L(require) raises.
+    """
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, name: str) -> Missing:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *args: t.Any, **kwargs: t.Any) -> Missing:
+        return self
+
+    def __bool__(self) -> bool:
+        return False
+
+
+def optional_import(name: str) -> t.Any:
+    """The module called ``name``, or a false stand-in when it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return Missing(name)
+
+
+def require(library: t.Any, name: str, package: str, where: str = "controller") -> None:
+    """Raise MissingLibrary when ``library`` came out of optional_import as a stand-in.
+
+    :arg package: what to install (pip name on the controller, Debian name on a host).
+    :arg where: ``controller`` or ``host``.
+    """
+    if isinstance(library, Missing):
+        raise MissingLibrary(name=name, package=package, where=where)

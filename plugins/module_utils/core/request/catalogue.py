@@ -1,0 +1,273 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The catalogue: flavors, images, networks and key pairs, which people keep as variables of the inventory."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import struct
+import typing as t
+import uuid
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from ..errors import BootflowError, FlavorNotFound, ImageNotFound, InvalidInput, KeypairNotFound, NetworkNotFound, SubnetNotFound
+from ..model import Flavor, Image, Network, Subnet
+from .catalogue_networks import read_network
+from .fields import Fields, entries_of
+from .problems import Problems
+
+#: Glance's disk formats
+DISK_FORMATS = ("raw", "qcow2", "vmdk", "vdi", "vhd", "vhdx", "iso", "ploop", "ami", "ari", "aki")
+
+_CHECKSUM = re.compile(r"[0-9a-f]{64}\Z")
+_SPEC_KEY = re.compile(r"[a-zA-Z0-9_:. -]{1,255}\Z")
+_KEY_TYPE = re.compile(r"[a-zA-Z0-9@.-]+\Z")
+_IMAGE_STATUSES = ("active", "queued", "saving", "importing", "deactivated", "killed", "deleted", "pending_delete")
+
+T = t.TypeVar("T")
+
+
+def catalogue_id(kind: str, name: str) -> str:
+    """The id of an entry that gives none: the same for the same name, everywhere and always."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, "bootflow:%s:%s" % (kind, name)))
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What requests may name. The keys are names; the lookups take names and ids, ids first."""
+
+    flavors: t.Mapping[str, Flavor] = field(default_factory=dict)
+    images: t.Mapping[str, Image] = field(default_factory=dict)
+    networks: t.Mapping[str, Network] = field(default_factory=dict)
+    keypairs: t.Mapping[str, str] = field(default_factory=dict)  # name: public key
+
+    def flavor(self, name_or_id: str) -> Flavor:
+        """:raises FlavorNotFound: none such, or it is disabled (row A07)."""
+        found = _find(self.flavors, name_or_id, "flavorid")
+        if found is None:
+            raise FlavorNotFound(flavor_id=name_or_id)
+        if found.disabled:
+            raise FlavorNotFound(
+                message="Flavor %s is disabled." % name_or_id, remedy="Take another flavor, or set its disabled: false."
+            )
+        return found
+
+    def image(self, name_or_id: str) -> Image:
+        """:raises ImageNotFound: none such."""
+        found = _find(self.images, name_or_id, "id")
+        if found is None:
+            raise ImageNotFound(image_id=name_or_id)
+        return found
+
+    def network(self, name_or_id: str) -> Network:
+        """:raises NetworkNotFound: none such."""
+        found = _find(self.networks, name_or_id, "id")
+        if found is None:
+            raise NetworkNotFound(network_id=name_or_id)
+        return found
+
+    def subnet(self, name_or_id: str) -> tuple[Network, Subnet]:
+        """A subnet that is named without its network.
+
+        :raises SubnetNotFound: none such.
+        :raises InvalidInput: several networks have one of this name.
+        """
+        hits = [(net, sub) for net in self.networks.values() for sub in net.subnets if name_or_id in (sub.id, sub.name)]
+        if not hits:
+            raise SubnetNotFound(subnet_id=name_or_id, remedy="Name a subnet of bootflow_networks.")
+        if len(hits) > 1:
+            raise InvalidInput(
+                reason="subnet %s is in several networks: %s" % (name_or_id, ", ".join(net.name for net, _ in hits)),
+                remedy="Name the network too, or give the subnet's id.",
+            )
+        return hits[0]
+
+    def keypair(self, name: str) -> str:
+        """:raises KeypairNotFound: none such."""
+        if name not in self.keypairs:
+            raise KeypairNotFound(name=name)
+        return self.keypairs[name]
+
+
+def _find(entries: t.Mapping[str, T], name_or_id: str, id_field: str) -> t.Optional[T]:
+    for entry in entries.values():
+        if getattr(entry, id_field) == name_or_id:
+            return entry
+    return entries.get(name_or_id)
+
+
+def parse_catalogue(flavors: t.Any, images: t.Any, networks: t.Any, keypairs: t.Any) -> Catalogue:
+    """The catalogue from the variables bootflow_flavors, _images, _networks and _keypairs.
+
+    Each is a list of mappings with the fields of core.model (plus ``name``), or a mapping keyed by name, or None. A
+    key pair is {name, public_key}, or in the keyed form just the public key.
+
+    :raises InvalidRequest: all errors, the paths beginning with flavors, images, networks or keypairs.
+    """
+    problems = Problems()
+    catalogue = Catalogue(
+        flavors=_read_all("flavors", flavors, _read_flavor, problems, "flavorid"),
+        images=_read_all("images", images, _read_image, problems, "id"),
+        networks=_read_all("networks", networks, read_network, problems, "id"),
+        keypairs=_read_all("keypairs", keypairs, _read_keypair, problems),
+    )
+    problems.raise_if_any()
+    return catalogue
+
+
+def _read_all(
+    kind: str, data: t.Any, read: t.Callable[[Fields, str], t.Any], problems: Problems, id_field: str = ""
+) -> dict[str, t.Any]:
+    found: dict[str, t.Any] = {}
+    ids: dict[str, str] = {}
+    for fields in entries_of(kind, data, problems, short="public_key" if kind == "keypairs" else ""):
+        name = fields.name("name")
+        entry = read(fields, name)
+        fields.unknown()
+        if name and name in found:
+            fields.wrong("name", "%r is used twice" % name, "Give each of the %s a name of its own." % kind)
+        if id_field:
+            if getattr(entry, id_field) in ids:
+                other = ids[getattr(entry, id_field)]
+                fields.wrong(id_field, "%s is that of %s too" % (getattr(entry, id_field), other), "Ids must differ.")
+            ids[getattr(entry, id_field)] = name
+        found[name] = entry
+    return found
+
+
+def _read_flavor(fields: Fields, name: str) -> Flavor:
+    specs = {}
+    for key, value in fields.mapping("extra_specs").items():
+        if not _SPEC_KEY.match(key):
+            fields.wrong("extra_specs", "key %r must have 1 to 255 letters, digits, blanks and -_:. only" % key)
+        elif not isinstance(value, (str, int, float)):
+            fields.wrong("extra_specs", "%s must be a text, a number or a boolean" % key)
+        elif len(str(value)) > 255:
+            fields.wrong("extra_specs", "%s must have at most 255 characters" % key)
+        else:
+            specs[key] = str(value)
+    return Flavor(
+        name=name,
+        memory_mb=fields.integer("memory_mb", 1),
+        vcpus=fields.integer("vcpus", 1),
+        root_gb=fields.integer("root_gb", 0, 0),
+        ephemeral_gb=fields.integer("ephemeral_gb", 0, 0),
+        swap=fields.integer("swap", 0, 0),
+        extra_specs=specs,
+        flavorid=fields.name("flavorid", catalogue_id("flavor", name)),
+        disabled=fields.boolean("disabled"),
+    )
+
+
+def _read_image(fields: Fields, name: str) -> Image:
+    url, path = fields.text("url"), fields.text("path")
+    if not url and not path:
+        fields.wrong("url", "or path is missing", "Say where the image is: url (http, https or file) or path (on the controller).")
+    if url:
+        _check_url(fields, url)
+    if path and (not path.startswith(("/", "~")) or "\0" in path):
+        fields.wrong("path", "must be an absolute path on the controller", "Write it as {{ playbook_dir }}/... or /...")
+    properties = fields.mapping("properties")
+    for key, value in properties.items():
+        if value is not None and not isinstance(value, (str, int, float)):
+            fields.wrong("properties", "%s must be a text, a number or a boolean" % key)
+    return Image(
+        name=name,
+        id=fields.name("id", catalogue_id("image", name)),
+        disk_format=fields.choice("disk_format", DISK_FORMATS),
+        checksum=_read_checksum(fields),
+        url=url,
+        path=path,
+        size=fields.integer("size", 0, None, maximum=2**63 - 1),
+        min_disk=fields.integer("min_disk", 0, 0),
+        min_ram=fields.integer("min_ram", 0, 0),
+        status=fields.choice("status", _IMAGE_STATUSES, "active"),
+        properties={key: value for key, value in properties.items() if value is not None},
+    )
+
+
+def _check_url(fields: Fields, url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        host, _port = parts.hostname, parts.port
+    except ValueError as error:
+        fields.wrong("url", "is not valid: %s" % error)
+        return
+    if parts.scheme not in ("http", "https", "file"):
+        fields.wrong("url", "must begin with http://, https:// or file://")
+    elif parts.scheme == "file" and (host or not parts.path.startswith("/")):
+        fields.wrong("url", "must be file:///absolute/path as the compute host sees it")
+    elif parts.scheme != "file" and not host:
+        fields.wrong("url", "names no host")
+    elif any(ord(char) <= 32 or ord(char) == 127 for char in url):
+        fields.wrong("url", "must not have blanks or control characters")
+
+
+def _read_checksum(fields: Fields) -> str:
+    """sha256 as bare hex. Only an image that says allow_unverified may go without."""
+    checksum = fields.text("checksum").strip().lower()
+    unverified = fields.boolean("allow_unverified")
+    kind, colon, digits = checksum.rpartition(":")
+    if colon and kind != "sha256":
+        fields.wrong("checksum", "must be a sha256, not %s" % kind, "Write sha256:<hex> as sha256sum prints it.")
+        return ""
+    if not digits:
+        if not unverified:
+            fields.wrong("checksum", "is missing", "Add what sha256sum FILE prints, or set allow_unverified: true to trust the source.")
+        return ""
+    if not _CHECKSUM.match(digits):
+        fields.wrong("checksum", "must be 64 hexadecimal digits", "Write sha256:<hex> as sha256sum prints it.")
+        return ""
+    return digits
+
+
+def _read_keypair(fields: Fields, name: str) -> str:
+    key = fields.text("public_key").strip()
+    if not key:
+        fields.wrong("public_key", "is missing", "Add the content of the .pub file.")
+    else:
+        with fields.problems.collect(fields.at("public_key")):
+            check_public_key(key)
+    return key
+
+
+def check_public_key(key: str) -> None:
+    """Whether ``key`` has the form of one OpenSSH public key line.
+
+    :raises InvalidInput: it has not.
+    """
+    error = InvalidInput(reason="this is not an OpenSSH public key", remedy="Use the content of the .pub file, one line.")
+    if "PRIVATE KEY" in key:
+        raise InvalidInput(reason="this is a private key", remedy="Use the content of the .pub file, and replace this key: it is exposed.")
+    parts = key.split(None, 2)
+    if len(parts) < 2 or "\n" in key or not _KEY_TYPE.match(parts[0]):
+        raise error
+    try:
+        blob = base64.b64decode(parts[1].encode("ascii"), validate=True)
+        (length,) = struct.unpack(">I", blob[:4])
+    except (binascii.Error, UnicodeEncodeError, struct.error):
+        raise error from None
+    # the blob names its type again
+    if blob[4 : 4 + length] != parts[0].encode("ascii"):
+        raise error
+
+
+def find_subnet(network: Network, name_or_id: str) -> Subnet:
+    """The subnet of ``network``.
+
+    :raises SubnetNotFound: none such.
+    """
+    for key in ("id", "name"):
+        for subnet in network.subnets:
+            if getattr(subnet, key) == name_or_id:
+                return subnet
+    error: BootflowError = SubnetNotFound(
+        message="Subnet %s could not be found in network %s." % (name_or_id, network.name),
+        remedy="Its subnets: %s." % (", ".join(subnet.name for subnet in network.subnets) or "none"),
+    )
+    raise error

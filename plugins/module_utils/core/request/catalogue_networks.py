@@ -1,0 +1,187 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Networks and subnets of the catalogue, with Neutron's rules and defaults."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import typing as t
+import uuid
+
+from ..errors import BootflowError, InvalidInput
+from ..ipam import default_pools, validate_pools
+from ..model import Network, Subnet
+from .fields import Fields
+
+_NETWORK_TYPES = ("network", "bridge")
+_FORWARDS = ("none", "nat", "route", "open")
+# IFNAMSIZ is 16 with the closing zero; no slash, colon or blank in an interface's name
+_BRIDGE = re.compile(r"[^\s/:]{1,15}\Z")
+_LIBVIRT_NETWORK = re.compile(r"[^/\n\x00-\x1f]{1,255}\Z")
+
+AnyNetwork = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+
+
+def read_network(fields: Fields, name: str) -> Network:
+    """A network of the inventory; its errors are noted in ``fields``."""
+    kind = fields.choice("type", _NETWORK_TYPES, "network")
+    source = fields.text("source") or name
+    pattern = _BRIDGE if kind == "bridge" else _LIBVIRT_NETWORK
+    if not pattern.match(source) or source in (".", ".."):
+        fields.wrong(
+            "source",
+            "%r is not the name of a %s" % (source, "bridge" if kind == "bridge" else "libvirt network"),
+            "Set source to the name that the compute hosts know it by (a bridge has at most 15 characters, no / or blanks).",
+        )
+    mtu = fields.integer("mtu", 68, None, maximum=65535)
+    subnets: list[Subnet] = []
+    networks: list[AnyNetwork] = []
+    for index, data in enumerate(fields.items("subnets")):
+        path = "%s.subnets[%d]" % (fields.path, index)
+        if not isinstance(data, t.Mapping):
+            fields.problems.add(path, InvalidInput(message="must be a mapping with a cidr", remedy="Write cidr: and the other fields below it."))
+            continue
+        _read_subnet(Fields(data, path, fields.problems), name, index, subnets, networks)
+    if mtu is not None and mtu < 1280 and any(net.version == 6 for net in networks):
+        fields.wrong("mtu", "must be 1280 or more with an IPv6 subnet")
+    return Network(
+        id=fields.name("id", _id("network", name)),
+        name=name,
+        subnets=tuple(subnets),
+        type=kind,
+        source=source,
+        mtu=mtu,
+        enforce_allocation_pools=fields.boolean("enforce_allocation_pools"),
+        manage=fields.boolean("manage"),
+        forward=fields.choice("forward", _FORWARDS, "none"),
+    )
+
+
+def _id(kind: str, name: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, "bootflow:%s:%s" % (kind, name)))
+
+
+def _read_subnet(fields: Fields, network: str, index: int, subnets: list[Subnet], networks: list[AnyNetwork]) -> None:
+    """Append the subnet, and its range to ``networks``, unless its cidr is unusable."""
+    name = fields.name("name", "%s-%d" % (network, index + 1))
+    subnet_id = fields.name("id", _id("subnet", "%s/%s" % (network, name)))
+    enable_dhcp = fields.boolean("enable_dhcp")
+    nameservers = tuple(_address(fields, "dns_nameservers", item) for item in fields.items("dns_nameservers"))
+    routes = tuple(_host_route(fields, item) for item in fields.items("host_routes"))
+    if any(name == other.name or subnet_id == other.id for other in subnets):
+        fields.wrong("name", "%r is used twice in network %s" % (name, network))
+    net = _read_cidr(fields)
+    if net is None:
+        for rest in ("gateway_ip", "allocation_pools"):
+            fields.raw(rest)
+        fields.unknown()
+        return
+    for other, other_net in zip(subnets, networks):
+        if other_net.version == net.version and other_net.overlaps(net):  # type: ignore[arg-type]
+            fields.wrong("cidr", "%s overlaps with %s of subnet %s" % (net, other_net, other.name))
+    gateway = _read_gateway(fields, net)
+    pools: t.Any = ()
+    with fields.problems.collect(fields.at("allocation_pools")):
+        pools = _read_pools(fields, net, gateway)
+    fields.unknown()
+    for route in routes:
+        if route and ipaddress.ip_address(route["nexthop"]).version != net.version:
+            fields.wrong("host_routes", "nexthop %s is not of IP version %d" % (route["nexthop"], net.version))
+    networks.append(net)
+    subnets.append(
+        Subnet(
+            id=subnet_id,
+            name=name,
+            cidr=str(net),
+            gateway_ip=gateway,
+            enable_dhcp=enable_dhcp,
+            dns_nameservers=tuple(item for item in nameservers if item),
+            host_routes=tuple(route for route in routes if route),
+            allocation_pools=tuple(pools),
+        )
+    )
+
+
+def _read_cidr(fields: Fields) -> t.Optional[AnyNetwork]:
+    """The range; as Neutron, bits behind the prefix are refused and the right range recommended."""
+    text = fields.text("cidr").strip()
+    if not text:
+        fields.wrong("cidr", "is missing", "Write an address range such as 10.0.0.0/24.")
+        return None
+    try:
+        net = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        net = None
+    if net is None or "/" not in text:
+        fields.wrong("cidr", "%r is not an address range" % text, "Write it such as 10.0.0.0/24 or fd00:1::/64.")
+        return None
+    if ipaddress.ip_address(text.split("/")[0]) != net.network_address:
+        fields.wrong("cidr", "%r isn't a recognized IP subnet cidr, %r is recommended" % (text, str(net)))
+        return None
+    if net.prefixlen == 0 or net.is_multicast or net.is_loopback:
+        fields.wrong("cidr", "%s cannot be the range of a subnet" % net)
+        return None
+    return net
+
+
+def _read_gateway(fields: Fields, net: AnyNetwork) -> t.Optional[str]:
+    """The gateway: null is none, left out is the first host address (of a single-address range: none)."""
+    value = fields.raw("gateway_ip")
+    if value is None:
+        if fields.has("gateway_ip") or net.num_addresses == 1:
+            return None
+        return str(net.network_address + 1)
+    try:
+        gateway = ipaddress.ip_address(value if isinstance(value, str) else "")
+    except ValueError:
+        fields.wrong("gateway_ip", "is not an IP address", "Write one, null for none, or leave it out for the first address.")
+        return None
+    if gateway.version != net.version:
+        fields.wrong("gateway_ip", "%s is not of IP version %d" % (gateway, net.version))
+        return None
+    if gateway in net and net.version == 4 and net.prefixlen < 31 and gateway in (net.network_address, net.broadcast_address):
+        fields.wrong("gateway_ip", "%s is the network or broadcast address of %s" % (gateway, net))
+        return None
+    # source: 001 section 8.5.9; an IPv6 gateway may be link-local, and so outside
+    if gateway not in net and not gateway.is_link_local:
+        fields.wrong("gateway_ip", "%s is not in %s" % (gateway, net))
+        return None
+    return str(gateway)
+
+
+def _read_pools(fields: Fields, net: AnyNetwork, gateway: t.Optional[str]) -> t.Any:
+    """The pools: left out or null is the whole range but the gateway; an empty list is none, so fixed_ip only."""
+    value = fields.raw("allocation_pools")
+    if value is None:
+        return default_pools(str(net), gateway)
+    if not isinstance(value, (list, tuple)) or not all(isinstance(pool, t.Mapping) and set(pool) == {"start", "end"} for pool in value):
+        raise InvalidInput(reason="allocation_pools must be a list of {start, end}", remedy="Write start and end of each pool, both inclusive.")
+    return validate_pools(str(net), [{key: str(pool[key]) for key in ("start", "end")} for pool in value], gateway)
+
+
+def _address(fields: Fields, name: str, value: t.Any) -> str:
+    try:
+        return str(ipaddress.ip_address(value if isinstance(value, str) else ""))
+    except ValueError:
+        fields.wrong(name, "%r is not an IP address" % (value,))
+        return ""
+
+
+def _host_route(fields: Fields, value: t.Any) -> dict[str, str]:
+    try:
+        if not isinstance(value, t.Mapping) or set(value) != {"destination", "nexthop"}:
+            raise InvalidInput(reason="host_routes must be a list of {destination, nexthop}")
+        destination = ipaddress.ip_network(str(value["destination"]))
+        nexthop = ipaddress.ip_address(str(value["nexthop"]))
+        if destination.version != nexthop.version:
+            raise InvalidInput(reason="destination and nexthop must be of one IP version")
+    except BootflowError as error:
+        fields.problems.add(fields.at("host_routes"), error)
+        return {}
+    except ValueError as error:
+        fields.wrong("host_routes", "is not valid: %s" % error)
+        return {}
+    return {"destination": str(destination), "nexthop": str(nexthop)}

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Schema fragments: JSON files, one subject each, that together make the schema of a create request.
+
+A fragment is an object {name, description, min_version?, max_version?, override?, required?, server_create}. Its
+``server_create`` maps properties of an instance to their JSON schemas. Files without it are skipped, as Nova skips
+an extension that has no server_create. source: 001 section 8.5.19 (rows B81-B85).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import typing as t
+
+from ..errors import InvalidInput
+
+#: the folder of the fragments that come with the collection
+BUILTIN_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fragments")
+
+_VERSION = re.compile(r"([0-9]+)\.([0-9]+)\Z")
+
+
+def parse_version(text: t.Any) -> tuple[int, int]:
+    """(2, 37) of "2.37".
+
+    :raises InvalidInput: any other form.
+    """
+    match = _VERSION.match(text) if isinstance(text, str) else None
+    if match is None:
+        raise InvalidInput(reason="API version %r is not of the form 2.37" % (text,), remedy="Write it in quotes, such as '2.37'.")
+    return int(match.group(1)), int(match.group(2))
+
+
+def load_fragments(dirs: t.Iterable[str] = ()) -> list[dict[str, t.Any]]:
+    """The fragments of the collection, then those of ``dirs`` in order, the files of a folder by name.
+
+    Each has a key ``file`` besides what is in it.
+
+    :raises InvalidInput: a folder or file that cannot be read, is no JSON object, or has parts of the wrong type.
+    """
+    fragments = []
+    for folder in [BUILTIN_DIR, *dirs]:
+        try:
+            names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
+        except OSError as error:
+            raise InvalidInput(reason="schema folder %s cannot be read: %s" % (folder, error.strerror)) from None
+        for name in names:
+            fragment = _read(os.path.join(folder, name))
+            if "server_create" in fragment:
+                fragments.append(fragment)
+    return fragments
+
+
+def _read(path: str) -> dict[str, t.Any]:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            fragment = json.load(stream)
+    except OSError as error:
+        raise InvalidInput(reason="schema fragment %s cannot be read: %s" % (path, error.strerror)) from None
+    except ValueError as error:
+        raise InvalidInput(reason="schema fragment %s is not JSON: %s" % (path, error)) from None
+    if not isinstance(fragment, dict):
+        raise InvalidInput(reason="schema fragment %s is not a JSON object" % path)
+    if "server_create" not in fragment:
+        return fragment
+    properties = fragment["server_create"]
+    if not isinstance(properties, dict) or not all(isinstance(value, dict) for value in properties.values()):
+        raise InvalidInput(reason="server_create of schema fragment %s must map properties to schemas" % path)
+    required = fragment.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        raise InvalidInput(reason="required of schema fragment %s must be a list of property names" % path)
+    for key in ("min_version", "max_version"):
+        if key in fragment:
+            parse_version(fragment[key])
+    fragment.setdefault("name", os.path.splitext(os.path.basename(path))[0])
+    fragment["file"] = path
+    return fragment
+
+
+def covers(fragment: t.Mapping[str, t.Any], version: tuple[int, int]) -> bool:
+    """Whether the fragment holds at ``version``; both ends of its range are included."""
+    if "min_version" in fragment and version < parse_version(fragment["min_version"]):
+        return False
+    return not ("max_version" in fragment and version > parse_version(fragment["max_version"]))

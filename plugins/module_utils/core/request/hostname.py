@@ -1,0 +1,43 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The hostname that a guest is told, made from an instance's display name."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+#: dnsmasq's limit, which Nova took over
+MAX_HOSTNAME = 63
+
+_TO_DASH = re.compile(r"[ _.]")
+_NOT_IN_HOSTNAME = re.compile(r"[^\w.-]+")
+
+
+def sanitize_hostname(name: str, uuid: t.Optional[str] = None) -> str:
+    """The hostname for an instance called ``name``.
+
+    As Nova: characters above U+00FF go away, the rest is cut to 63 characters, blanks, underscores and dots become
+    dashes, all that is no word character goes, lower case, no dash at either end. Where nothing is left:
+    Server-<uuid>, or the empty string without ``uuid``.
+    """
+    hostname = name.encode("latin-1", "ignore").decode("latin-1")[:MAX_HOSTNAME]
+    hostname = _NOT_IN_HOSTNAME.sub("", _TO_DASH.sub("-", hostname)).lower().strip(".-")
+    if hostname or uuid is None:
+        return hostname
+    return ("Server-%s" % uuid)[:MAX_HOSTNAME]
+
+
+def instance_hostname(request_name: str, instance_name: str, uuid: str, wished: t.Optional[str] = None) -> str:
+    """The hostname of one instance of a request: the wished one, or the sanitised name.
+
+    Of several instances (``instance_name`` is then the numbered one) a name that sanitises to nothing gives
+    Server-<uuid>, not the bare number. source: 000, _populate_instance_names.
+    """
+    if wished:
+        return wished
+    if not sanitize_hostname(request_name):
+        return sanitize_hostname("", uuid)
+    return sanitize_hostname(instance_name, uuid)

@@ -1,0 +1,52 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Collects every error of a request before anything is refused, each with the path of the value it is about."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ..errors import BootflowError, InvalidRequest
+
+
+class Problems:
+    """Errors with their paths. source: mission-table rows A03-A11."""
+
+    def __init__(self) -> None:
+        self.errors: list[dict[str, t.Any]] = []
+
+    def add(self, path: str, error: BootflowError) -> None:
+        self.errors.append(
+            {
+                "path": path,
+                "code": error.code,
+                "status": error.status,
+                "message": error.message,
+                "remedy": error.remedy,
+            }
+        )
+
+    def extend(self, errors: t.Iterable[t.Mapping[str, t.Any]]) -> None:
+        self.errors.extend(dict(error) for error in errors)
+
+    @contextlib.contextmanager
+    def collect(self, path: str) -> t.Iterator[None]:
+        """Keep a BootflowError of the block as an error at ``path`` and go on behind the block."""
+        try:
+            yield
+        except BootflowError as error:
+            self.add(path, error)
+
+    def raise_if_any(self) -> None:
+        """:raises InvalidRequest: all errors in one; its status is theirs where they agree, else 400."""
+        if not self.errors:
+            return
+        remedies = list(dict.fromkeys(error["remedy"] for error in self.errors if error["remedy"]))
+        request_error = InvalidRequest(self.errors, remedy=" ".join(remedies))
+        statuses = {error["status"] for error in self.errors}
+        if len(statuses) == 1:
+            request_error.status = statuses.pop()
+        raise request_error

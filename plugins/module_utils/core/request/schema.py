@@ -1,0 +1,275 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Puts the schema of a create request together and tests requests against it, telling every error at once."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import typing as t
+
+from .. import errors as error_classes
+from ..errors import BootflowError, InvalidInput, MalformedRequestBody
+from ..optional import optional_import, require
+from .formats import FORMATS
+from .fragment_files import BUILTIN_DIR, covers, load_fragments, parse_version
+
+if t.TYPE_CHECKING:
+    import jsonschema
+else:
+    jsonschema = optional_import("jsonschema")
+
+__all__ = ["BUILTIN_DIR", "create_schema", "entry_errors", "load_fragments", "schema_validator", "validate", "without_nulls"]
+
+#: where null is a value that a person may have meant: there it stays, and is refused
+_KEEP_NULLS = ("metadata", "scheduler_hints")
+
+_REMEDY = "Correct the value; the fields are in the documentation of bootflow.compute.boot."
+
+
+def create_schema(fragments: t.Iterable[t.Mapping[str, t.Any]], api_version: str) -> dict[str, t.Any]:
+    """The JSON schema of one instance at ``api_version``.
+
+    Only fragments whose version range covers it take part (row B82). Of two that give the same property the later one
+    must say ``override: true`` (row B84). Properties of other versions are kept under ``x-other-versions``, for the
+    error text.
+
+    :raises InvalidInput: a property given twice, a required one that no fragment gives, a schema that is none.
+    """
+    version = parse_version(api_version)
+    properties: dict[str, t.Any] = {}
+    givers: dict[str, str] = {}
+    required: list[str] = []
+    elsewhere: dict[str, str] = {}
+    for fragment in fragments:
+        where = str(fragment.get("file") or fragment.get("name") or "fragment")
+        if not covers(fragment, version):
+            span = "%s to %s" % (fragment.get("min_version", "the first"), fragment.get("max_version", "the newest"))
+            elsewhere.update(dict.fromkeys(fragment["server_create"], span))
+            continue
+        for name, schema in fragment["server_create"].items():
+            if name in properties and not fragment.get("override", False):
+                raise InvalidInput(
+                    reason="property %s of schema fragment %s is already given by %s" % (name, where, givers[name]),
+                    remedy='Rename it, or say "override": true in the fragment.',
+                )
+            properties[name] = schema
+            givers[name] = where
+        required += [name for name in fragment.get("required", []) if name not in required]
+    for name in required:
+        if name not in properties:
+            raise InvalidInput(reason="property %s is required, but no schema fragment gives it" % name)
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+        "x-other-versions": {name: span for name, span in elsewhere.items() if name not in properties},
+        "x-api-version": api_version,
+    }
+    require(jsonschema, "jsonschema", "jsonschema")
+    try:
+        jsonschema.Draft202012Validator.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        culprit = givers.get(str(error.absolute_path[1]), "a fragment") if len(error.absolute_path) > 1 else "a fragment"
+        raise InvalidInput(reason="schema fragment %s is not valid: %s" % (culprit, error.message)) from None
+    return schema
+
+
+def schema_validator(schema: t.Mapping[str, t.Any]) -> t.Any:
+    """A validator to use for many entries.
+
+    :raises MissingLibrary: jsonschema is not installed on the controller.
+    """
+    require(jsonschema, "jsonschema", "jsonschema")
+    checker = jsonschema.FormatChecker(formats=())
+    for name, (test, types) in FORMATS.items():
+        checker.checks(name, raises=ValueError)(_format_test(test, types))
+    return jsonschema.Draft202012Validator(schema, format_checker=checker)
+
+
+def _format_test(test: t.Callable[[t.Any], t.Any], types: tuple[type, ...]) -> t.Callable[[object], bool]:
+    def check(value: object) -> bool:
+        if isinstance(value, types) and not isinstance(value, bool):
+            test(value)
+        return True
+
+    return check
+
+
+def validate(entries: t.Any, schema: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
+    """All errors of all entries, {path, message, code, status, remedy} each; no value of a secret field in any text.
+
+    A null is the same as a field left out (templates give it), but for the values of metadata and hints.
+    """
+    if not isinstance(entries, (list, tuple)):
+        return [_error("instances", MalformedRequestBody(reason="the instances must be a list, not %s" % _kind(entries)))]
+    validator = schema_validator(schema)
+    found = []
+    for index, entry in enumerate(entries):
+        found += entry_errors(validator, without_nulls(entry), "instances[%d]" % index)
+    return found
+
+
+def entry_errors(validator: t.Any, entry: t.Any, path: str) -> list[dict[str, t.Any]]:
+    """The errors of one entry, which without_nulls() has been through."""
+    if not isinstance(entry, t.Mapping):
+        return [_error(path, MalformedRequestBody(reason="an instance must be a mapping, not %s" % _kind(entry)))]
+    found = []
+    for error in validator.iter_errors(entry):
+        found += _explain(error, validator.schema, path)
+    return found
+
+
+def without_nulls(value: t.Any) -> t.Any:
+    """A copy in plain dicts and lists without the keys whose value is null."""
+    if isinstance(value, t.Mapping):
+        return {
+            key: (item if key in _KEEP_NULLS else without_nulls(item)) for key, item in value.items() if item is not None
+        }
+    if isinstance(value, (list, tuple)):
+        return [without_nulls(item) for item in value]
+    return value
+
+
+def _explain(error: t.Any, root: t.Mapping[str, t.Any], prefix: str) -> list[dict[str, t.Any]]:
+    """One error of jsonschema in our words; of alternatives, the errors of the one that was meant."""
+    if error.validator in ("anyOf", "oneOf") and error.context:
+        meant = [child for child in error.context if _branch_fits(child, error)]
+        if meant:
+            return [item for child in meant for item in _explain(child, root, prefix)]
+    path = _path(prefix, error.absolute_path)
+    schema = error.schema if isinstance(error.schema, t.Mapping) else {}
+    if error.validator == "additionalProperties":
+        return [_unknown(path, name, schema) for name in sorted(map(str, _extras(error)))]
+    if error.validator == "required":
+        return [_missing(path, name, schema) for name in error.validator_value if name not in error.instance]
+    text = _words(error, _shown(error, root))
+    return [_coded(path, schema, "Invalid input for field %s: %s" % (_field(path), text))]
+
+
+def _branch_fits(child: t.Any, parent: t.Any) -> bool:
+    """Whether the alternative that ``child`` comes from is of the value's type at all."""
+    branch = child.schema_path[0]
+    return not any(
+        other.validator in ("type", "enum") and len(other.path) == 0 and other.schema_path[0] == branch
+        for other in parent.context
+    )
+
+
+def _extras(error: t.Any) -> list[t.Any]:
+    known = error.schema.get("properties", {})
+    patterns = error.schema.get("patternProperties", {})
+    return [key for key in error.instance if key not in known and not any(re.search(p, str(key)) for p in patterns)]
+
+
+def _unknown(path: str, name: str, schema: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    known = sorted(schema.get("properties", {}))
+    elsewhere = schema.get("x-other-versions", {})
+    where = _join(path, name)
+    if "x-code" in schema:
+        return _coded(where, schema, "%r is not a valid key" % _cut(name))
+    if name in elsewhere:
+        message = "Field %s is not part of API version %s, but of %s" % (name, schema["x-api-version"], elsewhere[name])
+        return _error(where, InvalidInput(message=message, remedy="Set bootflow_api_version, or leave the field out."))
+    close = difflib.get_close_matches(name, known, n=1)
+    remedy = ("Did you mean %s? " % close[0] if close else "") + "Known fields: %s." % ", ".join(known)
+    return _error(where, InvalidInput(message="Unknown field %r" % _cut(name), remedy=remedy))
+
+
+def _missing(path: str, name: str, schema: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    wanted = schema.get("properties", {}).get(name, {})
+    return _error(
+        _join(path, name),
+        InvalidInput(message=wanted.get("x-missing", "Field %s is missing" % name), remedy="Add %s." % name),
+    )
+
+
+def _coded(path: str, schema: t.Mapping[str, t.Any], message: str) -> dict[str, t.Any]:
+    """An error of the class that the schema names with x-code; x-remedy is its remedy."""
+    cls = getattr(error_classes, str(schema.get("x-code", "InvalidInput")), InvalidInput)
+    if not (isinstance(cls, type) and issubclass(cls, BootflowError)):
+        cls = InvalidInput
+    return _error(path, cls(message=message, remedy=schema.get("x-remedy") or cls.remedy or _REMEDY))
+
+
+def _words(error: t.Any, value: str) -> str:
+    limit = error.validator_value
+    keyword = error.validator
+    if keyword == "type":
+        types = [limit] if isinstance(limit, str) else limit
+        return "%smust be of type %s, not %s" % (value, " or ".join(types), _kind(error.instance))
+    if keyword == "format":
+        return "%s%s" % (value, error.cause or "is not of format %s" % limit)
+    if keyword == "enum":
+        return "%smust be one of %s" % (value, ", ".join(map(str, limit)))
+    if keyword == "const":
+        return "%smust be %s" % (value, limit)
+    if keyword == "pattern":
+        return "%sdoes not match %s" % (value, limit)
+    sizes = {
+        "minLength": "must have at least %s character(s), has %d",
+        "maxLength": "must have at most %s characters, has %d",
+        "minItems": "must have at least %s item(s), has %d",
+        "maxItems": "must have at most %s items, has %d",
+        "minProperties": "must have at least %s key(s), has %d",
+        "maxProperties": "must have at most %s keys, has %d",
+    }
+    if keyword in sizes:
+        return sizes[keyword] % (limit, len(error.instance))
+    if keyword == "minimum":
+        return "%smust be %s or more" % (value, limit)
+    if keyword == "maximum":
+        return "%smust be %s or less" % (value, limit)
+    if keyword == "uniqueItems":
+        return "must not have the same item twice"
+    return "%sbreaks the rule %s" % (value, keyword)
+
+
+def _shown(error: t.Any, root: t.Mapping[str, t.Any]) -> str:
+    """The value for the text, empty where it is long, structured or inside a writeOnly (secret) property."""
+    top = error.absolute_path[0] if error.absolute_path else None
+    if root.get("properties", {}).get(top, {}).get("writeOnly") or isinstance(error.instance, (dict, list)):
+        return ""
+    return "%s " % _cut(error.instance) if error.validator != "type" else ""
+
+
+def _cut(value: t.Any) -> str:
+    text = ascii(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _kind(value: t.Any) -> str:
+    if value is None:
+        return "null"
+    for kind, name in ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number")):
+        if isinstance(value, kind):
+            return name
+    return "object" if isinstance(value, t.Mapping) else "array" if isinstance(value, (list, tuple)) else type(value).__name__
+
+
+def _path(prefix: str, parts: t.Iterable[t.Any]) -> str:
+    path = prefix
+    for part in parts:
+        path = "%s[%d]" % (path, part) if isinstance(part, int) else _join(path, part)
+    return path
+
+
+def _join(path: str, name: t.Any) -> str:
+    return "%s.%s" % (path, name) if str(name).isidentifier() else "%s[%s]" % (path, _cut(str(name)))
+
+
+def _field(path: str) -> str:
+    return path.partition(".")[2] or path
+
+
+def _error(path: str, error: BootflowError) -> dict[str, t.Any]:
+    return {
+        "path": path,
+        "message": error.message,
+        "code": error.code,
+        "status": error.status,
+        "remedy": error.remedy,
+    }

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""An instance removed from this host: its domain, then its directory. Nothing outside <instances_path>/<uuid>."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import typing as t
+
+from ..core.errors import InvalidInput
+from .batch import progress
+from .domains import remove_domain
+from .locks import host_lock
+from .paths import instance_dir
+
+
+def remove_instance(connection: t.Any, instances_path: str, uuid: str, check_mode: bool = False) -> dict[str, t.Any]:
+    """Remove domain and directory of one instance; {changed, removed: [words and paths]}. Nothing there: unchanged.
+
+    The domain goes first: a directory is never taken away below a running guest.
+
+    :raises InvalidInput: ``uuid`` is none, or a file system is mounted inside the directory.
+    :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone; the directory then stays.
+    """
+    folder = instance_dir(instances_path, uuid)
+    uuid = os.path.basename(folder)
+    if check_mode or not os.path.isdir(os.path.dirname(folder)):
+        return _remove(connection, folder, uuid, check_mode)
+    with host_lock(instances_path, "instance-" + uuid):
+        return _remove(connection, folder, uuid, check_mode)
+
+
+def _remove(connection: t.Any, folder: str, uuid: str, check_mode: bool) -> dict[str, t.Any]:
+    removed = remove_domain(connection, uuid, check_mode)
+    removed += remove_tree(folder, check_mode)
+    return {"changed": bool(removed), "removed": removed}
+
+
+def remove_tree(folder: str, check_mode: bool = False) -> list[str]:
+    """Remove a directory, never following a link or crossing into another file system; the paths that were removed.
+
+    A link in the directory's own place is removed as a link.
+
+    :raises InvalidInput: something is mounted inside.
+    """
+    try:
+        status = os.lstat(folder)
+    except FileNotFoundError:
+        return []
+    if not stat.S_ISDIR(status.st_mode):
+        if not check_mode:
+            progress.mark_changed()
+            os.unlink(folder)
+        return [folder]
+    paths = _contents(folder, status.st_dev)
+    if not check_mode:
+        progress.mark_changed()
+        shutil.rmtree(folder)
+    return paths + [folder]
+
+
+def _contents(folder: str, device: int) -> list[str]:
+    paths = []
+    for parent, folders, files in os.walk(folder):
+        for name in folders:
+            path = os.path.join(parent, name)
+            if os.path.ismount(path) or os.lstat(path).st_dev != device:
+                raise InvalidInput(reason="%s is a mount point" % path, remedy="Unmount it first.")
+        paths += [os.path.join(parent, name) for name in sorted(files)]
+    return paths

@@ -1,0 +1,279 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Accepting a request: one transaction that writes instances, disks, ports and the action "create", or nothing.
+
+source: 000, _create_instance and _provision_instances (rows A16-A18, A23-A26, A30-A32)
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+import uuid as uuid_module
+from dataclasses import asdict, dataclass, field
+
+from ..core import config_drive_rules, errors, quotas, states
+from ..core.block_devices import block_device_plan
+from ..core.guest import domain_name
+from ..core.model import Image, Network, NetworkRequest, ServerRequest
+from ..core.request import expand
+from ..core.request.hostname import sanitize_hostname
+from . import history, instances, ports, runs
+from .context import Context
+
+from .tables import block_device_mappings, instances as instances_table, request_specs, reservations
+
+SPEC_VERSION = "1.0"
+
+
+@dataclass
+class Accepted:
+    """What became of the wished instances, each in exactly one of the lists (rows of the ledger's instances)."""
+
+    reservation_id: str | None = None
+    created: list[str] = field(default_factory=list)  # uuids
+    resumed: list[str] = field(default_factory=list)  # a dead run left them half-built, or an earlier build ended in ERROR
+    unchanged: list[str] = field(default_factory=list)
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.created or self.resumed)
+
+
+@dataclass(frozen=True)
+class AcceptOptions:
+    quotas: t.Mapping[str, int] = field(default_factory=dict)
+    force_config_drive: bool = True
+    networks: t.Mapping[str, Network] = field(default_factory=dict)  # by id and by name
+
+
+def accept(conn: t.Any, requests: t.Sequence[ServerRequest], options: AcceptOptions, context: Context) -> Accepted:
+    """Write what is new of ``requests``; take over what a dead run left; leave alone what is as asked.
+
+    :raises InvalidRequest: with every refusal of every entry (InstanceExists, InstanceLocked, OverQuota, addresses...).
+        Nothing is written then: the caller's transaction is to be rolled back.
+    """
+    now = context.now
+    runs.renew(conn, context.run, now)
+    accepted = Accepted()
+    refusals: list[dict[str, t.Any]] = []
+    digests = [expand.request_digest(r) for r in requests]
+    wanted = [expand.instance_names(r, r.max_count) for r in requests]
+    living = _living(conn, requests, wanted)
+    resume: list[t.Any] = []
+    new: list[list[str]] = []
+    for index, (request, digest, names) in enumerate(zip(requests, digests, wanted)):
+        there = [living[request.project, n] for n in names if (request.project, n) in living]
+        for row in there:
+            error = _compare(conn, row, digest, accepted, resume, context)
+            if error is not None:
+                refusals.append(_refusal(index, "name", error))
+        new.append([n for n in names if (request.project, n) not in living])
+    try:
+        _fit_quota(conn, requests, wanted, new, options.quotas)
+    except errors.BootflowError as e:
+        refusals.append(_refusal(None, "count", e))
+    if not refusals:
+        allocator = ports.Allocator(conn, context.rng, now)
+        for index, (request, digest, names) in enumerate(zip(requests, digests, new)):
+            if not names:
+                continue
+            try:
+                _insert(conn, request, digest, names, len(wanted[index]), options, context, allocator, accepted)
+            except errors.BootflowError as e:
+                refusals.append(_refusal(index, "networks", e))
+        if not refusals:
+            allocator.write()
+            _take_over(conn, resume, context, accepted)
+    if refusals:
+        raise errors.InvalidRequest(refusals)
+    return accepted
+
+
+def _refusal(index: int | None, field_name: str, error: errors.BootflowError) -> dict[str, t.Any]:
+    path = "instances" if index is None else "instances[%d].%s" % (index, field_name)
+    return {"path": path, **error.as_dict()}
+
+
+def _living(conn: t.Any, requests: t.Sequence[ServerRequest], wanted: t.Sequence[t.Sequence[str]]) -> dict[tuple[str, str], t.Any]:
+    names = sorted({n for part in wanted for n in part})
+    found = {}
+    for part in history.chunks(names):
+        for row in instances.select_live(conn, names=part):
+            found[row.project, row.display_name] = row
+    return found
+
+
+def _compare(
+    conn: t.Any, row: t.Any, digest: t.Mapping[str, t.Any], accepted: Accepted, resume: list[t.Any], context: Context
+) -> errors.BootflowError | None:
+    differences = expand.describe_difference(row.digest, digest)
+    if differences:
+        return errors.InstanceExists(name=row.display_name, reason="; ".join(differences))
+    building = row.vm_state == states.BUILDING
+    if not building and row.task_state is None and not (row.vm_state == states.ERROR and row.launched_at is None):
+        accepted.unchanged.append(row.uuid)
+        return None
+    alive = row.run_id and row.run_id != context.run.id and not runs.dead_among(conn, [row.run_id], context.run, context.now)
+    if alive and (building or row.task_state is not None):
+        return runs.locked_error(conn, row.display_name, row.run_id)
+    if row.task_state == states.DELETING:
+        return errors.InstanceInvalidState(
+            method="boot", instance_uuid=row.uuid, attr="task_state", state=row.task_state,
+            remedy="Finish the deletion first: run bootflow.compute.delete for it again.",
+        )
+    resume.append(row)
+    return None
+
+
+def _take_over(conn: t.Any, rows: t.Sequence[t.Any], context: Context, accepted: Accepted) -> None:
+    """A half-built instance goes on where it is: every stage can be done twice. A failed one starts anew."""
+    c = instances_table.c
+    now = context.now
+    for row in rows:
+        again = row.vm_state != states.BUILDING
+        values: dict[str, t.Any] = {"run_id": context.run.id, "vm_state": states.BUILDING, "updated_at": now}
+        if again or row.host is None:
+            values.update(task_state=states.SCHEDULING, host=None, node=None)
+            if again:
+                values.update(retry=None)
+                history.start_actions(conn, [row.uuid], "create", context.request_id, row.project, context.actor, now)
+        else:
+            values.update(task_state=None)
+            history.start_events(conn, [row.uuid], "resume", row.host, now)
+            history.finish_events(conn, [row.uuid], "resume", history.SUCCESS, now, "taken over from run %s" % row.run_id)
+        conn.execute(instances_table.update().where(c.uuid == row.uuid).values(**values))
+        accepted.resumed.append(row.uuid)
+
+
+def _fit_quota(
+    conn: t.Any, requests: t.Sequence[ServerRequest], wanted: t.Sequence[t.Sequence[str]], new: list[list[str]], limits: t.Mapping[str, int]
+) -> None:
+    """Cut each entry's new names to what the project's quota lets in (rows A24, A30); OverQuota below min_count."""
+    used = instances.usage(conn, {r.project for r in requests})
+    for index, request in enumerate(requests):
+        if not new[index]:
+            continue
+        project = used[request.project]
+        there = len(wanted[index]) - len(new[index])
+        count = quotas.fit_count(
+            max(request.min_count - there, 0), len(new[index]), {"instances": 1, "cores": request.flavor.vcpus, "ram": request.flavor.memory_mb},
+            project, limits,
+        )
+        new[index] = new[index][:count]
+        project["instances"] += count
+        project["cores"] += count * request.flavor.vcpus
+        project["ram"] += count * request.flavor.memory_mb
+
+
+def _insert(
+    conn: t.Any, request: ServerRequest, digest: t.Mapping[str, t.Any], names: t.Sequence[str], of: int, options: AcceptOptions,
+    context: Context, allocator: ports.Allocator, accepted: Accepted,
+) -> None:
+    now = context.now
+    if accepted.reservation_id is None:
+        accepted.reservation_id = "r-%s" % "".join(context.rng.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _i in range(8))
+        conn.execute(
+            reservations.insert().values(
+                id=accepted.reservation_id, project=request.project, user_name=context.actor, request_id=context.request_id, created_at=now
+            )
+        )
+    image_properties = request.image.properties if request.image else {}
+    wishes = _network_wishes(request.networks, options.networks)
+    spec_id = conn.execute(
+        request_specs.insert().values(reservation_id=accepted.reservation_id, spec_version=SPEC_VERSION, digest=digest, spec=_spec(request, wishes))
+    ).inserted_primary_key[0]
+    disks = [asdict(d) for d in block_device_plan(request.flavor, request.image, request.block_device_mapping)]
+    all_names = expand.instance_names(request, request.max_count)
+    rows, disk_rows, uuids = [], [], []
+    for name in names:
+        uuid = str(uuid_module.UUID(int=context.rng.getrandbits(128), version=4))
+        uuids.append(uuid)
+        rows.append(
+            {
+                "uuid": uuid,
+                "reservation_id": accepted.reservation_id,
+                "request_spec_id": spec_id,
+                "project": request.project,
+                "user_name": context.actor,
+                "display_name": name,
+                "hostname": sanitize_hostname(name if of > 1 or not request.hostname else request.hostname, uuid),
+                "domain_name": domain_name(name, uuid),
+                "launch_index": all_names.index(name),
+                "vm_state": states.BUILDING,
+                "task_state": states.SCHEDULING,
+                "power_state": states.NOSTATE,
+                "availability_zone": request.availability_zone,
+                "memory_mb": request.flavor.memory_mb,
+                "vcpus": request.flavor.vcpus,
+                "root_gb": request.flavor.root_gb,
+                "ephemeral_gb": request.flavor.ephemeral_gb,
+                "swap_mb": request.flavor.swap,
+                "config_drive": config_drive_rules.config_drive_wanted(options.force_config_drive, request.config_drive, image_properties),
+                "key_name": request.key_name,
+                "run_id": context.run.id,
+                "created_at": now,
+                "updated_at": now,
+                "deleted": instances.LIVE,
+            }
+        )
+        disk_rows.extend(
+            {"instance_uuid": uuid, "position": i, "device_name": d["device_name"], "disk": d} for i, d in enumerate(disks)
+        )
+    conn.execute(instances_table.insert(), rows)
+    if disk_rows:
+        conn.execute(block_device_mappings.insert(), disk_rows)
+    history.start_actions(conn, uuids, "create", context.request_id, request.project, context.actor, now)
+    for uuid in uuids:
+        allocator.add(uuid, wishes)
+    accepted.created.extend(uuids)
+
+
+def _network_wishes(wishes: t.Sequence[NetworkRequest], networks: t.Mapping[str, Network]) -> list[tuple[NetworkRequest, Network]]:
+    return [(w, networks[w.network]) for w in wishes if w.network is not None]
+
+
+def wishes_of(spec: t.Mapping[str, t.Any]) -> list[tuple[NetworkRequest, Network]]:
+    """The interfaces a stored request asks for, with the networks as they were when it was accepted."""
+    networks = {n["id"]: ports.network_from(n) for n in spec["network_definitions"]}
+    return [(NetworkRequest(**w), networks[w["network"]]) for w in spec["networks"]]
+
+
+def _spec(request: ServerRequest, wishes: t.Sequence[tuple[NetworkRequest, Network]]) -> dict[str, t.Any]:
+    return {
+        "flavor": {**asdict(request.flavor), "extra_specs": dict(request.flavor.extra_specs)},
+        "image": _image_data(request.image),
+        "availability_zone": request.availability_zone,
+        "forced_host": request.forced_host,
+        "forced_node": request.forced_node,
+        "scheduler_hints": dict(request.scheduler_hints),
+        "metadata": dict(request.metadata),
+        "description": request.description,
+        "disk_config": request.disk_config,
+        "access_ip_v4": request.access_ip_v4,
+        "access_ip_v6": request.access_ip_v6,
+        "key_name": request.key_name,
+        "key_data": request.key_data,
+        "networks": [{**asdict(w), "network": n.id} for w, n in wishes],
+        "network_definitions": [asdict(n) for n in {n.id: n for _w, n in wishes}.values()],
+        "min_count": request.min_count,
+        "max_count": request.max_count,
+    }
+
+
+def _image_data(image: Image | None) -> dict[str, t.Any] | None:
+    if image is None:
+        return None
+    data = {**asdict(image), "properties": dict(image.properties)}
+    data["url"] = re.sub(r"(://)[^/@]*@", r"\1", data["url"])  # a password in it is taken from the catalogue when it is needed
+    return data
+
+
+def find_image(images: t.Iterable[Image], data: t.Mapping[str, t.Any]) -> Image:
+    """The image of a stored request: the catalogue's while it is the same file, else as it was when it was accepted."""
+    for image in images:
+        if image.id == data["id"] and image.checksum == data["checksum"]:
+            return image
+    return Image(**data)

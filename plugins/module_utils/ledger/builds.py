@@ -1,0 +1,138 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The stages of a build on its host, as steps of the ledger: what a stage works on, and what it wrote back.
+
+source: 000, _do_build_and_run_instance and _build_and_run_instance (rows A50, A59, A62, A69); the order of task states is
+none -> networking -> block_device_mapping -> spawning -> none.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..core import errors, states
+from ..core.model import Network
+from ..core.network_info import PortRecord, build_network_info
+from . import failure, history, instances, nodes, ports, runs
+from .context import Context
+
+
+@dataclass(frozen=True)
+class Stage:
+    name: str  # the event in the journal
+    expected: tuple[t.Optional[str], ...]  # task_state before
+    task_state: str  # while it works
+
+
+NETWORKING = Stage("networking", (None, states.SCHEDULING), states.NETWORKING)
+BLOCK_DEVICE_MAPPING = Stage("block_device_mapping", (states.NETWORKING,), states.BLOCK_DEVICE_MAPPING)
+SPAWNING = Stage("spawning", (states.BLOCK_DEVICE_MAPPING,), states.SPAWNING)
+
+
+@dataclass
+class Build:
+    """One instance that is being built on a host, with all that a stage may need."""
+
+    row: t.Any  # ledger row, with .spec (the stored request)
+    disks: list[dict[str, t.Any]]
+    ports: list[tuple[PortRecord, Network]]
+    network_info: list[dict[str, t.Any]]
+    facts: dict[str, t.Any]  # of its node
+    resumed: bool = False  # a dead run may have done this stage already
+
+    @property
+    def uuid(self) -> str:
+        return str(self.row.uuid)
+
+
+def begin(conn: t.Any, stage: Stage, host: str, context: Context) -> tuple[list[Build], dict[str, failure.Failed]]:
+    """Take the builds of this run on ``host`` into ``stage``, by compare-and-swap.
+
+    Builds that lost the swap (they are being deleted, or another run took them) are not in the answer. The second part
+    are builds that failed already: no address was left for them.
+    """
+    now = context.now
+    runs.renew(conn, context.run, now)
+    rows = [
+        r for r in instances.select_live(conn, run_id=context.run.id, host=host, vm_state=states.BUILDING)
+        if r.task_state in stage.expected
+    ]
+    if not rows:
+        return [], {}
+    moved = instances.swap(
+        conn, [r.uuid for r in rows], stage.expected, now, context.run.id, context.notify_on_state_change,
+        vm_state=states.BUILDING, task_state=stage.task_state,
+    )
+    rows = [r for r in rows if r.uuid in moved]
+    uuids = [r.uuid for r in rows]
+    history.start_events(conn, uuids, stage.name, host, now)
+    refused: dict[str, errors.BootflowError] = {}
+    if stage is NETWORKING:
+        history.notify(conn, uuids, "compute.instance.create.start", {"host": host}, now)
+        refused = failure.allocate_missing_ports(conn, rows, context)
+    builds = load(conn, [r for r in rows if r.uuid not in refused])
+    return builds, {u: failure.Failed(e) for u, e in refused.items()}
+
+
+def load(conn: t.Any, rows: t.Sequence[t.Any]) -> list[Build]:
+    """The builds of these instance rows."""
+    uuids = [r.uuid for r in rows]
+    disks = instances.disks_of(conn, uuids)
+    port_records = ports.ports_of(conn, uuids)
+    resumed = history.with_event(conn, uuids, "resume")
+    facts: dict[tuple[str, str], dict[str, t.Any]] = {}
+    builds = []
+    for row in rows:
+        place = (row.host, row.node)
+        if place not in facts:
+            facts[place] = nodes.node_facts(conn, *place)
+        networks = {n.id: n for _p, n in port_records[row.uuid]}
+        builds.append(
+            Build(
+                row=row,
+                disks=disks[row.uuid],
+                ports=port_records[row.uuid],
+                network_info=build_network_info([p for p, _n in port_records[row.uuid]], networks),
+                facts=facts[place],
+                resumed=row.uuid in resumed,
+            )
+        )
+    return builds
+
+
+def done(conn: t.Any, stage: Stage, uuids: t.Sequence[str], context: Context) -> list[str]:
+    """Journal that these builds came through the stage.
+
+    Returns those that are no longer this run's: deleted or taken over while it worked. The caller removes what it made
+    of them on the host; the run that has them now may have looked there too early.
+    """
+    runs.renew(conn, context.run, context.now)
+    history.finish_events(conn, uuids, stage.name, history.SUCCESS, context.now)
+    mine = {r.uuid for r in instances.select_live(conn, uuids=list(uuids), run_id=context.run.id, task_state=stage.task_state)}
+    return [u for u in uuids if u not in mine]
+
+
+def spawned(conn: t.Any, host: str, power_states: t.Mapping[str, int], context: Context) -> tuple[list[str], list[str]]:
+    """The guests run: ACTIVE, unless they were deleted meanwhile (row A69). Returns (active, lost the swap)."""
+    now = context.now
+    active: list[str] = []
+    by_power: dict[int, list[str]] = {}
+    for uuid, power_state in power_states.items():
+        by_power.setdefault(power_state, []).append(uuid)
+    for power_state, uuids in by_power.items():
+        active += sorted(
+            instances.swap(
+                conn, uuids, [states.SPAWNING], now, context.run.id, context.notify_on_state_change,
+                vm_state=states.ACTIVE, task_state=None, power_state=power_state, launched_at=now,
+            )
+        )
+    runs.renew(conn, context.run, now)
+    history.finish_events(conn, list(power_states), SPAWNING.name, history.SUCCESS, now)
+    history.finish_actions(conn, active, "create", now)
+    history.notify(conn, active, "compute.instance.create.end", {"host": host, "message": "Success"}, now)
+    if active:
+        nodes.count_failed_build(conn, host, False)
+    return active, sorted(set(power_states) - set(active))

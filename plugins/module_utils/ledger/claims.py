@@ -1,0 +1,134 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Claims: taking a host's resources for an instance and giving them back.
+
+source: 000, instance_claim (rows A70-A83). The nodes that may be touched are locked in the order of their ids, tested
+with core.claims against the usage under that lock, and written in the same transaction: no number of runs can take a
+node past its limits, and a node's usage is always what it reserves plus the sum of its claims.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections import defaultdict
+from dataclasses import dataclass
+
+from ..core import errors
+from ..core.claims import NodeUsage, ResourceRequest, claim_test
+from . import nodes
+from .history import chunks
+from .libraries import sa
+from .tables import claims, compute_nodes
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A place that the scheduler found: the host it chose, or an alternate."""
+
+    host: str
+    node: str
+    limits: t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One instance and where it may go, best first."""
+
+    instance_uuid: str
+    request: ResourceRequest
+    candidates: t.Sequence[Candidate]
+
+
+def take(conn: t.Any, wishes: t.Sequence[Wish], now: float) -> dict[str, Candidate | errors.ComputeResourcesUnavailable]:
+    """Claim for each wish the first candidate that still has room under the lock.
+
+    Returns uuid -> where it was claimed, or the refusal of its last candidate (all reasons joined).
+    """
+    places = {(c.host, c.node) for w in wishes for c in w.candidates}
+    rows = _lock(conn, places)
+    usage = {(r.host, r.node): _usage(r) for r in rows}
+    ids = {(r.host, r.node): r.id for r in rows}
+    taken: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    inserts: list[dict[str, t.Any]] = []
+    results: dict[str, Candidate | errors.ComputeResourcesUnavailable] = {}
+    for wish in wishes:
+        request = wish.request
+        outcome: Candidate | errors.ComputeResourcesUnavailable = errors.ComputeResourcesUnavailable(reason="the host is gone from the ledger")
+        for candidate in wish.candidates:
+            place = (candidate.host, candidate.node)
+            if place not in usage:
+                continue
+            try:
+                claim_test(usage[place], request, candidate.limits)
+            except errors.ComputeResourcesUnavailable as e:
+                outcome = e
+                continue
+            outcome = candidate
+            memory, disk, vcpus = request.memory_mb + request.memory_overhead_mb, request.disk_gb + request.disk_overhead_gb, request.vcpus
+            u = usage[place]
+            usage[place] = NodeUsage(
+                memory_mb=u.memory_mb, memory_mb_used=u.memory_mb_used + memory, local_gb=u.local_gb,
+                local_gb_used=u.local_gb_used + disk, vcpus=u.vcpus, vcpus_used=u.vcpus_used + vcpus,
+            )
+            node_id = ids[place]
+            for i, amount in enumerate((memory, disk, vcpus, 1)):
+                taken[node_id][i] += amount
+            inserts.append(
+                {"instance_uuid": wish.instance_uuid, "compute_node_id": node_id, "memory_mb": memory, "disk_gb": disk, "vcpus": vcpus, "created_at": now}
+            )
+            break
+        results[wish.instance_uuid] = outcome
+    if inserts:
+        conn.execute(claims.insert(), inserts)
+        c = compute_nodes.c
+        conn.execute(
+            compute_nodes.update()
+            .where(c.id == sa.bindparam("node_id"))
+            .values(
+                memory_mb_used=c.memory_mb_used + sa.bindparam("memory"),
+                local_gb_used=c.local_gb_used + sa.bindparam("disk"),
+                vcpus_used=c.vcpus_used + sa.bindparam("cpus"),
+                num_instances=c.num_instances + sa.bindparam("count"),
+            ),
+            [{"node_id": n, "memory": v[0], "disk": v[1], "cpus": v[2], "count": v[3]} for n, v in sorted(taken.items())],
+        )
+    return results
+
+
+def release(conn: t.Any, uuids: t.Sequence[str], host: str | None = None) -> int:
+    """Give back the claims of these instances (on ``host`` only, when given). A second time does nothing (row A83)."""
+    released = 0
+    for part in chunks(list(uuids)):
+        wanted = claims.c.instance_uuid.in_(part)
+        if host is not None:
+            wanted = sa.and_(wanted, claims.c.compute_node_id.in_(sa.select(compute_nodes.c.id).where(compute_nodes.c.host == host)))
+        node_ids = sorted({r.compute_node_id for r in conn.execute(sa.select(claims.c.compute_node_id).where(wanted))})
+        if not node_ids:
+            continue
+        conn.execute(sa.select(compute_nodes.c.id).where(compute_nodes.c.id.in_(node_ids)).order_by(compute_nodes.c.id).with_for_update())
+        released += conn.execute(claims.delete().where(wanted)).rowcount
+        nodes.recount(conn, node_ids)
+    return released
+
+
+def _lock(conn: t.Any, places: t.Collection[tuple[str, str]]) -> list[t.Any]:
+    c = compute_nodes.c
+    found = []
+    for part in chunks(sorted({host for host, _node in places})):
+        query = (
+            sa.select(c.id, c.host, c.node, c.memory_mb, c.memory_mb_used, c.local_gb, c.local_gb_used, c.vcpus, c.vcpus_used)
+            .where(c.host.in_(part))
+            .order_by(c.id)
+            .with_for_update()
+        )
+        found.extend(r for r in conn.execute(query) if (r.host, r.node) in places)
+    return found
+
+
+def _usage(row: t.Any) -> NodeUsage:
+    return NodeUsage(
+        memory_mb=row.memory_mb, memory_mb_used=row.memory_mb_used, local_gb=row.local_gb,
+        local_gb_used=row.local_gb_used, vcpus=row.vcpus, vcpus_used=row.vcpus_used,
+    )

@@ -1,0 +1,35 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Who acts, when, and with which settings: handed to every step of the flow instead of globals.
+
+source: 001 section 8.5.8 (row B47: every action has actor, project and request id)
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import typing as t
+from dataclasses import dataclass, field
+
+from .instances import NOTIFY_NOTHING
+from .runs import RunIdentity
+
+
+@dataclass
+class Context:
+    run: RunIdentity
+    request_id: str
+    notify_on_state_change: str = NOTIFY_NOTHING
+    rng: random.Random = field(default_factory=random.SystemRandom)
+    clock: t.Callable[[], float] = time.time
+
+    @property
+    def now(self) -> float:
+        return self.clock()
+
+    @property
+    def actor(self) -> str:
+        return self.run.actor

@@ -1,0 +1,125 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Deleting instances from any state, half-built ones too, and never leaving anything of them.
+
+source: semantics 3 (delete: any vm_state, any task_state), 000 (row A56: a delete wins over a build)
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..core import errors, states
+from . import claims, cleanups, history, instances, ports, runs
+from .context import Context
+from .libraries import sa
+from .tables import block_device_mappings, instances as instances_table
+
+
+@dataclass
+class Deleting:
+    rows: list[t.Any] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)  # hosts to be rid of something
+
+
+def begin(
+    conn: t.Any, context: Context, names: t.Sequence[str] | None = None, uuids: t.Sequence[str] | None = None,
+    reservations: t.Sequence[str] | None = None, project: str | None = None, everything: bool = False,
+) -> Deleting:
+    """Mark what is to go as deleting and tell which hosts have a part in it. What is not there is no error.
+
+    :raises InvalidInput: nothing says which instances.
+    :raises InstanceLocked: a live run is deleting one of them.
+    """
+    if names is None and uuids is None and reservations is None and not (project is not None and everything):
+        raise errors.InvalidInput(
+            reason="nothing says which instances to delete",
+            remedy="Give names, uuids or a reservation id; for a whole project also bootflow_delete_all: true.",
+        )
+    now = context.now
+    runs.renew(conn, context.run, now)
+    rows = instances.select_live(conn, names=names, uuids=uuids, reservations=reservations, project=project)
+    for row in rows:
+        mine = row.run_id in (None, context.run.id)
+        if row.task_state == states.DELETING and not mine and not runs.dead_among(conn, [row.run_id], context.run, now):
+            raise runs.locked_error(conn, row.display_name, row.run_id)
+    found = [r.uuid for r in rows]
+    instances.swap(
+        conn, found, sorted({r.task_state for r in rows}, key=str), now, None, context.notify_on_state_change,
+        task_state=states.DELETING, run_id=context.run.id,
+    )
+    history.start_actions(conn, [r.uuid for r in rows if r.task_state != states.DELETING], "delete", context.request_id, project or "", context.actor, now)
+    history.notify(conn, found, "compute.instance.delete.start", {}, now)
+    hosts = {r.host for r in rows if r.host is not None} | {c.host for c in cleanups.of_instances(conn, found)}
+    return Deleting(rows=rows, hosts=sorted(hosts))
+
+
+def of_host(conn: t.Any, host: str, context: Context) -> list[dict[str, str]]:
+    """What this run has to remove on ``host``: [{uuid, name}]."""
+    rows = instances.select_live(conn, run_id=context.run.id, host=host, task_state=states.DELETING)
+    wanted = {r.uuid: r.domain_name for r in rows}
+    wanted.update({c.instance_uuid: c.domain_name for c in cleanups.of_host(conn, host)})
+    return [{"uuid": u, "name": n} for u, n in sorted(wanted.items())]
+
+
+def host_done(conn: t.Any, host: str, uuids: t.Sequence[str], context: Context) -> None:
+    """``host`` is rid of these instances: their claims on it go back."""
+    runs.renew(conn, context.run, context.now)
+    cleanups.done(conn, host, uuids)
+    claims.release(conn, uuids, host=host)
+    c = instances_table.c
+    for part in history.chunks(list(uuids)):
+        conn.execute(instances_table.update().where(c.uuid.in_(part), c.host == host, c.task_state == states.DELETING).values(host=None, node=None))
+    now = context.now
+    history.start_events(conn, uuids, "delete", host, now)
+    history.finish_events(conn, uuids, "delete", history.SUCCESS, now)
+
+
+def host_failed(conn: t.Any, host: str, failed: t.Mapping[str, errors.BootflowError], context: Context) -> None:
+    """``host`` could not be rid of these: they stay in task_state deleting, with a fault."""
+    now = context.now
+    for uuid, error in failed.items():
+        history.add_fault(conn, uuid, error, host, now)
+        history.start_events(conn, [uuid], "delete", host, now)
+        history.finish_events(conn, [uuid], "delete", history.ERROR, now, error.message)
+
+
+def finish(conn: t.Any, context: Context, force: bool = False) -> tuple[list[str], list[dict[str, t.Any]]]:
+    """Forget the instances that no host has anything of any more.
+
+    :arg force: forget also those whose host did not answer; the host is cleaned when it reports again, and until then
+        their claim and addresses stay taken.
+    Returns (names deleted, what is left: {name, uuid, host, fault}).
+    """
+    now = context.now
+    rows = instances.select_live(conn, run_id=context.run.id, task_state=states.DELETING)
+    waiting = {c.instance_uuid: c.host for c in cleanups.of_instances(conn, [r.uuid for r in rows])}
+    waiting.update({r.uuid: r.host for r in rows if r.host is not None})
+    faults = history.last_faults(conn, sorted(waiting))
+    gone, left = [], []
+    for row in rows:
+        if row.uuid in waiting and not force:
+            left.append({"name": row.display_name, "uuid": row.uuid, "host": waiting[row.uuid], "fault": faults.get(row.uuid)})
+            continue
+        if row.uuid in waiting:
+            if row.host is not None:
+                cleanups.add(conn, row.host, row.uuid, row.domain_name, "deleted by force while the host did not answer", now)
+            ports.hold(conn, [row.uuid])
+        gone.append(row)
+    uuids = [r.uuid for r in gone]
+    ports.release(conn, uuids)
+    claims.release(conn, [u for u in uuids if u not in waiting])
+    c = instances_table.c
+    for part in history.chunks(uuids):
+        conn.execute(block_device_mappings.delete().where(block_device_mappings.c.instance_uuid.in_(part)))
+        conn.execute(
+            instances_table.update()
+            .where(c.uuid.in_(part))
+            .values(deleted=sa.cast(c.uuid, sa.String), deleted_at=now, vm_state=states.DELETED, task_state=None, power_state=states.NOSTATE, host=None, node=None)
+        )
+    history.finish_actions(conn, uuids, "delete", now)
+    history.notify(conn, uuids, "compute.instance.delete.end", {}, now)
+    return [r.display_name for r in gone], left

@@ -1,0 +1,121 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""When a build fails: give everything back, then reschedule, abort or end quietly as the table says.
+
+source: 000, _do_build_and_run_instance (rows A47, A54-A58, A64-A68); semantics 6
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..core import build_outcome, errors, retry, states
+from . import claims, cleanups, history, instances, nodes, ports
+from .accept import wishes_of
+from .context import Context
+
+
+@dataclass(frozen=True)
+class Failed:
+    """How one build failed on a host, and whether the host is rid of what was made for it."""
+
+    error: errors.BootflowError
+    cleaned: bool = True
+    cleanup_reason: str = ""
+    unreachable: bool = False
+
+
+def fail_builds(conn: t.Any, host: str, event: str, failures: t.Mapping[str, Failed], context: Context) -> dict[str, str]:
+    """Write the outcome of builds that failed on ``host`` during ``event``. Returns uuid -> rescheduled, error or gone."""
+    outcomes: dict[str, str] = {}
+    for row in instances.select_live(conn, uuids=sorted(failures)):
+        outcomes[row.uuid] = _fail(conn, row, host, event, failures[row.uuid], context)
+    for uuid in failures:
+        outcomes.setdefault(uuid, "gone")
+    return outcomes
+
+
+def _fail(conn: t.Any, row: t.Any, host: str, event: str, failed: Failed, context: Context) -> str:
+    now = context.now
+    error = failed.error
+    if not failed.cleaned and not failed.unreachable:
+        error = errors.BuildAbortException(
+            instance_uuid=row.uuid, reason="Could not clean up failed build, not rescheduling. %s (%s)" % (error.message, failed.cleanup_reason)
+        )
+    history.finish_events(conn, [row.uuid], event, history.ERROR, now, failed.error.message)
+    history.notify(conn, [row.uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()}, now)
+    if row.run_id != context.run.id or row.task_state == states.DELETING:
+        return "gone"  # deleted or taken over meanwhile: that run sees to the rest
+    if failed.cleaned:
+        claims.release(conn, [row.uuid], host=host)
+        ports.release(conn, [row.uuid])
+    else:
+        cleanups.add(conn, host, row.uuid, row.domain_name, failed.cleanup_reason or error.message, now)
+        ports.hold(conn, [row.uuid])
+    if failed.unreachable:
+        nodes.record_unreachable(conn, host, error.message)
+    nodes.count_failed_build(conn, host, True)
+    outcome = build_outcome.outcome_of(error, has_retry=bool(row.retry))
+    if outcome.kind == build_outcome.RESCHEDULE:
+        record = retry.record_failure(row.retry, row.host, row.node, error)
+        history.add_fault(conn, row.uuid, error, host, now, details="rescheduled")
+        instances.swap(
+            conn, [row.uuid], [row.task_state], now, context.run.id, context.notify_on_state_change,
+            vm_state=states.BUILDING, task_state=states.SCHEDULING, host=None, node=None, retry=record,
+        )
+        return "rescheduled"
+    shown = type(error).__new__(type(error))
+    errors.BootflowError.__init__(shown, message=outcome.reason or error.message, remedy=error.remedy)
+    shown.status, shown.retryable = error.status, error.retryable
+    end_in_error(conn, [row], shown, host, context)
+    return "error"
+
+
+def refused(conn: t.Any, row: t.Any, error: errors.BootflowError, record: t.Any, host: str, context: Context) -> None:
+    """A claim was refused: another run was faster. Back to scheduling with the host in the retry record (row A64), or ERROR."""
+    now = context.now
+    history.notify(conn, [row.uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()}, now)
+    if record is None:
+        end_in_error(conn, [row], error, host, context)
+        return
+    history.add_fault(conn, row.uuid, error, host, now, details="rescheduled")
+    instances.swap(conn, [row.uuid], [states.SCHEDULING], now, context.run.id, retry=record)
+
+
+def end_in_error(conn: t.Any, rows: t.Sequence[t.Any], error: errors.BootflowError, host: str | None, context: Context) -> None:
+    """These instances end in ERROR: nothing held, the fault written, the action closed (rows A40, A57)."""
+    now = context.now
+    uuids = [r.uuid for r in rows]
+    instances.swap(
+        conn, uuids, sorted({r.task_state for r in rows}, key=str), now, context.run.id, context.notify_on_state_change,
+        vm_state=states.ERROR, task_state=None, host=None, node=None,
+    )
+    ports.release(conn, uuids)
+    for uuid in uuids:
+        history.add_fault(conn, uuid, error, host, now)
+    history.finish_actions(conn, uuids, "create", now, "Error")
+
+
+def allocate_missing_ports(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> dict[str, errors.BootflowError]:
+    """Give a rescheduled build its ports anew: they went when it failed (semantics 6). Returns uuid -> refusal."""
+    have = ports.ports_of(conn, [r.uuid for r in rows])
+    refused_builds: dict[str, errors.BootflowError] = {}
+    allocator = ports.Allocator(conn, context.rng, context.now)
+    bound: dict[str, list[str]] = {}
+    for row in rows:
+        wishes = wishes_of(row.spec)
+        if have[row.uuid] or not wishes:
+            continue
+        try:
+            allocator.add(row.uuid, wishes)
+            bound.setdefault(row.host, []).append(row.uuid)
+        except errors.BootflowError as e:
+            allocator.forget(row.uuid)
+            refused_builds[row.uuid] = e
+    allocator.write()
+    for host, uuids in bound.items():
+        ports.bind(conn, uuids, host)
+    return refused_builds

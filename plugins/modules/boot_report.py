@@ -1,0 +1,83 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: boot_report
+short_description: Tell how a boot ended
+version_added: "0.1.0"
+description:
+  - Last task of a boot: prints the table of instances, and fails with a summary when one of them is not ACTIVE.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+  - bootflow.compute.request
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+options:
+  max_attempts:
+    description: As in M(bootflow.compute.boot_schedule).
+    type: int
+  print_table:
+    description: Print the table. Read from the variable C(bootflow_print_table), else true.
+    type: bool
+requirements:
+  - SQLAlchemy >= 2.0 (on the controller)
+  - alembic (on the controller)
+  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
+notes:
+  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+"""
+
+EXAMPLES = r"""
+---
+- name: Tell what is ACTIVE and where
+  bootflow.compute.boot_report:
+  register: booted
+"""
+
+RETURN = r"""
+---
+instances:
+  description: The instances, with Nova's field names.
+  type: list
+  elements: dict
+  returned: success
+  sample:
+    - name: web-1
+      uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
+      vm_state: active
+      task_state: null
+      host: kvm1
+      addresses: [10.77.0.10]
+      seconds: 9.4
+
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: InvalidRequest
+status:
+  description: The same as an HTTP status, as Nova maps it.
+  type: int
+  returned: failure
+  sample: 400
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+retryable:
+  description: Whether another host might do better.
+  type: bool
+  returned: failure
+"""

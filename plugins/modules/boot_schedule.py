@@ -1,0 +1,110 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: boot_schedule
+short_description: Choose hosts and claim on them
+version_added: "0.1.0"
+description:
+  - Second stage of a boot, once for each round. Filters and weighs the hosts for every instance of this run that waits, and claims memory, disk and vCPUs in the same transaction.
+  - In check mode it prints the plan of the whole boot (for each instance the host, the alternates, why every other host was turned down, the domain XML) and touches nothing.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+  - bootflow.compute.request
+attributes:
+  check_mode:
+    support: full
+    details: Prints and returns the plan; the transaction is rolled back.
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  max_attempts:
+    description: How many hosts a build may be tried on. Read from the variable C(bootflow_max_attempts), else 3.
+    type: int
+  service_down_time:
+    description: A host that did not report for this many seconds is down. Read from the variable C(bootflow_service_down_time), else 900.
+    type: int
+  enabled_filters:
+    description: Names of the filters, in order. Read from the variable C(bootflow_enabled_filters).
+    type: list
+    elements: str
+  weighers:
+    description: Names of the weighers. Read from the variable C(bootflow_weighers).
+    type: list
+    elements: str
+  weight_multipliers:
+    description: Weigher name to multiplier, where it is not the default. Read from the variable C(bootflow_weight_multipliers).
+    type: dict
+  host_subset_size:
+    description: A host is drawn from this many of the best. Read from the variable C(bootflow_host_subset_size), else 1.
+    type: int
+  filter_dirs:
+    description: Folders with filters of your own (C(*.py)). Read from the variable C(bootflow_filter_dirs), else C(bootflow_filters) beside the inventory.
+    type: list
+    elements: path
+  print_table:
+    description: Print the plan in check mode. Read from the variable C(bootflow_print_table), else true.
+    type: bool
+requirements:
+  - SQLAlchemy >= 2.0 (on the controller)
+  - alembic (on the controller)
+  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
+notes:
+  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+"""
+
+EXAMPLES = r"""
+---
+- name: Place what this run has accepted
+  bootflow.compute.boot_schedule:
+  register: scheduled
+"""
+
+RETURN = r"""
+---
+hosts:
+  description: Hosts with builds of this run.
+  type: list
+  elements: str
+  returned: success
+  sample: [kvm1, kvm3]
+placed:
+  description: Where each instance was placed in this round.
+  type: list
+  elements: dict
+  returned: success
+  sample: [{name: web-1, uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11, host: kvm1}]
+plan:
+  description: The plan, in check mode.
+  type: list
+  elements: dict
+  returned: in check mode
+
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: InvalidRequest
+status:
+  description: The same as an HTTP status, as Nova maps it.
+  type: int
+  returned: failure
+  sample: 400
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+retryable:
+  description: Whether another host might do better.
+  type: bool
+  returned: failure
+"""

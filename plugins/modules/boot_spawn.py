@@ -1,0 +1,76 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: boot_spawn
+short_description: Write config drives, define and start
+version_added: "0.1.0"
+description:
+  - Last stage of a boot on a host: task_state C(spawning), then ACTIVE. Writes the config drive, renders and defines the domain, starts it and waits.
+  - One task per host whatever the number of builds. A build that fails is undone on the host and rescheduled or ended in ERROR; it fails neither its neighbours nor the play.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+  - bootflow.compute.request
+attributes:
+  check_mode:
+    support: full
+    details: Does nothing; the plan is shown by M(bootflow.compute.boot_schedule).
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+requirements:
+  - SQLAlchemy >= 2.0 (on the controller)
+  - alembic (on the controller)
+  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
+notes:
+  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+"""
+
+EXAMPLES = r"""
+---
+- name: Write config drives, define and start
+  bootflow.compute.boot_spawn:
+"""
+
+RETURN = r"""
+---
+builds:
+  description: Builds that came through the stage.
+  type: list
+  elements: dict
+  returned: success
+  sample: [{name: web-1, uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11}]
+failed_builds:
+  description: Builds that failed, each with its error and what became of it (V(rescheduled), V(error) or V(gone)).
+  type: list
+  elements: dict
+  returned: success
+  sample: []
+
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: InvalidRequest
+status:
+  description: The same as an HTTP status, as Nova maps it.
+  type: int
+  returned: failure
+  sample: 400
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+retryable:
+  description: Whether another host might do better.
+  type: bool
+  returned: failure
+"""

@@ -1,0 +1,79 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: compute_report
+short_description: Enter what a host has into the ledger
+version_added: "0.1.0"
+description:
+  - Asks the host for its facts with M(bootflow.compute.compute_node_info) and records them with the time. Removes first what earlier runs could not remove from it.
+  - A host that does not answer is marked, left out by the scheduler, and does not fail the play.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+requirements:
+  - SQLAlchemy >= 2.0 (on the controller)
+  - alembic (on the controller)
+  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
+notes:
+  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+"""
+
+EXAMPLES = r"""
+---
+- name: Report
+  bootflow.compute.compute_report:
+"""
+
+RETURN = r"""
+---
+reported:
+  description: Whether the host answered.
+  type: bool
+  returned: success
+compute_node:
+  description: The facts, as M(bootflow.compute.compute_node_info) returns them.
+  type: dict
+  returned: when it answered
+configuration:
+  description: The host's settings from the inventory.
+  type: dict
+  returned: when it answered
+cleaned:
+  description: UUIDs of instances whose remains were removed.
+  type: list
+  elements: str
+  returned: when it answered
+
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: InvalidRequest
+status:
+  description: The same as an HTTP status, as Nova maps it.
+  type: int
+  returned: failure
+  sample: 400
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+retryable:
+  description: Whether another host might do better.
+  type: bool
+  returned: failure
+"""

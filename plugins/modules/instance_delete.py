@@ -1,0 +1,121 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: instance_delete
+short_description: Mark instances for deletion, and forget them at the end
+version_added: "0.1.0"
+description:
+  - O(phase=begin) marks the instances as deleting; hosts then remove them with M(bootflow.compute.instance_remove); O(phase=finish) gives back what the removed ones held.
+  - It deletes from any state, half-built instances too. What is not there is no error.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  names:
+    description: Names of instances. Read from the variable C(bootflow_names).
+    type: list
+    elements: str
+  uuids:
+    description: UUIDs of instances. Read from the variable C(bootflow_uuids).
+    type: list
+    elements: str
+  reservation_ids:
+    description: Reservations, C(r-...). Read from the variable C(bootflow_reservation_ids).
+    type: list
+    elements: str
+  project:
+    description: Only instances of this project. Read from the variable C(bootflow_project).
+    type: str
+
+  all:
+    description: With O(project) alone, delete all of the project's instances. Read from the variable C(bootflow_delete_all), else false.
+    type: bool
+  phase:
+    description: Which end of the deletion.
+    type: str
+    choices: [begin, finish]
+    default: begin
+  force:
+    description: Forget also instances whose host does not answer; the host is cleaned when it reports again. Read from the variable C(bootflow_delete_force), else false.
+    type: bool
+  print_table:
+    description: Print what was deleted. Read from the variable C(bootflow_print_table), else true.
+    type: bool
+requirements:
+  - SQLAlchemy >= 2.0 (on the controller)
+  - alembic (on the controller)
+  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
+notes:
+  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+"""
+
+EXAMPLES = r"""
+---
+- name: Mark the web servers as deleting
+  bootflow.compute.instance_delete:
+    names: [web-1, web-2]
+  register: deleting
+"""
+
+RETURN = r"""
+---
+instances:
+  description: What was marked.
+  type: list
+  elements: dict
+  returned: O(phase=begin)
+  sample: [{name: web-1, uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11, host: kvm1}]
+not_found:
+  description: Names and UUIDs that no living instance has.
+  type: list
+  elements: str
+  returned: O(phase=begin)
+hosts:
+  description: Hosts that have something to remove.
+  type: list
+  elements: str
+  returned: O(phase=begin)
+deleted:
+  description: Names of the instances that are gone.
+  type: list
+  elements: str
+  returned: O(phase=finish)
+left:
+  description: Instances that could not be removed, with the reason.
+  type: list
+  elements: dict
+  returned: O(phase=finish)
+
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: InvalidRequest
+status:
+  description: The same as an HTTP status, as Nova maps it.
+  type: int
+  returned: failure
+  sample: 400
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+retryable:
+  description: Whether another host might do better.
+  type: bool
+  returned: failure
+"""

@@ -1,0 +1,103 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: instance_info
+short_description: Read instances from the ledger
+version_added: "0.1.0"
+description:
+  - Returns what the ledger knows of living instances; with several conditions, those that meet all of them.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+options:
+  names:
+    description: Names of instances. Read from the variable C(bootflow_names).
+    type: list
+    elements: str
+  uuids:
+    description: UUIDs of instances. Read from the variable C(bootflow_uuids).
+    type: list
+    elements: str
+  reservation_ids:
+    description: Reservations, C(r-...). Read from the variable C(bootflow_reservation_ids).
+    type: list
+    elements: str
+  project:
+    description: Only instances of this project. Read from the variable C(bootflow_project).
+    type: str
+
+  host:
+    description: Only instances on this host.
+    type: str
+  events:
+    description: Return the journal of each instance too. Read from the variable C(bootflow_list_events), else false.
+    type: bool
+  print_table:
+    description: Print a table.
+    type: bool
+    default: false
+requirements:
+  - SQLAlchemy >= 2.0 (on the controller)
+  - alembic (on the controller)
+  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
+notes:
+  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+"""
+
+EXAMPLES = r"""
+---
+- name: What runs for project web
+  bootflow.compute.instance_info:
+    project: web
+  register: found
+"""
+
+RETURN = r"""
+---
+instances:
+  description: The instances, with Nova's field names.
+  type: list
+  elements: dict
+  returned: success
+  sample:
+    - name: web-1
+      uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
+      vm_state: active
+      task_state: null
+      host: kvm1
+      addresses: [10.77.0.10]
+      seconds: 9.4
+
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: InvalidRequest
+status:
+  description: The same as an HTTP status, as Nova maps it.
+  type: int
+  returned: failure
+  sample: 400
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+retryable:
+  description: Whether another host might do better.
+  type: bool
+  returned: failure
+"""

@@ -1,0 +1,177 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What every ledger-side action shares: options with variables behind them, the run's identity, errors as results.
+
+Ledger-side modules are action plugins: they run in the controller's process, where the database drivers and the facts of
+the fleet are. An option that is not given is read from the variable that its argument names, so that a playbook run,
+an AWX job template and a single task mean the same.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import socket
+import typing as t
+
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+
+DEFAULT_LEDGER_URL = "sqlite:////var/lib/bootflow/ledger.db"
+
+# Made when the parent process loads the first action, inherited by every worker it forks, gone with the run: what
+# generated passwords are derived from, so that they are handed around and stored nowhere (row A12).
+RUN_SECRET = secrets.token_bytes(32)
+
+COMMON: dict[str, dict[str, t.Any]] = {
+    "ledger_url": {"type": "str", "variable": "bootflow_ledger_url", "fallback_default": DEFAULT_LEDGER_URL, "no_log": True},
+}
+
+
+class LedgerAction(ActionBase):
+    """Base of the ledger-side actions: a subclass has ARGUMENTS and act()."""
+
+    # argument spec; `variable` names the variable that is read when the option is not given, `fallback_default` what holds else
+    ARGUMENTS: t.Mapping[str, t.Mapping[str, t.Any]] = {}
+    _supports_async = False
+    _supports_check_mode = True
+
+    def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
+        result = super().run(tmp, task_vars)
+        self.task_vars = task_vars or {}
+        try:
+            self.options = self._read_options()
+            result.update(self.act())
+        except errors.BootflowError as e:
+            result.update(error_result(e))
+        return t.cast("dict[str, t.Any]", result)
+
+    def act(self) -> dict[str, t.Any]:
+        """Do the work; returns the result."""
+        raise AnsibleActionFail("%s has no act()" % type(self).__name__)
+
+    @property
+    def check_mode(self) -> bool:
+        return bool(self._task.check_mode)
+
+    def variable(self, name: str, default: t.Any = None) -> t.Any:
+        """A variable of the current host, templated."""
+        value = self.task_vars.get(name)
+        return default if value is None else self._templar.template(value)
+
+    def _read_options(self) -> dict[str, t.Any]:
+        spec: dict[str, dict[str, t.Any]] = {}
+        for name, argument in {**COMMON, **self.ARGUMENTS}.items():
+            spec[name] = {k: v for k, v in argument.items() if k not in ("variable", "fallback_default")}
+            if self._task.args.get(name) is None and argument.get("variable"):
+                value = self.variable(argument["variable"], argument.get("fallback_default"))
+                if value is not None:
+                    self._task.args[name] = value
+        try:
+            _validation, options = self.validate_argument_spec(argument_spec=spec)
+        except AnsibleActionFail as e:
+            raise errors.InvalidInput(message=str(e), remedy="See the options: ansible-doc %s" % self._task.action) from e
+        except AnsibleError as e:
+            raise errors.InvalidInput(message=str(e), remedy="See the options: ansible-doc %s" % self._task.action) from e
+        return t.cast("dict[str, t.Any]", options)
+
+    # --- the ledger -----------------------------------------------------------------------------------------------
+
+    def open_ledger(self, create: bool = False, check_revision: bool = True) -> database.Ledger:
+        return database.open_ledger(self.options["ledger_url"], create=create, check_revision=check_revision)
+
+    def context(self) -> Context:
+        """This run: the ansible-playbook process is the parent of the worker that we are in."""
+        run = runs.identify(os.getppid(), socket.gethostname(), self._actor())
+        return Context(
+            run=run,
+            request_id="req-%s" % run.id,
+            notify_on_state_change=self.variable("bootflow_notify_on_state_change", "none"),
+        )
+
+    def _actor(self) -> str:
+        # AWX tells the person behind the job template.
+        for name in ("awx_user_name", "tower_user_name", "bootflow_actor"):
+            value = self.task_vars.get(name)
+            if value:
+                return str(self._templar.template(value))
+        try:
+            return getpass.getuser()
+        except (KeyError, OSError):
+            return str(os.getuid())
+
+    # --- the inventory ----------------------------------------------------------------------------------------------
+
+    def compute_hosts(self) -> list[str]:
+        """The compute hosts of the inventory, in its order."""
+        group = self.variable("bootflow_compute_group", "bootflow_compute")
+        return list(self.task_vars.get("groups", {}).get(group, []))
+
+    # --- host-side modules ------------------------------------------------------------------------------------------
+
+    def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        """Run bootflow.compute.``name`` on the current host.
+
+        :raises HostUnreachable: the connection failed.
+        :raises BootflowError: the module failed as a whole.
+        """
+        host = self.task_vars.get("inventory_hostname", "?")
+        try:
+            result = self._execute_module(
+                module_name="bootflow.compute.%s" % name, module_args=dict(arguments), task_vars=self.task_vars
+            )
+        except AnsibleConnectionFailure as e:
+            raise errors.HostUnreachable(host=host, reason=_one_line(e)) from e
+        except AnsibleError as e:
+            raise errors.RemoteError(reason="%s on %s: %s" % (name, host, _one_line(e))) from e
+        if result.get("unreachable"):
+            raise errors.HostUnreachable(host=host, reason=_one_line(result.get("msg", "")))
+        if result.get("failed"):
+            raise module_error(name, host, result)
+        for text in result.get("warnings") or []:
+            self._display.warning("%s: %s" % (host, text))
+        return t.cast("dict[str, t.Any]", result)
+
+
+def module_error(name: str, host: str, result: t.Mapping[str, t.Any]) -> errors.BootflowError:
+    """The error behind a failed module's result."""
+    if result.get("error_code"):
+        return errors.from_dict(
+            {
+                "code": result["error_code"], "message": result.get("msg", ""), "status": result.get("status", 500),
+                "remedy": result.get("remedy", ""), "retryable": result.get("retryable", False),
+            }
+        )
+    text = str(result.get("msg") or "").strip()
+    for stream in ("exception", "module_stderr", "module_stdout"):
+        if len(text) < 20 and result.get(stream):
+            text = "%s %s" % (text, str(result[stream]).strip().splitlines()[-1])
+    return errors.RemoteError(reason="%s on %s: %s" % (name, host, text or "the module failed"))
+
+
+def error_result(error: errors.BootflowError) -> dict[str, t.Any]:
+    """A failed task's result: the same fields from every module and action."""
+    data = error.as_dict()
+    result = {
+        "failed": True, "changed": False, "error_code": data["code"], "status": data["status"], "remedy": data["remedy"],
+        "retryable": data["retryable"], "msg": data["message"] + ((" Remedy: " + data["remedy"]) if data["remedy"] else ""),
+    }
+    if isinstance(error, errors.InvalidRequest):
+        result["errors"] = error.errors
+        lines = ["%s: %s%s" % (e.get("path") or "request", e["message"], (" Remedy: " + e["remedy"]) if e.get("remedy") else "") for e in error.errors]
+        result["msg"] = "The request has %d error%s.\n%s" % (len(lines), "" if len(lines) == 1 else "s", "\n".join(lines))
+    for key in ("filter_results", "explanation"):
+        if key in error.details:
+            result[key] = error.details[key]
+    return result
+
+
+def _one_line(text: t.Any) -> str:
+    return " ".join(str(text).split())[:500]

@@ -1,0 +1,82 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The request as options of an action: read, checked against the catalogue, ready for the ledger."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network, ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue as catalogue_module
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request import expand, server_request
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept, database
+
+CATALOGUE_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "flavors": {"type": "raw", "variable": "bootflow_flavors", "fallback_default": []},
+    "images": {"type": "raw", "variable": "bootflow_images", "fallback_default": [], "no_log": False},
+    "networks": {"type": "raw", "variable": "bootflow_networks", "fallback_default": []},
+    "keypairs": {"type": "raw", "variable": "bootflow_keypairs", "fallback_default": [], "no_log": False},
+}
+
+REQUEST_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "instances": {"type": "list", "elements": "raw", "required": True, "variable": "bootflow_instances", "no_log": False},
+    "quotas": {"type": "dict", "variable": "bootflow_quotas", "fallback_default": {}},
+    "project": {"type": "str", "variable": "bootflow_project", "fallback_default": "default"},
+    "default_availability_zone": {"type": "str", "variable": "bootflow_default_availability_zone", "fallback_default": "nova"},
+    "default_flavor": {"type": "str", "variable": "bootflow_default_flavor"},
+    "allow_forced_host": {"type": "bool", "variable": "bootflow_allow_forced_host", "fallback_default": False},
+    "force_config_drive": {"type": "bool", "variable": "bootflow_force_config_drive", "fallback_default": True},
+    "schema_dirs": {"type": "list", "elements": "path", "variable": "bootflow_schema_dirs", "fallback_default": []},
+    "scheduler_hint_names": {"type": "list", "elements": "str", "variable": "bootflow_scheduler_hint_names", "fallback_default": []},
+    **CATALOGUE_ARGUMENTS,
+}
+
+
+class RequestInputs:
+    """The entries of the request and the catalogue they name things of."""
+
+    def __init__(self, options: t.Mapping[str, t.Any]):
+        self.options = options
+        self.catalogue = catalogue_module.parse_catalogue(options["flavors"], options["images"], options["networks"], options["keypairs"])
+        self.requests: list[ServerRequest] = server_request.parse_requests(
+            options["instances"],
+            self.catalogue,
+            server_request.RequestOptions(
+                default_availability_zone=None,
+                allow_forced_host=options["allow_forced_host"],
+                default_flavor=options.get("default_flavor"),
+                default_project=options["project"],
+                extra_hint_names=tuple(options["scheduler_hint_names"]),
+                schema_dirs=tuple(options["schema_dirs"]),
+            ),
+        )
+
+    def accept_options(self) -> accept.AcceptOptions:
+        by_name: dict[str, Network] = {}
+        for network in self.catalogue.networks.values():
+            by_name[network.id] = network
+            by_name[network.name] = network
+        return accept.AcceptOptions(
+            quotas=self.options["quotas"], force_config_drive=self.options["force_config_drive"], networks=by_name
+        )
+
+    def names(self) -> list[tuple[str, str]]:
+        """(project, name) of every instance that the request may name."""
+        return [(r.project, n) for r in self.requests for n in expand.instance_names(r, r.max_count)]
+
+    def request_of(self, project: str, name: str) -> ServerRequest | None:
+        """The entry that an instance comes from: where its secrets are, which the ledger does not keep."""
+        if not hasattr(self, "_by_name"):
+            self._by_name = {(r.project, n): r for r in self.requests for n in expand.instance_names(r, r.max_count)}
+        return self._by_name.get((project, name))
+
+
+def rehearsal_ledger(url: str) -> database.Ledger:
+    """The ledger for check mode: the real one when it is there, else an empty one in memory."""
+    try:
+        return database.open_ledger(url)
+    except errors.LedgerMissing:
+        return database.memory_ledger()

@@ -1,0 +1,143 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A stage of the boot on one host: take its builds out of the ledger, work on them, write each outcome back.
+
+One task per host whatever the number of instances; a build that fails never fails its neighbours, and a host that fails
+or cannot be reached never fails the play: its builds are failed, undone and rescheduled instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import builds as ledger_builds
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, failure, runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build, Stage
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+Outcomes = t.Dict[str, t.Optional[errors.BootflowError]]
+
+
+class StageAction(LedgerAction):
+    """Base of the stages: a subclass has STAGE and work()."""
+
+    STAGE: t.ClassVar[Stage]
+
+    def work(self, builds: list[Build]) -> Outcomes:
+        """Do the stage for all builds on this host. Returns uuid -> None, or why it failed."""
+        raise errors.BootflowError(message="%s has no work()" % type(self).__name__)
+
+    def finish(self, conn: t.Any, host: str, good: list[Build], context: Context) -> list[str]:
+        """Write that these builds came through. Returns the uuids that are no longer this run's."""
+        return ledger_builds.done(conn, self.STAGE, [b.uuid for b in good], context)
+
+    def act(self) -> dict[str, t.Any]:
+        if self.check_mode:
+            return {"changed": False, "skipped": True, "msg": "The plan was shown by boot_schedule."}
+        host = self.task_vars["inventory_hostname"]
+        ledger = self.open_ledger()
+        context = self.context()
+        with ledger.write() as conn:
+            builds, failed = ledger_builds.begin(conn, self.STAGE, host, context)
+        if not builds and not failed:
+            return {"changed": False, "builds": [], "failed_builds": []}
+        outcomes: Outcomes = {}
+        if builds:
+            with lease_kept(self.options["ledger_url"], context):
+                try:
+                    outcomes = self.work(builds)
+                except errors.BootflowError as e:
+                    outcomes = {b.uuid: e for b in builds}
+        good = [b for b in builds if outcomes.get(b.uuid) is None]
+        bad = {b.uuid: t.cast(errors.BootflowError, outcomes[b.uuid]) for b in builds if outcomes.get(b.uuid) is not None}
+        failed.update(self._undo([b for b in builds if b.uuid in bad], bad))
+        with ledger.write() as conn:
+            lost = self.finish(conn, host, good, context)
+            results = failure.fail_builds(conn, host, self.STAGE.name, failed, context)
+        if lost:
+            # A delete or another run won while we worked; what we made of it may have come after its look at the host.
+            self._clean([b for b in good if b.uuid in lost])
+        names = {b.uuid: b.row.display_name for b in builds}
+        return {
+            "changed": True,
+            "builds": [{"uuid": b.uuid, "name": b.row.display_name} for b in good if b.uuid not in lost],
+            "failed_builds": [
+                {"uuid": u, "name": names.get(u, u), "outcome": results[u], "error": failed[u].error.as_dict()} for u in sorted(results)
+            ],
+        }
+
+    def _undo(self, builds: list[Build], causes: t.Mapping[str, errors.BootflowError]) -> dict[str, failure.Failed]:
+        if not builds:
+            return {}
+        problems = self._clean(builds)
+        found = {}
+        for build in builds:
+            problem = problems.get(build.uuid)
+            away = isinstance(problem, (errors.HostUnreachable, errors.HypervisorUnavailable))
+            found[build.uuid] = failure.Failed(
+                causes[build.uuid], cleaned=problem is None, cleanup_reason=problem.message if problem else "", unreachable=away
+            )
+        return found
+
+    def _clean(self, builds: list[Build]) -> dict[str, errors.BootflowError]:
+        """Rid the host of what was made for these builds. Returns uuid -> why that failed."""
+        return clean_host(self, [{"uuid": b.uuid, "name": b.row.domain_name} for b in builds])
+
+
+def clean_host(action: LedgerAction, instances: list[dict[str, str]]) -> dict[str, errors.BootflowError]:
+    """Remove domain, disks and config drive of these instances from the current host. Returns uuid -> why that failed."""
+    if not instances:
+        return {}
+    try:
+        result = action.run_module(
+            "instance_cleanup",
+            {
+                "libvirt_uri": host_settings.libvirt_uri(action),
+                "instances_path": host_settings.instances_path(action),
+                "instances": instances,
+            },
+        )
+    except errors.BootflowError as e:
+        return {i["uuid"]: e for i in instances}
+    return item_errors(result, [i["uuid"] for i in instances])
+
+
+def item_errors(result: t.Mapping[str, t.Any], keys: t.Iterable[str]) -> dict[str, errors.BootflowError]:
+    """The failed items of a batch module's result."""
+    found: dict[str, errors.BootflowError] = {}
+    for key in keys:
+        item = result.get("results", {}).get(key)
+        if item is None:
+            found[key] = errors.RemoteError(reason="the module gave no answer for %s" % key)
+        elif item.get("error"):
+            found[key] = errors.from_dict(item["error"])
+    return found
+
+
+@contextlib.contextmanager
+def lease_kept(url: str, context: Context) -> t.Iterator[None]:
+    """Renew the run's lease while a long step works, however long an image takes to come."""
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(runs.LEASE_SECONDS / 4):
+            with contextlib.suppress(errors.BootflowError):  # the next one tries again; a lease outlasts three misses
+                ledger = database.open_ledger(url, check_revision=False)
+                with ledger.write() as conn:
+                    runs.renew(conn, context.run, context.now)
+                ledger.close()
+
+    thread = threading.Thread(target=renew, daemon=True, name="bootflow-lease")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,150 @@
+# shellcheck shell=bash
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# shellcheck disable=SC2034  # the lists are for those who source this
+#
+# What scripts/demo, scripts/test and scripts/bench share: Debian packages, the virtual environment, the built collection.
+# Source it after `set -euo pipefail`. Everything made lies in $CACHE (.cache) and $VENV (.venv), beside the packages.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+CACHE=${BOOTFLOW_CACHE:-$ROOT/.cache}
+VENV=${BOOTFLOW_VENV:-$ROOT/.venv}
+export BOOTFLOW_CACHE=$CACHE
+export PATH=$VENV/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
+
+PACKAGES_CONTROLLER=(python3 python3-venv openssh-client)
+PACKAGES_HOST=(libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils dnsmasq-base iproute2 iputils-ping
+    python3-libvirt python3-lxml python3-pycdlib genisoimage dosfstools e2fsprogs util-linux)
+PACKAGES_GUEST_IMAGE=(cpio mtools syslinux syslinux-common qemu-utils)
+# Used by scripts/test, never by the collection itself.
+PACKAGES_TEST=(openssh-server cloud-init shellcheck procps git)
+
+say() { printf '\n==> %s\n' "$*" >&2; }
+note() { printf '    %s\n' "$*" >&2; }
+die() { printf '\nerror: %s\n' "$*" >&2; exit 1; }
+
+# Packages of the arguments that are not installed, one a line.
+missing_packages() {
+    local package
+    for package in "$@"; do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)" = installed ] || echo "$package"
+    done
+}
+
+# A line of progress every few seconds while a command runs; its output only when it fails.
+quietly() { # WHAT COMMAND...
+    local what=$1 log status=0 started=$SECONDS pid shown=0
+    shift
+    mkdir -p "$CACHE"
+    log=$(mktemp "$CACHE/log.XXXXXX")
+    "$@" >"$log" 2>&1 &
+    pid=$!
+    while kill -0 "$pid" 2>/dev/null; do
+        sleep 0.2
+        if [ $((SECONDS - started)) -ge $((shown + 5)) ]; then
+            shown=$((SECONDS - started))
+            note "$what: ${shown} s - $(tail -c 200 "$log" | tr '\r' '\n' | grep -v '^$' | tail -n 1 | cut -c1-90)"
+        fi
+    done
+    wait "$pid" || status=$?
+    [ "$status" -eq 0 ] || { cat "$log" >&2; note "$what failed (exit $status)"; }
+    rm -f "$log"
+    return "$status"
+}
+
+# Installs what is missing. A service of a package is not started where there is no systemd, and never an sshd.
+install_packages() {
+    local missing policy=/usr/sbin/policy-rc.d made_policy=no status=0
+    mapfile -t missing < <(missing_packages "$@")
+    [ "${#missing[@]}" -gt 0 ] || return 0
+    [ "$(id -u)" = 0 ] || die "these Debian packages are missing, and installing them needs root: ${missing[*]}"
+    command -v apt-get >/dev/null || die "no apt-get here; install by hand what these Debian packages hold: ${missing[*]}"
+    say "Installing ${#missing[@]} Debian packages: ${missing[*]}"
+    if [ ! -e "$policy" ] && { [ ! -d /run/systemd/system ] || [[ " ${missing[*]} " == *" openssh-server "* ]]; }; then
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod 755 "$policy"
+        made_policy=yes
+    fi
+    quietly "apt-get update" apt-get -o DPkg::Lock::Timeout=300 update || note "going on with the package lists that are there"
+    quietly "apt-get install" apt-get -y -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confold install \
+        --no-install-recommends "${missing[@]}" || status=$?
+    [ "$made_policy" = no ] || rm -f "$policy"
+    [ "$status" -eq 0 ] || die "apt-get could not install: ${missing[*]}"
+}
+
+# Package lists for `apt-get download`, where the machine was shipped without.
+ensure_package_lists() {
+    apt-cache show linux-image-cloud-amd64 >/dev/null 2>&1 && return 0
+    quietly "apt-get update" apt-get -o DPkg::Lock::Timeout=300 update || die "apt-get update failed"
+}
+
+# The virtual environment with the pinned versions of the named requirements files; nothing to do when it has them.
+make_venv() { # requirements.txt...
+    local stamp options=() file
+    stamp=$(cd "$ROOT" && cat "$@" constraints.txt | sha256sum | cut -d' ' -f1)
+    if [ -f "$VENV/.stamps/$stamp" ] && "$VENV/bin/python" -c 'import ansible' 2>/dev/null; then
+        return 0
+    fi
+    say "Python environment $VENV: $*"
+    if ! "$VENV/bin/python" -c 'import pip' 2>/dev/null; then
+        rm -rf "$VENV"
+        quietly "python3 -m venv" /usr/bin/python3 -m venv "$VENV" || die "no virtual environment: is python3-venv installed?"
+    fi
+    for file in "$@"; do options+=(-r "$ROOT/$file"); done
+    quietly "pip install" "$VENV/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
+        -c "$ROOT/constraints.txt" "${options[@]}" || die "pip could not install $*"
+    mkdir -p "$VENV/.stamps"
+    touch "$VENV/.stamps/$stamp"
+}
+
+# The files that belong to the collection's source, one a line: what git has or would take; without git, all but caches.
+source_files() {
+    if command -v git >/dev/null && git -C "$ROOT" rev-parse --git-dir >/dev/null 2>&1; then
+        git -C "$ROOT" ls-files --cached --others --exclude-standard | while IFS= read -r file; do
+            if [ -e "$ROOT/$file" ]; then echo "$file"; fi
+        done
+    else
+        find "$ROOT" -type d \( -name .git -o -name '.*_cache' -o -name __pycache__ -o -name .ansible -o -name .hypothesis -o -path "$CACHE" \
+            -o -path "$VENV" -o -path "$ROOT/collections" \) -prune -o \( -type f -o -type l \) ! -name '*.pyc' ! -name '*.tar.gz' -printf '%P\n'
+    fi | LC_ALL=C sort
+}
+
+# A copy of the source as ansible_collections/bootflow/compute under the named folder; prints its path.
+copy_source() { # FOLDER
+    local target=$1/ansible_collections/bootflow/compute
+    rm -rf "$target"
+    mkdir -p "$target"
+    (source_files | tar -C "$ROOT" -cf - --no-recursion -T - | tar -C "$target" -xf -)
+    echo "$target"
+}
+
+site_packages() { "$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
+
+# Builds the tarball and installs it into the virtual environment: `ansible-playbook bootflow.compute.boot` finds it there.
+# Prints nothing and does nothing when the source is the one that is installed.
+install_collection() {
+    local recipe stamp=$VENV/.stamps/collection source tarball
+    recipe=$(source_files | (cd "$ROOT" && tr '\n' '\0' | xargs -0 sha256sum 2>/dev/null) | sha256sum | cut -d' ' -f1)
+    if [ "$(cat "$stamp" 2>/dev/null)" = "$recipe" ] && [ -d "$(site_packages)/ansible_collections/bootflow/compute" ]; then
+        return 0
+    fi
+    say "Building and installing the collection"
+    source=$(copy_source "$CACHE/build")
+    rm -f "$CACHE"/build/*.tar.gz
+    quietly "ansible-galaxy collection build" ansible-galaxy collection build --force --output-path "$CACHE/build" "$source" || die "the collection does not build"
+    tarball=$(echo "$CACHE"/build/bootflow-compute-*.tar.gz)
+    rm -rf "$(site_packages)/ansible_collections/bootflow/compute"
+    quietly "ansible-galaxy collection install" ansible-galaxy collection install "$tarball" -p "$(site_packages)" --force --no-deps --offline ||
+        die "the collection does not install"
+    mkdir -p "$VENV/.stamps"
+    echo "$recipe" >"$stamp"
+}
+
+# The guest of the demo and the tests; prints the path of its qcow2.
+guest_image() {
+    ensure_package_lists
+    "$ROOT/scripts/build-guest-image" "$CACHE/guest"
+}
