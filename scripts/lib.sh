@@ -20,7 +20,7 @@ PACKAGES_HOST=(libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils 
     python3-libvirt python3-lxml python3-pycdlib genisoimage dosfstools e2fsprogs util-linux)
 PACKAGES_GUEST_IMAGE=(cpio mtools syslinux syslinux-common qemu-utils)
 # Used by scripts/test, never by the collection itself.
-PACKAGES_TEST=(openssh-server cloud-init shellcheck procps git)
+PACKAGES_TEST=(openssh-server xorriso cloud-init shellcheck procps git)
 
 say() { printf '\n==> %s\n' "$*" >&2; }
 note() { printf '    %s\n' "$*" >&2; }

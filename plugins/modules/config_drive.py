@@ -130,6 +130,7 @@ retryable:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import BootflowError
 from ansible_collections.bootflow.compute.plugins.module_utils.core.metadata import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.batch import any_changed, run_batch
@@ -158,7 +159,9 @@ def main():
 
     def make(drive):
         files = unpack_files(drive["files"])
-        return write_config_drive(drive["path"], files, drive["format"], check_mode=module.check_mode, keep=drive["keep"])
+        return write_config_drive(
+            drive["path"], files, drive["format"], check_mode=module.check_mode, keep=drive["keep"]
+        )
 
     try:
         results = run_batch([(drive["uuid"], drive) for drive in module.params["drives"]], make, workers=2)

@@ -45,10 +45,10 @@ class RequestInputs:
             options["instances"],
             self.catalogue,
             server_request.RequestOptions(
-                default_availability_zone=None,
                 allow_forced_host=options["allow_forced_host"],
                 default_flavor=options.get("default_flavor"),
                 default_project=options["project"],
+                force_config_drive=options["force_config_drive"],
                 extra_hint_names=tuple(options["scheduler_hint_names"]),
                 schema_dirs=tuple(options["schema_dirs"]),
             ),

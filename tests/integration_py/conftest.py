@@ -15,7 +15,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "lab"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import flow as flow_module  # noqa: E402
 import lab as lab_module  # noqa: E402
 
 CACHE = Path(os.environ.get("BOOTFLOW_CACHE", ROOT / ".cache"))
@@ -40,3 +42,16 @@ def lab():
     lab.up(3)
     yield lab
     lab.down()
+
+
+@pytest.fixture
+def flow(lab, guest_image, tmp_path):
+    """The playbooks against the lab with a ledger of its own; every host is whole again and empty at the end."""
+    flow = flow_module.Flow(lab, tmp_path, guest_image)
+    yield flow
+    for host in lab.hosts:
+        host.restore()
+        for uuid in host.run("virsh", "-q", "-c", "qemu:///system", "list", "--all", "--uuid").stdout.split():
+            host.run("virsh", "-c", "qemu:///system", "destroy", uuid, check=False)
+            host.run("virsh", "-c", "qemu:///system", "undefine", "--nvram", uuid, check=False)
+        host.run("sh", "-c", "find /var/lib/bootflow/instances -mindepth 1 -maxdepth 1 ! -name '_*' -exec rm -rf {} + || true")

@@ -215,6 +215,13 @@ class InstanceLocked(Conflict):
     remedy = "Wait for that run; if it is dead, its lease ends at the time named."
 
 
+class InstanceIsLocked(Conflict):
+    """Locked by a user against actions (Nova's lock; source: semantics 3)."""
+
+    msg_fmt = "Instance %(instance_uuid)s is locked"
+    remedy = "Unlock it first."
+
+
 class UnexpectedTaskStateError(Conflict):
     msg_fmt = "Conflict updating instance %(instance_uuid)s. Expected: %(expected)s. Actual: %(actual)s."
 
@@ -495,7 +502,9 @@ class LedgerMissing(LedgerError):
 
 
 class LedgerTooNew(LedgerError):
-    msg_fmt = "The ledger %(url)s is at revision %(revision)s, which this version does not know (its newest is %(head)s)"
+    msg_fmt = (
+        "The ledger %(url)s is at revision %(revision)s, which this version does not know (its newest is %(head)s)"
+    )
     remedy = "Upgrade bootflow.compute on this controller."
 
 

@@ -150,7 +150,11 @@ def _check_qcow2(read_at: ReadAt, size: int, image_id: str) -> None:
         if features & 0b100:
             raise _refused(image_id, "it keeps its data in another file (qcow2 data file)")
         if features & ~_QCOW2_ACCEPTED:
-            names = [_QCOW2_FEATURES.get(bit, "bit %d" % bit) for bit in range(64) if features & ~_QCOW2_ACCEPTED & (1 << bit)]
+            names = [
+                _QCOW2_FEATURES.get(bit, "bit %d" % bit)
+                for bit in range(64)
+                if features & ~_QCOW2_ACCEPTED & (1 << bit)
+            ]
             raise _refused(image_id, "its qcow2 features are not accepted: %s" % ", ".join(names))
     crypt_method = struct.unpack(">I", head[32:36])[0]
     if crypt_method:
@@ -161,7 +165,7 @@ def _check_qcow2(read_at: ReadAt, size: int, image_id: str) -> None:
 
 def _has_qcow2_extension(read_at: ReadAt, version: int, head: bytes, wanted: int) -> bool:
     offset = struct.unpack(">I", head[100:104])[0] if version == 3 else 72
-    for dummy in range(64):
+    for _index in range(64):
         raw = read_at(offset, 8)
         if len(raw) < 8:
             return False
@@ -191,7 +195,9 @@ def _check_vmdk(read_at: ReadAt, size: int, image_id: str) -> None:
     check_vmdk_create_type(create_types[0] if len(create_types) == 1 else None, image_id)
     extents = re.findall(r"^\s*(?:RW|RDONLY|NOACCESS)\s+\d+\s+(\S+)", text, re.MULTILINE | re.IGNORECASE)
     if [kind.upper() for kind in extents] != ["SPARSE"]:
-        raise _refused(image_id, "its VMDK extents are not one SPARSE extent in the file itself (%s)" % ", ".join(extents))
+        raise _refused(
+            image_id, "its VMDK extents are not one SPARSE extent in the file itself (%s)" % ", ".join(extents)
+        )
 
 
 def check_vmdk_create_type(create_type: str | None, image_id: str) -> None:
@@ -230,18 +236,17 @@ def check_info(info: t.Mapping[str, t.Any] | None, driver: str, image_id: str) -
     return virtual_size
 
 
-def check_fits_flavor(virtual_size: int, root_gb: int) -> int:
-    """The root disk's size in bytes: root_gb, or the image's own size where root_gb is 0.
+def check_fits_disk(virtual_size: int, disk_size: int) -> int:
+    """The disk's size in bytes: ``disk_size``, or the image's own size where that is 0 (a flavor's root_gb 0).
 
-    :arg virtual_size: bytes.
+    :arg virtual_size: bytes of the image.
     :raises FlavorDiskSmallerThanImage: the image does not fit.
     """
-    if root_gb == 0:
+    if disk_size == 0:
         return virtual_size
-    flavor_size = root_gb * GIB
-    if virtual_size > flavor_size:
-        raise FlavorDiskSmallerThanImage(flavor_size=flavor_size, image_size=virtual_size)
-    return flavor_size
+    if virtual_size > disk_size:
+        raise FlavorDiskSmallerThanImage(flavor_size=disk_size, image_size=virtual_size)
+    return disk_size
 
 
 def normal_checksum(checksum: str, image_id: str) -> str:
@@ -254,7 +259,11 @@ def normal_checksum(checksum: str, image_id: str) -> str:
     if text.startswith("sha256:"):
         text = text[len("sha256:") :]
     if text and not re.match(r"[0-9a-f]{64}\Z", text):
-        raise _refused(image_id, "its checksum %r is not a sha256" % checksum, "Write the sha256 of the image file in bootflow_images.")
+        raise _refused(
+            image_id,
+            "its checksum %r is not a sha256" % checksum,
+            "Write the sha256 of the image file in bootflow_images.",
+        )
     return text
 
 
@@ -262,5 +271,7 @@ def _shown(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _refused(image_id: str, reason: str, remedy: str = "Use another image; this one is not opened.") -> ImageUnacceptable:
+def _refused(
+    image_id: str, reason: str, remedy: str = "Use another image; this one is not opened."
+) -> ImageUnacceptable:
     return ImageUnacceptable(image_id=image_id, reason=reason, remedy=remedy)

@@ -18,12 +18,13 @@ import typing as t
 from dataclasses import dataclass
 
 from ..core.errors import InvalidDiskInfo, InvalidInput
-from ..core.image_checks import GIB, check_fits_flavor
+from ..core.image_checks import check_fits_disk
 from .batch import progress
 from .command import program, run
 from .files import fsync_dir, read_json, write_json
 from .images import CONVERT_TIMEOUT, QEMU_IMG_PACKAGE, BaseImage
 from .locks import host_lock
+from .module_errors import as_bootflow_error
 from .paths import checked_disk_name, instance_dir, make_dirs
 
 MIB = 1024**2
@@ -49,7 +50,11 @@ class DiskSpec:
     def checked(self) -> DiskSpec:
         """Itself. Raises InvalidInput when a field is none of its words, or a size is missing."""
         checked_disk_name(self.name)
-        for value, words, what in ((self.kind, KINDS, "kind"), (self.backend, BACKENDS, "backend"), (self.fs, FILE_SYSTEMS, "fs")):
+        for value, words, what in (
+            (self.kind, KINDS, "kind"),
+            (self.backend, BACKENDS, "backend"),
+            (self.fs, FILE_SYSTEMS, "fs"),
+        ):
             if value not in words:
                 raise InvalidInput(reason="%s %r of disk %s is none of %s" % (what, value, self.name, ", ".join(words)))
         if self.size < 0 or (self.size == 0 and self.kind != "image"):
@@ -68,11 +73,7 @@ def disk_size(spec: DiskSpec, base: BaseImage | None) -> int:
     """
     if spec.kind != "image" or base is None:
         return spec.size
-    if spec.size == 0:
-        return base.virtual_size
-    if spec.size % GIB == 0:
-        return check_fits_flavor(base.virtual_size, spec.size // GIB)
-    return max(spec.size, base.virtual_size)
+    return check_fits_disk(base.virtual_size, spec.size)
 
 
 def ensure_disks(
@@ -100,7 +101,9 @@ def ensure_disks(
         return _ensure(folder, specs, bases, False)
 
 
-def _ensure(folder: str, specs: t.Sequence[DiskSpec], bases: t.Mapping[str, BaseImage], check_mode: bool) -> dict[str, t.Any]:
+def _ensure(
+    folder: str, specs: t.Sequence[DiskSpec], bases: t.Mapping[str, BaseImage], check_mode: bool
+) -> dict[str, t.Any]:
     changed = False
     disks = []
     records = _records(folder)
@@ -131,17 +134,21 @@ def _check_record(path: str, spec: DiskSpec, record: t.Any) -> None:
         raise InvalidDiskInfo(reason="%s is there, but is no regular file" % path)
     if not isinstance(record, dict) or not isinstance(record.get("virtual_size"), int):
         raise InvalidDiskInfo(
-            reason="%s is there, but disk.info does not know it" % path, remedy="Delete the instance on this host, or move the file away."
+            reason="%s is there, but disk.info does not know it" % path,
+            remedy="Delete the instance on this host, or move the file away.",
         )
     wanted = {"format": spec.backend, "kind": spec.kind, "image_id": spec.image_id}
     for key, value in wanted.items():
         if record.get(key) != value:
             raise InvalidDiskInfo(
-                reason="%s was made with %s %s, not %s" % (path, key, record.get(key), value), remedy="Delete the instance on this host first."
+                reason="%s was made with %s %s, not %s" % (path, key, record.get(key), value),
+                remedy="Delete the instance on this host first.",
             )
 
 
-def _make_disk(folder: str, path: str, spec: DiskSpec, size: int, base: BaseImage | None, records: dict[str, t.Any]) -> None:
+def _make_disk(
+    folder: str, path: str, spec: DiskSpec, size: int, base: BaseImage | None, records: dict[str, t.Any]
+) -> None:
     make_dirs(os.path.dirname(folder))
     make_dirs(folder)
     temporary = path + _PART
@@ -166,6 +173,8 @@ def _make_disk(folder: str, path: str, spec: DiskSpec, size: int, base: BaseImag
         write_json(os.path.join(folder, "disk.info"), records, 0o600)
         os.rename(temporary, path)
         fsync_dir(folder)
+    except OSError as error:
+        raise as_bootflow_error(error, path) from None
     finally:
         _remove(temporary, raw)
 
@@ -174,7 +183,11 @@ def _from_image(base: BaseImage, target: str, backend: str, size: int) -> None:
     """qcow2: an overlay that names its base's format (nobody probes it); raw: a sparse copy."""
     qemu_img = program("qemu-img", QEMU_IMG_PACKAGE)
     if backend == "qcow2":
-        run([qemu_img, "create", "-q", "-f", "qcow2", "-F", "raw", "-b", base.path, target, str(size)], timeout=60.0, path=target)
+        run(
+            [qemu_img, "create", "-q", "-f", "qcow2", "-F", "raw", "-b", base.path, target, str(size)],
+            timeout=60.0,
+            path=target,
+        )
         return
     run([qemu_img, "convert", "-f", "raw", "-O", "raw", base.path, target], timeout=CONVERT_TIMEOUT, path=target)
     os.truncate(target, size)
@@ -187,7 +200,11 @@ def _formatted(target: str, raw: str, spec: DiskSpec, size: int) -> None:
     finally:
         os.close(fd)
     if spec.kind == "swap":
-        run([program("mkswap", "util-linux")] + (["-L", spec.label] if spec.label else []) + [raw], timeout=600.0, path=raw)
+        run(
+            [program("mkswap", "util-linux")] + (["-L", spec.label] if spec.label else []) + [raw],
+            timeout=600.0,
+            path=raw,
+        )
     elif spec.fs != "none":
         run(_mkfs(spec, raw), timeout=600.0, path=raw)
     if spec.backend == "raw":

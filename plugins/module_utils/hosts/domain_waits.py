@@ -35,6 +35,7 @@ class ConsoleWait:
     pattern: re.Pattern[str]
     log: str
     timeout: float = 300.0
+    appended: bool = False  # a start leaves what the log has, instead of beginning it anew
 
     def mark(self) -> tuple[int, int]:
         """Where the log ends now, as (inode, bytes): what an earlier run of the guest wrote does not count."""
@@ -94,11 +95,13 @@ def wait_for_console(wait: ConsoleWait, mark: tuple[int, int] | None, alive: Ali
         if new:
             text = text[-_TAIL:] + new
             found = wait.pattern.search(text)
-            # A match at the very end may still grow: take it when its line is complete, or nothing follows.
+            # The rest of a line that is still being written is read once more.
             if found:
                 return _line_of(text + reader.read().decode("utf-8", "replace"), found)
         if time.monotonic() >= deadline:
-            raise WaitTimeout(what="/%s/ on the console" % wait.pattern.pattern, seconds=int(wait.timeout), host=host_name())
+            raise WaitTimeout(
+                what="/%s/ on the console" % wait.pattern.pattern, seconds=int(wait.timeout), host=host_name()
+            )
         alive()
         time.sleep(POLL)
 
@@ -133,7 +136,10 @@ def wait_for_address(wait: AddressWait, alive: Alive) -> None:
 
 
 def _ping_answers(address: str, port: int) -> bool:
-    return run([program("ping", "iputils-ping"), "-n", "-q", "-c", "1", "-W", "1", address], timeout=5.0, check=False).rc == 0
+    return (
+        run([program("ping", "iputils-ping"), "-n", "-q", "-c", "1", "-W", "1", address], timeout=5.0, check=False).rc
+        == 0
+    )
 
 
 def _tcp_answers(address: str, port: int) -> bool:

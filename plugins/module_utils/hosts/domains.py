@@ -24,7 +24,16 @@ etree = optional_import("lxml.etree")
 NOSTATE, RUNNING, PAUSED, SHUTDOWN, CRASHED, SUSPENDED = 0, 1, 3, 4, 6, 7
 
 #: virDomainState -> power_state: nostate, running, blocked, paused, shutdown (in progress), shutoff, crashed, pmsuspended
-POWER_STATE_OF_DOMAIN_STATE = {0: NOSTATE, 1: RUNNING, 2: RUNNING, 3: PAUSED, 4: RUNNING, 5: SHUTDOWN, 6: CRASHED, 7: SUSPENDED}
+POWER_STATE_OF_DOMAIN_STATE = {
+    0: NOSTATE,
+    1: RUNNING,
+    2: RUNNING,
+    3: PAUSED,
+    4: RUNNING,
+    5: SHUTDOWN,
+    6: CRASHED,
+    7: SUSPENDED,
+}
 
 POLL = 0.1  # seconds
 
@@ -69,7 +78,9 @@ def checked_xml(spec: DomainSpec) -> None:
     require(etree, "lxml", "python3-lxml", "host")
     checked_uuid(spec.uuid)
     try:
-        root = etree.fromstring(spec.xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True))
+        root = etree.fromstring(
+            spec.xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True)
+        )
     except etree.XMLSyntaxError as error:
         raise InvalidInput(reason="the XML of %s cannot be parsed: %s" % (spec.uuid, error)) from None
     if root.tag != "domain":
@@ -82,7 +93,9 @@ def checked_xml(spec: DomainSpec) -> None:
 
 def shown_xml(xml: str) -> str:
     """The XML for a diff: without passwords."""
-    root = etree.fromstring(xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True, remove_blank_text=True))
+    root = etree.fromstring(
+        xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True, remove_blank_text=True)
+    )
     for element in root.iter("graphics"):
         if "passwd" in element.attrib:
             element.set("passwd", "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER")
@@ -135,7 +148,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     if define:
         progress.mark_changed()
         domain = _define(connection, spec)
-    console_from = spec.wait_console.mark() if spec.wait_console and start else None
+    console_from = spec.wait_console.mark() if spec.wait_console and start and spec.wait_console.appended else None
     if start:
         progress.mark_changed()
         _start(domain, paused=spec.state == "paused")
@@ -207,13 +220,16 @@ def wait_for_state(domain: t.Any, wanted: int, spec: DomainSpec) -> None:
         if state in (SHUTDOWN, CRASHED):
             raise _ended(spec)
         if time.monotonic() >= deadline:
-            raise WaitTimeout(what="power state RUNNING of %s" % spec.name, seconds=int(spec.wait_timeout), host=host_name())
+            raise WaitTimeout(
+                what="power state RUNNING of %s" % spec.name, seconds=int(spec.wait_timeout), host=host_name()
+            )
         time.sleep(POLL)
 
 
 def _ended(spec: DomainSpec) -> LibvirtError:
     return LibvirtError(
-        reason="the guest %s ended right after its start" % spec.name, remedy="See /var/log/libvirt/qemu/%s.log on the host." % spec.name
+        reason="the guest %s ended right after its start" % spec.name,
+        remedy="See /var/log/libvirt/qemu/%s.log on the host." % spec.name,
     )
 
 
@@ -285,6 +301,16 @@ def log_path_of(xml: str) -> str:
             if source is not None and source.get("path"):
                 return str(source.get("path"))
     return ""
+
+
+def log_is_appended(xml: str) -> bool:
+    """Whether a start leaves in the log what was there (libvirt's default is to begin it anew)."""
+    root = etree.fromstring(xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True))
+    return any(
+        element.get("append") == "on"
+        for path in ("serial", "console")
+        for element in root.iterfind("devices/%s/*" % path)
+    )
 
 
 def checked_pattern(pattern: str) -> re.Pattern[str]:

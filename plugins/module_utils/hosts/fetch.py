@@ -94,10 +94,15 @@ def _fetch_file(
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise _failed(image_id, url, str(error.strerror)) from None
-    with os.fdopen(fd, "rb") as source:
-        status = os.fstat(source.fileno())
+    try:
+        status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise _failed(image_id, url, "not a regular file")
+        source = os.fdopen(fd, "rb")
+    except BaseException:
+        os.close(fd)
+        raise
+    with source:
         return _copy(source, target, status.st_size, on_bytes, on_progress)
 
 

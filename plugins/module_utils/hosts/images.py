@@ -25,6 +25,7 @@ from .command import UNTRUSTED_IMAGE, program, run
 from .fetch import Progress, fetch, local_source
 from .files import fsync_dir, write_json
 from .locks import host_lock
+from .module_errors import as_bootflow_error
 from .paths import base_dir, checked_id, make_dirs
 
 QEMU_IMG_PACKAGE = "qemu-utils"
@@ -164,7 +165,6 @@ def _fill_cache(
     image: ImageSource, wanted: str, instances_path: str, max_bytes: int | None, on_progress: Progress | None
 ) -> BaseImage:
     folder = base_dir(instances_path)
-    progress.mark_changed()
     make_dirs(os.path.dirname(folder))
     make_dirs(folder)
     fetched = os.path.join(folder, image.id + ".part")
@@ -183,6 +183,8 @@ def _fill_cache(
             _convert_to_raw(fetched, driver, converted)
             raw = converted
         return _publish(image, raw, sha256, folder)
+    except OSError as error:
+        raise as_bootflow_error(error, folder) from None
     finally:
         _remove(fetched, converted)
 
@@ -202,6 +204,7 @@ def _convert_to_raw(source: str, driver: str, target: str) -> None:
 
 def _publish(image: ImageSource, raw: str, sha256: str, folder: str) -> BaseImage:
     """Give the raw file its name, then write the marker: a crash between the two only means fetching again."""
+    progress.mark_changed()
     os.chmod(raw, 0o644)
     with open(raw, "rb") as file:
         os.fsync(file.fileno())

@@ -12,14 +12,14 @@ from __future__ import annotations
 import re
 import typing as t
 import uuid as uuid_module
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from ..core import config_drive_rules, errors, quotas, states
 from ..core.block_devices import block_device_plan
 from ..core.guest import domain_name
 from ..core.model import Image, Network, NetworkRequest, ServerRequest
 from ..core.request import expand
-from ..core.request.hostname import sanitize_hostname
+from ..core.request.hostname import instance_hostname
 from . import history, instances, ports, runs
 from .context import Context
 
@@ -44,7 +44,7 @@ class Accepted:
 
 @dataclass(frozen=True)
 class AcceptOptions:
-    quotas: t.Mapping[str, int] = field(default_factory=dict)
+    quotas: t.Mapping[str, t.Any] = field(default_factory=dict)
     force_config_drive: bool = True
     networks: t.Mapping[str, Network] = field(default_factory=dict)  # by id and by name
 
@@ -81,7 +81,7 @@ def accept(conn: t.Any, requests: t.Sequence[ServerRequest], options: AcceptOpti
             if not names:
                 continue
             try:
-                _insert(conn, request, digest, names, len(wanted[index]), options, context, allocator, accepted)
+                _insert(conn, request, digest, names, options, context, allocator, accepted)
             except errors.BootflowError as e:
                 refusals.append(_refusal(index, "networks", e))
         if not refusals:
@@ -149,27 +149,20 @@ def _take_over(conn: t.Any, rows: t.Sequence[t.Any], context: Context, accepted:
 
 
 def _fit_quota(
-    conn: t.Any, requests: t.Sequence[ServerRequest], wanted: t.Sequence[t.Sequence[str]], new: list[list[str]], limits: t.Mapping[str, int]
+    conn: t.Any, requests: t.Sequence[ServerRequest], wanted: t.Sequence[t.Sequence[str]], new: list[list[str]], limits: t.Mapping[str, t.Any]
 ) -> None:
     """Cut each entry's new names to what the project's quota lets in (rows A24, A30); OverQuota below min_count."""
-    used = instances.usage(conn, {r.project for r in requests})
-    for index, request in enumerate(requests):
-        if not new[index]:
-            continue
-        project = used[request.project]
-        there = len(wanted[index]) - len(new[index])
-        count = quotas.fit_count(
-            max(request.min_count - there, 0), len(new[index]), {"instances": 1, "cores": request.flavor.vcpus, "ram": request.flavor.memory_mb},
-            project, limits,
-        )
+    missing = [
+        replace(r, min_count=max(r.min_count - (len(all_names) - len(names)), 0) if names else 0, max_count=len(names))
+        for r, all_names, names in zip(requests, wanted, new)
+    ]
+    counts = quotas.fit_projects(missing, instances.usage(conn, {r.project for r in requests}), limits)
+    for index, count in enumerate(counts):
         new[index] = new[index][:count]
-        project["instances"] += count
-        project["cores"] += count * request.flavor.vcpus
-        project["ram"] += count * request.flavor.memory_mb
 
 
 def _insert(
-    conn: t.Any, request: ServerRequest, digest: t.Mapping[str, t.Any], names: t.Sequence[str], of: int, options: AcceptOptions,
+    conn: t.Any, request: ServerRequest, digest: t.Mapping[str, t.Any], names: t.Sequence[str], options: AcceptOptions,
     context: Context, allocator: ports.Allocator, accepted: Accepted,
 ) -> None:
     now = context.now
@@ -199,7 +192,7 @@ def _insert(
                 "project": request.project,
                 "user_name": context.actor,
                 "display_name": name,
-                "hostname": sanitize_hostname(name if of > 1 or not request.hostname else request.hostname, uuid),
+                "hostname": instance_hostname(request.name, name, uuid, request.hostname),
                 "domain_name": domain_name(name, uuid),
                 "launch_index": all_names.index(name),
                 "vm_state": states.BUILDING,

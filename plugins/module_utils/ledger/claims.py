@@ -16,7 +16,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from ..core import errors
-from ..core.claims import NodeUsage, ResourceRequest, claim_test
+from ..core.claims import NodeUsage, ResourceRequest, claim_test, usage_delta
 from . import nodes
 from .history import chunks
 from .libraries import sa
@@ -66,17 +66,16 @@ def take(conn: t.Any, wishes: t.Sequence[Wish], now: float) -> dict[str, Candida
                 outcome = e
                 continue
             outcome = candidate
-            memory, disk, vcpus = request.memory_mb + request.memory_overhead_mb, request.disk_gb + request.disk_overhead_gb, request.vcpus
-            u = usage[place]
-            usage[place] = NodeUsage(
-                memory_mb=u.memory_mb, memory_mb_used=u.memory_mb_used + memory, local_gb=u.local_gb,
-                local_gb_used=u.local_gb_used + disk, vcpus=u.vcpus, vcpus_used=u.vcpus_used + vcpus,
-            )
+            delta = usage_delta(request)
+            usage[place] = delta.apply(usage[place])
             node_id = ids[place]
-            for i, amount in enumerate((memory, disk, vcpus, 1)):
-                taken[node_id][i] += amount
+            amounts = (delta.memory_mb_used, delta.local_gb_used, delta.vcpus_used, delta.num_instances)
+            taken[node_id] = [before + more for before, more in zip(taken[node_id], amounts)]
             inserts.append(
-                {"instance_uuid": wish.instance_uuid, "compute_node_id": node_id, "memory_mb": memory, "disk_gb": disk, "vcpus": vcpus, "created_at": now}
+                {
+                    "instance_uuid": wish.instance_uuid, "compute_node_id": node_id, "memory_mb": delta.memory_mb_used,
+                    "disk_gb": delta.local_gb_used, "vcpus": delta.vcpus_used, "created_at": now,
+                }
             )
             break
         results[wish.instance_uuid] = outcome

@@ -15,7 +15,7 @@ from ..core import errors
 from . import history
 from .history import chunks
 from .libraries import sa
-from .tables import block_device_mappings, instances, request_specs
+from .tables import block_device_mappings, instances, ports, request_specs
 
 LIVE = ""  # value of the column `deleted` while an instance lives
 
@@ -117,14 +117,18 @@ def disks_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.
 
 
 def usage(conn: t.Any, projects: t.Collection[str]) -> dict[str, dict[str, int]]:
-    """project -> {instances, cores, ram} of what lives (quotas count, they do not reserve)."""
+    """project -> {instances, cores, ram, ports} of what lives (quotas count, they do not reserve)."""
     c = instances.c
-    found = {p: {"instances": 0, "cores": 0, "ram": 0} for p in projects}
+    found = {p: {"instances": 0, "cores": 0, "ram": 0, "ports": 0} for p in projects}
+    mine = sa.and_(c.deleted == LIVE, c.project.in_(sorted(projects)))
     rows = conn.execute(
         sa.select(c.project, sa.func.count(), sa.func.coalesce(sa.func.sum(c.vcpus), 0), sa.func.coalesce(sa.func.sum(c.memory_mb), 0))
-        .where(c.deleted == LIVE, c.project.in_(sorted(projects)))
+        .where(mine)
         .group_by(c.project)
     )
     for project, count, cores, ram in rows:
-        found[project] = {"instances": int(count), "cores": int(cores), "ram": int(ram)}
+        found[project].update(instances=int(count), cores=int(cores), ram=int(ram))
+    rows = conn.execute(sa.select(c.project, sa.func.count()).join(ports, ports.c.instance_uuid == c.uuid).where(mine).group_by(c.project))
+    for project, count in rows:
+        found[project]["ports"] = int(count)
     return found

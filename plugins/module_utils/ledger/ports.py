@@ -34,6 +34,7 @@ class Allocator:
         self.rng = rng
         self.now = now
         self._used: dict[str, set[int]] = {}
+        self._free: dict[str, t.Iterator[str]] = {}
         self._port_rows: list[dict[str, t.Any]] = []
         self._ip_rows: list[dict[str, t.Any]] = []
         self._macs: set[str] = set()
@@ -87,12 +88,10 @@ class Allocator:
             if not candidates:
                 continue
             for subnet in candidates:
-                used = self._used_in(subnet)
-                try:
-                    address = ipam.allocate(subnet, used)
-                except errors.NoMoreFixedIps:
+                address = next(self._free_in(subnet), None)
+                if address is None:
                     continue
-                used.add(int(ipaddress.ip_address(address)))
+                self._used_in(subnet).add(int(ipaddress.ip_address(address)))
                 found.append((subnet, address))
                 break
             else:
@@ -114,6 +113,12 @@ class Allocator:
             self._used_in(subnet).add(int(number))
             return subnet, str(number)
         raise refusal
+
+    def _free_in(self, subnet: Subnet) -> t.Iterator[str]:
+        # One iterator for the batch: it looks at the used addresses as they grow and never starts over.
+        if subnet.id not in self._free:
+            self._free[subnet.id] = ipam.free_addresses(subnet, self._used_in(subnet))
+        return self._free[subnet.id]
 
     def _used_in(self, subnet: Subnet) -> set[int]:
         if subnet.id not in self._used:

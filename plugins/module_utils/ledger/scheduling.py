@@ -31,6 +31,7 @@ class Scheduled:
     hosts: list[str] = field(default_factory=list)  # every host with builds of this run
     waiting: list[str] = field(default_factory=list)  # lost their claims to another run: next round
     failed: list[str] = field(default_factory=list)  # ended in ERROR here
+    explanations: dict[str, t.Any] = field(default_factory=dict)  # uuid -> why no host was found, where it was asked for
 
 
 def schedule(conn: t.Any, host_states: t.Sequence[HostState], options: SchedulerOptions, context: Context) -> Scheduled:
@@ -51,6 +52,20 @@ def schedule(conn: t.Any, host_states: t.Sequence[HostState], options: Scheduler
         _claim(conn, {r.uuid: r for r in rows}, wishes, retries, context, result)
     result.hosts = hosts_of_run(conn, context.run.id)
     return result
+
+
+def waiting(conn: t.Any, run_id: str) -> bool:
+    """Whether an instance of this run waits for a host."""
+    c = instances_table.c
+    query = sa.select(c.uuid).where(
+        c.run_id == run_id, c.deleted == instances.LIVE, c.vm_state == states.BUILDING, c.task_state == states.SCHEDULING
+    )
+    return conn.execute(query.limit(1)).first() is not None
+
+
+def faults(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
+    """uuid -> why it was not placed."""
+    return history.last_faults(conn, uuids)
 
 
 def hosts_of_run(conn: t.Any, run_id: str) -> list[str]:
@@ -88,6 +103,8 @@ def _select(
     except errors.BootflowError as e:
         failure.end_in_error(conn, group, e, None, context)
         result.failed.extend(uuids)
+        if e.details.get("explanation") is not None:
+            result.explanations.update(dict.fromkeys(uuids, e.details["explanation"]))
         return
     resources = resource_request(spec)
     for selection in selections:

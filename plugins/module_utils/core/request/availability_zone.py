@@ -11,7 +11,9 @@ import typing as t
 from ..errors import InvalidInput
 
 
-def parse_az(text: t.Optional[str], default: t.Optional[str] = None) -> tuple[t.Optional[str], t.Optional[str], t.Optional[str]]:
+def parse_az(
+    text: t.Optional[str], default: t.Optional[str] = None
+) -> tuple[t.Optional[str], t.Optional[str], t.Optional[str]]:
     """(zone, forced host, forced node); what is not said is None, the zone then ``default``.
 
     source: 000, _handle_availability_zone (row A21).

@@ -11,14 +11,21 @@ import binascii
 import re
 import struct
 import typing as t
-import uuid
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from ..errors import BootflowError, FlavorNotFound, ImageNotFound, InvalidInput, KeypairNotFound, NetworkNotFound, SubnetNotFound
+from ..errors import (
+    BootflowError,
+    FlavorNotFound,
+    ImageNotFound,
+    InvalidInput,
+    KeypairNotFound,
+    NetworkNotFound,
+    SubnetNotFound,
+)
 from ..model import Flavor, Image, Network, Subnet
 from .catalogue_networks import read_network
-from .fields import Fields, entries_of
+from .fields import Fields, catalogue_id, entries_of
 from .problems import Problems
 
 #: Glance's disk formats
@@ -30,11 +37,6 @@ _KEY_TYPE = re.compile(r"[a-zA-Z0-9@.-]+\Z")
 _IMAGE_STATUSES = ("active", "queued", "saving", "importing", "deactivated", "killed", "deleted", "pending_delete")
 
 T = t.TypeVar("T")
-
-
-def catalogue_id(kind: str, name: str) -> str:
-    """The id of an entry that gives none: the same for the same name, everywhere and always."""
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, "bootflow:%s:%s" % (kind, name)))
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,11 @@ def _read_flavor(fields: Fields, name: str) -> Flavor:
 def _read_image(fields: Fields, name: str) -> Image:
     url, path = fields.text("url"), fields.text("path")
     if not url and not path:
-        fields.wrong("url", "or path is missing", "Say where the image is: url (http, https or file) or path (on the controller).")
+        fields.wrong(
+            "url",
+            "or path is missing",
+            "Say where the image is: url (http, https or file) or path (on the controller).",
+        )
     if url:
         _check_url(fields, url)
     if path and (not path.startswith(("/", "~")) or "\0" in path):
@@ -218,7 +224,11 @@ def _read_checksum(fields: Fields) -> str:
         return ""
     if not digits:
         if not unverified:
-            fields.wrong("checksum", "is missing", "Add what sha256sum FILE prints, or set allow_unverified: true to trust the source.")
+            fields.wrong(
+                "checksum",
+                "is missing",
+                "Add what sha256sum FILE prints, or set allow_unverified: true to trust the source.",
+            )
         return ""
     if not _CHECKSUM.match(digits):
         fields.wrong("checksum", "must be 64 hexadecimal digits", "Write sha256:<hex> as sha256sum prints it.")
@@ -241,9 +251,14 @@ def check_public_key(key: str) -> None:
 
     :raises InvalidInput: it has not.
     """
-    error = InvalidInput(reason="this is not an OpenSSH public key", remedy="Use the content of the .pub file, one line.")
+    error = InvalidInput(
+        reason="this is not an OpenSSH public key", remedy="Use the content of the .pub file, one line."
+    )
     if "PRIVATE KEY" in key:
-        raise InvalidInput(reason="this is a private key", remedy="Use the content of the .pub file, and replace this key: it is exposed.")
+        raise InvalidInput(
+            reason="this is a private key",
+            remedy="Use the content of the .pub file, and replace this key: it is exposed.",
+        )
     parts = key.split(None, 2)
     if len(parts) < 2 or "\n" in key or not _KEY_TYPE.match(parts[0]):
         raise error

@@ -9,12 +9,11 @@ from __future__ import annotations
 import ipaddress
 import re
 import typing as t
-import uuid
 
 from ..errors import BootflowError, InvalidInput
 from ..ipam import default_pools, validate_pools
 from ..model import Network, Subnet
-from .fields import Fields
+from .fields import Fields, catalogue_id
 
 _NETWORK_TYPES = ("network", "bridge")
 _FORWARDS = ("none", "nat", "route", "open")
@@ -42,13 +41,18 @@ def read_network(fields: Fields, name: str) -> Network:
     for index, data in enumerate(fields.items("subnets")):
         path = "%s.subnets[%d]" % (fields.path, index)
         if not isinstance(data, t.Mapping):
-            fields.problems.add(path, InvalidInput(message="must be a mapping with a cidr", remedy="Write cidr: and the other fields below it."))
+            fields.problems.add(
+                path,
+                InvalidInput(
+                    message="must be a mapping with a cidr", remedy="Write cidr: and the other fields below it."
+                ),
+            )
             continue
         _read_subnet(Fields(data, path, fields.problems), name, index, subnets, networks)
     if mtu is not None and mtu < 1280 and any(net.version == 6 for net in networks):
         fields.wrong("mtu", "must be 1280 or more with an IPv6 subnet")
     return Network(
-        id=fields.name("id", _id("network", name)),
+        id=fields.name("id", catalogue_id("network", name)),
         name=name,
         subnets=tuple(subnets),
         type=kind,
@@ -60,14 +64,10 @@ def read_network(fields: Fields, name: str) -> Network:
     )
 
 
-def _id(kind: str, name: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, "bootflow:%s:%s" % (kind, name)))
-
-
 def _read_subnet(fields: Fields, network: str, index: int, subnets: list[Subnet], networks: list[AnyNetwork]) -> None:
     """Append the subnet, and its range to ``networks``, unless its cidr is unusable."""
     name = fields.name("name", "%s-%d" % (network, index + 1))
-    subnet_id = fields.name("id", _id("subnet", "%s/%s" % (network, name)))
+    subnet_id = fields.name("id", catalogue_id("subnet", "%s/%s" % (network, name)))
     enable_dhcp = fields.boolean("enable_dhcp")
     nameservers = tuple(_address(fields, "dns_nameservers", item) for item in fields.items("dns_nameservers"))
     routes = tuple(_host_route(fields, item) for item in fields.items("host_routes"))
@@ -80,7 +80,7 @@ def _read_subnet(fields: Fields, network: str, index: int, subnets: list[Subnet]
         fields.unknown()
         return
     for other, other_net in zip(subnets, networks):
-        if other_net.version == net.version and other_net.overlaps(net):  # type: ignore[arg-type]
+        if other_net.version == net.version and other_net.overlaps(net):
             fields.wrong("cidr", "%s overlaps with %s of subnet %s" % (net, other_net, other.name))
     gateway = _read_gateway(fields, net)
     pools: t.Any = ()
@@ -137,12 +137,19 @@ def _read_gateway(fields: Fields, net: AnyNetwork) -> t.Optional[str]:
     try:
         gateway = ipaddress.ip_address(value if isinstance(value, str) else "")
     except ValueError:
-        fields.wrong("gateway_ip", "is not an IP address", "Write one, null for none, or leave it out for the first address.")
+        fields.wrong(
+            "gateway_ip", "is not an IP address", "Write one, null for none, or leave it out for the first address."
+        )
         return None
     if gateway.version != net.version:
         fields.wrong("gateway_ip", "%s is not of IP version %d" % (gateway, net.version))
         return None
-    if gateway in net and net.version == 4 and net.prefixlen < 31 and gateway in (net.network_address, net.broadcast_address):
+    if (
+        gateway in net
+        and net.version == 4
+        and net.prefixlen < 31
+        and gateway in (net.network_address, net.broadcast_address)
+    ):
         fields.wrong("gateway_ip", "%s is the network or broadcast address of %s" % (gateway, net))
         return None
     # source: 001 section 8.5.9; an IPv6 gateway may be link-local, and so outside
@@ -157,8 +164,13 @@ def _read_pools(fields: Fields, net: AnyNetwork, gateway: t.Optional[str]) -> t.
     value = fields.raw("allocation_pools")
     if value is None:
         return default_pools(str(net), gateway)
-    if not isinstance(value, (list, tuple)) or not all(isinstance(pool, t.Mapping) and set(pool) == {"start", "end"} for pool in value):
-        raise InvalidInput(reason="allocation_pools must be a list of {start, end}", remedy="Write start and end of each pool, both inclusive.")
+    if not isinstance(value, (list, tuple)) or not all(
+        isinstance(pool, t.Mapping) and set(pool) == {"start", "end"} for pool in value
+    ):
+        raise InvalidInput(
+            reason="allocation_pools must be a list of {start, end}",
+            remedy="Write start and end of each pool, both inclusive.",
+        )
     return validate_pools(str(net), [{key: str(pool[key]) for key in ("start", "end")} for pool in value], gateway)
 
 

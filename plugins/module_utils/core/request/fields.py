@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import typing as t
+import uuid
 
 from ..errors import InvalidInput
 from .formats import check_name, to_boolean, to_integer
@@ -16,6 +17,11 @@ from .problems import Problems
 _MISSING = object()
 #: Nova's db.MAX_INT
 MAX_INT = 0x7FFFFFFF
+
+
+def catalogue_id(kind: str, name: str) -> str:
+    """The id of an entry that gives none: the same for the same name, everywhere and always."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, "bootflow:%s:%s" % (kind, name)))
 
 
 class Fields:
@@ -31,7 +37,10 @@ class Fields:
         return "%s.%s" % (self.path, name)
 
     def wrong(self, name: str, reason: str, remedy: str = "") -> None:
-        self.problems.add(self.at(name), InvalidInput(message="%s %s" % (name, reason), remedy=remedy or "Correct it in the inventory."))
+        self.problems.add(
+            self.at(name),
+            InvalidInput(message="%s %s" % (name, reason), remedy=remedy or "Correct it in the inventory."),
+        )
 
     def has(self, name: str) -> bool:
         """Whether the field is there at all; null counts."""
@@ -137,7 +146,8 @@ class Fields:
                     self.at(str(name)),
                     InvalidInput(
                         message="Unknown field %r" % str(name),
-                        remedy=("Did you mean %s? " % close[0] if close else "") + "Known fields: %s." % ", ".join(sorted(set(self._taken))),
+                        remedy=("Did you mean %s? " % close[0] if close else "")
+                        + "Known fields: %s." % ", ".join(sorted(set(self._taken))),
                     ),
                 )
 
@@ -165,5 +175,10 @@ def entries_of(kind: str, data: t.Any, problems: Problems, short: str = "") -> l
         if isinstance(value, t.Mapping):
             found.append(Fields(value, path, problems))
         else:
-            problems.add(path, InvalidInput(message="must be a mapping with a name", remedy="Write name: and the other fields below it."))
+            problems.add(
+                path,
+                InvalidInput(
+                    message="must be a mapping with a name", remedy="Write name: and the other fields below it."
+                ),
+            )
     return found

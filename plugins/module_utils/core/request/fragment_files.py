@@ -31,7 +31,9 @@ def parse_version(text: t.Any) -> tuple[int, int]:
     """
     match = _VERSION.match(text) if isinstance(text, str) else None
     if match is None:
-        raise InvalidInput(reason="API version %r is not of the form 2.37" % (text,), remedy="Write it in quotes, such as '2.37'.")
+        raise InvalidInput(
+            reason="API version %r is not of the form 2.37" % (text,), remedy="Write it in quotes, such as '2.37'."
+        )
     return int(match.group(1)), int(match.group(2))
 
 

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
 
 from ..errors import BootflowError, InvalidRequest
@@ -25,20 +24,16 @@ class Problems:
                 "code": error.code,
                 "status": error.status,
                 "message": error.message,
-                "remedy": error.remedy,
+                "remedy": error.remedy or "Correct it as the message says.",
             }
         )
 
     def extend(self, errors: t.Iterable[t.Mapping[str, t.Any]]) -> None:
         self.errors.extend(dict(error) for error in errors)
 
-    @contextlib.contextmanager
-    def collect(self, path: str) -> t.Iterator[None]:
-        """Keep a BootflowError of the block as an error at ``path`` and go on behind the block."""
-        try:
-            yield
-        except BootflowError as error:
-            self.add(path, error)
+    def collect(self, path: str) -> _Collect:
+        """``with`` this: a BootflowError of the block is kept as an error at ``path``, and work goes on behind it."""
+        return _Collect(self, path)
 
     def raise_if_any(self) -> None:
         """:raises InvalidRequest: all errors in one; its status is theirs where they agree, else 400."""
@@ -50,3 +45,18 @@ class Problems:
         if len(statuses) == 1:
             request_error.status = statuses.pop()
         raise request_error
+
+
+class _Collect:
+    def __init__(self, problems: Problems, path: str):
+        self._problems = problems
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: t.Any, error: t.Any, _traceback: t.Any) -> bool:
+        if isinstance(error, BootflowError):
+            self._problems.add(self._path, error)
+            return True
+        return False

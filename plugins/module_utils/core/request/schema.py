@@ -21,7 +21,15 @@ if t.TYPE_CHECKING:
 else:
     jsonschema = optional_import("jsonschema")
 
-__all__ = ["BUILTIN_DIR", "create_schema", "entry_errors", "load_fragments", "schema_validator", "validate", "without_nulls"]
+__all__ = [
+    "BUILTIN_DIR",
+    "create_schema",
+    "entry_errors",
+    "load_fragments",
+    "schema_validator",
+    "validate",
+    "without_nulls",
+]
 
 #: where null is a value that a person may have meant: there it stays, and is refused
 _KEEP_NULLS = ("metadata", "scheduler_hints")
@@ -73,7 +81,9 @@ def create_schema(fragments: t.Iterable[t.Mapping[str, t.Any]], api_version: str
     try:
         jsonschema.Draft202012Validator.check_schema(schema)
     except jsonschema.SchemaError as error:
-        culprit = givers.get(str(error.absolute_path[1]), "a fragment") if len(error.absolute_path) > 1 else "a fragment"
+        culprit = (
+            givers.get(str(error.absolute_path[1]), "a fragment") if len(error.absolute_path) > 1 else "a fragment"
+        )
         raise InvalidInput(reason="schema fragment %s is not valid: %s" % (culprit, error.message)) from None
     return schema
 
@@ -105,7 +115,9 @@ def validate(entries: t.Any, schema: t.Mapping[str, t.Any]) -> list[dict[str, t.
     A null is the same as a field left out (templates give it), but for the values of metadata and hints.
     """
     if not isinstance(entries, (list, tuple)):
-        return [_error("instances", MalformedRequestBody(reason="the instances must be a list, not %s" % _kind(entries)))]
+        return [
+            _error("instances", MalformedRequestBody(reason="the instances must be a list, not %s" % _kind(entries)))
+        ]
     validator = schema_validator(schema)
     found = []
     for index, entry in enumerate(entries):
@@ -127,7 +139,9 @@ def without_nulls(value: t.Any) -> t.Any:
     """A copy in plain dicts and lists without the keys whose value is null."""
     if isinstance(value, t.Mapping):
         return {
-            key: (item if key in _KEEP_NULLS else without_nulls(item)) for key, item in value.items() if item is not None
+            key: (item if key in _KEEP_NULLS else without_nulls(item))
+            for key, item in value.items()
+            if item is not None
         }
     if isinstance(value, (list, tuple)):
         return [without_nulls(item) for item in value]
@@ -247,7 +261,13 @@ def _kind(value: t.Any) -> str:
     for kind, name in ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number")):
         if isinstance(value, kind):
             return name
-    return "object" if isinstance(value, t.Mapping) else "array" if isinstance(value, (list, tuple)) else type(value).__name__
+    return (
+        "object"
+        if isinstance(value, t.Mapping)
+        else "array"
+        if isinstance(value, (list, tuple))
+        else type(value).__name__
+    )
 
 
 def _path(prefix: str, parts: t.Iterable[t.Any]) -> str:

@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The whole boot beside the same virtual machines made by hand with community.libvirt.virt, on the three lab hosts.
+
+For 1, 10 and 50 instances: seconds of control plane for each instance, ours and a plain playbook's that a careful person
+would write (one host loop per step: folder, disk, config drive, define, start). QEMU's own time is told apart: it is what
+starting the same domains takes with libvirt alone, and is taken off both. The guest is a boot sector that halts, so that
+the machine measures Ansible and not fifty guests booting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "lab"))
+
+import lab as lab_module  # noqa: E402
+
+CACHE = Path(os.environ.get("BOOTFLOW_CACHE", ROOT / ".cache"))
+BOUND = 5.0
+# cli; hlt; jmp back to hlt
+BOOT_SECTOR = b"\xfa\xf4\xeb\xfd" + bytes(506) + b"\x55\xaa"
+PLAYBOOK = str(Path(sys.executable).parent / "ansible-playbook")
+
+PLAIN = """
+- hosts: bootflow_compute
+  gather_facts: false
+  tasks:
+    - name: Image
+      ansible.builtin.copy: {src: "{{ image }}", dest: /var/lib/bootflow/plain.raw, mode: "0644"}
+    - name: Folder
+      ansible.builtin.file: {path: "/var/lib/bootflow/plain/{{ item.name }}", state: directory, mode: "0755"}
+      loop: "{{ vms[inventory_hostname] }}"
+    - name: Disk
+      ansible.builtin.command:
+        argv: [qemu-img, create, -q, -f, qcow2, -F, raw, -b, /var/lib/bootflow/plain.raw, "/var/lib/bootflow/plain/{{ item.name }}/disk", 1G]
+        creates: "/var/lib/bootflow/plain/{{ item.name }}/disk"
+      loop: "{{ vms[inventory_hostname] }}"
+    - name: Metadata
+      ansible.builtin.copy:
+        content: "{{ {'uuid': item.uuid, 'hostname': item.name, 'name': item.name} | to_json }}"
+        dest: "/var/lib/bootflow/plain/{{ item.name }}/meta_data.json"
+        mode: "0600"
+      loop: "{{ vms[inventory_hostname] }}"
+    - name: Config drive
+      ansible.builtin.command:
+        argv: [genisoimage, -quiet, -J, -r, -V, config-2, -graft-points, -o, "/var/lib/bootflow/plain/{{ item.name }}/disk.config",
+               "openstack/latest/meta_data.json=/var/lib/bootflow/plain/{{ item.name }}/meta_data.json"]
+        creates: "/var/lib/bootflow/plain/{{ item.name }}/disk.config"
+      loop: "{{ vms[inventory_hostname] }}"
+    - name: Define
+      community.libvirt.virt: {command: define, xml: "{{ lookup('ansible.builtin.template', xml) }}"}
+      loop: "{{ vms[inventory_hostname] }}"
+    - name: Start
+      community.libvirt.virt: {name: "{{ item.name }}", state: running}
+      loop: "{{ vms[inventory_hostname] }}"
+"""
+
+DOMAIN = """<domain type='qemu'><name>{{ item.name }}</name><uuid>{{ item.uuid }}</uuid><memory unit='MiB'>64</memory><vcpu>1</vcpu>
+  <os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/><apic/></features>
+  <devices>
+    <disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='/var/lib/bootflow/plain/{{ item.name }}/disk'/>
+      <target dev='vda' bus='virtio'/></disk>
+    <disk type='file' device='cdrom'><driver name='qemu' type='raw'/><source file='/var/lib/bootflow/plain/{{ item.name }}/disk.config'/>
+      <target dev='sda' bus='sata'/><readonly/></disk>
+    <interface type='network'><source network='default'/><model type='virtio'/></interface>
+    <serial type='pty'/><graphics type='vnc' port='-1' listen='127.0.0.1'/><rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
+  </devices></domain>
+"""
+
+
+def uuid_of(number: int) -> str:
+    return "00000000-0000-4000-8000-%012d" % number
+
+
+def timed(argv: list[str], **kwargs: object) -> tuple[float, str]:
+    start = time.monotonic()
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **kwargs)  # type: ignore[call-overload]
+    seconds = time.monotonic() - start
+    if done.returncode:
+        raise SystemExit("%s failed:\n%s" % (" ".join(argv), done.stdout[-4000:]))
+    return seconds, done.stdout
+
+
+class Bench:
+    def __init__(self, lab: lab_module.Lab, folder: Path):
+        self.lab = lab
+        self.folder = folder
+        self.image = folder / "halt.raw"
+        self.image.write_bytes(BOOT_SECTOR + bytes(1024 * 1024 - 512))
+        (folder / "domain.xml.j2").write_text(DOMAIN)
+        (folder / "plain.yml").write_text(PLAIN)
+        self.environment = {**os.environ, "ANSIBLE_FORKS": "10", "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false"}
+
+    def each_host(self, script: str) -> None:
+        for host in self.lab.hosts:
+            host.run("sh", "-c", script, timeout=300)
+
+    def clean(self) -> None:
+        self.each_host(
+            "for d in $(virsh -q -c qemu:///system list --all --uuid); do virsh -q -c qemu:///system destroy $d; "
+            "virsh -q -c qemu:///system undefine --nvram $d; done >/dev/null 2>&1; rm -rf /var/lib/bootflow/plain /var/lib/bootflow/plain.raw"
+        )
+
+    def plain(self, count: int) -> float:
+        hosts = [h.name for h in self.lab.hosts]
+        vms = {h: [{"name": "plain-%d" % n, "uuid": uuid_of(n)} for n in range(count) if hosts[n % len(hosts)] == h] for h in hosts}
+        variables = self.folder / "plain.json"
+        variables.write_text(json.dumps({"vms": vms, "image": str(self.image), "xml": str(self.folder / "domain.xml.j2")}))
+        seconds, _output = timed(
+            [PLAYBOOK, "-i", self.lab.inventory, str(self.folder / "plain.yml"), "-e", "@%s" % variables], env=self.environment
+        )
+        return seconds
+
+    def ours(self, count: int) -> tuple[float, int]:
+        variables = self.folder / "ours.json"
+        variables.write_text(
+            json.dumps(
+                {
+                    "bootflow_ledger_url": "sqlite:///%s" % (self.folder / ("ledger-%d.db" % count)),
+                    "bootflow_virt_type": "qemu",
+                    "bootflow_ram_allocation_ratio": 16.0,
+                    "bootflow_disk_allocation_ratio": 16.0,
+                    "bootflow_cpu_allocation_ratio": 64.0,
+                    "bootflow_flavors": [{"name": "halt", "vcpus": 1, "memory_mb": 64, "root_gb": 1}],
+                    "bootflow_images": [{"name": "halt", "path": str(self.image), "disk_format": "raw", "allow_unverified": True}],
+                    "bootflow_networks": [
+                        {"name": "default", "type": "network", "source": "default", "subnets": [{"name": "v4", "cidr": "192.168.122.0/24"}]}
+                    ],
+                    "bootflow_instances": [
+                        {"name": "ours", "max_count": count, "min_count": count, "flavor": "halt", "image": "halt", "networks": [{"network": "default"}]}
+                    ],
+                }
+            )
+        )
+        seconds, output = timed(
+            [PLAYBOOK, "bootflow.compute.boot", "-i", self.lab.inventory, "-e", "@%s" % variables], env=self.environment
+        )
+        return seconds, output.count("\nTASK [")
+
+    def qemu(self) -> float:
+        """Start the domains that are there (and stopped now) with libvirt alone, the hosts at the same time, one by one on each."""
+        self.each_host("for d in $(virsh -q -c qemu:///system list --uuid); do virsh -q -c qemu:///system destroy $d; done")
+        start = time.monotonic()
+        running = [
+            subprocess.Popen(
+                host.command("sh", "-c", "for d in $(virsh -q -c qemu:///system list --all --uuid); do virsh -q -c qemu:///system start $d; done"),
+                stdout=subprocess.DEVNULL,
+            )
+            for host in self.lab.hosts
+        ]
+        for process in running:
+            process.wait()
+        return time.monotonic() - start
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", metavar="FILE", help="write the rows there")
+    parser.add_argument("--counts", default="1,10,50", help="instances to boot at once (default: 1,10,50)")
+    arguments = parser.parse_args()
+    rows = []
+    lab = lab_module.Lab(str(CACHE / "lab-bench"))
+    print("making three lab hosts", flush=True)
+    lab.up(3)
+    try:
+        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+            bench = Bench(lab, Path(folder))
+            for count in [int(c) for c in arguments.counts.split(",")]:
+                bench.clean()
+                print("%d instances: bootflow.compute ..." % count, flush=True)
+                ours, tasks = bench.ours(count)
+                qemu_ours = bench.qemu()
+                bench.clean()
+                print("%d instances: the plain playbook ..." % count, flush=True)
+                plain = bench.plain(count)
+                qemu_plain = bench.qemu()
+                ours_each = max(ours - qemu_ours, 0.001) / count
+                plain_each = max(plain - qemu_plain, 0.001) / count
+                ratio = plain_each / ours_each
+                bound = BOUND if count >= 50 else None
+                rows.append(
+                    {
+                        "name": "boot", "n": count, "ours": round(ours_each, 3), "limit": round(plain_each, 3), "unit": "s/instance",
+                        "ratio": round(ratio, 2), "bound": bound, "within": bound is None or ratio >= bound,
+                        "tasks": tasks, "ours_total": round(ours, 1), "limit_total": round(plain, 1),
+                        "qemu_ours": round(qemu_ours, 1), "qemu_limit": round(qemu_plain, 1),
+                    }
+                )
+            bench.clean()
+    finally:
+        lab.down()
+    print()
+    print("control plane, QEMU's own time taken off; plain = community.libvirt.virt in a plain playbook")
+    print("%5s  %14s  %14s  %7s  %6s  %22s  %22s" % ("n", "ours s/inst", "plain s/inst", "ratio", "tasks", "ours total (qemu) s", "plain total (qemu) s"))
+    for r in rows:
+        print(
+            "%5d  %14.3f  %14.3f  %6.1fx  %6d  %15.1f (%4.1f)  %15.1f (%4.1f)"
+            % (r["n"], r["ours"], r["limit"], r["ratio"], r["tasks"], r["ours_total"], r["qemu_ours"], r["limit_total"], r["qemu_limit"])
+        )
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(rows, indent=1) + "\n")
+    return 0 if all(r["within"] for r in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

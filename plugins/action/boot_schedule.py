@@ -1,0 +1,198 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.boot_schedule."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept, builds, instances, nodes, scheduling
+from ansible_collections.bootflow.compute.plugins.plugin_utils import guest_of_build, host_settings, request_inputs, tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+# boot.yml has so many rounds.
+MOST_ATTEMPTS = 3
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {
+        **request_inputs.REQUEST_ARGUMENTS,
+        "max_attempts": {"type": "int", "variable": "bootflow_max_attempts", "fallback_default": 3},
+        "service_down_time": {"type": "int", "variable": "bootflow_service_down_time", "fallback_default": 900},
+        "enabled_filters": {"type": "list", "elements": "str", "variable": "bootflow_enabled_filters"},
+        "weighers": {"type": "list", "elements": "str", "variable": "bootflow_weighers"},
+        "weight_multipliers": {"type": "dict", "variable": "bootflow_weight_multipliers", "fallback_default": {}},
+        "host_subset_size": {"type": "int", "variable": "bootflow_host_subset_size", "fallback_default": 1},
+        "filter_dirs": {"type": "list", "elements": "path", "variable": "bootflow_filter_dirs"},
+        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+    }
+
+    def act(self) -> dict[str, t.Any]:
+        if not 1 <= self.options["max_attempts"] <= MOST_ATTEMPTS:
+            raise errors.InvalidInput(
+                reason="bootflow_max_attempts is %d" % self.options["max_attempts"],
+                remedy="Give 1 to %d: a boot has so many rounds." % MOST_ATTEMPTS,
+            )
+        return self._plan() if self.check_mode else self._schedule()
+
+    def _schedule(self) -> dict[str, t.Any]:
+        context = self.context()
+        ledger = self.open_ledger()
+        with ledger.read() as conn:
+            waiting = scheduling.waiting(conn, context.run.id)
+            hosts = scheduling.hosts_of_run(conn, context.run.id)
+        if not waiting:
+            return {"changed": False, "hosts": self._reachable(hosts), "placed": [], "failed": []}
+        configurations = self._configurations()
+        with ledger.write() as conn:
+            nodes.configure(conn, configurations)
+            states = self._with_strangers(nodes.host_states(conn, configurations, self._host_vars()))
+            result = scheduling.schedule(conn, states, self._options(context.now), context)
+            names = {r.uuid: r.display_name for r in instances.select_live(conn, run_id=context.run.id)}
+        for uuid in result.failed:
+            self._display.warning("%s was not placed; the report tells why." % names.get(uuid, uuid))
+        return {
+            "changed": True,
+            "hosts": self._reachable(result.hosts),
+            "placed": [{"name": names.get(u, u), "uuid": u, "host": s.host, "node": s.nodename} for u, s in result.placed.items()],
+            "failed": sorted(result.failed),
+        }
+
+    def _reachable(self, hosts: t.Sequence[str]) -> list[str]:
+        inventory = set(self.task_vars.get("groups", {}).get("all", []))
+        return [h for h in hosts if h in inventory]
+
+    # --- the fleet ----------------------------------------------------------------------------------------------------
+
+    def _configurations(self) -> dict[str, dict[str, t.Any]]:
+        hostvars = self.task_vars["hostvars"]
+        found = {h: host_settings.configuration(hostvars[h], h) for h in self.compute_hosts()}
+        zone = self.options["default_availability_zone"]
+        for host, settings in found.items():
+            if hostvars[host].get("bootflow_availability_zone") is None:
+                settings["availability_zone"] = zone
+        return found
+
+    def _host_vars(self) -> dict[str, t.Any]:
+        """Variables of the hosts, for filters of the user: read only when there are such filters."""
+        if not any(os.path.isdir(d) for d in self._filter_dirs()):
+            return {}
+        return {h: self.task_vars["hostvars"][h] for h in self.compute_hosts()}
+
+    def _with_strangers(self, states: list[HostState]) -> list[HostState]:
+        """Hosts of the inventory that never reported are in the plan too, as down."""
+        known = {s.host for s in states}
+        return states + [HostState(host=h, nodename=h, forced_down=True) for h in self.compute_hosts() if h not in known]
+
+    def _filter_dirs(self) -> list[str]:
+        given = self.options["filter_dirs"]
+        if given is not None:
+            return list(given)
+        beside = self.task_vars.get("inventory_dir")
+        return [os.path.join(beside, "bootflow_filters")] if beside else []
+
+    def _options(self, now: float, explain_all: bool = False) -> SchedulerOptions:
+        o = self.options
+        more: dict[str, t.Any] = {}
+        if o["enabled_filters"] is not None:
+            more["enabled_filters"] = tuple(o["enabled_filters"])
+        if o["weighers"] is not None:
+            more["weighers"] = tuple(o["weighers"])
+        return SchedulerOptions(
+            multipliers={k: float(v) for k, v in o["weight_multipliers"].items()},
+            host_subset_size=o["host_subset_size"],
+            max_attempts=o["max_attempts"],
+            now=now,
+            service_down_time=o["service_down_time"],
+            default_availability_zone=o["default_availability_zone"],
+            user_filter_dirs=tuple(d for d in self._filter_dirs() if os.path.isdir(d)),
+            explain=explain_all,
+            **more,
+        )
+
+    # --- check mode ---------------------------------------------------------------------------------------------------
+
+    def _plan(self) -> dict[str, t.Any]:
+        """The whole boot up to the domain XML, in a transaction that is rolled back."""
+        inputs = request_inputs.RequestInputs(self.options)
+        context = self.context()
+        ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
+        configurations = self._configurations()
+        hostvars = self.task_vars["hostvars"]
+        with ledger.rehearse() as conn:
+            accepted = accept.accept(conn, inputs.requests, inputs.accept_options(), context)
+            if not accepted.changed:
+                return {"changed": False, "hosts": [], "plan": [], "msg": "Nothing to do: everything is as asked."}
+            for host in self.compute_hosts():
+                report = hostvars[host].get("bootflow_reported")
+                if report and report.get("reported"):
+                    nodes.record_report(conn, host, report["compute_node"], configurations[host], context.now)
+                elif report and report.get("error"):
+                    nodes.record_unreachable(conn, host, report["error"]["message"])
+            nodes.configure(conn, configurations)
+            states = self._with_strangers(nodes.host_states(conn, configurations, self._host_vars()))
+            if scheduling.waiting(conn, context.run.id):
+                result = scheduling.schedule(conn, states, self._options(context.now, explain_all=True), context)
+            else:
+                result = scheduling.Scheduled()
+            wanted = set(accepted.created) | set(accepted.resumed)
+            rows = [r for r in instances.select_live(conn, uuids=sorted(wanted))]
+            placed = {b.uuid: b for b in builds.load(conn, [r for r in rows if r.host is not None])}
+            faults = scheduling.faults(conn, result.failed)
+        plan = [self._plan_of(row, placed.get(row.uuid), result, faults.get(row.uuid), hostvars) for row in rows]
+        lines = [line for p in plan for line in p.pop("lines")]
+        if self.options["print_table"]:
+            tables.show(self._display, ["Plan (nothing is touched):", *lines])
+        answer: dict[str, t.Any] = {
+            "changed": True,
+            "hosts": [],
+            "plan": plan,
+            "diff": [
+                {"before": "", "after": p["xml"], "before_header": p["name"], "after_header": "%s on %s" % (p["name"], p["host"])}
+                for p in plan
+                if p["xml"]
+            ],
+        }
+        if result.failed:
+            first = next(p for p in plan if p["error"])
+            answer.update(
+                failed=True, error_code=first["error"]["code"], status=first["error"]["status"], retryable=False,
+                remedy="The plan tells for each host what turned it down.", msg="%s: %s" % (first["name"], first["error"]["message"]),
+            )
+        return answer
+
+    def _plan_of(self, row: t.Any, build: t.Any, result: scheduling.Scheduled, fault: t.Any, hostvars: t.Any) -> dict[str, t.Any]:
+        selection = result.placed.get(row.uuid)
+        decision = selection.decision if selection is not None else result.explanations.get(row.uuid)
+        lines = ["", "%s (%s)" % (row.display_name, row.spec["flavor"]["name"])]
+        if build is not None:
+            addresses = [f["ip_address"] for p, _n in build.ports for f in p.fixed_ips]
+            lines.append("  host: %s, addresses: %s" % (build.row.host, ", ".join(addresses) or "none"))
+            if selection is None:
+                lines.append("  goes on where an earlier run stopped")
+        if selection is not None:
+            lines.append("  alternates: %s" % (", ".join(a.host for a in selection.alternates) or "none"))
+        if fault is not None:
+            lines.append("  %s: %s" % (fault["code"], fault["message"]))
+        if decision is not None:
+            lines += ["  " + line for line in explain.explanation_text(decision)]
+        xml = None
+        if build is not None:
+            xml = guest_of_build.domain_xml(build, guest_of_build.GuestSettings.of(hostvars[build.row.host]))
+        return {
+            "name": row.display_name,
+            "uuid": row.uuid,
+            "host": build.row.host if build is not None else None,
+            "alternates": [a.host for a in selection.alternates] if selection is not None else [],
+            "decision": decision,
+            "error": fault,
+            "xml": xml,
+            "lines": lines,
+        }

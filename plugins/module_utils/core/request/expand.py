@@ -1,0 +1,106 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From a request to its instances' names, and to the plain data that tells whether two requests are the same."""
+
+from __future__ import annotations
+
+import hashlib
+import typing as t
+from dataclasses import asdict
+
+from ..model import ServerRequest
+
+
+def instance_names(request: ServerRequest, count: int) -> list[str]:
+    """The display names of ``count`` instances: numbered from 1 when there are several. source: 000, row A30."""
+    if count == 1:
+        return [request.name]
+    return ["%s-%d" % (request.name, number) for number in range(1, count + 1)]
+
+
+def server_names(request: ServerRequest) -> list[str]:
+    """The names of all that the request may become, up to its max_count."""
+    return instance_names(request, request.max_count)
+
+
+def request_digest(request: ServerRequest) -> dict[str, t.Any]:
+    """The request as plain data to store and compare: JSON types only, no secret, no counts.
+
+    The admin password and the choice of the report (return_reservation_id) are left out; user data, injected files and
+    the public key are there by their sha256. Of the image only what makes it another image: where it is fetched from
+    may change.
+    """
+    image = request.image
+    flavor = request.flavor
+    return {
+        "name": request.name,
+        "project": request.project,
+        "user": request.user,
+        "description": request.description,
+        "flavor": {
+            "name": flavor.name,
+            "flavorid": flavor.flavorid,
+            "memory_mb": flavor.memory_mb,
+            "vcpus": flavor.vcpus,
+            "root_gb": flavor.root_gb,
+            "ephemeral_gb": flavor.ephemeral_gb,
+            "swap": flavor.swap,
+            "extra_specs": _plain(flavor.extra_specs),
+        },
+        "image": None if image is None else {"id": image.id, "name": image.name, "checksum": image.checksum},
+        "networks": [asdict(network) for network in request.networks],
+        "availability_zone": request.availability_zone,
+        "forced_host": request.forced_host,
+        "forced_node": request.forced_node,
+        "scheduler_hints": _plain(request.scheduler_hints),
+        "metadata": _plain(request.metadata),
+        "user_data": _sha256(request.user_data),
+        "config_drive": request.config_drive,
+        "key_name": request.key_name,
+        "key_data": _sha256(request.key_data),
+        "injected_files": {
+            file.path: _sha256(file.contents) for file in sorted(request.injected_files, key=lambda file: file.path)
+        },
+        "block_device_mapping": [asdict(device) for device in request.block_device_mapping],
+        "security_groups": list(request.security_groups),
+        "access_ip_v4": request.access_ip_v4,
+        "access_ip_v6": request.access_ip_v6,
+        "disk_config": request.disk_config,
+        "hostname": request.hostname,
+        "extra": _plain(request.extra),
+    }
+
+
+def describe_difference(old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any]) -> list[str]:
+    """What differs between two digests, one line per field with a path such as flavor.vcpus; empty: the same."""
+    return list(_differences(old, new, ""))
+
+
+def _differences(old: t.Any, new: t.Any, path: str) -> t.Iterator[str]:
+    if isinstance(old, t.Mapping) and isinstance(new, t.Mapping):
+        for key in sorted(set(old) | set(new)):
+            yield from _differences(old.get(key), new.get(key), "%s.%s" % (path, key) if path else str(key))
+    elif old != new:
+        yield "%s: %s -> %s" % (path or "request", _show(old), _show(new))
+
+
+def _show(value: t.Any) -> str:
+    if value is None or value == "":
+        return "none"
+    text = ascii(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _sha256(text: t.Optional[str]) -> t.Optional[str]:
+    return None if text is None else "sha256:" + hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _plain(value: t.Any) -> t.Any:
+    """``value`` in JSON's own types, so that it compares equal after a round through the ledger."""
+    if isinstance(value, t.Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, str) else value

@@ -1,0 +1,121 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a request gives the guest to read: metadata, user data, injected files. source: semantics 15, 18; row A51."""
+
+from __future__ import annotations
+
+import base64
+import typing as t
+
+from ..errors import (
+    Base64Exception,
+    InstanceUserDataMalformed,
+    InstanceUserDataTooLarge,
+    InvalidInput,
+    MetadataLimitExceeded,
+    NotSupportedYet,
+    OnsetFileContentLimitExceeded,
+    OnsetFileLimitExceeded,
+    OnsetFilePathLimitExceeded,
+)
+from ..model import InjectedFile
+from .formats import decode_base64
+from .options import RequestOptions
+from .problems import Problems
+
+#: bytes of the user data once base64 encoded
+MAX_USER_DATA = 65535
+
+
+def requested_metadata(
+    items: t.Mapping[str, t.Any], options: RequestOptions, path: str, problems: Problems
+) -> dict[str, str]:
+    """The metadata, with the quota of items tested."""
+    if 0 <= options.metadata_items < len(items):
+        problems.add(path, MetadataLimitExceeded(allowed=options.metadata_items))
+    return {str(key): str(value) for key, value in items.items()}
+
+
+def requested_user_data(
+    text: t.Optional[str], encoded: t.Optional[str], path: str, problems: Problems
+) -> t.Optional[str]:
+    """The user data as text, from plain text or base64. An empty text is none.
+
+    The limit is on the encoded form, as Nova's column and schema have it.
+    """
+    if text is not None and encoded is not None:
+        problems.add(
+            path + ".user_data_base64",
+            InvalidInput(message="user_data and user_data_base64 exclude each other", remedy="Give only one of them."),
+        )
+        return None
+    if encoded is not None:
+        path += ".user_data_base64"
+        with problems.collect(path):
+            text = _decoded(encoded)
+    else:
+        path += ".user_data"
+    if not text:
+        return None
+    try:
+        length = 4 * ((len(text.encode("utf-8")) + 2) // 3)
+    except UnicodeEncodeError:
+        problems.add(path, InvalidInput(message="User data is not valid Unicode text.", remedy="Save it as UTF-8."))
+        return None
+    if length > MAX_USER_DATA:
+        problems.add(path, InstanceUserDataTooLarge(maxsize=MAX_USER_DATA, length=length))
+    return str(text)
+
+
+def _decoded(encoded: str) -> str:
+    try:
+        data = decode_base64(encoded)
+    except ValueError:
+        raise InstanceUserDataMalformed() from None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise NotSupportedYet(
+            feature="User data that is not UTF-8 text (such as gzip)",
+            remedy="Give it uncompressed; cloud-init reads that too.",
+        ) from None
+
+
+def requested_files(
+    items: t.Sequence[t.Mapping[str, t.Any]], options: RequestOptions, path: str, problems: Problems
+) -> tuple[InjectedFile, ...]:
+    """The injected files, their base64 without blanks, with number, size and path length tested."""
+    if items and not options.enable_injected_files:
+        problems.add(
+            path,
+            InvalidInput(
+                message="File injection is disabled here.", remedy="Let user_data write the files (write_files)."
+            ),
+        )
+        return ()
+    if 0 <= options.injected_files < len(items):
+        problems.add(path, OnsetFileLimitExceeded(used=len(items), allowed=options.injected_files))
+    files: list[InjectedFile] = []
+    for index, item in enumerate(items):
+        where = "%s[%d]" % (path, index)
+        name = str(item["path"])
+        if 0 <= options.injected_file_path_length < len(name):
+            problems.add(where + ".path", OnsetFilePathLimitExceeded(allowed=options.injected_file_path_length))
+        if any(name == other.path for other in files):
+            problems.add(
+                where + ".path",
+                InvalidInput(message="%s is injected twice" % ascii(name), remedy="Give each file once."),
+            )
+        try:
+            data = decode_base64(item["contents"])
+        except ValueError:
+            problems.add(where + ".contents", Base64Exception(path=name))
+            continue
+        if 0 <= options.injected_file_content_bytes < len(data):
+            problems.add(
+                where + ".contents", OnsetFileContentLimitExceeded(allowed=options.injected_file_content_bytes)
+            )
+        files.append(InjectedFile(path=name, contents=base64.b64encode(data).decode("ascii")))
+    return tuple(files)

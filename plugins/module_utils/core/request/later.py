@@ -1,0 +1,77 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Fields that Nova knows and a later version of the collection honours: refused in words, never ignored."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import BootflowError, NotSupportedYet
+from .formats import to_boolean
+
+#: the hints that Nova's own filters read
+NOVA_HINTS = frozenset(
+    ("group", "same_host", "different_host", "query", "build_near_host_ip", "cidr", "target_cell", "different_cell")
+)
+
+_FIELDS = {
+    "host": ("Asking for a host that the scheduler still tests (host)", "Force it: availability_zone zone:host."),
+    "hypervisor_hostname": (
+        "Asking for a node that the scheduler still tests (hypervisor_hostname)",
+        "Force it: availability_zone zone::node.",
+    ),
+    "tags": ("Tagging instances (tags)", "Use metadata."),
+    "trusted_image_certificates": (
+        "Verifying image signatures (trusted_image_certificates)",
+        "Give the image's sha256 as checksum.",
+    ),
+}
+
+
+def later_fields(entry: t.Mapping[str, t.Any], bad: t.Container[str]) -> t.Iterator[tuple[str, BootflowError]]:
+    """(field, error) of what ``entry`` asks for too early; fields of ``bad`` are left out."""
+    for name, (feature, remedy) in _FIELDS.items():
+        if name not in bad and entry.get(name):
+            yield name, NotSupportedYet(feature=feature, remedy=remedy)
+    if "legacy_bdm" not in bad and to_boolean(entry.get("legacy_bdm", False)):
+        yield (
+            "legacy_bdm",
+            NotSupportedYet(
+                feature="Version 1 of block_device_mapping",
+                remedy="Write it in the form of version 2 (source_type, ...).",
+            ),
+        )
+    if "check_server_group_quota" not in bad and to_boolean(entry.get("check_server_group_quota", False)):
+        yield "check_server_group_quota", NotSupportedYet(feature="The quota of server groups", remedy="Leave it out.")
+
+
+def later_security_groups(groups: t.Iterable[str]) -> t.Iterator[BootflowError]:
+    for group in groups:
+        if group != "default":
+            yield NotSupportedYet(
+                feature="Security group %s (any other than default)" % ascii(group),
+                remedy="Leave security_groups out, or say default.",
+            )
+
+
+def later_hints(
+    hints: t.Mapping[str, t.Any], read_by_filters: t.Container[str]
+) -> t.Iterator[tuple[str, BootflowError]]:
+    """(hint, error) of the hints that no filter here reads."""
+    for name in hints:
+        if name in read_by_filters:
+            continue
+        feature = (
+            "Scheduler hint %s" % ascii(name)
+            if name in NOVA_HINTS
+            else "Scheduler hint %s, which no filter reads," % ascii(name)
+        )
+        yield (
+            str(name),
+            NotSupportedYet(
+                feature=feature,
+                remedy="Leave it out, or name it in bootflow_scheduler_hints if a filter of yours reads it.",
+            ),
+        )

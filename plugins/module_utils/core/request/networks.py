@@ -1,0 +1,186 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The networks of one request: looked up, completed and tested. source: 001 section 8.5.13 (rows A15, B63, B64)."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from ..errors import (
+    InvalidFixedIpAndMaxCountRequest,
+    InvalidInput,
+    InvalidIpForNetwork,
+    MultiplePortsNotApplicable,
+    NetworkAmbiguous,
+    NetworkDuplicated,
+    NotSupportedYet,
+    PolicyNotAuthorized,
+)
+from ..ipam import check_fixed_ip
+from ..model import Network, NetworkRequest, Subnet
+from .catalogue import Catalogue, find_subnet
+from .options import RequestOptions
+from .problems import Problems
+
+
+def requested_networks(
+    wished: t.Any, max_count: int, catalogue: Catalogue, options: RequestOptions, path: str, problems: Problems
+) -> tuple[NetworkRequest, ...]:
+    """The interfaces, with ids of networks and subnets and addresses in their short form.
+
+    ``wished`` is the entry's field after the schema's test: a list; none; auto; or None where it was left out. As in
+    Nova, left out and auto both mean the one network that there is: several are ambiguous; where there is none, left
+    out means no interface. An empty list, too, is no interface.
+    """
+    if wished is None or wished == "auto":
+        with problems.collect(path):
+            return _the_only_network(wished, catalogue)
+        return ()
+    if wished == "none" or not wished:
+        return ()
+    if "create:attach_network" in options.denied_policies:
+        problems.add(path, PolicyNotAuthorized(action="create:attach_network"))
+    found: list[NetworkRequest] = []
+    for index, item in enumerate(wished):
+        where = "%s[%d]" % (path, index)
+        request = _one(
+            item if isinstance(item, t.Mapping) else {"network": item}, max_count, catalogue, where, problems
+        )
+        if request is None:
+            continue
+        if not options.allow_duplicate_networks and any(request.network == other.network for other in found):
+            problems.add(where, NetworkDuplicated(network_id=request.network))
+        found.append(request)
+    return tuple(found)
+
+
+def _the_only_network(wished: t.Optional[str], catalogue: Catalogue) -> tuple[NetworkRequest, ...]:
+    networks = list(catalogue.networks.values())
+    if len(networks) > 1:
+        raise NetworkAmbiguous(
+            remedy="Say networks, with some of: %s; or none." % ", ".join(sorted(catalogue.networks))
+        )
+    if not networks:
+        if wished is None:
+            return ()
+        raise NotSupportedYet(
+            feature="Making a network for the instance (networks: auto without a network in the catalogue)",
+            remedy="Add a network to bootflow_networks, or say networks: none.",
+        )
+    return (NetworkRequest(network=networks[0].id),)
+
+
+def _one(
+    item: t.Mapping[str, t.Any], max_count: int, catalogue: Catalogue, path: str, problems: Problems
+) -> t.Optional[NetworkRequest]:
+    name, subnet_name, fixed_ip = item.get("network", item.get("uuid")), item.get("subnet"), item.get("fixed_ip")
+    if "network" in item and "uuid" in item and item["network"] != item["uuid"]:
+        problems.add(
+            path + ".uuid",
+            InvalidInput(message="network and uuid name different networks", remedy="Give only one of them."),
+        )
+    if item.get("port") is not None:
+        _refuse_port(item, max_count, path, problems)
+        return None
+    if name is None and subnet_name is None:
+        problems.add(
+            path,
+            InvalidInput(
+                message="Bad network format: missing 'network'", remedy="Give the network (or subnet) to be on."
+            ),
+        )
+        return None
+    if fixed_ip is not None and max_count > 1:
+        problems.add(
+            path + ".fixed_ip",
+            InvalidFixedIpAndMaxCountRequest(
+                reason="max_count cannot be greater than 1 if an fixed_ip is specified.",
+                remedy="Write one entry per instance that needs its own address.",
+            ),
+        )
+    network, subnet = _look_up(name, subnet_name, catalogue, path, problems)
+    if network is None or (subnet_name is not None and subnet is None):
+        return None
+    if fixed_ip is not None:
+        with problems.collect(path + ".fixed_ip"):
+            if subnet is None:
+                subnet = subnet_of_address(network, fixed_ip)
+            check_fixed_ip(subnet, fixed_ip, network.enforce_allocation_pools)
+    elif not network.subnets:
+        problems.add(
+            path + ".network",
+            InvalidInput(
+                message="Network %s requires a subnet in order to boot instances on." % network.name,
+                remedy="Add a subnet to it in bootflow_networks.",
+            ),
+        )
+    return NetworkRequest(
+        network=network.id,
+        subnet=subnet.id if subnet is not None else None,
+        fixed_ip=str(ipaddress.ip_address(fixed_ip)) if fixed_ip is not None else None,
+        tag=item.get("tag"),
+    )
+
+
+def _refuse_port(item: t.Mapping[str, t.Any], max_count: int, path: str, problems: Problems) -> None:
+    """What is wrong with a wished port besides that it comes later."""
+    port = item["port"]
+    for other in ("fixed_ip", "subnet", "network", "uuid"):
+        if item.get(other) is not None:
+            text = (
+                "Specified Fixed IP '%s' cannot be used with port '%s': the two cannot be specified together."
+                % (item[other], port)
+                if other == "fixed_ip"
+                else "%s cannot be given together with port '%s'" % (other, port)
+            )
+            problems.add(
+                "%s.%s" % (path, other), InvalidInput(message=text, remedy="The port has its own network and address.")
+            )
+    if max_count > 1:
+        problems.add(
+            path + ".port",
+            MultiplePortsNotApplicable(
+                reason="Unable to launch multiple instances with a single configured port ID. "
+                "Please launch your instance one by one with different ports.",
+                remedy="Write one entry per port.",
+            ),
+        )
+    problems.add(
+        path + ".port",
+        NotSupportedYet(
+            feature="Booting with an existing port",
+            remedy="Give network, and subnet or fixed_ip; a port is made for it.",
+        ),
+    )
+
+
+def _look_up(
+    name: t.Optional[str], subnet_name: t.Optional[str], catalogue: Catalogue, path: str, problems: Problems
+) -> tuple[t.Optional[Network], t.Optional[Subnet]]:
+    network: t.Optional[Network] = None
+    subnet: t.Optional[Subnet] = None
+    if name is None:
+        with problems.collect(path + ".subnet"):
+            network, subnet = catalogue.subnet(str(subnet_name))
+        return network, subnet
+    with problems.collect(path + ".network"):
+        network = catalogue.network(str(name))
+    if network is not None and subnet_name is not None:
+        with problems.collect(path + ".subnet"):
+            subnet = find_subnet(network, str(subnet_name))
+    return network, subnet
+
+
+def subnet_of_address(network: Network, fixed_ip: str) -> Subnet:
+    """The subnet of ``network`` that the address is in.
+
+    :raises InvalidIpForNetwork: it is in none.
+    """
+    address = ipaddress.ip_address(fixed_ip)
+    for subnet in network.subnets:
+        if address in ipaddress.ip_network(subnet.cidr):
+            return subnet
+    raise InvalidIpForNetwork(address=fixed_ip, network=network.name)

@@ -1,0 +1,362 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From the entries of bootflow_instances to ServerRequests, with every error of every entry told at once.
+
+source: 000, Controller.create and API.create (rows A03-A21); 001 section 8.5.13 (rows B63-B64). Nothing here works
+per instance: an entry with a count of 1000 costs what one with a count of 1 costs.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import (
+    AmbiguousHostnameForMultipleInstances,
+    FixedIpAlreadyInUse,
+    ForcedHostForbidden,
+    InvalidInput,
+    MalformedRequestBody,
+    PolicyNotAuthorized,
+)
+from ..model import BlockDevice, Flavor, Image, InjectedFile, NetworkRequest, ServerRequest
+from .availability_zone import parse_az
+from .block_device_mapping import requested_block_devices
+from .catalogue import Catalogue
+from .formats import to_boolean, to_integer
+from .guest_data import requested_files, requested_metadata, requested_user_data
+from .image_rules import disk_config, image_errors
+from .later import later_fields, later_hints, later_security_groups
+from .networks import requested_networks
+from .options import RequestOptions
+from .problems import Problems
+from .schema import create_schema, entry_errors, load_fragments, schema_validator, without_nulls
+
+__all__ = ["RequestOptions", "parse_az", "parse_requests"]
+
+#: Nova's limit of instances.display_name
+MAX_NAME = 255
+
+#: the fields that this file turns into a ServerRequest; what user fragments add besides goes into ``extra``
+HONOURED = frozenset(
+    """
+    name flavor image metadata project user description count min_count max_count return_reservation_id networks
+    access_ip_v4 access_ip_v6 admin_password availability_zone block_device_mapping legacy_bdm config_drive disk_config
+    hostname injected_files key_name host hypervisor_hostname scheduler_hints security_groups check_server_group_quota
+    tags trusted_image_certificates user_data user_data_base64
+    """.split()
+)
+
+
+def parse_requests(
+    entries: t.Any, catalogue: Catalogue, options: t.Optional[RequestOptions] = None
+) -> list[ServerRequest]:
+    """One ServerRequest per entry, in order, all defaults filled in.
+
+    Networks and subnets come out as ids, addresses in their short form. A config drive is asked for where the entry
+    does not say and something of it (user data, files, key, password) reaches the guest only by one.
+
+    :raises InvalidRequest: all errors in ``errors``, each with path, code, status, message and remedy.
+    :raises InvalidInput: the schema fragments themselves are wrong.
+    """
+    options = options or RequestOptions()
+    problems = Problems()
+    schema = create_schema(load_fragments(options.schema_dirs), options.api_version)
+    if not isinstance(entries, (list, tuple)):
+        problems.add("instances", MalformedRequestBody(reason="the instances must be a list"))
+        problems.raise_if_any()
+    if "create" in options.denied_policies:
+        problems.add("instances", PolicyNotAuthorized(action="create"))
+        problems.raise_if_any()
+    validator = schema_validator(schema)
+    requests = []
+    for index, raw in enumerate(entries):
+        path = "instances[%d]" % index
+        entry = without_nulls(raw)
+        found = entry_errors(validator, entry, path)
+        problems.extend(found)
+        if isinstance(entry, t.Mapping):
+            bad = {_top_field(error["path"], path) for error in found}
+            requests.append((path, _Entry(entry, bad, path, catalogue, options, problems).request()))
+    _check_batch(requests, problems)
+    problems.raise_if_any()
+    return [request for _path, request in requests]
+
+
+def _top_field(error_path: str, entry_path: str) -> str:
+    return error_path[len(entry_path) + 1 :].partition(".")[0].partition("[")[0]
+
+
+class _Entry:
+    """One entry on its way to a ServerRequest. Fields that failed the schema's test count as left out."""
+
+    def __init__(
+        self,
+        entry: t.Mapping[str, t.Any],
+        bad: t.Container[str],
+        path: str,
+        catalogue: Catalogue,
+        options: RequestOptions,
+        problems: Problems,
+    ):
+        self.entry = entry
+        self.bad = bad
+        self.path = path
+        self.catalogue = catalogue
+        self.options = options
+        self.problems = problems
+
+    def get(self, name: str, default: t.Any = None) -> t.Any:
+        return default if name in self.bad else self.entry.get(name, default)
+
+    def at(self, name: str) -> str:
+        return "%s.%s" % (self.path, name)
+
+    def text(self, name: str, default: t.Optional[str] = None) -> t.Any:
+        value = self.get(name)
+        return default if value is None or value == "" else str(value)
+
+    def request(self) -> ServerRequest:
+        min_count, max_count = self._counts()
+        name = self.text("name", "")
+        flavor, image = self._flavor(), self._image()
+        zone, host, node = self._zone()
+        networks: tuple[NetworkRequest, ...] = ()
+        if "networks" not in self.bad:
+            networks = requested_networks(
+                self.get("networks"), max_count, self.catalogue, self.options, self.at("networks"), self.problems
+            )
+        user_data = requested_user_data(self.get("user_data"), self.get("user_data_base64"), self.path, self.problems)
+        files = requested_files(self.get("injected_files", ()), self.options, self.at("injected_files"), self.problems)
+        key_name, key_data = self._key()
+        for field, error in later_fields(self.entry, self.bad):
+            self.problems.add(self.at(field), error)
+        return ServerRequest(
+            name=name,
+            # no request with errors is ever returned, so what stands for a missing flavor is never seen
+            flavor=flavor or Flavor(name="", memory_mb=0, vcpus=0),
+            image=image,
+            min_count=min_count,
+            max_count=max_count,
+            project=self.text("project", self.options.default_project),
+            user=self.text("user", self.options.default_user),
+            description=self.text("description", ""),
+            networks=networks,
+            availability_zone=zone,
+            forced_host=host,
+            forced_node=node,
+            scheduler_hints=self._hints(),
+            metadata=requested_metadata(self.get("metadata", {}), self.options, self.at("metadata"), self.problems),
+            user_data=user_data,
+            config_drive=self._config_drive(image, user_data, files, key_name),
+            key_name=key_name,
+            key_data=key_data,
+            admin_password=self.text("admin_password"),
+            injected_files=files,
+            block_device_mapping=self._block_devices(image, max_count),
+            security_groups=self._security_groups(),
+            access_ip_v4=self.text("access_ip_v4"),
+            access_ip_v6=self.text("access_ip_v6"),
+            disk_config=self._disk_config(image, flavor),
+            hostname=self._hostname(max_count),
+            return_reservation_id=to_boolean(self.get("return_reservation_id", False)),
+            extra={key: value for key, value in self.entry.items() if key not in HONOURED and key not in self.bad},
+        )
+
+    def _counts(self) -> tuple[int, int]:
+        """(min, max): min defaults to 1, max to min; count is both (row A18)."""
+        count, low, high = (self.get(name) for name in ("count", "min_count", "max_count"))
+        if count is not None and (low is not None or high is not None):
+            self.problems.add(
+                self.at("count"),
+                InvalidInput(message="count excludes min_count and max_count", remedy="Give count, or the other two."),
+            )
+        low = to_integer(low if low is not None else count if count is not None else 1)
+        high = to_integer(high if high is not None else count if count is not None else low)
+        if low > high and "min_count" not in self.bad and "max_count" not in self.bad:
+            self.problems.add(
+                self.at("min_count"),
+                InvalidInput(message="min_count must be <= max_count", remedy="Lower min_count, or raise max_count."),
+            )
+        longest = len(self.text("name", "")) + len("-%d" % high)
+        if high > 1 and longest > MAX_NAME:
+            self.problems.add(
+                self.at("name"),
+                InvalidInput(
+                    message="Names would have %d characters with the number behind, more than %d" % (longest, MAX_NAME),
+                    remedy="Use a shorter name.",
+                ),
+            )
+        return low, high
+
+    def _flavor(self) -> t.Optional[Flavor]:
+        wished = self.text("flavor", self.options.default_flavor)
+        if wished is not None:
+            with self.problems.collect(self.at("flavor")):
+                return self.catalogue.flavor(str(wished))
+        elif "flavor" not in self.bad:
+            self.problems.add(
+                self.at("flavor"),
+                InvalidInput(
+                    message="Missing flavorRef attribute: flavor",
+                    remedy="Name a flavor, or set bootflow_default_flavor.",
+                ),
+            )
+        return None
+
+    def _image(self) -> t.Optional[Image]:
+        wished = self.text("image")
+        if wished is not None:
+            with self.problems.collect(self.at("image")):
+                return self.catalogue.image(wished)
+        elif "image" not in self.bad and not self.entry.get("block_device_mapping"):
+            self.problems.add(
+                self.at("image"),
+                InvalidInput(message="Missing imageRef attribute: image", remedy="Name an image of bootflow_images."),
+            )
+        return None
+
+    def _zone(self) -> tuple[t.Optional[str], t.Optional[str], t.Optional[str]]:
+        zone = host = node = None
+        text = self.text("availability_zone")
+        with self.problems.collect(self.at("availability_zone")):
+            zone, host, node = parse_az(text, self.options.default_availability_zone)
+            if (host or node) and not self.options.allow_forced_host:
+                raise ForcedHostForbidden(zone=text)
+            known = self.options.availability_zones
+            # as Nova: a forced host decides alone
+            if zone is not None and known is not None and not host and zone not in known:
+                raise InvalidInput(
+                    message="The requested availability zone is not available: %s" % zone,
+                    remedy="Zones here: %s." % (", ".join(sorted(known)) or "none"),
+                )
+        return zone, host, node
+
+    def _hints(self) -> dict[str, t.Any]:
+        hints = dict(self.get("scheduler_hints", {}))
+        for name, error in later_hints(hints, self.options.extra_hint_names):
+            self.problems.add("%s.%s" % (self.at("scheduler_hints"), name), error)
+        return hints
+
+    def _security_groups(self) -> tuple[str, ...]:
+        wished = [item["name"] if isinstance(item, t.Mapping) else item for item in self.get("security_groups", ())]
+        for error in later_security_groups(wished):
+            self.problems.add(self.at("security_groups"), error)
+        return tuple(dict.fromkeys(str(name) for name in wished)) or ("default",)
+
+    def _key(self) -> tuple[t.Optional[str], t.Optional[str]]:
+        name = self.text("key_name")
+        if name is not None:
+            with self.problems.collect(self.at("key_name")):
+                return name, self.catalogue.keypair(name)
+        return None, None
+
+    def _config_drive(
+        self,
+        image: t.Optional[Image],
+        user_data: t.Optional[str],
+        files: tuple[InjectedFile, ...],
+        key: t.Optional[str],
+    ) -> t.Optional[bool]:
+        wished = self.get("config_drive")
+        asked = None if wished is None else to_boolean(wished)
+        if asked and not self.options.enable_config_drive:
+            self.problems.add(
+                self.at("config_drive"),
+                InvalidInput(message="Config drives are disabled here.", remedy="Leave config_drive out."),
+            )
+        needs = {
+            "user_data": user_data,
+            "injected_files": files,
+            "key_name": key,
+            "admin_password": self.text("admin_password"),
+        }
+        needing = [name for name, value in needs.items() if value]
+        if not needing or asked:
+            return asked
+        mandatory = image is not None and image.properties.get("img_config_drive") == "mandatory"
+        if (asked is None and self.options.enable_config_drive) or self.options.force_config_drive or mandatory:
+            return True if asked is None else asked
+        self.problems.add(
+            self.at("config_drive"),
+            InvalidInput(
+                message="%s cannot reach the guest without a config drive" % ", ".join(needing),
+                remedy="Set config_drive: true (there is no metadata service), or leave that out.",
+            ),
+        )
+        return asked
+
+    def _block_devices(self, image: t.Optional[Image], max_count: int) -> tuple[BlockDevice, ...]:
+        return requested_block_devices(
+            self.get("block_device_mapping", ()),
+            has_image=self.text("image") is not None,
+            max_count=max_count,
+            root_device_name=str((image.properties.get("root_device_name") if image else None) or "/dev/vda"),
+            options=self.options,
+            path=self.at("block_device_mapping"),
+            problems=self.problems,
+        )
+
+    def _disk_config(self, image: t.Optional[Image], flavor: t.Optional[Flavor]) -> str:
+        if image is not None:
+            for error in image_errors(image, flavor):
+                self.problems.add(self.at("image"), error)
+        with self.problems.collect(self.at("disk_config")):
+            return disk_config(self.text("disk_config"), image)
+        return "MANUAL"
+
+    def _hostname(self, max_count: int) -> t.Optional[str]:
+        hostname: t.Optional[str] = self.text("hostname")
+        if hostname and max_count > 1:
+            self.problems.add(self.at("hostname"), AmbiguousHostnameForMultipleInstances())
+        return hostname
+
+
+def _check_batch(requests: t.Sequence[tuple[str, ServerRequest]], problems: Problems) -> None:
+    """What two entries of one run cannot both have: a name in a project, an address."""
+    names: dict[tuple[str, str], str] = {}
+    series: dict[tuple[str, str], tuple[int, str]] = {}
+    for path, request in requests:
+        key = (request.project, request.name)
+        if not request.name:
+            continue
+        if key in names:
+            problems.add(path + ".name", _taken(request.name, names[key]))
+            continue
+        names[key] = path
+        if request.max_count > 1:
+            series[key] = (request.max_count, path)
+    for path, request in requests:
+        if request.max_count > 1:
+            continue
+        base, dash, number = request.name.rpartition("-")
+        count, other = series.get((request.project, base), (0, ""))
+        if dash and number.isascii() and number.isdigit() and number == str(int(number)) and 1 <= int(number) <= count:
+            problems.add(path + ".name", _taken(request.name, other))
+    _check_addresses(requests, problems)
+
+
+def _taken(name: str, other: str) -> InvalidInput:
+    return InvalidInput(
+        message="Name %s is that of an instance of %s too" % (ascii(name), other),
+        remedy="Give each entry a name of its own within its project, or use count.",
+    )
+
+
+def _check_addresses(requests: t.Sequence[tuple[str, ServerRequest]], problems: Problems) -> None:
+    seen: set[tuple[t.Optional[str], str]] = set()
+    for path, request in requests:
+        for index, network in enumerate(request.networks):
+            if network.fixed_ip is None:
+                continue
+            address = (network.subnet, network.fixed_ip)
+            if address in seen:
+                problems.add(
+                    "%s.networks[%d].fixed_ip" % (path, index),
+                    FixedIpAlreadyInUse(
+                        message="IP address %s is asked for twice in this request" % network.fixed_ip,
+                        remedy="Choose another fixed_ip, or leave it out.",
+                    ),
+                )
+            seen.add(address)

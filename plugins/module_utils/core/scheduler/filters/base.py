@@ -1,0 +1,55 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a filter is.
+
+A filter is a class with a ``name``. It is made once per request with the SchedulerOptions and asked with
+``evaluate(fleet, spec, rows)`` about the hosts that passed the filters before it (or about one of them, where ``rows``
+is a number). Mask and explanation come from the same arrays, so they can not disagree.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..columns import Column, Fleet, Rows
+from ..request_spec import RequestSpec
+
+if t.TYPE_CHECKING:
+    from ..placement import SchedulerOptions
+
+
+@dataclass
+class FilterResult:
+    """One filter's answer; arrays are as long as the ``rows`` asked about."""
+
+    mask: Column  # True: passes
+    available: Column = None  # number that was compared, where there is one
+    needed: Column = None  # number that it was compared with
+    unit: str = ""
+    text: t.Callable[[int], str] | None = None  # position among the rows -> why that host was turned down
+
+
+class Filter:
+    """Base of the filters.
+
+    ``run_once_per_request``: the answer can not change between the instances of a request (row D06).
+    ``per_host``: what it says of a host depends on that host alone, so that after a pick only that host is asked again.
+    """
+
+    name = ""
+    run_once_per_request = False
+    per_host = True
+    counts_capacity = False  # compares a need with what is left: its shortfalls are what "nearest miss" weighs up
+
+    def __init__(self, options: SchedulerOptions):
+        self.options = options
+
+    def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
+        raise NotImplementedError
+
+    def limits(self, fleet: Fleet, row: int) -> dict[str, float]:
+        """What this filter wants the claim to hold on to (row D03)."""
+        return {}

@@ -1,0 +1,40 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What RamFilter, DiskFilter and CoreFilter have in common: a need against what is usable."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..columns import Column
+from .base import FilterResult
+
+
+def at(column: t.Any, position: int) -> t.Any:
+    """The value at a position of a column, of a single value too."""
+    return column[position] if getattr(column, "ndim", 0) else column
+
+
+def capacity_result(needed: int, usable: Column, physical: Column | None, unit: str, what: str, ratio: Column) -> FilterResult:
+    """Passes where ``needed`` fits ``usable`` and, where given, the ``physical`` total: a guest never over-commits against itself."""
+    mask = usable >= needed
+    available = usable
+    if physical is not None:
+        alone = physical >= needed
+        mask = mask & alone
+
+    def text(position: int) -> str:
+        if physical is not None and not at(physical, position) >= needed:
+            return "%s: needs %d %s, the whole host has %d %s" % (what, needed, unit, at(physical, position), unit)
+        free = at(usable, position)
+        return "%s: needs %d %s, %.10g %s usable (ratio %.10g)" % (what, needed, unit, free, unit, at(ratio, position))
+
+    return FilterResult(mask=mask, available=_smaller(available, physical), needed=needed, unit=unit, text=text)
+
+
+def _smaller(usable: Column, physical: Column | None) -> Column:
+    if physical is None:
+        return usable
+    return (usable < physical) * usable + (usable >= physical) * physical

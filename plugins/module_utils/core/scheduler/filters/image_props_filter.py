@@ -1,0 +1,75 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""ImagePropertiesFilter: hosts that can run guests of the image's kind."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .. import names
+from ..columns import Fleet, Rows, np
+from ..host_state import HostState
+from ..request_spec import RequestSpec
+from .base import Filter, FilterResult
+
+# Property -> the name that Glance had for it before.
+LEGACY = {
+    "hw_architecture": "architecture",
+    "img_hv_type": "hypervisor_type",
+    "hw_vm_mode": "vm_mode",
+    "img_hv_requested_version": "hypervisor_version_requires",
+}
+
+Kind = t.Tuple[t.Tuple[t.Tuple[str, ...], ...], int, t.Optional[int]]
+
+
+def _kind(host: HostState) -> Kind:
+    maxphysaddr = host.cpu_info.get("maxphysaddr") or {}
+    supported = tuple(names.supported_instance(triple) for triple in host.supported_instances)
+    return supported, int(host.hypervisor_version or 0), maxphysaddr.get("bits")
+
+
+class ImagePropertiesFilter(Filter):
+    """Passes hosts that support the image's architecture, hypervisor type and vm mode, in a version that the image asks for (row D12).
+
+    Without any of the three nothing is tested. Raises InvalidInput for a name that does not exist.
+    """
+
+    name = "ImagePropertiesFilter"
+    run_once_per_request = True
+
+    def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
+        props = {key: spec.image_properties.get(key, spec.image_properties.get(old)) for key, old in LEGACY.items()}
+        wanted = [
+            n
+            for n in (
+                names.architecture(props["hw_architecture"]),
+                names.hv_type(props["img_hv_type"]),
+                names.vm_mode(props["hw_vm_mode"]),
+            )
+            if n
+        ]
+        if not wanted:
+            return FilterResult(mask=np.ones(len(rows), dtype=bool))
+        version = props["img_hv_requested_version"]
+        comparisons = names.parse_version_range(str(version)) if version else []
+        bits = spec.image_properties.get("hw_maxphysaddr_bits")
+        groups = fleet.groups("image_properties", _kind)
+        reasons = [_refusal(kind, wanted, str(version), comparisons, int(bits) if bits else None) for kind in groups.values]
+        mask = groups.spread([reason is None for reason in reasons], rows)
+        return FilterResult(mask=mask, text=lambda position: reasons[groups.codes[rows[position]]] or "")
+
+
+def _refusal(kind: Kind, wanted: t.Sequence[str], version: str, comparisons: t.Sequence[t.Any], bits: int | None) -> str | None:
+    supported, number, host_bits = kind
+    if not supported:
+        return "the image asks for %s, the host reports no supported instances" % ", ".join(wanted)
+    if not any(all(name in triple for name in wanted) for triple in supported):
+        return "the image asks for %s, the host supports %s" % (", ".join(wanted), "; ".join("/".join(triple) for triple in supported))
+    if number and comparisons and not names.version_in_range(names.version_tuple(number), comparisons):
+        return "the image asks for hypervisor version %s, the host has %s" % (version, ".".join(map(str, names.version_tuple(number))))
+    if bits and host_bits and host_bits < bits:
+        return "the image asks for %d physical address bits, the host has %d" % (bits, host_bits)
+    return None

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Canonical names of architectures, hypervisor types and vm modes. source: 001 section 8.5.6; row D12"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..errors import InvalidInput
+
+ARCHITECTURES = frozenset(
+    (
+        "aarch64 alpha armv6 armv7l armv7b cris i686 ia64 lm32 m68k microblaze microblazeel mips mipsel mips64 mips64el openrisc "
+        "parisc parisc64 ppc ppcle ppc64 ppc64le ppcemb riscv32 riscv64 s390 s390x sh4 sh4eb sparc sparc64 unicore32 x86_64 xtensa xtensaeb loongarch64"
+    ).split()
+)
+HV_TYPES = frozenset("baremetal bhyve docker fake hyperv ironic kqemu kvm lxc lxd openvz parallels vz phyp qemu test uml vbox vmware xen zvm prsm".split())
+VM_MODES = frozenset("hvm xen uml exe".split())
+
+ARCHITECTURE_ALIASES = {"i386": "i686", "i486": "i686", "i586": "i686", "x86_32": "i686", "x86_32p": "i686", "amd64": "x86_64"}
+HV_TYPE_ALIASES = {"xapi": "xen", "powervm": "phyp"}
+VM_MODE_ALIASES = {"pv": "xen", "hv": "hvm", "baremetal": "hvm"}
+
+_PREDICATE = re.compile(r"\s*(<=|>=|<|>|!=|==)\s*(\d+(?:\.\d+)*)\s*\Z")
+
+
+def _canonical(kind: str, name: t.Any, aliases: t.Mapping[str, str], known: t.Collection[str]) -> str | None:
+    if name is None or name == "":
+        return None
+    lowered = str(name).lower()
+    canonical = aliases.get(lowered, lowered)
+    if canonical not in known:
+        raise InvalidInput(reason="%s %r is not valid" % (kind, name), remedy="Correct the image's properties; known are %s." % ", ".join(sorted(known)))
+    return canonical
+
+
+def architecture(name: t.Any) -> str | None:
+    """The canonical architecture; None for none. Raises InvalidInput."""
+    return _canonical("Architecture name", name, ARCHITECTURE_ALIASES, ARCHITECTURES)
+
+
+def hv_type(name: t.Any) -> str | None:
+    """The canonical virtualization type; None for none. Raises InvalidInput."""
+    return _canonical("Hypervisor virtualization type", name, HV_TYPE_ALIASES, HV_TYPES)
+
+
+def vm_mode(name: t.Any) -> str | None:
+    """The canonical guest ABI; None for none. Raises InvalidInput."""
+    return _canonical("Virtual machine mode", name, VM_MODE_ALIASES, VM_MODES)
+
+
+def supported_instance(triple: t.Sequence[t.Any]) -> tuple[str, ...]:
+    """What a host reports, canonical where the name is known and as it is where not: hosts may be newer than this list."""
+    result = []
+    for name, aliases in zip(triple, (ARCHITECTURE_ALIASES, HV_TYPE_ALIASES, VM_MODE_ALIASES)):
+        lowered = str(name).lower()
+        result.append(aliases.get(lowered, lowered))
+    return tuple(result)
+
+
+def version_tuple(number: int) -> tuple[int, ...]:
+    """libvirt's version number (1000000 x major + 1000 x minor + micro) in its parts."""
+    parts: list[int] = []
+    while number > 0:
+        number, part = divmod(number, 1000)
+        parts.insert(0, part)
+    return tuple(parts)
+
+
+def parse_version_range(text: str) -> list[tuple[str, tuple[int, ...]]]:
+    """``>=6.0,<8`` as comparisons. Raises InvalidInput."""
+    result = []
+    for predicate in text.split(","):
+        found = _PREDICATE.match(predicate)
+        if found is None:
+            raise InvalidInput(reason="bad version range %r" % text, remedy="Write it like this: >=6.0,<8 (img_hv_requested_version).")
+        result.append((found.group(1), tuple(int(p) for p in found.group(2).split("."))))
+    return result
+
+
+def version_in_range(version: tuple[int, ...], comparisons: t.Iterable[tuple[str, tuple[int, ...]]]) -> bool:
+    """Does the version satisfy all comparisons? 7 and 7.0.0 are the same."""
+    for op, wanted in comparisons:
+        length = max(len(version), len(wanted))
+        a = version + (0,) * (length - len(version))
+        b = wanted + (0,) * (length - len(wanted))
+        if not {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b, "!=": a != b}[op]:
+            return False
+    return True

@@ -1,0 +1,265 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Choosing hosts: filter, weigh, pick, take in memory, next instance.
+
+source: 000, FilterScheduler.select_destinations (rows D01-D03, D19)
+"""
+
+from __future__ import annotations
+
+import random
+import typing as t
+from dataclasses import dataclass, field
+
+from ..errors import NoValidHost
+from .columns import Column, Fleet, np
+from .explain import explain
+from .filters.base import Filter
+from .registry import UserClasses, load_user_classes, make_filters, make_weighers
+from .request_spec import RequestSpec
+from .weighers.base import Weigher
+from .weighing import Ranking
+
+
+@dataclass
+class SchedulerOptions:
+    """The scheduler's settings. None for filters or weighers: the default ones, then all of the user's folders."""
+
+    enabled_filters: t.Sequence[str] | None = None
+    weighers: t.Sequence[str] | None = None
+    multipliers: t.Mapping[str, float] = field(default_factory=dict)  # weigher name -> multiplier
+    host_subset_size: int = 1  # a host is drawn from this many of the best; below 1 counts as 1
+    max_attempts: int = 3  # one host and max_attempts - 1 alternates
+    now: float | None = None  # epoch seconds; None: the age of reports is not looked at
+    service_down_time: float = 60.0  # seconds
+    default_availability_zone: str = "nova"
+    rng: random.Random | None = None  # None: seeded by the request, so that the same request draws the same
+    user_filter_dirs: t.Sequence[str] = ()
+    explain: bool = False
+    user_classes: UserClasses | None = field(default=None, repr=False)  # what user_filter_dirs hold, read once
+
+    def load_user_classes(self) -> UserClasses:
+        """What the user's folders define. Raises InvalidInput for a file that can not be loaded."""
+        if self.user_classes is None:
+            self.user_classes = load_user_classes(self.user_filter_dirs)
+        return self.user_classes
+
+
+@dataclass(frozen=True)
+class Alternate:
+    """A host that would also do."""
+
+    host: str
+    nodename: str
+    limits: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Where one instance goes. limits: {memory_mb, disk_gb, vcpu} that the claim must hold (total x ratio)."""
+
+    instance_uuid: str
+    host: str
+    nodename: str
+    limits: dict[str, float]
+    alternates: tuple[Alternate, ...] = ()
+    decision: dict[str, t.Any] | None = None
+
+
+@dataclass
+class FilterCount:
+    """How many hosts a filter was given and how many it let through."""
+
+    name: str
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return "%s: (start: %d, end: %d)" % (self.name, self.start, self.end)
+
+
+def select_destinations(fleet: Fleet, spec: RequestSpec, options: SchedulerOptions) -> list[Selection]:
+    """A host for each instance of the request, taken from the fleet in memory; all of them or none.
+
+    A forced host or node skips the filters, but keeps their limits: the claim still applies.
+    Raises NoValidHost (with ``details``: filters, placed, requested, instance_uuid, decision) and leaves the fleet as it
+    was; InvalidInput for unknown names of filters and weighers.
+    """
+    user = options.load_user_classes()
+    placement = _Placement(fleet, spec, options, make_filters(options, user), make_weighers(options, user))
+    try:
+        return placement.run()
+    except BaseException:
+        placement.give_back()
+        raise
+
+
+class _Placement:
+    def __init__(self, fleet: Fleet, spec: RequestSpec, options: SchedulerOptions, filters: list[Filter], weighers: list[Weigher]):
+        self.fleet = fleet
+        self.spec = spec
+        self.options = options
+        self.filters = filters
+        self.weighers = weighers
+        self.rng = options.rng
+        self.counts: list[FilterCount] = []
+        self.taken: list[int] = []
+        self._limits: dict[int, dict[str, float]] = {}
+
+    def run(self) -> list[Selection]:
+        uuids = self.spec.instance_uuids
+        if not uuids:
+            return []
+        self.candidates, self.why_none = _candidates(self.fleet, self.spec)
+        ranking = Ranking(self.fleet, self.spec, self._filter_all(self.candidates), self.weighers)
+        decisions: list[dict[str, t.Any] | None] = []
+        for number, uuid in enumerate(uuids):
+            if number:
+                self._filter_again(ranking)
+            if not len(ranking):
+                raise self._no_valid_host(uuid)
+            row = ranking.pick(self._draw(len(ranking)))
+            decisions.append(self._explain(uuid, ranking, row))
+            self.fleet.consume(row, self.spec)
+            self.taken.append(row)
+            ranking.consumed()
+        alternates = self._alternates(ranking)
+        return [
+            Selection(
+                instance_uuid=uuid,
+                host=self.fleet.hosts[row].host,
+                nodename=self.fleet.hosts[row].nodename,
+                limits=dict(self._limits_of(row)),
+                alternates=alternates,
+                decision=self._with_alternates(decision, alternates),
+            )
+            for uuid, row, decision in zip(uuids, self.taken, decisions)
+        ]
+
+    def give_back(self) -> None:
+        for row in self.taken:
+            self.fleet.consume(row, self.spec, -1)
+        self.taken = []
+
+    def _filter_all(self, rows: Column) -> Column:
+        """The hosts that pass all filters, each of which runs on the survivors of those before it."""
+        self.counts = []
+        if self.spec.forced:
+            return rows
+        for filter_ in self.filters:
+            if not len(rows):
+                break
+            start = len(rows)
+            rows = rows[filter_.evaluate(self.fleet, self.spec, rows).mask]
+            self.counts.append(FilterCount(filter_.name, start, len(rows)))
+        return rows
+
+    def _filter_again(self, ranking: Ranking) -> None:
+        """For the next instance: only one host was taken from, so the filters that look at one host ask it alone."""
+        self.counts = []
+        if self.spec.forced:
+            return
+        last: int | None = self.taken[-1]
+        for filter_ in self.filters:
+            if filter_.run_once_per_request:
+                continue
+            start = len(ranking)
+            if not start:
+                break
+            if not filter_.per_host:
+                ranking.keep(np.asarray(filter_.evaluate(self.fleet, self.spec, ranking.rows).mask, dtype=bool))
+            elif last is not None and not filter_.evaluate(self.fleet, self.spec, last).mask:
+                ranking.drop_row(last)
+                last = None
+            self.counts.append(FilterCount(filter_.name, start, len(ranking)))
+
+    def _draw(self, count: int) -> int:
+        size = min(max(int(self.options.host_subset_size), 1), count)
+        if size == 1:
+            return 0
+        if self.rng is None:
+            self.rng = random.Random(self.spec.instance_uuids[0])
+        return self.rng.randrange(size)
+
+    def _alternates(self, ranking: Ranking) -> tuple[Alternate, ...]:
+        """Hosts next in order that would also fit, none of which was chosen in this request."""
+        wanted = max(int(self.options.max_attempts), 1) - 1
+        if not wanted:
+            return ()
+        counts = self.counts
+        if len(self.taken) > 1:
+            self._filter_again(ranking)
+            if len(ranking):
+                ranking.pick(self._draw(len(ranking)))
+        self.counts = counts
+        chosen = set(self.taken)
+        found: list[Alternate] = []
+        for position in ranking.order:
+            row = int(ranking.rows[position])
+            if row not in chosen:
+                host = self.fleet.hosts[row]
+                found.append(Alternate(host.host, host.nodename, dict(self._limits_of(row))))
+                if len(found) == wanted:
+                    break
+        return tuple(found)
+
+    def _limits_of(self, row: int) -> dict[str, float]:
+        limits = self._limits.get(row)
+        if limits is None:
+            limits = self._limits[row] = {}
+            for filter_ in self.filters:
+                limits.update(filter_.limits(self.fleet, row))
+        return limits
+
+    def _explain(self, uuid: str, ranking: Ranking | None, row: int | None) -> dict[str, t.Any] | None:
+        if not self.options.explain:
+            return None
+        return explain(self.fleet, self.spec, self.filters, self.candidates, uuid, ranking=ranking, chosen=row)
+
+    def _with_alternates(self, decision: dict[str, t.Any] | None, alternates: t.Sequence[Alternate]) -> dict[str, t.Any] | None:
+        if decision is not None:
+            decision["alternates"] = [{"host": a.host, "node": a.nodename} for a in alternates]
+        return decision
+
+    def _no_valid_host(self, uuid: str) -> NoValidHost:
+        parts = ["There are not enough hosts available."]
+        if self.taken:
+            parts.append("%d of %d instances found one." % (len(self.taken), self.spec.num_instances))
+        if self.why_none:
+            parts.append(self.why_none)
+        elif self.counts:
+            results = [str(c) for c in self.counts]
+            parts.append("Filtering removed all hosts for the request with instance ID '%s'. Filter results: %s" % (uuid, results))
+        return NoValidHost(
+            reason=" ".join(parts),
+            filters=[{"name": c.name, "start": c.start, "end": c.end} for c in self.counts],
+            placed=len(self.taken),
+            requested=self.spec.num_instances,
+            instance_uuid=uuid,
+            decision=self._explain(uuid, None, None),
+        )
+
+
+def _candidates(fleet: Fleet, spec: RequestSpec) -> tuple[Column, str]:
+    """Rows without the ignored hosts, of the forced host and node only; and why there are none."""
+    rows = fleet.all_rows()
+    if not len(rows):
+        return rows, "There is no compute host at all."
+    hosts = fleet.hosts
+    if spec.ignore_hosts:
+        ignored = {h.lower() for h in spec.ignore_hosts}
+        rows = np.array([r for r in rows if hosts[r].host.lower() not in ignored], dtype=np.int64)
+        if not len(rows):
+            return rows, "All hosts are ignored (ignore_hosts %s)." % ", ".join(spec.ignore_hosts)
+    if spec.force_host:
+        wanted = spec.force_host.lower()
+        rows = np.array([r for r in rows if hosts[r].host.lower() == wanted], dtype=np.int64)
+        if not len(rows):
+            return rows, "No hosts matched due to not matching 'force_hosts' value of '%s'" % spec.force_host
+    if spec.force_node:
+        rows = np.array([r for r in rows if hosts[r].nodename == spec.force_node], dtype=np.int64)
+        if not len(rows):
+            return rows, "No nodes matched due to not matching 'force_nodes' value of '%s'" % spec.force_node
+    return rows, ""

@@ -1,0 +1,240 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters and weighers by name: Nova's own names for ours, class names for those in files of the user.
+
+A file of the user (any ``*.py`` in a folder of ``user_filter_dirs``) holds classes with ``host_passes(self, host_state,
+spec)`` (True, False, or (False, "why")), or with ``weigh(self, host_state, spec)`` (a number, more is better), or full
+filters and weighers as ours are. Being there is enough: unless the names are listed, they run after the built-in ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+import typing as t
+
+from ..errors import BootflowError, InvalidInput
+from .columns import Column, Fleet, Rows, np
+from .filters.availability_zone_filter import AvailabilityZoneFilter
+from .filters.base import Filter, FilterResult
+from .filters.compute_capabilities_filter import ComputeCapabilitiesFilter
+from .filters.compute_filter import ComputeFilter
+from .filters.core_filter import CoreFilter
+from .filters.disk_filter import DiskFilter
+from .filters.image_props_filter import ImagePropertiesFilter
+from .filters.ram_filter import RamFilter
+from .filters.retry_filter import RetryFilter
+from .request_spec import RequestSpec
+from .weighers.base import Weigher
+from .weighers.cpu import CPUWeigher
+from .weighers.disk import DiskWeigher
+from .weighers.ram import RAMWeigher
+
+if t.TYPE_CHECKING:
+    from .placement import SchedulerOptions
+
+# The order of Nova's default list. Ram, Disk and Core are in it, because no placement service stands in front that
+# has sorted out full hosts; without a filter its limit is absent, and the claim would not hold on to it either.
+BUILTIN_FILTERS: tuple[type[Filter], ...] = (
+    RetryFilter,
+    AvailabilityZoneFilter,
+    ComputeFilter,
+    RamFilter,
+    DiskFilter,
+    CoreFilter,
+    ComputeCapabilitiesFilter,
+    ImagePropertiesFilter,
+)
+BUILTIN_WEIGHERS: tuple[type[Weigher], ...] = (RAMWeigher, CPUWeigher, DiskWeigher)
+
+DEFAULT_FILTERS = tuple(cls.name for cls in BUILTIN_FILTERS)
+DEFAULT_WEIGHERS = tuple(cls.name for cls in BUILTIN_WEIGHERS)
+
+
+class HostPasses(Filter):
+    """A filter of the user with host_passes(), asked host by host."""
+
+    def __init__(self, options: SchedulerOptions, name: str, made: t.Any, path: str):
+        super().__init__(options)
+        self.name = name
+        self.made = made
+        self.path = path
+        once = getattr(made, "run_once_per_request", getattr(made, "run_filter_once_per_request", False))
+        self.run_once_per_request = bool(once)
+        self.per_host = bool(getattr(made, "per_host", True))
+
+    def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
+        answers = [self._ask(fleet, spec, int(row)) for row in np.atleast_1d(rows)]
+        mask = np.array([passes for passes, _why in answers], dtype=bool)
+        return FilterResult(mask=mask if np.ndim(rows) else mask[0], text=lambda position: answers[position][1])
+
+    def _ask(self, fleet: Fleet, spec: RequestSpec, row: int) -> tuple[bool, str]:
+        host = fleet.host_state(row)
+        try:
+            answer = self.made.host_passes(host, spec)
+        except BootflowError:
+            raise
+        except Exception as e:
+            raise _broken(self.name, self.path, "host_passes() for host %s: %s: %s" % (host.host, type(e).__name__, e)) from e
+        passes, why = (bool(answer[0]), str(answer[1])) if isinstance(answer, tuple) and len(answer) == 2 else (bool(answer), "")
+        return passes, why or "%s of %s says no" % (self.name, os.path.basename(self.path))
+
+
+class Weigh(Weigher):
+    """A weigher of the user with weigh(), asked host by host."""
+
+    def __init__(self, options: SchedulerOptions, name: str, made: t.Any, path: str):
+        super().__init__(options)
+        self.name = name
+        self.made = made
+        self.path = path
+        self.multiplier = float(getattr(made, "multiplier", 1.0))
+        self.minval = getattr(made, "minval", None)
+        self.maxval = getattr(made, "maxval", None)
+        self.per_host = bool(getattr(made, "per_host", True))
+
+    def raw(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> Column:
+        values = np.array([self._ask(fleet, spec, int(row)) for row in np.atleast_1d(rows)], dtype=np.float64)
+        return values if np.ndim(rows) else values[0]
+
+    def _ask(self, fleet: Fleet, spec: RequestSpec, row: int) -> float:
+        host = fleet.host_state(row)
+        try:
+            value = float(self.made.weigh(host, spec))
+        except BootflowError:
+            raise
+        except Exception as e:
+            raise _broken(self.name, self.path, "weigh() for host %s: %s: %s" % (host.host, type(e).__name__, e)) from e
+        if value != value or value in (float("inf"), float("-inf")):
+            raise _broken(self.name, self.path, "weigh() for host %s gave %s" % (host.host, value))
+        return value
+
+
+def _broken(name: str, path: str, reason: str) -> InvalidInput:
+    return InvalidInput(reason="%s of %s: %s" % (name, path, reason), remedy="Correct that file, or list bootflow_enabled_filters without it.")
+
+
+UserClasses = t.Dict[str, t.Tuple[type, str]]
+
+
+def load_user_classes(dirs: t.Iterable[str]) -> UserClasses:
+    """name -> (class, file) of what the files in these folders define, folder by folder, file by file, in order of their names.
+
+    A folder that does not exist is empty. Raises InvalidInput for a file that can not be loaded and for a name that is taken.
+    """
+    found: UserClasses = {}
+    for folder in dirs:
+        if not os.path.isdir(folder):
+            continue
+        for entry in sorted(os.listdir(folder)):
+            if entry.endswith(".py") and not entry.startswith(("_", ".")):
+                _load(os.path.join(folder, entry), found)
+    return found
+
+
+def _load(path: str, found: UserClasses) -> None:
+    module_name = "bootflow_user_filter_%s" % hashlib.sha256(os.path.abspath(path).encode()).hexdigest()[:16]
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    writes = sys.dont_write_bytecode
+    sys.modules[module_name] = module  # dataclasses and pickling look a class's module up there
+    sys.dont_write_bytecode = True  # the folder is the user's, and may be read-only
+    try:
+        spec.loader.exec_module(module)
+    except Exception as e:
+        raise InvalidInput(reason="the filter file %s: %s: %s" % (path, type(e).__name__, e), remedy="Correct that file, or move it away.") from e
+    finally:
+        sys.dont_write_bytecode = writes
+    reserved = set(DEFAULT_FILTERS) | set(DEFAULT_WEIGHERS)
+    for value in list(vars(module).values()):
+        if not isinstance(value, type) or value.__module__ != module_name or value.__name__.startswith("_"):
+            continue
+        if not (_is_filter(value) or _is_weigher(value)):
+            continue
+        name = getattr(value, "name", "") or value.__name__
+        if name in found or name in reserved:
+            owner = found[name][1] if name in found else "bootflow.compute"
+            raise InvalidInput(reason="%s of %s is already the name of one of %s" % (name, path, owner), remedy="Give it another name.")
+        found[name] = (value, path)
+
+
+def _is_filter(cls: type) -> bool:
+    return callable(getattr(cls, "host_passes", None)) or callable(getattr(cls, "evaluate", None))
+
+
+def _is_weigher(cls: type) -> bool:
+    return callable(getattr(cls, "weigh", None)) or callable(getattr(cls, "raw", None))
+
+
+def make_filters(options: SchedulerOptions, user: UserClasses) -> list[Filter]:
+    """The enabled filters in order. Raises InvalidInput for unknown names."""
+    builtin = {cls.name: cls for cls in BUILTIN_FILTERS}
+    of_user = {name: c for name, c in user.items() if _is_filter(c[0])}
+    names = options.enabled_filters
+    if names is None:
+        names = [*DEFAULT_FILTERS, *of_user]
+    _check_names("filter", names, [*builtin, *of_user], "bootflow_enabled_filters")
+    return [builtin[n](options) if n in builtin else _user_filter(options, n, *of_user[n]) for n in names]
+
+
+def make_weighers(options: SchedulerOptions, user: UserClasses) -> list[Weigher]:
+    """The enabled weighers in order, each with the multiplier that is to be used. Raises InvalidInput for unknown names."""
+    builtin = {cls.name: cls for cls in BUILTIN_WEIGHERS}
+    of_user = {name: c for name, c in user.items() if _is_weigher(c[0])}
+    names = options.weighers
+    if names is None:
+        names = [*DEFAULT_WEIGHERS, *of_user]
+    known = [*builtin, *of_user]
+    _check_names("weigher", names, known, "bootflow_weighers")
+    _check_names("weigher", list(options.multipliers), known, "bootflow_weight_multipliers")
+    made = [builtin[n](options) if n in builtin else _user_weigher(options, n, *of_user[n]) for n in names]
+    for weigher in made:
+        value = options.multipliers.get(weigher.name, weigher.multiplier)
+        try:
+            weigher.multiplier = float(value)
+        except (TypeError, ValueError):
+            raise InvalidInput(reason="the multiplier of %s is %r" % (weigher.name, value), remedy="Give a number in bootflow_weight_multipliers.") from None
+    return made
+
+
+def _check_names(kind: str, names: t.Sequence[str], known: t.Sequence[str], setting: str) -> None:
+    unknown = [n for n in names if n not in known]
+    if unknown:
+        raise InvalidInput(reason="unknown %s %s" % (kind, ", ".join(unknown)), remedy="%s may hold: %s." % (setting, ", ".join(known)))
+    twice = sorted({n for n in names if list(names).count(n) > 1})
+    if twice:
+        raise InvalidInput(reason="%s %s is listed twice" % (kind, ", ".join(twice)), remedy="List each name once in %s." % setting)
+
+
+def _user_filter(options: SchedulerOptions, name: str, cls: type, path: str) -> Filter:
+    made = _make(options, name, cls, path)
+    if callable(getattr(made, "evaluate", None)):
+        if not isinstance(made, Filter):
+            raise _broken(name, path, "a class with evaluate() derives from Filter (core.scheduler.filters.base); host_passes() needs no base")
+        made.name = name
+        return made
+    return HostPasses(options, name, made, path)
+
+
+def _user_weigher(options: SchedulerOptions, name: str, cls: type, path: str) -> Weigher:
+    made = _make(options, name, cls, path)
+    if callable(getattr(made, "raw", None)):
+        if not isinstance(made, Weigher):
+            raise _broken(name, path, "a class with raw() derives from Weigher (core.scheduler.weighers.base); weigh() needs no base")
+        made.name = name
+        return made
+    return Weigh(options, name, made, path)
+
+
+def _make(options: SchedulerOptions, name: str, cls: type, path: str) -> t.Any:
+    try:
+        return cls(options) if issubclass(cls, (Filter, Weigher)) else cls()
+    except BootflowError:
+        raise
+    except Exception as e:
+        raise _broken(name, path, "%s: %s" % (type(e).__name__, e)) from e

@@ -1,0 +1,57 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is asked of the scheduler. source: 000, build_instances (row A31)"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..model import Flavor
+
+
+@dataclass
+class RequestSpec:
+    """One request for one or more equal instances."""
+
+    instance_uuids: t.Sequence[str]
+    flavor: Flavor
+    image_properties: t.Mapping[str, t.Any] = field(default_factory=dict)
+    availability_zone: str | None = None
+    force_host: str | None = None
+    force_node: str | None = None
+    ignore_hosts: t.Sequence[str] = ()
+    retry_hosts: t.Sequence[tuple[str, str]] = ()  # (host, node) already tried
+    scheduler_hints: t.Mapping[str, t.Any] = field(default_factory=dict)
+    metadata: t.Mapping[str, str] = field(default_factory=dict)
+    project: str = ""
+    memory_overhead_mb: int = 0
+
+    @property
+    def num_instances(self) -> int:
+        return len(self.instance_uuids)
+
+    @property
+    def memory_mb(self) -> int:
+        """MB of memory of one instance, with what the hypervisor needs on top."""
+        return self.flavor.memory_mb + self.memory_overhead_mb
+
+    @property
+    def vcpus(self) -> int:
+        return self.flavor.vcpus
+
+    @property
+    def disk_gb(self) -> int:
+        """GB that a claim takes: root and ephemeral, without swap."""
+        return self.flavor.root_gb + self.flavor.ephemeral_gb
+
+    @property
+    def disk_mb(self) -> int:
+        """MB that must be free to pass the DiskFilter: root, ephemeral and swap."""
+        return 1024 * self.disk_gb + self.flavor.swap
+
+    @property
+    def forced(self) -> bool:
+        return bool(self.force_host or self.force_node)

@@ -1,0 +1,218 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: compute_node_info
+short_description: Report what a compute node has and what of it is used
+version_added: "0.1.0"
+description:
+  - Asks libvirt and the kernel of the host for the fields of Nova's C(get_available_resource), for the scheduler and for the guests' definitions.
+  - KVM counts only where it works. With O(virt_type=auto) a guest of 512 bytes is run once for each boot of the host, which takes
+    a tenth of a second; the answer is kept below C(_probe) in O(instances_path).
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+attributes:
+  check_mode:
+    support: full
+    details: In check mode the answer about KVM is not kept.
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+  platform:
+    platforms: linux
+options:
+  libvirt_uri:
+    description: The hypervisor of this host.
+    type: str
+    default: qemu:///system
+  instances_path:
+    description: Absolute path of the folder in which each instance has its own, named by its UUID.
+    type: path
+    default: /var/lib/bootflow/instances
+  virt_type:
+    description:
+      - What guests are to run under.
+      - V(auto) is V(kvm) where a guest really runs under it, and V(qemu) elsewhere.
+    type: str
+    choices: [auto, kvm, qemu]
+    default: auto
+  arch:
+    description: Architecture of the guests to come. Without it that of the host.
+    type: str
+requirements:
+  - python3-libvirt
+  - python3-lxml
+"""
+
+EXAMPLES = r"""
+---
+- name: Ask a compute node
+  bootflow.compute.compute_node_info:
+  register: node
+
+- name: Show what is left of its memory
+  ansible.builtin.debug:
+    msg: "{{ node.compute_node.memory_mb - node.compute_node.memory_mb_used }} MB"
+"""
+
+RETURN = r"""
+---
+compute_node:
+  description: The host. Memory is in MB, disk in GB.
+  type: dict
+  returned: success
+  contains:
+    hypervisor_hostname:
+      description: Name of the host, as libvirt has it.
+      type: str
+      returned: success
+    host_uuid:
+      description: UUID of the host, as libvirt has it.
+      type: str
+      returned: success
+    vcpus:
+      description: CPUs that are online.
+      type: int
+      returned: success
+    vcpus_used:
+      description: Virtual CPUs of the running domains.
+      type: int
+      returned: success
+    memory_mb:
+      description: Memory of the host.
+      type: int
+      returned: success
+    memory_mb_used:
+      description: Memory that is neither free nor buffer nor page cache.
+      type: int
+      returned: success
+    local_gb:
+      description: Size of the file system that holds O(instances_path).
+      type: int
+      returned: success
+    local_gb_used:
+      description: What of it is used.
+      type: int
+      returned: success
+    disk_available_least:
+      description: What is free, less what the disks of all domains may still grow by. May be negative.
+      type: int
+      returned: success
+    hypervisor_type:
+      description: Kind of hypervisor.
+      type: str
+      returned: success
+    hypervisor_version:
+      description: Its version as a number, 7002022 for 7.2.22.
+      type: int
+      returned: success
+    libvirt_version:
+      description: Version of libvirt as a number.
+      type: int
+      returned: success
+    cpu_info:
+      description: The host's CPU with C(arch), C(model), C(vendor), C(features) and C(topology) (C(sockets), C(cores), C(threads), C(cells)).
+      type: dict
+      returned: success
+    numa_topology:
+      description: The NUMA cells with C(id), C(memory_mb), C(cpus), C(siblings) and C(pages); null where libvirt reports none.
+      type: dict
+      returned: success
+    supported_instances:
+      description: What guests can be, as lists of architecture, hypervisor type and VM mode.
+      type: list
+      elements: list
+      returned: success
+    pci_passthrough_devices:
+      description: PCI devices that may be given to guests.
+      type: list
+      elements: dict
+      returned: success
+    virt_type:
+      description: What guests run under, V(kvm) or V(qemu).
+      type: str
+      returned: success
+    virt_type_reason:
+      description: Why.
+      type: str
+      returned: success
+    emulators:
+      description: Path of the emulator for each architecture.
+      type: dict
+      returned: success
+    machine_types:
+      description: Machine types for each architecture.
+      type: dict
+      returned: success
+    uefi:
+      description: Whether a UEFI firmware for guests is there.
+      type: bool
+      returned: success
+    running_domains:
+      description: Number of running domains.
+      type: int
+      returned: success
+    domains:
+      description: All domains, with C(uuid), C(name) and C(power_state) (Nova's number).
+      type: list
+      elements: dict
+      returned: success
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: HypervisorUnavailable
+status:
+  description: The HTTP status that Nova would answer with.
+  type: int
+  returned: failure
+  sample: 503
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+  sample: Start libvirtd on that host, or disable the host.
+retryable:
+  description: Whether another host might do better.
+  type: bool
+  returned: failure
+  sample: true
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import compute_node
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "libvirt_uri": {"type": "str", "default": "qemu:///system"},
+            "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
+            "virt_type": {"type": "str", "choices": ["auto", "kvm", "qemu"], "default": "auto"},
+            "arch": {"type": "str"},
+        },
+        supports_check_mode=True,
+    )
+    args = module.params
+    try:
+        with connect(args["libvirt_uri"]) as connection:
+            node = compute_node(
+                connection, args["instances_path"], args["virt_type"], args["arch"] or "", not module.check_mode
+            )
+    except Exception as error:
+        fail(module, error)
+    module.exit_json(changed=False, compute_node=node)
+
+
+if __name__ == "__main__":
+    main()

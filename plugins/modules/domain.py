@@ -1,0 +1,244 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: domain
+short_description: Define and start guests, and wait until they are up
+version_added: "0.1.0"
+description:
+  - Defines libvirt domains from their XML, starts them, and waits until they run; optionally until words appear on the console, an address answers,
+    or the guest agent does.
+  - A domain is known by its UUID. One that is defined as wanted and runs is left alone. One that runs with another definition goes on running and gets
+    the new one for its next start.
+  - A domain that fails does not fail the others, and what there is of it stays for M(bootflow.compute.instance_cleanup).
+  - Look at RV(results) for each one's outcome.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+  platform:
+    platforms: linux
+options:
+  libvirt_uri:
+    description: The hypervisor of this host.
+    type: str
+    default: qemu:///system
+  domains:
+    description: The domains.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      uuid:
+        description: UUID of the instance and of its domain, the key of its result in RV(results).
+        type: str
+        required: true
+      name:
+        description: Name of the domain.
+        type: str
+        required: true
+      xml:
+        description: Definition of the domain, with this UUID and this name.
+        type: str
+        required: true
+      state:
+        description:
+          - What it is to be.
+          - V(paused) starts it with its CPUs stopped, V(running) lets a paused one go on. Neither V(defined) nor V(paused) stops one that runs.
+        type: str
+        choices: [running, paused, defined]
+        default: running
+      wait_timeout:
+        description: Seconds to wait until it runs.
+        type: float
+        default: 60
+      wait_console:
+        description: Wait for words on the console.
+        type: dict
+        suboptions:
+          pattern:
+            description: A regular expression, in Python's words, that a part of a line must match.
+            type: str
+            required: true
+          timeout:
+            description: Seconds to wait for it.
+            type: float
+            default: 300
+          log:
+            description: The console's log file. Without it that of the first serial port in the XML.
+            type: path
+      wait_address:
+        description: Wait until an address of the guest answers this host.
+        type: dict
+        suboptions:
+          address:
+            description: The IP address.
+            type: str
+            required: true
+          port:
+            description: A TCP port that must accept a connection. Without it the address must answer a ping.
+            type: int
+          timeout:
+            description: Seconds to wait for it.
+            type: float
+            default: 300
+      wait_agent:
+        description: Seconds to wait until the QEMU guest agent answers. V(0) does not wait for it.
+        type: float
+        default: 0
+  workers:
+    description: How many to work on at once.
+    type: int
+    default: 8
+requirements:
+  - python3-libvirt
+  - python3-lxml
+  - iputils-ping with O(domains[].wait_address)
+"""
+
+EXAMPLES = r"""
+---
+- name: Start a guest and wait for its words
+  bootflow.compute.domain:
+    domains:
+      - uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
+        name: web-1-2f4c1c0e
+        xml: "{{ lookup('ansible.builtin.template', 'web-1.xml') }}"
+        wait_console:
+          pattern: 'login:'
+          timeout: 120
+"""
+
+RETURN = r"""
+---
+results:
+  description: The outcome of each domain, by its UUID.
+  type: dict
+  returned: success
+  contains:
+    changed:
+      description: Whether the domain was, or in check mode would be, defined, started or resumed.
+      type: bool
+      returned: always
+    power_state:
+      description: Nova's number for its state, 1 for running, 3 paused, 4 shut down, 6 crashed, 7 suspended, 0 none.
+      type: int
+      returned: success
+    defined:
+      description: Whether it was defined now.
+      type: bool
+      returned: success
+    started:
+      description: Whether it was started now.
+      type: bool
+      returned: success
+    resumed:
+      description: Whether it was paused and goes on now.
+      type: bool
+      returned: success
+    differences:
+      description: In what the definition differed from the wanted one.
+      type: list
+      elements: str
+      returned: success
+    seconds:
+      description: How long all of it took.
+      type: float
+      returned: success
+    console_match:
+      description: The line of the console that matched, otherwise null.
+      type: str
+      returned: success
+    error:
+      description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      type: dict
+      returned: always
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: HypervisorUnavailable
+status:
+  description: The HTTP status that Nova would answer with.
+  type: int
+  returned: failure
+  sample: 503
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+  sample: Start libvirtd on that host, or disable the host.
+retryable:
+  description: Whether another host might do better.
+  type: bool
+  returned: failure
+  sample: true
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.batch import any_changed, run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.domain_batch import domain_spec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.domains import ensure_domain
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
+
+
+def argument_spec():
+    """The module's options."""
+    console = {
+        "pattern": {"type": "str", "required": True},
+        "timeout": {"type": "float", "default": 300},
+        "log": {"type": "path"},
+    }
+    address = {
+        "address": {"type": "str", "required": True},
+        "port": {"type": "int"},
+        "timeout": {"type": "float", "default": 300},
+    }
+    domain = {
+        "uuid": {"type": "str", "required": True},
+        "name": {"type": "str", "required": True},
+        "xml": {"type": "str", "required": True},
+        "state": {"type": "str", "choices": ["running", "paused", "defined"], "default": "running"},
+        "wait_timeout": {"type": "float", "default": 60},
+        "wait_console": {"type": "dict", "options": console},
+        "wait_address": {"type": "dict", "options": address},
+        "wait_agent": {"type": "float", "default": 0},
+    }
+    return {
+        "libvirt_uri": {"type": "str", "default": "qemu:///system"},
+        "domains": {"type": "list", "elements": "dict", "required": True, "options": domain},
+        "workers": {"type": "int", "default": 8},
+    }
+
+
+def main():
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    args = module.params
+    try:
+        with connect(args["libvirt_uri"]) as connection:
+
+            def one(wanted):
+                return ensure_domain(connection, domain_spec(wanted), module.check_mode)
+
+            results = run_batch([(wanted["uuid"], wanted) for wanted in args["domains"]], one, args["workers"])
+    except Exception as error:
+        fail(module, error)
+    diff = [result.pop("diff") for result in results.values() if "diff" in result]
+    module.exit_json(changed=any_changed(results), results=results, diff=diff)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: instance_cleanup
+short_description: Remove instances from a compute node
+version_added: "0.1.0"
+description:
+  - Destroys and undefines the domain of each instance, with its saved state and its NVRAM, and then removes its folder. Nothing outside that folder is touched.
+  - It works from any half-way point of a build, and for an instance of which there is nothing it changes nothing.
+  - An instance that fails does not fail the others. Look at RV(results) for each one's outcome.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+    details: RV(results) names what was removed.
+  idempotent:
+    support: full
+  platform:
+    platforms: linux
+options:
+  libvirt_uri:
+    description: The hypervisor of this host.
+    type: str
+    default: qemu:///system
+  instances_path:
+    description: Absolute path of the folder in which each instance has its own, named by its UUID.
+    type: path
+    default: /var/lib/bootflow/instances
+  instances:
+    description: The instances to remove.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      uuid:
+        description: UUID of the instance, the key of its result in RV(results). Only this tells which domain and which folder are removed.
+        type: str
+        required: true
+      name:
+        description: Name of the instance, for people.
+        type: str
+  state:
+    description: What they are to be.
+    type: str
+    choices: [absent]
+    default: absent
+  workers:
+    description: How many to work on at once.
+    type: int
+    default: 4
+requirements:
+  - python3-libvirt
+"""
+
+EXAMPLES = r"""
+---
+- name: Remove an instance from its host
+  bootflow.compute.instance_cleanup:
+    instances:
+      - uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
+        name: web-1
+"""
+
+RETURN = r"""
+---
+results:
+  description: The outcome of each instance, by its UUID.
+  type: dict
+  returned: success
+  contains:
+    changed:
+      description: Whether anything was, or in check mode would be, removed.
+      type: bool
+      returned: always
+    removed:
+      description: What was, or in check mode would be, removed.
+      type: list
+      elements: str
+      returned: success
+    error:
+      description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      type: dict
+      returned: always
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: HypervisorUnavailable
+status:
+  description: The HTTP status that Nova would answer with.
+  type: int
+  returned: failure
+  sample: 503
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+  sample: Start libvirtd on that host, or disable the host.
+retryable:
+  description: Whether another host might do better.
+  type: bool
+  returned: failure
+  sample: true
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.batch import any_changed, run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.instances import remove_instance
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "libvirt_uri": {"type": "str", "default": "qemu:///system"},
+            "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
+            "instances": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {"uuid": {"type": "str", "required": True}, "name": {"type": "str"}},
+            },
+            "state": {"type": "str", "choices": ["absent"], "default": "absent"},
+            "workers": {"type": "int", "default": 4},
+        },
+        supports_check_mode=True,
+    )
+    args = module.params
+    try:
+        with connect(args["libvirt_uri"]) as connection:
+
+            def one(uuid):
+                return remove_instance(connection, args["instances_path"], uuid, module.check_mode)
+
+            results = run_batch([(item["uuid"], item["uuid"]) for item in args["instances"]], one, args["workers"])
+    except Exception as error:
+        fail(module, error)
+    module.exit_json(changed=any_changed(results), results=results)
+
+
+if __name__ == "__main__":
+    main()

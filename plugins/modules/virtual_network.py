@@ -1,0 +1,215 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: virtual_network
+short_description: Make sure that the networks of guests are there
+version_added: "0.1.0"
+description:
+  - Checks that a libvirt network is active or that a Linux bridge exists. A libvirt network with O(networks[].manage=true) is
+    defined, started and set to start with the host where it is not.
+  - A network that is defined already keeps its definition.
+  - A network that fails does not fail the others. Look at RV(results) for each one's outcome.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+  platform:
+    platforms: linux
+options:
+  libvirt_uri:
+    description: The hypervisor of this host.
+    type: str
+    default: qemu:///system
+  networks:
+    description: The networks that guests on this host are to have.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the network, the key of its result in RV(results).
+        type: str
+        required: true
+      type:
+        description: Whether it is a libvirt network or a Linux bridge of the host.
+        type: str
+        choices: [network, bridge]
+        default: network
+      source:
+        description: Name of the libvirt network or of the bridge on the host. Without it O(networks[].name).
+        type: str
+      manage:
+        description: Define, start and keep started the libvirt network. A bridge is never made.
+        type: bool
+        default: false
+      forward:
+        description: How a managed libvirt network reaches others, in libvirt's words.
+        type: str
+        choices: [none, nat, route, open]
+        default: none
+      bridge:
+        description: Name of the bridge of a managed libvirt network. Without it libvirt chooses one.
+        type: str
+      mtu:
+        description: MTU of a managed libvirt network.
+        type: int
+      subnets:
+        description:
+          - Subnets with C(cidr) and C(gateway_ip). Of a managed libvirt network the host has the gateway's address.
+          - libvirt's DHCP stays off, because the addresses come from the ledger.
+        type: list
+        elements: dict
+        default: []
+requirements:
+  - python3-libvirt
+  - python3-lxml
+"""
+
+EXAMPLES = r"""
+---
+- name: A network of our own and a bridge of the host
+  bootflow.compute.virtual_network:
+    networks:
+      - name: private
+        manage: true
+        forward: nat
+        subnets:
+          - cidr: 10.20.0.0/24
+            gateway_ip: 10.20.0.1
+      - name: public
+        type: bridge
+        source: br0
+"""
+
+RETURN = r"""
+---
+results:
+  description: The outcome of each network, by its name.
+  type: dict
+  returned: success
+  contains:
+    changed:
+      description: Whether the network was, or in check mode would be, changed.
+      type: bool
+      returned: always
+    type:
+      description: Whether it is a V(network) of libvirt or a V(bridge).
+      type: str
+      returned: success
+    source:
+      description: Its name on the host.
+      type: str
+      returned: success
+    bridge:
+      description: The bridge that guests plug into, empty where there is none or it is not known yet.
+      type: str
+      returned: success
+    defined:
+      description: Whether it was defined now.
+      type: bool
+      returned: success
+    started:
+      description: Whether it was started now.
+      type: bool
+      returned: success
+    error:
+      description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      type: dict
+      returned: always
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: HypervisorUnavailable
+status:
+  description: The HTTP status that Nova would answer with.
+  type: int
+  returned: failure
+  sample: 503
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+  sample: Start libvirtd on that host, or disable the host.
+retryable:
+  description: Whether another host might do better.
+  type: bool
+  returned: failure
+  sample: true
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.batch import any_changed, run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.networks import (
+    FORWARDS,
+    NetworkSpec,
+    ensure_network,
+)
+
+
+def network_spec(args):
+    """A NetworkSpec from an element of the option networks."""
+    return NetworkSpec(
+        name=args["name"],
+        type=args["type"],
+        source=args["source"] or "",
+        manage=args["manage"],
+        forward=args["forward"],
+        bridge=args["bridge"] or "",
+        mtu=args["mtu"],
+        subnets=tuple(args["subnets"]),
+    )
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "libvirt_uri": {"type": "str", "default": "qemu:///system"},
+            "networks": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "name": {"type": "str", "required": True},
+                    "type": {"type": "str", "choices": ["network", "bridge"], "default": "network"},
+                    "source": {"type": "str"},
+                    "manage": {"type": "bool", "default": False},
+                    "forward": {"type": "str", "choices": list(FORWARDS), "default": "none"},
+                    "bridge": {"type": "str"},
+                    "mtu": {"type": "int"},
+                    "subnets": {"type": "list", "elements": "dict", "default": []},
+                },
+            },
+        },
+        supports_check_mode=True,
+    )
+    specs = [network_spec(args) for args in module.params["networks"]]
+    try:
+        with connect(module.params["libvirt_uri"]) as connection:
+            # One after the other: libvirt chooses names of bridges, and two specs may mean the same network.
+            results = run_batch(
+                [(s.name, s) for s in specs], lambda s: ensure_network(connection, s, module.check_mode), workers=1
+            )
+    except Exception as error:
+        fail(module, error)
+    diff = [result.pop("diff") for result in results.values() if "diff" in result]
+    module.exit_json(changed=any_changed(results), results=results, diff=diff)
+
+
+if __name__ == "__main__":
+    main()

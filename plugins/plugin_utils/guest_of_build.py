@@ -1,0 +1,135 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From a build in the ledger to what its host is given: paths, disks, config drive, domain XML."""
+
+from __future__ import annotations
+
+import base64
+import posixpath
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import guest as core_guest
+from ansible_collections.bootflow.compute.plugins.module_utils.core import metadata
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
+from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import TRUE_WORDS
+
+
+@dataclass(frozen=True)
+class GuestSettings:
+    """The host's settings that shape its guests; docs/variables.md."""
+
+    instances_path: str
+    disk_backend: str
+    config_drive_format: str
+    vnc_listen: str
+    machine_type: t.Optional[str]
+    cpu_mode: t.Optional[str]
+    cpu_model: t.Optional[str]
+    wait_timeout: float
+    wait_console: t.Optional[str]
+    wait_address: bool
+    wait_agent: bool
+    wait_guest_timeout: float
+
+    @classmethod
+    def of(cls, variables: t.Mapping[str, t.Any]) -> GuestSettings:
+        def flag(name: str) -> bool:
+            return str(variables.get(name, False)).lower() in TRUE_WORDS
+
+        return cls(
+            instances_path=str(variables.get("bootflow_instances_path") or "/var/lib/bootflow/instances").rstrip("/"),
+            disk_backend=str(variables.get("bootflow_disk_backend") or "qcow2"),
+            config_drive_format=str(variables.get("bootflow_config_drive_format") or "iso9660"),
+            vnc_listen=str(variables.get("bootflow_vnc_listen") or "127.0.0.1"),
+            machine_type=variables.get("bootflow_machine_type"),
+            cpu_mode=variables.get("bootflow_cpu_mode"),
+            cpu_model=variables.get("bootflow_cpu_model"),
+            wait_timeout=float(variables.get("bootflow_wait_timeout") or 60),
+            wait_console=variables.get("bootflow_wait_console"),
+            wait_address=flag("bootflow_wait_address"),
+            wait_agent=flag("bootflow_wait_agent"),
+            wait_guest_timeout=float(variables.get("bootflow_wait_guest_timeout") or 300),
+        )
+
+
+def disk_backend(action: t.Any) -> str:
+    return str(action.variable("bootflow_disk_backend", "qcow2"))
+
+
+def folder(build: Build, settings: GuestSettings) -> str:
+    return posixpath.join(settings.instances_path, build.uuid)
+
+
+def config_drive_path(build: Build, settings: GuestSettings) -> str:
+    return posixpath.join(folder(build, settings), "disk.config")
+
+
+def console_log(build: Build, settings: GuestSettings) -> str:
+    return posixpath.join(folder(build, settings), "console.log")
+
+
+def config_drive(build: Build, request: t.Optional[ServerRequest], password: str) -> dict[str, bytes]:
+    """The files of the build's config drive. ``request`` has what the ledger does not keep: user data and files."""
+    row, spec = build.row, build.row.spec
+    files = tuple((f.path, base64.b64decode(f.contents)) for f in request.injected_files) if request else ()
+    keys = ((spec["key_name"], spec["key_data"]),) if spec["key_data"] else ()
+    return metadata.config_drive_files(
+        metadata.InstanceMetadata(
+            uuid=row.uuid,
+            display_name=row.display_name,
+            hostname=row.hostname,
+            project_id=row.project,
+            availability_zone=build.facts.get("availability_zone") or row.availability_zone,
+            launch_index=row.launch_index,
+            metadata=spec["metadata"],
+            keys=keys,
+            user_data=request.user_data if request else None,
+            admin_password=password,
+            random_seed=_random_seed(),
+            injected_files=files,
+            network_info=tuple(build.network_info),
+            reservation_id=row.reservation_id,
+            instance_type=spec["flavor"]["name"],
+            image_id=(spec["image"] or {}).get("id", ""),
+        )
+    )
+
+
+def _random_seed() -> bytes:
+    import os
+
+    return os.urandom(metadata.RANDOM_SEED_BYTES)
+
+
+def module_disk(disk: t.Mapping[str, t.Any], build: Build, backend: str) -> dict[str, t.Any]:
+    """A planned disk as the module instance_disks takes it."""
+    wanted = {"name": disk["name"], "kind": disk["kind"], "backend": backend}
+    if disk["kind"] == "image":
+        wanted.update(image_id=build.row.spec["image"]["id"], size_gb=disk["size_gb"])
+    elif disk["kind"] == "swap":
+        wanted.update(size_mb=disk["size_mb"])
+    else:
+        wanted.update(size_gb=disk["size_gb"], fs=disk["guest_format"])
+    return {k: v for k, v in wanted.items() if v is not None}
+
+
+def domain_xml(build: Build, settings: GuestSettings) -> str:
+    """TEMPORARY"""
+    base = folder(build, settings)
+    disks = [("disk", settings.disk_backend, posixpath.join(base, d["name"]), d["device_name"][5:], "virtio", "") for d in build.disks]
+    if build.row.config_drive:
+        disks.append(("cdrom", "raw", config_drive_path(build, settings), "hda", "ide", "<readonly/>"))
+    nics = []
+    for vif in build.network_info:
+        if vif["type"] == "network":
+            nics.append(("network", vif["address"], "network", vif["details"]["libvirt_network"]))
+        else:
+            nics.append(("bridge", vif["address"], "bridge", vif["network"]["bridge"]))
+    return core_guest.quick_xml(
+        build.row.domain_name, build.uuid, build.row.memory_mb, build.row.vcpus, build.facts.get("virt_type", "qemu"), disks, nics,
+        console_log(build, settings),
+    )

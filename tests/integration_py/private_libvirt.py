@@ -1,0 +1,133 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A libvirtd of a test's own, in namespaces of this machine: what it does is gone with it.
+
+    with PrivateLibvirt(folder) as host:
+        host.run("virsh", "list")
+
+Root, the Debian packages libvirt-daemon and qemu, and unshare are all it needs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+
+_TREES = ("/etc/libvirt", "/var/lib/libvirt", "/var/cache/libvirt", "/var/log/libvirt", "/run")
+_QEMU_CONF = 'user = "root"\ngroup = "root"\nsecurity_driver = "none"\ncgroup_controllers = [ ]\nnamespaces = [ ]\n'
+
+
+def missing():
+    """Why it cannot run here; empty when it can."""
+    if os.geteuid() != 0:
+        return "needs root"
+    gone = [
+        name for name in ("unshare", "nsenter", "libvirtd", "virtlogd", "qemu-system-x86_64") if not shutil.which(name)
+    ]
+    return "needs %s" % ", ".join(gone) if gone else ""
+
+
+class PrivateLibvirt:
+    """virtlogd and libvirtd with private configuration and state, below one process that ends them all."""
+
+    def __init__(self, folder, name="private1"):
+        self.folder = str(folder)
+        self.name = name
+        self.unshare = None
+        self.pid = 0
+
+    def __enter__(self):
+        ready = os.path.join(self.folder, "ready")
+        self.log = open(os.path.join(self.folder, "init.log"), "w")
+        self.unshare = subprocess.Popen(
+            ["unshare", "--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+            + [sys.executable, os.path.abspath(__file__), self.folder, self.name],
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+        )
+        deadline = time.monotonic() + 60
+        while not os.path.exists(ready):
+            if self.unshare.poll() is not None or time.monotonic() > deadline:
+                self.__exit__()
+                raise RuntimeError("libvirtd did not start: %s" % open(self.log.name).read())
+            time.sleep(0.05)
+        with open("/proc/%d/task/%d/children" % (self.unshare.pid, self.unshare.pid)) as file:
+            self.pid = int(file.read().split()[0])
+        return self
+
+    def __exit__(self, *exc):
+        if self.unshare and self.unshare.poll() is None:
+            self.unshare.send_signal(signal.SIGKILL)
+            self.unshare.wait()
+        self.log.close()
+
+    @property
+    def prefix(self):
+        """What enters the namespaces."""
+        return ["nsenter", "--target", str(self.pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--"]
+
+    def run(self, *argv, check=True):
+        """Run a command there; its output."""
+        done = subprocess.run(self.prefix + list(argv), capture_output=True, text=True, timeout=60)
+        assert not check or done.returncode == 0, "%s: %s%s" % (argv, done.stdout, done.stderr)
+        return done.stdout.strip()
+
+    def stop_libvirtd(self):
+        """End libvirtd, as a host's crash of it would."""
+        self.run("sh", "-c", "kill -9 $(cat /run/libvirtd.pid); rm -f /run/libvirtd.pid /run/libvirt/libvirt-sock*")
+
+    def start_libvirtd(self):
+        """Start it (again) and wait until it answers."""
+        self.run("libvirtd", "-d")
+        _until_answers(self.prefix)
+
+
+def _until_answers(prefix=()):
+    for _attempt in range(200):
+        argv = list(prefix) + ["virsh", "-c", "qemu:///system", "uri"]
+        if subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0:
+            return
+        time.sleep(0.05)
+    raise RuntimeError("libvirtd does not answer")
+
+
+def _write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def _init(folder, name):
+    subprocess.run(["hostname", name], check=True)
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    for tree in _TREES:
+        os.makedirs(tree, exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "private", tree], check=True)
+    os.makedirs("/run/lock")
+    os.makedirs("/run/libvirt")
+    _write(
+        "/etc/libvirt/libvirtd.conf", 'host_uuid = "%s"\nauth_unix_rw = "none"\n' % uuid.uuid5(uuid.NAMESPACE_DNS, name)
+    )
+    _write("/etc/libvirt/virtlogd.conf", "")
+    _write("/etc/libvirt/qemu.conf", _QEMU_CONF)
+    subprocess.run(["virtlogd", "-d"], check=True)
+    subprocess.run(["libvirtd", "-d"], check=True)
+    _until_answers()
+    _write(os.path.join(folder, "ready"), "")
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    _init(sys.argv[1], sys.argv[2])

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs under the distribution's Python: what its cloud-init makes of a config drive's files, as JSON on stdout.
+
+Arguments: a folder whose subfolder seed/config_drive holds the files, and a JSON object MAC -> interface name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from cloudinit import helpers
+from cloudinit.net import eni, netplan, network_state
+from cloudinit.sources import DataSourceConfigDrive as config_drive
+
+
+def rendered(renderer, path, config, target):
+    state = network_state.parse_net_config_data(config)
+    renderer.render_network_state(state, target=target)
+    with open(os.path.join(target, path), encoding="utf-8") as stream:
+        return stream.read()
+
+
+def main():
+    folder, macs = sys.argv[1], json.loads(sys.argv[2])
+    paths = helpers.Paths({"cloud_dir": folder, "run_dir": os.path.join(folder, "run")})
+    source = config_drive.DataSourceConfigDrive({"datasource_list": ["ConfigDrive"]}, None, paths)
+    # Injected files would be written to this machine's root: only their contents are looked at, below.
+    written = {}
+    config_drive.write_injected_files = written.update
+    source.known_macs = macs
+    if not source._get_data():
+        raise SystemExit("cloud-init found no config drive")
+    network = source.network_config
+    answer = {
+        "metadata": {k: v for k, v in source.metadata.items() if k != "random_seed"},
+        "random_seed_bytes": len(source.metadata.get("random_seed") or b""),
+        "user_data": source.userdata_raw.decode() if isinstance(source.userdata_raw, bytes) else source.userdata_raw,
+        "vendor_data": source.vendordata_pure,
+        "vendor_data_raw": source.vendordata_raw,
+        "vendor_data2_raw": source.vendordata2_raw,
+        "ec2": source.ec2_metadata,
+        "version": source.version,
+        "files": {k: v.decode() if isinstance(v, bytes) else v for k, v in written.items()},
+        "public_keys": source.get_public_ssh_keys(),
+        "instance_id": source.get_instance_id(),
+        "network": network,
+        "network_eni": source.network_eni.decode() if isinstance(source.network_eni, bytes) else source.network_eni,
+    }
+    if network:
+        target = os.path.join(folder, "target")
+        answer["netplan"] = rendered(
+            netplan.Renderer({"netplan_path": "netplan.yaml"}), "netplan.yaml", network, target
+        )
+        answer["eni"] = rendered(eni.Renderer({"eni_path": "interfaces"}), "interfaces", network, target)
+    json.dump(answer, sys.stdout)
+
+
+main()

@@ -1,0 +1,185 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The whole flow on three hosts with real guests: boot, look, boot again, delete; failing hosts in the middle."""
+
+from __future__ import annotations
+
+import json
+
+from flow import Flow, entry
+
+READY = {"bootflow_wait_console": "BOOTFLOW-GUEST-READY"}
+
+
+def test_six_guests_over_three_hosts_with_a_failing_one(flow: Flow) -> None:
+    flow.lab.host("compute2").fail("spawn")
+    web = entry(
+        "web",
+        max_count=6,
+        metadata={"role": "web"},
+        user_data="#!/bin/sh\necho user data runs on $(hostname)\n",
+        key_name="ops",
+        injected_files=[{"path": "/etc/motd", "contents": "aGVsbG8K"}],
+    )
+    done = flow.boot(web, **READY)
+
+    rows = flow.instances()
+    assert sorted(rows) == ["web-%d" % n for n in range(1, 7)]
+    assert {r["vm_state"] for r in rows.values()} == {"active"}
+    assert {r["host"] for r in rows.values()} == {"compute1", "compute3"}, "compute2 fails every spawn"
+    addresses = set()
+    for name, row in rows.items():
+        console = flow.console(row["host"], row["uuid"])
+        address = flow.query("SELECT ip_address FROM ip_allocations JOIN ports ON ports.id = port_id WHERE instance_uuid = ?", row["uuid"])
+        assert len(address) == 1
+        addresses.add(address[0]["ip_address"])
+        assert "BOOTFLOW-GUEST hostname=%s " % name in console
+        assert " address=%s/24 uuid=%s userdata=yes" % (address[0]["ip_address"], row["uuid"]) in console
+        assert "user data runs on %s" % name in console
+        assert "BOOTFLOW-GUEST-FILE path=/etc/motd bytes=6 " in console
+        assert "keys=1" in console
+        assert name in done.output and row["uuid"] in done.output
+    assert len(addresses) == 6
+    rescheduled = flow.query("SELECT DISTINCT instance_uuid FROM instance_faults WHERE host = 'compute2' AND details = 'rescheduled'")
+    assert rescheduled, "some builds began on compute2"
+    for row in rescheduled:
+        retry = json.loads(flow.query("SELECT retry FROM instances WHERE uuid = ?", row["instance_uuid"])[0]["retry"])
+        assert [h for h, _n in retry["hosts"]] [0] == "compute2"
+        events = [
+            (e["event"], e["host"], e["result"])
+            for e in flow.query("SELECT * FROM instance_action_events WHERE instance_uuid = ? ORDER BY id", row["instance_uuid"])
+        ]
+        assert events[:4] == [
+            ("schedule", "compute2", "Success"),
+            ("networking", "compute2", "Success"),
+            ("block_device_mapping", "compute2", "Success"),
+            ("spawning", "compute2", "Error"),
+        ]
+        assert events[-1][0] == "spawning" and events[-1][2] == "Success"
+    assert flow.lab.host("compute2").run("virsh", "-q", "-c", "qemu:///system", "list", "--all").stdout.strip() == ""
+    flow.check_ledger()
+
+    # Again: nothing changes, and it says so.
+    before = [tuple(r) for r in flow.query("SELECT uuid, host, updated_at FROM instances ORDER BY uuid")]
+    again = flow.boot(web, **READY)
+    assert "changed=0" in again.output
+    assert before == [tuple(r) for r in flow.query("SELECT uuid, host, updated_at FROM instances ORDER BY uuid")]
+
+    # Another definition of the same name is refused, and nothing is touched.
+    other = flow.boot({**web, "metadata": {"role": "db"}}, expect=2, **READY)
+    assert "InstanceExists" in other.output or "already exists with another definition" in other.output
+
+    listed = flow.run("list")
+    assert listed.returncode == 0 and all(name in listed.output for name in rows)
+
+    flow.lab.host("compute2").restore()
+    flow.delete(*rows)
+    assert flow.residue() == {}
+    gone = flow.delete(*rows)
+    assert "changed=0" in gone.output
+
+
+def test_the_states_a_build_goes_through(flow: Flow) -> None:
+    flow.boot(entry("steps"), bootflow_notify_on_state_change="vm_and_task_state")
+    uuid = flow.instances()["steps"]["uuid"]
+    payloads = [
+        json.loads(r["payload"])
+        for r in flow.query("SELECT payload FROM notifications WHERE instance_uuid = ? AND event_type = 'compute.instance.update' ORDER BY id", uuid)
+    ]
+    assert [p["new_task_state"] for p in payloads] == ["networking", "block_device_mapping", "spawning", None]
+    assert payloads[-1]["state"] == "active"
+    events = [r["event_type"] for r in flow.query("SELECT event_type FROM notifications WHERE instance_uuid = ? ORDER BY id", uuid)]
+    assert [e for e in events if e != "compute.instance.update"] == ["compute.instance.create.start", "compute.instance.create.end"]
+    action = flow.query("SELECT * FROM instance_actions WHERE instance_uuid = ?", uuid)
+    assert [(a["action"], a["message"]) for a in action] == [("create", None)] and action[0]["finish_time"] is not None
+    flow.delete("steps")
+    assert flow.residue() == {}
+
+
+def test_check_mode_shows_the_plan_and_touches_nothing(flow: Flow) -> None:
+    flow.variables["bootflow_availability_zone"] = "nova"
+    plan = flow.boot(entry("plan", max_count=2), options=("--check", "--diff"))
+    assert not flow.ledger_path.exists()
+    assert "plan-1" in plan.output and "plan-2" in plan.output
+    assert "<domain type=" in plan.output
+    assert "compute1" in plan.output
+    flow.boot(entry("big"), bootflow_notify_on_state_change="none")
+    before = flow.query("SELECT count(*) AS n FROM instances")[0]["n"]
+    refused = flow.run("boot", "--check", bootflow_instances=[entry("huge", flavor="huge")])
+    assert refused.returncode == 2
+    assert "RamFilter" in refused.output and "9000000" in refused.output
+    assert flow.query("SELECT count(*) AS n FROM instances")[0]["n"] == before
+    wanted = flow.run("delete", "--check", bootflow_names=["big"])
+    assert wanted.returncode == 0 and "big" in wanted.output
+    assert flow.instances()["big"]["vm_state"] == "active"
+    flow.delete("big")
+    assert flow.residue() == {}
+
+
+def test_every_disk_and_the_raw_backend(flow: Flow) -> None:
+    flow.boot(entry("disks", flavor="full"), bootflow_disk_backend="raw", **READY)
+    row = flow.instances()["disks"]
+    console = flow.console(row["host"], row["uuid"])
+    assert "BOOTFLOW-GUEST-DISK name=vda bytes=1073741824 " in console
+    assert "BOOTFLOW-GUEST-DISK name=vdb bytes=1073741824 label=ephemeral0" in console
+    assert "BOOTFLOW-GUEST-DISK name=vdc bytes=67108864 " in console
+    flow.delete("disks")
+    assert flow.residue() == {}
+
+
+def test_hosts_that_are_away_or_broken(flow: Flow) -> None:
+    """One host is off the network and one has no libvirtd: everything lands on the third; afterwards nothing is left."""
+    flow.boot(entry("first"))  # every host has reported
+    flow.lab.host("compute1").fail("network")
+    flow.lab.host("compute2").fail("libvirtd")
+    done = flow.boot(entry("away", max_count=2), bootflow_facts_max_age=0)
+    rows = flow.instances()
+    assert {rows[n]["host"] for n in ("away-1", "away-2")} == {"compute3"}
+    assert "compute1" in done.output and "compute2" in done.output, "the person is told who did not report"
+    for host in ("compute1", "compute2"):
+        flow.lab.host(host).restore()
+    flow.delete("first", "away-1", "away-2")
+    assert flow.residue() == {}
+
+
+def test_a_host_breaks_after_it_reported(flow: Flow) -> None:
+    """Fresh facts lie: libvirtd dies, another host leaves the network, a third's disk is full. Builds go where it works."""
+    flow.boot(entry("first"))
+    flow.delete("first")
+    flow.lab.host("compute1").fail("libvirtd")
+    flow.lab.host("compute2").fail("network")
+    done = flow.boot(entry("late", max_count=3))
+    rows = flow.instances()
+    assert {r["host"] for r in rows.values()} == {"compute3"}, done.output
+    flow.check_ledger()
+    flow.lab.host("compute1").restore()
+    flow.lab.host("compute2").restore()
+    flow.delete(*rows)
+    # What the broken hosts still had to be rid of goes when they report again.
+    flow.boot(entry("after"), bootflow_facts_max_age=0)
+    flow.delete("after")
+    assert flow.residue() == {}
+
+
+def test_a_full_disk_reschedules_and_no_host_left_is_an_error(flow: Flow) -> None:
+    flow.boot(entry("first"))
+    flow.delete("first")
+    for host in flow.lab.hosts:
+        host.fail("disk")
+    done = flow.boot(entry("full"), expect=2)
+    row = flow.instances()["full"]
+    assert (row["vm_state"], row["task_state"], row["host"]) == ("error", None, None)
+    assert flow.query("SELECT count(*) AS n FROM claims")[0]["n"] == 0
+    assert flow.query("SELECT count(*) AS n FROM ports")[0]["n"] == 0
+    tried = {r["host"] for r in flow.query("SELECT host FROM instance_faults WHERE details = 'rescheduled'")}
+    assert tried == {"compute1", "compute2", "compute3"}
+    assert "No space left" in done.output or "MaxRetriesExceeded" in done.output or "Exceeded max scheduling attempts" in done.output
+    for host in flow.lab.hosts:
+        host.restore()
+    # The same request again builds it.
+    flow.boot(entry("full"))
+    assert flow.instances()["full"]["vm_state"] == "active"
+    flow.delete("full")
+    assert flow.residue() == {}

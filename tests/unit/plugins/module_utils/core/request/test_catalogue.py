@@ -1,0 +1,265 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
+    FlavorNotFound,
+    ImageNotFound,
+    InvalidInput,
+    InvalidRequest,
+    KeypairNotFound,
+    NetworkNotFound,
+    SubnetNotFound,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import (
+    find_subnet,
+    parse_catalogue,
+)
+
+from .conftest import FLAVORS, IMAGES, KEY, KEYPAIRS, NETWORKS, SHA
+
+
+def failures(**kinds):
+    with pytest.raises(InvalidRequest) as caught:
+        parse_catalogue(**{"flavors": None, "images": None, "networks": None, "keypairs": None, **kinds})
+    assert all(error["remedy"] for error in caught.value.errors)
+    return [(error["path"], error["message"]) for error in caught.value.errors]
+
+
+def one_network(**fields):
+    return parse_catalogue(None, None, [{"name": "n", **fields}], None).networks["n"]
+
+
+def one_subnet(**fields):
+    return one_network(subnets=[fields]).subnets[0]
+
+
+def test_lists_and_mappings_are_the_same():
+    def keyed(entries):
+        return {entry["name"]: {k: v for k, v in entry.items() if k != "name"} for entry in entries}
+
+    lists = parse_catalogue(FLAVORS, IMAGES, NETWORKS, KEYPAIRS)
+    assert lists == parse_catalogue(keyed(FLAVORS), keyed(IMAGES), keyed(NETWORKS), {"mine": KEY})
+    assert parse_catalogue(None, None, None, None).flavors == {}
+
+
+def test_ids_default_to_the_name_alone(catalogue):
+    assert catalogue.images["tiny"].id == str(uuid.uuid5(uuid.NAMESPACE_URL, "bootflow:image:tiny"))
+    assert catalogue.flavors["big"].flavorid == str(uuid.uuid5(uuid.NAMESPACE_URL, "bootflow:flavor:big"))
+
+
+def test_lookups(catalogue):
+    assert catalogue.flavor("42").name == catalogue.flavor("small").name == "small"
+    assert catalogue.image(catalogue.images["fat"].id).name == "fat"
+    assert catalogue.network(catalogue.networks["red"].id).name == "red"
+    assert catalogue.subnet("blue-v6")[0].name == "blue"
+    assert find_subnet(catalogue.networks["red"], "red-1").cidr == "10.0.1.0/24"
+    for lookup, error in (
+        (catalogue.flavor, FlavorNotFound),
+        (catalogue.image, ImageNotFound),
+        (catalogue.network, NetworkNotFound),
+        (catalogue.subnet, SubnetNotFound),
+        (catalogue.keypair, KeypairNotFound),
+    ):
+        with pytest.raises(error, match="nobody"):
+            lookup("nobody")
+    with pytest.raises(FlavorNotFound, match="disabled"):
+        catalogue.flavor("old")
+
+
+def test_a_subnet_name_of_two_networks_is_ambiguous():
+    networks = [{"name": n, "subnets": [{"name": "s", "cidr": "10.0.0.0/24"}]} for n in "ab"]
+    with pytest.raises(InvalidInput, match="several networks"):
+        parse_catalogue(None, None, networks, None).subnet("s")
+
+
+def test_values_are_made_fit():
+    catalogue = parse_catalogue(
+        [{"name": "f", "memory_mb": "512", "vcpus": 2, "extra_specs": {"hw:a": 1, "hw:b": True, "hw:c": "x"}}],
+        [
+            {
+                "name": "i",
+                "disk_format": "raw",
+                "url": "file:///x",
+                "checksum": "SHA256:" + SHA.upper(),
+                "properties": {"hw_disk_bus": "sata", "none": None},
+            }
+        ],
+        None,
+        None,
+    )
+    assert catalogue.flavors["f"].memory_mb == 512
+    assert catalogue.flavors["f"].extra_specs == {"hw:a": "1", "hw:b": "True", "hw:c": "x"}
+    assert catalogue.images["i"].checksum == SHA
+    assert catalogue.images["i"].properties == {"hw_disk_bus": "sata"}
+
+
+def test_all_errors_at_once():
+    assert [path for path, _message in failures(flavors=[{"name": "f", "vcpus": 0}, 5], images=[{"name": "i"}], networks=7, keypairs=[{"name": "k"}])] == [
+        "flavors[1]", "flavors[0].memory_mb", "flavors[0].vcpus", "images[0].url", "images[0].disk_format", "images[0].checksum",
+        "networks", "keypairs[0].public_key",
+    ]  # fmt: skip
+
+
+FLAVOR = {"name": "f", "memory_mb": 1, "vcpus": 1}
+IMAGE = {"name": "i", "disk_format": "raw", "url": "http://x/y", "checksum": SHA}
+
+
+@pytest.mark.parametrize(
+    "kind, entry, path, part",
+    [
+        ("flavors", {**FLAVOR, "memory_mb": 0}, "memory_mb", "is 0"),
+        ("flavors", {**FLAVOR, "vcpus": "many"}, "vcpus", "integer"),
+        ("flavors", {**FLAVOR, "root_gb": -1}, "root_gb", "is -1"),
+        ("flavors", {**FLAVOR, "ram": 1}, "ram", "Unknown field"),
+        ("flavors", {**FLAVOR, "name": ""}, "name", "1 to 255"),
+        ("flavors", {**FLAVOR, "extra_specs": {"a/b": 1}}, "extra_specs", "a/b"),
+        ("flavors", {**FLAVOR, "extra_specs": {"a": []}}, "extra_specs", "a must be"),
+        ("flavors", {**FLAVOR, "extra_specs": []}, "extra_specs", "mapping"),
+        ("flavors", {**FLAVOR, "disabled": "perhaps"}, "disabled", "true or false"),
+        ("images", {**IMAGE, "checksum": ""}, "checksum", "missing"),
+        ("images", {**IMAGE, "checksum": "md5:" + "a" * 32}, "checksum", "sha256"),
+        ("images", {**IMAGE, "checksum": "a" * 63}, "checksum", "64"),
+        ("images", {**IMAGE, "disk_format": "qcow3"}, "disk_format", "one of raw"),
+        ("images", {**IMAGE, "url": "ftp://x/y"}, "url", "http"),
+        ("images", {**IMAGE, "url": "file://host/y"}, "url", "file:///"),
+        ("images", {**IMAGE, "url": "http:///y"}, "url", "no host"),
+        ("images", {**IMAGE, "url": "http://x/a b"}, "url", "blanks"),
+        ("images", {**IMAGE, "url": "http://x:port/"}, "url", "not valid"),
+        ("images", {**IMAGE, "path": "a/b"}, "path", "absolute"),
+        ("images", {**IMAGE, "status": "fine"}, "status", "active"),
+        ("networks", {"name": "n", "mtu": 10}, "mtu", "68"),
+        ("networks", {"name": "n", "mtu": 1000, "subnets": [{"cidr": "fd00::/64"}]}, "mtu", "1280"),
+        ("networks", {"name": "n", "type": "bridge", "source": "a" * 16}, "source", "bridge"),
+        ("networks", {"name": "a/b"}, "source", "libvirt network"),
+        ("networks", {"name": "n", "type": "vlan"}, "type", "bridge"),
+        ("networks", {"name": "n", "subnets": ["10.0.0.0/24"]}, "subnets[0]", "mapping"),
+        ("networks", {"name": "n", "subnets": [{}]}, "subnets[0].cidr", "missing"),
+        ("networks", {"name": "n", "subnets": [{"cidr": "10.0.0.0"}]}, "subnets[0].cidr", "not an address range"),
+        (
+            "networks",
+            {"name": "n", "subnets": [{"cidr": "10.0.0.5/24"}]},
+            "subnets[0].cidr",
+            "'10.0.0.0/24' is recommended",
+        ),
+        (
+            "networks",
+            {"name": "n", "subnets": [{"cidr": "10.0.0.0/24", "gateway_ip": "10.0.1.1"}]},
+            "subnets[0].gateway_ip",
+            "not in",
+        ),
+        (
+            "networks",
+            {"name": "n", "subnets": [{"cidr": "10.0.0.0/24", "gateway_ip": "10.0.0.255"}]},
+            "subnets[0].gateway_ip",
+            "broadcast",
+        ),
+        (
+            "networks",
+            {"name": "n", "subnets": [{"cidr": "10.0.0.0/24", "gateway_ip": "fe80::1"}]},
+            "subnets[0].gateway_ip",
+            "version 4",
+        ),
+        (
+            "networks",
+            {"name": "n", "subnets": [{"cidr": "10.0.0.0/24", "dns_nameservers": ["x"]}]},
+            "subnets[0].dns_nameservers",
+            "'x'",
+        ),
+        (
+            "networks",
+            {"name": "n", "subnets": [{"cidr": "10.0.0.0/24", "host_routes": [{"destination": "0.0.0.0/0"}]}]},
+            "subnets[0].host_routes",
+            "nexthop",
+        ),
+        (
+            "networks",
+            {"name": "n", "subnets": [{"cidr": "10.0.0.0/24", "allocation_pools": [{"start": "10.0.0.5"}]}]},
+            "subnets[0].allocation_pools",
+            "start, end",
+        ),
+        (
+            "networks",
+            {
+                "name": "n",
+                "subnets": [{"cidr": "10.0.0.0/24", "allocation_pools": [{"start": "10.0.0.9", "end": "10.0.0.5"}]}],
+            },
+            "subnets[0].allocation_pools",
+            "10.0.0.9",
+        ),
+        (
+            "networks",
+            {
+                "name": "n",
+                "subnets": [{"cidr": "10.0.0.0/24", "allocation_pools": [{"start": "10.0.0.1", "end": "10.0.0.5"}]}],
+            },
+            "subnets[0].allocation_pools",
+            "10.0.0.1",
+        ),
+        (
+            "networks",
+            {"name": "n", "subnets": [{"cidr": "10.0.0.0/24"}, {"cidr": "10.0.0.128/25"}]},
+            "subnets[1].cidr",
+            "overlaps",
+        ),
+        ("keypairs", {"name": "k", "public_key": "ssh-rsa AAAA"}, "public_key", "OpenSSH"),
+        ("keypairs", {"name": "k", "public_key": KEY + "\n" + KEY}, "public_key", "OpenSSH"),
+        ("keypairs", {"name": "k", "public_key": "-----BEGIN OPENSSH PRIVATE KEY-----"}, "public_key", "private key"),
+        ("keypairs", {"name": "k", "public_key": KEY.replace("ssh-ed25519", "ssh-rsa")}, "public_key", "OpenSSH"),
+    ],
+)
+def test_refused(kind, entry, path, part):
+    ((where, message),) = failures(**{kind: [entry]})
+    assert where == "%s[0].%s" % (kind, path)
+    assert part in message
+
+
+def test_names_and_ids_are_used_once():
+    assert [p for p, _m in failures(flavors=[FLAVOR, {**FLAVOR, "flavorid": "2"}])] == ["flavors[1].name"]
+    assert [p for p, _m in failures(images=[{**IMAGE, "id": "1"}, {**IMAGE, "name": "j", "id": "1"}])] == [
+        "images[1].id"
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields, gateway, first_pool",
+    [
+        ({"cidr": "10.0.0.0/24"}, "10.0.0.1", ("10.0.0.2", "10.0.0.254")),
+        ({"cidr": "10.0.0.0/24", "gateway_ip": None}, None, ("10.0.0.1", "10.0.0.254")),
+        ({"cidr": "10.0.0.0/24", "gateway_ip": "10.0.0.9"}, "10.0.0.9", ("10.0.0.1", "10.0.0.8")),
+        ({"cidr": "fd00::/64"}, "fd00::1", ("fd00::2", "fd00::ffff:ffff:ffff:ffff")),
+        ({"cidr": "fd00::/64", "gateway_ip": "fe80::1"}, "fe80::1", ("fd00::1", "fd00::ffff:ffff:ffff:ffff")),
+        ({"cidr": "10.0.0.7/32"}, None, ("10.0.0.7", "10.0.0.7")),
+    ],
+)
+def test_defaults_of_a_subnet(fields, gateway, first_pool):
+    subnet = one_subnet(**fields)
+    assert subnet.gateway_ip == gateway
+    assert (subnet.allocation_pools[0]["start"], subnet.allocation_pools[0]["end"]) == first_pool
+
+
+def test_a_whole_subnet():
+    subnet = one_subnet(
+        name="s",
+        cidr="10.0.0.0/24",
+        enable_dhcp=True,
+        dns_nameservers=["9.9.9.9", "2620:fe::fe"],
+        host_routes=[{"destination": "192.0.2.0/24", "nexthop": "10.0.0.3"}],
+        allocation_pools=[],
+    )
+    assert subnet.enable_dhcp is True
+    assert subnet.dns_nameservers == ("9.9.9.9", "2620:fe::fe")
+    assert subnet.host_routes == ({"destination": "192.0.2.0/24", "nexthop": "10.0.0.3"},)
+    assert subnet.allocation_pools == ()
+    assert subnet.id == str(uuid.uuid5(uuid.NAMESPACE_URL, "bootflow:subnet:n/s"))
+
+
+def test_a_network_is_called_by_its_name_on_the_hosts_unless_told():
+    assert one_network().source == "n"
+    assert one_network(type="bridge", source="br0", mtu="9000", manage="yes", forward="nat").mtu == 9000

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput, MissingLibrary
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request import schema as schema_file
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.fragment_files import (
+    BUILTIN_DIR,
+    load_fragments,
+    parse_version,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.options import LATEST_API_VERSION
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.schema import create_schema, validate
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import HONOURED
+
+
+def fragment(name="f", **more):
+    return {"name": name, "server_create": {"p": {"type": "string"}}, **more}
+
+
+def test_builtin_fragments_are_one_subject_each_and_valid():
+    fragments = load_fragments()
+    assert len(fragments) == len([n for n in os.listdir(BUILTIN_DIR) if n.endswith(".json")])
+    for item in fragments:
+        assert item["name"] == os.path.basename(item["file"])[: -len(".json")]
+        assert item["description"]
+
+
+def test_every_property_of_every_version_is_read_by_the_parser():
+    names = {name for item in load_fragments() for name in item["server_create"]}
+    assert names == HONOURED
+
+
+@pytest.mark.parametrize("minor", [1, 18, 19, 36, 37, 41, 42, 51, 52, 56, 57, 63, 74, 90, 93, 94, 96])
+def test_no_version_has_a_property_twice(minor):
+    assert create_schema(load_fragments(), "2.%d" % minor)["required"] == ["name"]
+
+
+def test_only_the_schema_that_covers_the_version_runs():
+    # row B82: five stacked, the request's version picks one
+    spans = [("2.0", "2.0"), ("2.1", "2.18"), ("2.19", "2.31"), ("2.32", "2.32"), ("2.33", None)]
+    stack = []
+    for number, (low, high) in enumerate(spans):
+        item = {"name": "create%d" % number, "min_version": low, "server_create": {"p": {"const": number}}}
+        stack.append({**item, "max_version": high} if high else item)
+    for version, number in (("2.0", 0), ("2.1", 1), ("2.18", 1), ("2.19", 2), ("2.32", 3), ("2.37", 4), ("2.100", 4)):
+        schema = create_schema(stack, version)
+        assert validate([{"p": number}], schema) == []
+        assert len(validate([{"p": number + 1}], schema)) == 1
+
+
+def test_a_property_given_twice():
+    with pytest.raises(InvalidInput, match="already given by one"):
+        create_schema([fragment("one"), fragment("two")], "2.1")
+    schema = create_schema(
+        [fragment("one"), {**fragment("two", override=True), "server_create": {"p": {"type": "integer"}}}], "2.1"
+    )
+    assert schema["properties"]["p"] == {"type": "integer"}
+    assert create_schema([fragment("one", max_version="2.1"), fragment("two", min_version="2.2")], "2.2")
+
+
+def test_required_must_be_given():
+    with pytest.raises(InvalidInput, match="q is required"):
+        create_schema([fragment(required=["q"])], "2.1")
+
+
+def test_a_schema_that_is_none_names_its_file():
+    with pytest.raises(InvalidInput, match="bad is not valid"):
+        create_schema([{"name": "bad", "server_create": {"p": {"type": "strange"}}}], "2.1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{",
+        '{"server_create": []}',
+        '{"server_create": {"p": 1}}',
+        '{"server_create": {}, "required": "p"}',
+        '{"server_create": {}, "min_version": 2.1}',
+    ],
+)
+def test_bad_files(tmp_path, text):
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(InvalidInput):
+        load_fragments([str(tmp_path)])
+
+
+def test_files_without_server_create_and_other_files_are_skipped(tmp_path):
+    (tmp_path / "a.json").write_text('{"name": "a", "other": 1}')
+    (tmp_path / "b.txt").write_text("{")
+    (tmp_path / "c.json").write_text(json.dumps(fragment("c")))
+    assert [item["name"] for item in load_fragments([str(tmp_path)])][-1] == "c"
+    assert len(load_fragments([str(tmp_path)])) == len(load_fragments()) + 1
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        load_fragments([str(tmp_path / "none")])
+
+
+@pytest.mark.parametrize("text, version", [("2.1", (2, 1)), ("2.94", (2, 94)), ("2.100", (2, 100))])
+def test_parse_version(text, version):
+    assert parse_version(text) == version
+
+
+@pytest.mark.parametrize("text", ["2", "2.1.1", 2.1, None, "v2.1", "2.1\n"])
+def test_parse_version_refuses(text):
+    with pytest.raises(InvalidInput):
+        parse_version(text)
+
+
+def test_validate_tells_everything_with_paths():
+    schema = create_schema(load_fragments(), LATEST_API_VERSION)
+    errors = validate(
+        [{"name": "ok"}, {"name": "", "min_count": 0, "x": 1}, 7, {"networks": [{"fixed_ip": "a", "port": "b"}]}],
+        schema,
+    )
+    assert sorted((e["path"], e["code"], e["status"]) for e in errors) == [
+        ("instances[1].min_count", "InvalidInput", 400),
+        ("instances[1].name", "InvalidInput", 400),
+        ("instances[1].x", "InvalidInput", 400),
+        ("instances[2]", "MalformedRequestBody", 422),
+        ("instances[3].name", "InvalidInput", 400),
+        ("instances[3].networks[0].fixed_ip", "InvalidInput", 400),
+        ("instances[3].networks[0].port", "InvalidInput", 400),
+    ]
+    assert all(e["remedy"] for e in errors)
+
+
+def test_a_typo_is_recognised():
+    (error,) = validate([{"name": "a", "flavour": "x"}], create_schema(load_fragments(), LATEST_API_VERSION))
+    assert error["remedy"].startswith("Did you mean flavor? ")
+
+
+def test_without_jsonschema_the_file_imports_and_its_use_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    spec = importlib.util.spec_from_file_location(schema_file.__name__ + "_bare", schema_file.__file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(MissingLibrary, match="jsonschema is missing on the controller"):
+        module.create_schema([fragment()], "2.1")

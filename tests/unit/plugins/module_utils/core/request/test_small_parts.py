@@ -1,0 +1,137 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import random
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.availability_zone import parse_az
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.formats import (
+    printable,
+    to_boolean,
+    to_integer,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.hostname import (
+    instance_hostname,
+    sanitize_hostname,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.identifiers import (
+    PASSWORD_SYMBOLS,
+    generate_password,
+    reservation_id,
+)
+
+
+@pytest.mark.parametrize(
+    "text, parts",
+    [
+        ("north", ("north", None, None)),
+        ("north:h", ("north", "h", None)),
+        ("north:h:n", ("north", "h", "n")),
+        ("north::n", ("north", None, "n")),
+        (":h", ("nova", "h", None)),
+        ("::n", ("nova", None, "n")),
+        (":h:n", ("nova", "h", "n")),
+        ("", ("nova", None, None)),
+        (None, ("nova", None, None)),
+        ("north:", ("north", None, None)),
+        ("north:h:", ("north", "h", None)),
+    ],
+)
+def test_parse_az(text, parts):
+    assert parse_az(text, "nova") == parts
+
+
+def test_parse_az_without_default_and_with_four_parts():
+    assert parse_az(":h", None) == (None, "h", None)
+    with pytest.raises(InvalidInput, match="Unable to parse availability_zone"):
+        parse_az("a:b:c:d", None)
+
+
+@pytest.mark.parametrize(
+    "name, hostname",
+    [
+        ("web", "web"),
+        ("My Server_1", "my-server-1"),
+        ("a.b.example.com", "a-b-example-com"),
+        ("<script>&/..", "script"),
+        ("../../etc/passwd", "etcpasswd"),
+        ("-.x.-", "x"),
+        ("日本web", "web"),
+        ("日本", "Server-UUID"),
+        ("...", "Server-UUID"),
+        ("a" * 80, "a" * 63),
+        ("a" * 62 + "_b", "a" * 62),
+    ],
+)
+def test_sanitize_hostname(name, hostname):
+    assert sanitize_hostname(name, "UUID") == hostname
+
+
+def test_sanitize_hostname_without_uuid():
+    assert sanitize_hostname("日本") == ""
+
+
+@given(st.text())
+def test_a_hostname_is_never_a_path_nor_two_lines(name):
+    hostname = sanitize_hostname(name, "u")
+    assert 0 < len(hostname) <= 63
+    assert not set(hostname) & set("/\\ \n\t<>&.:")
+    assert hostname.strip("-") == hostname
+
+
+def test_instance_hostname():
+    assert instance_hostname("web", "web-2", "u") == "web-2"
+    assert instance_hostname("日本", "日本-2", "u") == "Server-u"
+    assert instance_hostname("web", "web", "u", "db.example.com") == "db.example.com"
+
+
+def test_identifiers():
+    rng = random.Random(1)
+    ids = {reservation_id(rng) for _ in range(100)}
+    assert len(ids) == 100
+    assert all(
+        len(i) == 10 and i.startswith("r-") and not set(i[2:]) - set(string.digits + string.ascii_lowercase)
+        for i in ids
+    )
+    passwords = {generate_password(rng) for _ in range(100)}
+    assert len(passwords) == 100
+    for password in passwords:
+        assert len(password) == 12
+        assert all(set(group) & set(password) for group in PASSWORD_SYMBOLS)
+        assert not set(password) & set("0O1Il")
+    assert len(generate_password(rng, 2)) == 2
+
+
+@pytest.mark.parametrize(
+    "char, expected",
+    [("a", True), (" ", True), ("\u00a0", True), ("\u2028", False), ("\x00", False), ("\u200b", False), ("😀", False)],
+)
+def test_printable(char, expected):
+    assert printable(char) is expected
+
+
+@pytest.mark.parametrize(
+    "word, value", [(True, True), ("Yes", True), ("1", True), ("off", False), (False, False), ("NO", False)]
+)
+def test_to_boolean(word, value):
+    assert to_boolean(word) is value
+
+
+@pytest.mark.parametrize("word", ["", "maybe", 1, None])
+def test_to_boolean_refuses(word):
+    with pytest.raises(ValueError):
+        to_boolean(word)
+
+
+@pytest.mark.parametrize("word", [True, "1.0", "", " 1", "1\n", "٣", 1.5, None])
+def test_to_integer_refuses(word):
+    with pytest.raises(ValueError):
+        to_integer(word)
