@@ -43,6 +43,8 @@ class ActionModule(StageAction):
                 {"uuid": b.uuid, "disks": [module_disk(d, b, disk_backend(self)) for d in b.disks]} for b in builds
             ],
             "uploads": {},
+            # The catalogue has refused an image without a checksum unless it says allow_unverified.
+            "allow_unverified": any(not i.checksum for i in images.values()),
         }
         result = self.run_module("instance_disks", arguments)
         missing = [i for i in result.get("missing_images") or [] if i in images]
@@ -61,10 +63,11 @@ class ActionModule(StageAction):
                 if uploads and self._connection._shell.tmpdir:
                     self._remove_tmp_path(self._connection._shell.tmpdir, force=True)
         problems = item_errors(result, [b.uuid for b in builds])
-        for build in builds:
-            image_id = (build.row.spec["image"] or {}).get("id")
-            if image_id in refused and build.uuid in problems:
-                problems[build.uuid] = refused[image_id]
+        for uuid, outcome in result["outcomes"].items():
+            for image_id in outcome.get("pending") or []:
+                problems[uuid] = refused.get(image_id) or errors.ImageUnacceptable(
+                    image_id=images[image_id].name, reason="it did not come to the host"
+                )
         return {b.uuid: problems.get(b.uuid) for b in builds}
 
     def _upload(self, image: Image) -> str:

@@ -24,6 +24,7 @@ MOST_ATTEMPTS = 3
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **request_inputs.REQUEST_ARGUMENTS,
+        "round": {"type": "int", "default": 1},
         "max_attempts": {"type": "int", "variable": "bootflow_max_attempts", "fallback_default": 3},
         "service_down_time": {"type": "int", "variable": "bootflow_service_down_time", "fallback_default": 900},
         "enabled_filters": {"type": "list", "elements": "str", "variable": "bootflow_enabled_filters"},
@@ -40,7 +41,11 @@ class ActionModule(LedgerAction):
                 reason="bootflow_max_attempts is %d" % self.options["max_attempts"],
                 remedy="Give 1 to %d: a boot has so many rounds." % MOST_ATTEMPTS,
             )
-        return self._plan() if self.check_mode else self._schedule()
+        if not self.check_mode:
+            return self._schedule()
+        if self.options["round"] > 1:
+            return {"changed": False, "hosts": [], "plan": [], "msg": "The plan was shown in the first round."}
+        return self._plan()
 
     def _schedule(self) -> dict[str, t.Any]:
         context = self.context()
@@ -143,7 +148,7 @@ class ActionModule(LedgerAction):
             else:
                 result = scheduling.Scheduled()
             wanted = set(accepted.created) | set(accepted.resumed)
-            rows = [r for r in instances.select_live(conn, uuids=sorted(wanted))]
+            rows = instances.select_live(conn, uuids=sorted(wanted))
             placed = {b.uuid: b for b in builds.load(conn, [r for r in rows if r.host is not None])}
             faults = scheduling.faults(conn, result.failed)
         plan = [self._plan_of(row, placed.get(row.uuid), result, faults.get(row.uuid), hostvars) for row in rows]

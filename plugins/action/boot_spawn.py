@@ -49,7 +49,7 @@ class ActionModule(StageAction):
             result = self.run_module("domain", {"libvirt_uri": host_settings.libvirt_uri(self), "domains": domains})
             outcomes.update(item_errors(result, [d["uuid"] for d in domains]))
             self._power_states = {
-                u: r["power_state"] for u, r in (result.get("outcomes") or result.get("ansible_module_results")).items() if not r.get("error")
+                u: r["power_state"] for u, r in result["outcomes"].items() if not r.get("error")
             }
         return {b.uuid: outcomes.get(b.uuid) for b in builds}
 

@@ -11,8 +11,11 @@ module: boot_accept
 short_description: Validate a request and enter it into the ledger
 version_added: "0.1.0"
 description:
-  - First stage of a boot. Validates all entries and tells all their errors at once, expands counts, checks quotas, and writes instances, disks, ports and the action C(create) in one transaction, or nothing.
-  - An instance that is already there as asked is left alone; one that a dead run left half-built is taken over.
+  - >-
+    First stage of a boot. Validates all entries and tells all their errors at once, expands counts, checks
+    quotas, and writes instances, disks, ports and the action C(create) in one transaction, or nothing.
+  - >-
+    An instance that is already there as asked is left alone; one that a dead run left half-built is taken over.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

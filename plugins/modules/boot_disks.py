@@ -11,8 +11,12 @@ module: boot_disks
 short_description: Prepare images and disks of a host's builds
 version_added: "0.1.0"
 description:
-  - Fourth stage of a boot: task_state C(block_device_mapping). Brings the images into the host's cache, checks them, and makes root, ephemeral and swap disks.
-  - One task per host whatever the number of builds. A build that fails is undone on the host and rescheduled or ended in ERROR; it fails neither its neighbours nor the play.
+  - >-
+    Fourth stage of a boot: task_state C(block_device_mapping). Brings the images into the host's cache, checks
+    them, and makes root, ephemeral and swap disks.
+  - >-
+    One task per host whatever the number of builds. A build that fails is undone on the host and rescheduled or
+    ended in ERROR; it fails neither its neighbours nor the play.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

@@ -11,8 +11,12 @@ module: boot_networks
 short_description: Plug the networks of a host's builds
 version_added: "0.1.0"
 description:
-  - Third stage of a boot: task_state C(networking). Gives rescheduled builds their ports anew and makes sure that the networks are there on the host.
-  - One task per host whatever the number of builds. A build that fails is undone on the host and rescheduled or ended in ERROR; it fails neither its neighbours nor the play.
+  - >-
+    Third stage of a boot: task_state C(networking). Gives rescheduled builds their ports anew and makes sure that
+    the networks are there on the host.
+  - >-
+    One task per host whatever the number of builds. A build that fails is undone on the host and rescheduled or
+    ended in ERROR; it fails neither its neighbours nor the play.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

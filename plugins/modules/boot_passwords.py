@@ -11,8 +11,11 @@ module: boot_passwords
 short_description: Return the admin passwords of this run
 version_added: "0.1.0"
 description:
-  - Returns the passwords that this run gave to the instances it started. They are in no ledger and no log, and are known to this run only.
-  - Use C(no_log) on the task.
+  - >-
+    Returns the passwords that this run gave to the instances it started. They are in no ledger and no log, and
+    are known to this run only.
+  - >-
+    Use C(no_log) on the task.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

@@ -11,7 +11,8 @@ module: boot_report
 short_description: Tell how a boot ended
 version_added: "0.1.0"
 description:
-  - Last task of a boot: prints the table of instances, and fails with a summary when one of them is not ACTIVE.
+  - >-
+    Last task of a boot: prints the table of instances, and fails with a summary when one of them is not ACTIVE.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

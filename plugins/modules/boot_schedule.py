@@ -11,8 +11,12 @@ module: boot_schedule
 short_description: Choose hosts and claim on them
 version_added: "0.1.0"
 description:
-  - Second stage of a boot, once for each round. Filters and weighs the hosts for every instance of this run that waits, and claims memory, disk and vCPUs in the same transaction.
-  - In check mode it prints the plan of the whole boot (for each instance the host, the alternates, why every other host was turned down, the domain XML) and touches nothing.
+  - >-
+    Second stage of a boot, once for each round. Filters and weighs the hosts for every instance of this run that
+    waits, and claims memory, disk and vCPUs in the same transaction.
+  - >-
+    In check mode it prints the plan of the whole boot (for each instance the host, the alternates, why every
+    other host was turned down, the domain XML) and touches nothing.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -27,6 +31,10 @@ attributes:
   idempotent:
     support: full
 options:
+  round:
+    description: Which round of the boot it is. In check mode the plan is shown in the first.
+    type: int
+    default: 1
   max_attempts:
     description: How many hosts a build may be tried on. Read from the variable C(bootflow_max_attempts), else 3.
     type: int

@@ -11,8 +11,12 @@ module: boot_spawn
 short_description: Write config drives, define and start
 version_added: "0.1.0"
 description:
-  - Last stage of a boot on a host: task_state C(spawning), then ACTIVE. Writes the config drive, renders and defines the domain, starts it and waits.
-  - One task per host whatever the number of builds. A build that fails is undone on the host and rescheduled or ended in ERROR; it fails neither its neighbours nor the play.
+  - >-
+    Last stage of a boot on a host: task_state C(spawning), then ACTIVE. Writes the config drive, renders and
+    defines the domain, starts it and waits.
+  - >-
+    One task per host whatever the number of builds. A build that fails is undone on the host and rescheduled or
+    ended in ERROR; it fails neither its neighbours nor the play.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

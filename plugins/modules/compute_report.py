@@ -11,8 +11,11 @@ module: compute_report
 short_description: Enter what a host has into the ledger
 version_added: "0.1.0"
 description:
-  - Asks the host for its facts with M(bootflow.compute.compute_node_info) and records them with the time. Removes first what earlier runs could not remove from it.
-  - A host that does not answer is marked, left out by the scheduler, and does not fail the play.
+  - >-
+    Asks the host for its facts with M(bootflow.compute.compute_node_info) and records them with the time. Removes
+    first what earlier runs could not remove from it.
+  - >-
+    A host that does not answer is marked, left out by the scheduler, and does not fail the play.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

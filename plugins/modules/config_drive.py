@@ -13,7 +13,7 @@ version_added: "0.1.0"
 description:
   - Makes ISO 9660 or vfat images with the label C(config-2), from which cloud-init in a guest reads its name, addresses, keys and user data.
   - A drive is written to a file beside its place and takes its name when it is complete. Whatever fails, no part of it stays behind.
-  - A drive that fails does not fail the others. Look at RV(results) for each one's outcome.
+  - A drive that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -33,7 +33,7 @@ options:
     required: true
     suboptions:
       uuid:
-        description: UUID of the instance, the key of its result in RV(results).
+        description: UUID of the instance, the key of its result in RV(outcomes).
         type: str
         required: true
       path:
@@ -75,7 +75,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
-results:
+outcomes:
   description: The outcome of each drive, by the UUID of its instance.
   type: dict
   returned: always
@@ -167,7 +167,7 @@ def main():
         results = run_batch([(drive["uuid"], drive) for drive in module.params["drives"]], make, workers=2)
     except BootflowError as e:
         fail(module, e)
-    module.exit_json(changed=any_changed(results), results=results)
+    module.exit_json(changed=any_changed(results), outcomes=results)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ description:
   - A domain is known by its UUID. One that is defined as wanted and runs is left alone. One that runs with another definition goes on running and gets
     the new one for its next start.
   - A domain that fails does not fail the others, and what there is of it stays for M(bootflow.compute.instance_cleanup).
-  - Look at RV(results) for each one's outcome.
+  - Look at RV(outcomes) for each one's outcome.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -41,7 +41,7 @@ options:
     required: true
     suboptions:
       uuid:
-        description: UUID of the instance and of its domain, the key of its result in RV(results).
+        description: UUID of the instance and of its domain, the key of its result in RV(outcomes).
         type: str
         required: true
       name:
@@ -122,7 +122,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
-results:
+outcomes:
   description: The outcome of each domain, by its UUID.
   type: dict
   returned: success
@@ -237,7 +237,7 @@ def main():
     except Exception as error:
         fail(module, error)
     diff = [result.pop("diff") for result in results.values() if "diff" in result]
-    module.exit_json(changed=any_changed(results), results=results, diff=diff)
+    module.exit_json(changed=any_changed(results), outcomes=results, diff=diff)
 
 
 if __name__ == "__main__":

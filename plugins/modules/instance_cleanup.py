@@ -13,7 +13,7 @@ version_added: "0.1.0"
 description:
   - Destroys and undefines the domain of each instance, with its saved state and its NVRAM, and then removes its folder. Nothing outside that folder is touched.
   - It works from any half-way point of a build, and for an instance of which there is nothing it changes nothing.
-  - An instance that fails does not fail the others. Look at RV(results) for each one's outcome.
+  - An instance that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -22,7 +22,7 @@ attributes:
     support: full
   diff_mode:
     support: none
-    details: RV(results) names what was removed.
+    details: RV(outcomes) names what was removed.
   idempotent:
     support: full
   platform:
@@ -43,7 +43,7 @@ options:
     required: true
     suboptions:
       uuid:
-        description: UUID of the instance, the key of its result in RV(results). Only this tells which domain and which folder are removed.
+        description: UUID of the instance, the key of its result in RV(outcomes). Only this tells which domain and which folder are removed.
         type: str
         required: true
       name:
@@ -73,7 +73,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
-results:
+outcomes:
   description: The outcome of each instance, by its UUID.
   type: dict
   returned: success
@@ -147,7 +147,7 @@ def main():
             results = run_batch([(item["uuid"], item["uuid"]) for item in args["instances"]], one, args["workers"])
     except Exception as error:
         fail(module, error)
-    module.exit_json(changed=any_changed(results), results=results)
+    module.exit_json(changed=any_changed(results), outcomes=results)
 
 
 if __name__ == "__main__":

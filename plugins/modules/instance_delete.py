@@ -11,8 +11,11 @@ module: instance_delete
 short_description: Mark instances for deletion, and forget them at the end
 version_added: "0.1.0"
 description:
-  - O(phase=begin) marks the instances as deleting; hosts then remove them with M(bootflow.compute.instance_remove); O(phase=finish) gives back what the removed ones held.
-  - It deletes from any state, half-built instances too. What is not there is no error.
+  - >-
+    O(phase=begin) marks the instances as deleting; hosts then remove them with
+    M(bootflow.compute.instance_remove); O(phase=finish) gives back what the removed ones held.
+  - >-
+    It deletes from any state, half-built instances too. What is not there is no error.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

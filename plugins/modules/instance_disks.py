@@ -15,7 +15,7 @@ description:
   - An image is taken for hostile. It is refused when its sha256 or its format is not what the catalogue says, when it refers to other files
     (backing file, external data file, VMDK extents), or when it is larger than the disk. No format is ever guessed.
   - A disk that is there stays as it is. A disk that is not complete never has its name.
-  - Neither an image nor an instance that fails fails the others. Look at RV(image_results) and RV(results) for each one's outcome.
+  - Neither an image nor an instance that fails fails the others. Look at RV(image_outcomes) and RV(outcomes) for each one's outcome.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -42,7 +42,7 @@ options:
     default: []
     suboptions:
       id:
-        description: Id of the image, the key of its result in RV(image_results).
+        description: Id of the image, the key of its result in RV(image_outcomes).
         type: str
         required: true
       name:
@@ -72,7 +72,7 @@ options:
     default: []
     suboptions:
       uuid:
-        description: UUID of the instance, the key of its result in RV(results).
+        description: UUID of the instance, the key of its result in RV(outcomes).
         type: str
         required: true
       disks:
@@ -160,7 +160,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
-results:
+outcomes:
   description: The outcome of each instance, by its UUID.
   type: dict
   returned: success
@@ -183,7 +183,7 @@ results:
       description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
       type: dict
       returned: always
-image_results:
+image_outcomes:
   description: The outcome of each image, by its id.
   type: dict
   returned: success
@@ -296,7 +296,7 @@ def main():
         )
     except Exception as error:
         fail(module, error)
-    module.exit_json(changed=any_changed(outcome["results"], outcome["image_results"]), **outcome)
+    module.exit_json(changed=any_changed(outcome["outcomes"], outcome["image_outcomes"]), **outcome)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ module: instance_info
 short_description: Read instances from the ledger
 version_added: "0.1.0"
 description:
-  - Returns what the ledger knows of living instances; with several conditions, those that meet all of them.
+  - >-
+    Returns what the ledger knows of living instances; with several conditions, those that meet all of them.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

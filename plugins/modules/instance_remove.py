@@ -11,8 +11,12 @@ module: instance_remove
 short_description: Remove deleted instances from a host
 version_added: "0.1.0"
 description:
-  - Removes domain, disks and config drive of every instance of this run that is marked as deleting on the host, and gives their claims back.
-  - A host that does not answer fails nothing here; M(bootflow.compute.instance_delete) with C(phase=finish) tells what is left.
+  - >-
+    Removes domain, disks and config drive of every instance of this run that is marked as deleting on the host,
+    and gives their claims back.
+  - >-
+    A host that does not answer fails nothing here; M(bootflow.compute.instance_delete) with C(phase=finish) tells
+    what is left.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

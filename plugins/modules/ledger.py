@@ -11,8 +11,10 @@ module: ledger
 short_description: Make the ledger or bring it to this version
 version_added: "0.1.0"
 description:
-  - The ledger is the memory of the collection: an sqlite file or a PostgreSQL database.
-  - A ledger of a newer version is refused in words, never half-used.
+  - >-
+    The ledger is the memory of the collection: an sqlite file or a PostgreSQL database.
+  - >-
+    A ledger of a newer version is refused in words, never half-used.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

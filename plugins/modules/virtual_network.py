@@ -14,7 +14,7 @@ description:
   - Checks that a libvirt network is active or that a Linux bridge exists. A libvirt network with O(networks[].manage=true) is
     defined, started and set to start with the host where it is not.
   - A network that is defined already keeps its definition.
-  - A network that fails does not fail the others. Look at RV(results) for each one's outcome.
+  - A network that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -39,7 +39,7 @@ options:
     required: true
     suboptions:
       name:
-        description: Name of the network, the key of its result in RV(results).
+        description: Name of the network, the key of its result in RV(outcomes).
         type: str
         required: true
       type:
@@ -95,7 +95,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
-results:
+outcomes:
   description: The outcome of each network, by its name.
   type: dict
   returned: success
@@ -208,7 +208,7 @@ def main():
     except Exception as error:
         fail(module, error)
     diff = [result.pop("diff") for result in results.values() if "diff" in result]
-    module.exit_json(changed=any_changed(results), results=results, diff=diff)
+    module.exit_json(changed=any_changed(results), outcomes=results, diff=diff)
 
 
 if __name__ == "__main__":

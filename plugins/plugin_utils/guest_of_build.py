@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import guest as core_guest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import metadata
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
 from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import TRUE_WORDS
 
@@ -107,13 +107,15 @@ def _random_seed() -> bytes:
 
 def module_disk(disk: t.Mapping[str, t.Any], build: Build, backend: str) -> dict[str, t.Any]:
     """A planned disk as the module instance_disks takes it."""
-    wanted = {"name": disk["name"], "kind": disk["kind"], "backend": backend}
-    if disk["kind"] == "image":
-        wanted.update(image_id=build.row.spec["image"]["id"], size_gb=disk["size_gb"])
-    elif disk["kind"] == "swap":
-        wanted.update(size_mb=disk["size_mb"])
-    else:
-        wanted.update(size_gb=disk["size_gb"], fs=disk["guest_format"])
+    wanted = {
+        "name": disk["name"],
+        "kind": disk["kind"],
+        "backend": backend,
+        "image_id": build.row.spec["image"]["id"] if disk["kind"] == "image" else None,
+        "size_gb": disk["size_gb"],
+        "size_mb": disk["size_mb"],
+        "fs": disk["guest_format"] if disk["kind"] == "ephemeral" else None,
+    }
     return {k: v for k, v in wanted.items() if v is not None}
 
 

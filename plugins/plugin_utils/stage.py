@@ -113,7 +113,7 @@ def item_errors(result: t.Mapping[str, t.Any], keys: t.Iterable[str]) -> dict[st
     """The failed items of a batch module's result."""
     found: dict[str, errors.BootflowError] = {}
     for key in keys:
-        item = (result.get("outcomes") or result.get("ansible_module_results") or {}).get(key)
+        item = result.get("outcomes", {}).get(key)
         if item is None:
             found[key] = errors.RemoteError(reason="the module gave no answer for %s" % key)
         elif item.get("error"):

@@ -70,7 +70,7 @@ class Flow:
                     "min_ram": 128,
                 }
             ],
-            "bootflow_keypairs": [{"name": "ops", "public_key": "ssh-ed25519 AAAATEST ops@example.org"}],
+            "bootflow_keypairs": [{"name": "ops", "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKnMZ7zpKone94Qf1WdxfLIwlVeHizLtLkO1VfU4fAVz ops@example.org"}],
         }
 
     def arguments(self, playbook: str, variables: dict, *options: str) -> list[str]:
@@ -155,14 +155,17 @@ class Flow:
     def instances(self) -> dict[str, sqlite3.Row]:
         return {r["display_name"]: r for r in self.query("SELECT * FROM instances WHERE deleted = ''")}
 
-    def wait_for(self, sql: str, timeout: float, *arguments) -> None:
+    def wait_for(self, sql: str, timeout: float, process: subprocess.Popen) -> None:
+        """Until the query has an answer; an error when the run ends before."""
         end = time.monotonic() + timeout
         while time.monotonic() < end:
             try:
-                if self.query(sql, *arguments):
+                if self.query(sql):
                     return
             except sqlite3.OperationalError:
                 pass
+            if process.poll() is not None:
+                raise AssertionError("the run ended first:\n" + (self.folder / "killed.log").read_text()[-3000:])
             time.sleep(0.02)
         raise AssertionError("never true: %s" % sql)
 
@@ -177,7 +180,7 @@ class Flow:
             files = [
                 name
                 for name in host.run("sh", "-c", "ls -A /var/lib/bootflow/instances 2>/dev/null || true").stdout.split()
-                if not name.startswith("_") and name != ".locks"
+                if not name.startswith("_") and name != "locks"
             ]
             if domains:
                 found["domains on %s" % host.name] = domains

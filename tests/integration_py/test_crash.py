@@ -24,7 +24,7 @@ POINTS = [
 def killed_boot(flow: Flow, sql: str, entries: list[dict]) -> None:
     process = flow.start("boot", {"bootflow_instances": entries})
     try:
-        flow.wait_for(sql, 120)
+        flow.wait_for(sql, 120, process)
     finally:
         flow.kill(process)
     flow.check_ledger()
@@ -59,7 +59,7 @@ def test_a_live_run_is_not_robbed(flow: Flow) -> None:
     wanted = [entry("busy", max_count=2)]
     process = flow.start("boot", {"bootflow_instances": wanted, "bootflow_wait_console": "BOOTFLOW-GUEST-READY"})
     try:
-        flow.wait_for("SELECT 1 FROM instance_action_events WHERE event = 'networking'", 120)
+        flow.wait_for("SELECT 1 FROM instance_action_events WHERE event = 'networking'", 120, process)
         other = flow.run("boot", bootflow_instances=wanted, bootflow_wait_console="BOOTFLOW-GUEST-READY")
         assert other.returncode == 2 and "is being worked on by run" in other.output
         assert process.wait(timeout=240) == 0
@@ -74,7 +74,7 @@ def test_a_live_run_is_not_robbed(flow: Flow) -> None:
 def test_delete_wins_over_a_running_boot(flow: Flow) -> None:
     process = flow.start("boot", {"bootflow_instances": [entry("gone", max_count=2)], "bootflow_wait_console": "BOOTFLOW-GUEST-READY"})
     try:
-        flow.wait_for("SELECT 1 FROM instance_action_events WHERE event = 'block_device_mapping'", 120)
+        flow.wait_for("SELECT 1 FROM instance_action_events WHERE event = 'block_device_mapping'", 120, process)
         flow.delete("gone-1", "gone-2")
         process.wait(timeout=300)
     finally:

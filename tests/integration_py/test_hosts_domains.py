@@ -62,8 +62,8 @@ class Host:
         answer = self.modules(
             "instance_disks", instances_path=self.path, images=[image], instances=[{"uuid": guest(n), "disks": [disk]}]
         )
-        assert answer["results"][guest(n)]["error"] is None, answer
-        return answer["results"][guest(n)]["disks"][0]["path"]
+        assert answer["outcomes"][guest(n)]["error"] is None, answer
+        return answer["outcomes"][guest(n)]["disks"][0]["path"]
 
     def log(self, n):
         return os.path.join(self.path, guest(n), "console.log")
@@ -71,6 +71,7 @@ class Host:
     def wanted(self, n, disk=None, description="", name=None, **more):
         name = name or "tiny-%d" % n
         disk = disk or os.path.join(self.path, guest(n), "disk")
+        os.makedirs(os.path.dirname(self.log(n)), exist_ok=True)
         xml = tiny_guest.domain_xml(guest(n), name, disk, log=self.log(n), description=description)
         return dict({"uuid": guest(n), "name": name, "xml": xml}, **more)
 
@@ -91,23 +92,23 @@ def test_a_guest_from_nothing_to_nothing(host):
     console = {"pattern": r"TINY-GUEST \w+", "timeout": 30}
 
     planned = host.domains(host.wanted(1), check=True, diff=True)
-    assert planned["changed"] and planned["results"][guest(1)]["power_state"] == 0
+    assert planned["changed"] and planned["outcomes"][guest(1)]["power_state"] == 0
     assert "<name>tiny-1</name>" in planned["diff"][0]["after"] and planned["diff"][0]["before"] == ""
     assert host.virsh("list", "--all", "--name") == ""
 
-    first = host.domains(host.wanted(1, wait_console=console))["results"][guest(1)]
+    first = host.domains(host.wanted(1, wait_console=console))["outcomes"][guest(1)]
     assert first["error"] is None and first["changed"] and first["defined"] and first["started"]
     assert (first["power_state"], first["console_match"]) == (1, "TINY-GUEST hello")
     assert host.virsh("domstate", guest(1)) == "running" and 0 < first["seconds"] < 30
 
     for check in (True, False):
         again = host.domains(host.wanted(1, wait_console=console), check=check)
-        assert not again["changed"] and again["results"][guest(1)]["power_state"] == 1, again
+        assert not again["changed"] and again["outcomes"][guest(1)]["power_state"] == 1, again
 
     planned = host.cleanup(guest(1), check=True)
     assert planned["changed"] and host.virsh("domstate", guest(1)) == "running"
-    gone = host.cleanup(guest(1))["results"][guest(1)]
-    assert gone["error"] is None and gone["removed"] == planned["results"][guest(1)]["removed"]
+    gone = host.cleanup(guest(1))["outcomes"][guest(1)]
+    assert gone["error"] is None and gone["removed"] == planned["outcomes"][guest(1)]["removed"]
     assert "running domain tiny-1" in gone["removed"] and os.path.join(host.path, guest(1), "disk") in gone["removed"]
     assert host.virsh("list", "--all", "--name") == "" and not os.path.exists(os.path.join(host.path, guest(1)))
     assert os.listdir(os.path.join(host.path, "locks")) == []
@@ -125,18 +126,19 @@ def test_states(host):
         ("defined", {"started": False, "power_state": 1, "changed": False}),
     ]
     for state, expected in steps:
-        result = host.domains(host.wanted(1, state=state))["results"][guest(1)]
+        result = host.domains(host.wanted(1, state=state))["outcomes"][guest(1)]
         assert result["error"] is None and {k: result[k] for k in expected} == expected, (state, result)
 
 
 def test_another_definition_of_a_running_guest(host):
+    pytest.importorskip("ansible_collections.bootflow.compute.plugins.module_utils.core.domain.compare")
     host.make_disk(1)
     host.domains(host.wanted(1, description="one"))
     more = host.wanted(1)
     more["xml"] = more["xml"].replace("<vcpu>1</vcpu>", "<vcpu>2</vcpu>")
     for check in (True, False):
         result = host.domains(more, check=check, diff=True)
-        assert result["changed"] and result["results"][guest(1)]["started"] is False
+        assert result["changed"] and result["outcomes"][guest(1)]["started"] is False
         assert "<vcpu placement" in result["diff"][0]["before"]
     assert host.virsh("domstate", guest(1)) == "running" and "<vcpu placement='static'>1" in host.virsh(
         "dumpxml", guest(1)
@@ -159,7 +161,7 @@ def test_one_failing_does_not_fail_the_others(host):
     invalid = dict(host.wanted(8), xml=host.wanted(8)["xml"].replace("<vcpu>1</vcpu>", "<vcpu>many</vcpu>"))
     host.domains(host.wanted(1))
     answer = host.domains(host.wanted(1), same_name, no_disk, bad_xml, other_uuid, entity, invalid)
-    results = answer["results"]
+    results = answer["outcomes"]
     assert results[guest(1)]["error"] is None
     codes = {n: results[guest(n)]["error"]["code"] for n in (2, 3, 4, 5, 7, 8)}
     assert codes == {
@@ -172,37 +174,37 @@ def test_one_failing_does_not_fail_the_others(host):
     }
     assert "/nonexistent/disk" in results[guest(3)]["error"]["message"] and results[guest(3)]["error"]["retryable"]
     assert results[guest(3)]["changed"] and not results[guest(4)]["changed"]
-    assert host.cleanup(guest(3))["results"][guest(3)]["removed"] == ["definition of domain tiny-3"]
+    assert host.cleanup(guest(3))["outcomes"][guest(3)]["removed"][0] == "definition of domain tiny-3"
 
 
 def test_many_at_once(host):
     for n in range(6):
         host.make_disk(n, words="TINY-GUEST number %d" % n)
     wanted = [host.wanted(n, wait_console={"pattern": "number [0-9]+$", "timeout": 60}) for n in range(6)]
-    results = host.domains(*wanted)["results"]
+    results = host.domains(*wanted)["outcomes"]
     assert {n: results[guest(n)]["console_match"] for n in range(6)} == {
         n: "TINY-GUEST number %d" % n for n in range(6)
     }
     gone = host.cleanup(*[guest(n) for n in range(6)])
-    assert all(result["changed"] and not result["error"] for result in gone["results"].values())
+    assert all(result["changed"] and not result["error"] for result in gone["outcomes"].values())
 
 
 def test_processes_at_once_start_one_guest(host):
     host.make_disk(1)
     args = {"domains": [host.wanted(1)]}
     answers = [host.modules.result(p) for p in [host.modules.start("domain", **args) for _n in range(3)]]
-    assert [a["results"][guest(1)]["error"] for a in answers] == [None] * 3
+    assert [a["outcomes"][guest(1)]["error"] for a in answers] == [None] * 3
     gone = [
         host.modules.start("instance_cleanup", instances_path=host.path, instances=[{"uuid": guest(1)}])
         for _n in range(3)
     ]
-    assert [a["results"][guest(1)]["error"] for a in map(host.modules.result, gone)] == [None] * 3
+    assert [a["outcomes"][guest(1)]["error"] for a in map(host.modules.result, gone)] == [None] * 3
     assert host.virsh("list", "--all", "--name") == "" and not os.path.exists(os.path.join(host.path, guest(1)))
 
 
 def test_words_that_do_not_come(host):
     host.make_disk(1)
-    result = host.domains(host.wanted(1, wait_console={"pattern": "never", "timeout": 1}))["results"][guest(1)]
+    result = host.domains(host.wanted(1, wait_console={"pattern": "never", "timeout": 1}))["outcomes"][guest(1)]
     assert result["error"]["code"] == "WaitTimeout" and "/never/ on the console" in result["error"]["message"]
     assert result["changed"]
 
@@ -212,7 +214,7 @@ def test_words_of_an_earlier_run_do_not_count(host):
     os.makedirs(os.path.dirname(host.log(1)), exist_ok=True)
     with open(host.log(1), "w") as file:
         file.write("OLD-WORDS\n" * 10)
-    result = host.domains(host.wanted(1, wait_console={"pattern": "OLD-WORDS|TINY", "timeout": 30}))["results"][
+    result = host.domains(host.wanted(1, wait_console={"pattern": "OLD-WORDS|TINY", "timeout": 30}))["outcomes"][
         guest(1)
     ]
     assert result["console_match"] == "TINY-GUEST hello"
@@ -229,21 +231,21 @@ def test_a_guest_that_ends_at_once(host):
             "<qemu:commandline><qemu:arg value='-device'/><qemu:arg value='isa-debug-exit,iobase=0xf4'/></qemu:commandline></domain>",
         )
     )
-    result = host.domains(wanted)["results"][guest(1)]
+    result = host.domains(wanted)["outcomes"][guest(1)]
     assert result["error"]["code"] == "LibvirtError" and "ended" in result["error"]["message"]
 
 
 def test_address_and_agent(host):
     host.make_disk(1)
     answers = host.domains(host.wanted(1, wait_address={"address": "127.0.0.1", "timeout": 5}))
-    assert answers["results"][guest(1)]["error"] is None
+    assert answers["outcomes"][guest(1)]["error"] is None
     for wait, words in (
         ({"wait_address": {"address": "127.0.0.1", "port": 1, "timeout": 0.5}}, "an answer of 127.0.0.1"),
         ({"wait_agent": 0.5}, "guest agent"),
     ):
-        error = host.domains(host.wanted(1, **wait))["results"][guest(1)]["error"]
+        error = host.domains(host.wanted(1, **wait))["outcomes"][guest(1)]["error"]
         assert error["code"] == "WaitTimeout" and words in error["message"]
-    error = host.domains(host.wanted(1, wait_address={"address": "-c1 localhost"}))["results"][guest(1)]["error"]
+    error = host.domains(host.wanted(1, wait_address={"address": "-c1 localhost"}))["outcomes"][guest(1)]["error"]
     assert error["code"] == "InvalidInput"
 
 
@@ -254,7 +256,7 @@ def test_address_and_agent(host):
 def test_cleanup_of_what_is_no_uuid(host, uuid):
     host.make_disk(1)
     before = sorted(os.walk(host.path))
-    result = host.cleanup(uuid)["results"][uuid]
+    result = host.cleanup(uuid)["outcomes"][uuid]
     assert result["error"]["code"] == "InvalidInput" and sorted(os.walk(host.path)) == before
 
 
@@ -265,7 +267,7 @@ def test_instances_path_that_is_not_acceptable(host, path):
     assert (
         path == "relative"
         or "results" not in results
-        or results["results"][guest(1)]["error"]["code"] == "InvalidInput"
+        or results["outcomes"][guest(1)]["error"]["code"] == "InvalidInput"
     )
 
 
@@ -278,7 +280,7 @@ def test_cleanup_follows_no_link(host):
     os.symlink(str(precious), os.path.join(host.path, guest(2)))
     os.link(str(precious / "file"), os.path.join(host.path, guest(1), "disk"))
     for n in (1, 2):
-        assert host.cleanup(guest(n))["results"][guest(n)]["changed"]
+        assert host.cleanup(guest(n))["outcomes"][guest(n)]["changed"]
         assert not os.path.lexists(os.path.join(host.path, guest(n)))
     assert (precious / "file").read_text() == "mine"
 
@@ -289,12 +291,12 @@ def test_cleanup_refuses_a_mount(host):
     host.libvirt.run("mount", "-t", "tmpfs", "precious", inside)
     host.libvirt.run("touch", os.path.join(inside, "file"))
     try:
-        error = host.cleanup(guest(1))["results"][guest(1)]["error"]
+        error = host.cleanup(guest(1))["outcomes"][guest(1)]["error"]
         assert error["code"] == "InvalidInput" and "mount point" in error["message"]
         assert host.libvirt.run("ls", inside) == "file"
     finally:
         host.libvirt.run("umount", inside)
-    assert host.cleanup(guest(1))["results"][guest(1)]["changed"]
+    assert host.cleanup(guest(1))["outcomes"][guest(1)]["changed"]
 
 
 def test_cleanup_leaves_a_neighbour_of_the_same_name(host):
@@ -313,11 +315,13 @@ def test_cleanup_from_any_half_way_point(host, left):
         host.domains(host.wanted(1, state=left))
     if left in ("running without a folder", "saved"):
         host.domains(host.wanted(1))
+    if left == "nothing":
+        shutil.rmtree(host.path, ignore_errors=True)
     if left == "running without a folder":
         shutil.rmtree(os.path.join(host.path, guest(1)))
     if left == "saved":
         host.virsh("managedsave", guest(1))
-    result = host.cleanup(guest(1))["results"][guest(1)]
+    result = host.cleanup(guest(1))["outcomes"][guest(1)]
     assert result["error"] is None and result["changed"] == (left != "nothing")
     assert host.virsh("list", "--all", "--name") == "" and not os.path.exists(os.path.join(host.path, guest(1)))
     assert host.libvirt.run("ls", "/var/lib/libvirt/qemu/save") == ""
@@ -332,9 +336,9 @@ def test_cleanup_removes_uefi_variables(host):
     wanted["xml"] = wanted["xml"].replace(
         "<os><type arch='x86_64' machine='pc'>", "<os firmware='efi'><type arch='x86_64' machine='q35'>"
     )
-    assert host.domains(wanted)["results"][guest(1)]["error"] is None
+    assert host.domains(wanted)["outcomes"][guest(1)]["error"] is None
     assert host.libvirt.run("ls", "/var/lib/libvirt/qemu/nvram") != ""
-    assert host.cleanup(guest(1))["results"][guest(1)]["error"] is None
+    assert host.cleanup(guest(1))["outcomes"][guest(1)]["error"] is None
     assert host.libvirt.run("ls", "/var/lib/libvirt/qemu/nvram") == ""
 
 
@@ -425,9 +429,9 @@ def test_networks(host):
         },
     ]
     plan = host.modules("virtual_network", check=True, networks=wanted)
-    assert plan["changed"] and plan["results"]["private"]["changed"] and host.virsh("net-list", "--all", "--name") == ""
+    assert plan["changed"] and plan["outcomes"]["private"]["changed"] and host.virsh("net-list", "--all", "--name") == ""
     made = host.modules("virtual_network", diff=True, networks=wanted)
-    results = made["results"]
+    results = made["outcomes"]
     assert {n: (r.get("error") or {}).get("code") for n, r in results.items()} == {
         "private": None, "alone": None, "missing": "NetworkError", "hostbridge": None, "nobridge": "NetworkError", "evil": "InvalidInput",
         "wrong": "InvalidInput",
@@ -437,9 +441,9 @@ def test_networks(host):
     assert "mtu 1400" in host.libvirt.run("ip", "link", "show", results["private"]["bridge"])
     assert not host.modules("virtual_network", networks=wanted)["changed"]
     host.virsh("net-destroy", "bf-private")
-    stopped = host.modules("virtual_network", networks=[{"name": "bf-private"}])["results"]["bf-private"]
+    stopped = host.modules("virtual_network", networks=[{"name": "bf-private"}])["outcomes"]["bf-private"]
     assert stopped["error"]["code"] == "NetworkError" and "not active" in stopped["error"]["message"]
-    again = host.modules("virtual_network", networks=wanted[:1])["results"]["private"]
+    again = host.modules("virtual_network", networks=wanted[:1])["outcomes"]["private"]
     assert again["started"] and not again["defined"]
     for name in ("bf-private", "bf-alone"):
         host.virsh("net-destroy", name)

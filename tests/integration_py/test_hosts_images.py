@@ -126,22 +126,22 @@ def test_every_format_becomes_a_raw_base_and_an_overlay(host, raw, tmp_path, dis
     qemu_img("convert", "-f", "raw", "-O", disk_format, *options, raw, source)
     answer = host.disks(host.image(source, "vhd" if disk_format == "vpc" else disk_format), instances=2)
     assert answer["changed"] and not answer["missing_images"]
-    image = answer["image_results"][IMAGE_ID]
+    image = answer["image_outcomes"][IMAGE_ID]
     assert image["error"] is None and image["virtual_size"] >= 3 * MIB
     with open(image["path"], "rb") as base, open(raw, "rb") as wanted:
         assert base.read(3 * MIB) == wanted.read()
     for n in range(2):
-        (disk,) = answer["results"][GUEST % n]["disks"]
+        (disk,) = answer["outcomes"][GUEST % n]["disks"]
         found = info(disk["path"], "qcow2")
         assert (found["virtual-size"], disk["virtual_size"]) == (GIB, GIB)
         assert (found["full-backing-filename"], found["backing-filename-format"]) == (image["path"], "raw")
     again = host.disks(host.image(source, "vhd" if disk_format == "vpc" else disk_format), instances=2)
-    assert not again["changed"] and again["results"][GUEST % 0]["disks"] == answer["results"][GUEST % 0]["disks"]
+    assert not again["changed"] and again["outcomes"][GUEST % 0]["disks"] == answer["outcomes"][GUEST % 0]["disks"]
 
 
 def test_raw_backend_copies_and_grows(host, qcow2, raw):
     answer = host.disks(host.image(qcow2, "qcow2"), backend="raw")
-    (disk,) = answer["results"][GUEST % 0]["disks"]
+    (disk,) = answer["outcomes"][GUEST % 0]["disks"]
     assert os.path.getsize(disk["path"]) == GIB and os.stat(disk["path"]).st_blocks * 512 < 16 * MIB
     with open(disk["path"], "rb") as made, open(raw, "rb") as wanted:
         assert made.read(3 * MIB) == wanted.read()
@@ -149,7 +149,7 @@ def test_raw_backend_copies_and_grows(host, qcow2, raw):
 
 def test_root_gb_0_is_as_large_as_the_image(host, qcow2):
     answer = host.disks(host.image(qcow2, "qcow2"), size_gb=0)
-    assert answer["results"][GUEST % 0]["disks"][0]["virtual_size"] == 3 * MIB
+    assert answer["outcomes"][GUEST % 0]["disks"][0]["virtual_size"] == 3 * MIB
 
 
 def test_ephemeral_and_swap(host, qcow2):
@@ -159,8 +159,8 @@ def test_ephemeral_and_swap(host, qcow2):
         {"name": "disk.swap", "kind": "swap", "size_mb": 2, "backend": "raw"},
     ]
     answer = host.disks(host.image(qcow2, "qcow2"), extra=extra)
-    assert answer["results"][GUEST % 0]["error"] is None
-    paths = {d["name"]: d["path"] for d in answer["results"][GUEST % 0]["disks"]}
+    assert answer["outcomes"][GUEST % 0]["error"] is None
+    paths = {d["name"]: d["path"] for d in answer["outcomes"][GUEST % 0]["disks"]}
     probe = ["/usr/sbin/blkid", "-p", "-o", "export"]
     eph0 = subprocess.run(probe + [paths["disk.eph0"]], capture_output=True, text=True, check=True).stdout
     assert "TYPE=ext4" in eph0 and "LABEL=ephemeral0" in eph0
@@ -176,29 +176,29 @@ def test_ephemeral_and_swap(host, qcow2):
 def test_a_second_boot_neither_fetches_nor_hashes(host, qcow2, tmp_path):
     with web(tmp_path) as (url, asked):
         image = host.image(qcow2, "qcow2", url=url + "/guest.qcow2")
-        assert host.disks(image)["image_results"][IMAGE_ID]["changed"]
-        assert host.disks(image, instances=2)["image_results"][IMAGE_ID]["changed"] is False
+        assert host.disks(image)["image_outcomes"][IMAGE_ID]["changed"]
+        assert host.disks(image, instances=2)["image_outcomes"][IMAGE_ID]["changed"] is False
         assert asked == ["/guest.qcow2"]
 
 
 def test_a_base_that_was_written_to_is_fetched_again(host, qcow2):
     image = host.image(qcow2, "qcow2")
-    base = host.disks(image)["image_results"][IMAGE_ID]["path"]
+    base = host.disks(image)["image_outcomes"][IMAGE_ID]["path"]
     with open(base, "r+b") as file:
         file.write(b"spoilt")
-    assert host.disks(image)["image_results"][IMAGE_ID]["changed"]
+    assert host.disks(image)["image_outcomes"][IMAGE_ID]["changed"]
     with open(base, "rb") as file:
         assert file.read(6) != b"spoilt"
 
 
 def test_a_new_version_of_an_image_leaves_the_old_base_in_place(host, qcow2, raw):
-    first = host.disks(host.image(qcow2, "qcow2"))["image_results"][IMAGE_ID]["path"]
+    first = host.disks(host.image(qcow2, "qcow2"))["image_outcomes"][IMAGE_ID]["path"]
     content = sha256(first)
     tiny_guest.raw_image(raw, "the next version", 3 * MIB)
     second = host.disks(host.image(raw, "raw"), instances=2)
-    assert second["image_results"][IMAGE_ID]["path"] != first and sha256(first) == content
-    assert second["results"][GUEST % 0]["changed"] is False
-    assert info(second["results"][GUEST % 0]["disks"][0]["path"], "qcow2")["full-backing-filename"] == first
+    assert second["image_outcomes"][IMAGE_ID]["path"] != first and sha256(first) == content
+    assert second["outcomes"][GUEST % 0]["changed"] is False
+    assert info(second["outcomes"][GUEST % 0]["disks"][0]["path"], "qcow2")["full-backing-filename"] == first
 
 
 def test_processes_at_once_fetch_once(host, qcow2, tmp_path):
@@ -220,8 +220,8 @@ def test_processes_at_once_fetch_once(host, qcow2, tmp_path):
         ]
         answers = [host.module.result(process) for process in running]
     assert asked == ["/guest.qcow2"]
-    assert sum(a["image_results"][IMAGE_ID]["changed"] for a in answers) == 1
-    assert [sum(a["results"][GUEST % n]["changed"] for a in answers if GUEST % n in a["results"]) for n in (1, 2)] == [
+    assert sum(a["image_outcomes"][IMAGE_ID]["changed"] for a in answers) == 1
+    assert [sum(a["outcomes"][GUEST % n]["changed"] for a in answers if GUEST % n in a["outcomes"]) for n in (1, 2)] == [
         1,
         1,
     ]
@@ -232,16 +232,16 @@ def test_uploads(host, qcow2, tmp_path):
     image = host.image(qcow2, "qcow2", url=None)
     first = host.disks(image)
     assert first["missing_images"] == [IMAGE_ID] and not first["changed"]
-    assert first["results"][GUEST % 0] == {"changed": False, "disks": [], "pending": [IMAGE_ID], "error": None}
+    assert first["outcomes"][GUEST % 0] == {"changed": False, "disks": [], "pending": [IMAGE_ID], "error": None}
     second = host.disks(image, uploads={IMAGE_ID: qcow2})
-    assert second["missing_images"] == [] and second["results"][GUEST % 0]["changed"]
+    assert second["missing_images"] == [] and second["outcomes"][GUEST % 0]["changed"]
     assert os.path.exists(qcow2)
     assert host.disks(image, instances=2)["missing_images"] == []
 
 
 def test_check_mode_touches_nothing(host, qcow2):
     answer = host.disks(host.image(qcow2, "qcow2"), check=True)
-    assert answer["changed"] and answer["results"][GUEST % 0]["changed"] and not os.path.exists(host.path)
+    assert answer["changed"] and answer["outcomes"][GUEST % 0]["changed"] and not os.path.exists(host.path)
     host.disks(host.image(qcow2, "qcow2"))
     assert not host.disks(host.image(qcow2, "qcow2"), check=True)["changed"]
 
@@ -253,9 +253,9 @@ def refused(host, image, code, words, **options):
     """The image and the instance are refused with this error, and nothing of either stays."""
     answer = host.disks(image, **options)
     assert not answer.get("failed")
-    error = answer["image_results"][IMAGE_ID]["error"]
+    error = answer["image_outcomes"][IMAGE_ID]["error"]
     assert error and error["code"] == code and words in error["message"], answer
-    assert answer["results"][GUEST % 0]["error"]["code"] == code
+    assert answer["outcomes"][GUEST % 0]["error"]["code"] == code
     assert host.files() == []
     return error
 
@@ -268,7 +268,7 @@ def test_wrong_checksum(host, qcow2):
 def test_no_checksum(host, qcow2):
     refused(host, host.image(qcow2, "qcow2", checksum=""), "ImageUnacceptable", "no checksum")
     assert (
-        host.disks(host.image(qcow2, "qcow2", checksum=""), allow_unverified=True)["results"][GUEST % 0]["error"]
+        host.disks(host.image(qcow2, "qcow2", checksum=""), allow_unverified=True)["outcomes"][GUEST % 0]["error"]
         is None
     )
 
@@ -350,8 +350,8 @@ def test_larger_than_one_flavor_of_two(host, tmp_path):
         images=[host.image(source, "qcow2")],
         instances=[{"uuid": GUEST % n, "disks": [dict(disk, size_gb=n)]} for n in (1, 3)],
     )
-    assert answer["results"][GUEST % 1]["error"]["code"] == "FlavorDiskSmallerThanImage"
-    assert answer["results"][GUEST % 3]["error"] is None
+    assert answer["outcomes"][GUEST % 1]["error"]["code"] == "FlavorDiskSmallerThanImage"
+    assert answer["outcomes"][GUEST % 3]["error"] is None
     assert not [f for f in host.files() if f.startswith(GUEST % 1)]
 
 
@@ -385,7 +385,7 @@ def test_not_found_on_the_server(host, qcow2, tmp_path):
         answer = host.disks(
             host.image(qcow2, "qcow2", url=url.replace("//", "//user:pa55@") + "/nothing?signature=s3cret")
         )
-        words = json.dumps([answer["results"], answer["image_results"]])
+        words = json.dumps([answer["outcomes"], answer["image_outcomes"]])
         assert "s3cret" not in words and "pa55" not in words
 
 
@@ -429,11 +429,11 @@ def test_full_disk(tmp_path, module, step):
         host = Host(tmp_path, module)
         host.path = str(small / "instances")
         answer = host.disks(host.image(source, "raw"), backend="raw")
-        error = answer["results"][GUEST % 0]["error"]
+        error = answer["outcomes"][GUEST % 0]["error"]
         assert (error["code"], error["status"], error["retryable"]) == ("DiskFull", 503, True)
         assert str(small) in error["message"]
         assert not [f for f in host.files() if "part" in f or f.endswith("/disk")]
-        assert bool(answer["image_results"][IMAGE_ID]["error"]) == (step == "fetch")
+        assert bool(answer["image_outcomes"][IMAGE_ID]["error"]) == (step == "fetch")
     finally:
         subprocess.run(["umount", str(small)], check=True)
 
@@ -443,26 +443,26 @@ def test_full_disk(tmp_path, module, step):
 )
 def test_a_uuid_that_is_none(host, uuid):
     answer = host.module("instance_disks", instances_path=host.path, instances=[{"uuid": uuid, "disks": []}])
-    assert answer["results"][uuid]["error"]["code"] == "InvalidInput" and not os.path.exists(host.path)
+    assert answer["outcomes"][uuid]["error"]["code"] == "InvalidInput" and not os.path.exists(host.path)
 
 
 @pytest.mark.parametrize("name", ["../disk", "disk/../../x", "disk.info", "Disk", "disk.", "", "disk.part/"])
 def test_a_disk_name_that_is_none(host, name):
     disks = [{"name": name, "kind": "swap", "size_mb": 1}]
     answer = host.module("instance_disks", instances_path=host.path, instances=[{"uuid": GUEST % 0, "disks": disks}])
-    assert answer["results"][GUEST % 0]["error"]["code"] == "InvalidInput" and not os.path.exists(host.path)
+    assert answer["outcomes"][GUEST % 0]["error"]["code"] == "InvalidInput" and not os.path.exists(host.path)
 
 
 def test_a_guests_disk_is_never_looked_into(host, qcow2):
     """A guest that writes a qcow2 header into its raw disk gains nothing: disk.info says what it is."""
     image = host.image(qcow2, "qcow2")
-    (disk,) = host.disks(image, backend="raw")["results"][GUEST % 0]["disks"]
+    (disk,) = host.disks(image, backend="raw")["outcomes"][GUEST % 0]["disks"]
     evil = str(host.tmp / "evil")
     qemu_img("create", "-f", "qcow2", "-b", "/etc/passwd", "-F", "raw", "-u", evil, "9G")
     with open(disk["path"], "r+b") as file, open(evil, "rb") as header:
         file.write(header.read())
     answer = host.disks(image, backend="raw")
-    assert not answer["changed"] and answer["results"][GUEST % 0]["disks"] == [disk]
+    assert not answer["changed"] and answer["outcomes"][GUEST % 0]["disks"] == [disk]
 
 
 def test_a_file_in_the_way(host, qcow2):
@@ -471,8 +471,8 @@ def test_a_file_in_the_way(host, qcow2):
     with open(path, "w") as file:
         file.write("mine")
     answer = host.disks(host.image(qcow2, "qcow2"), instances=2)
-    assert answer["results"][GUEST % 0]["error"]["code"] == "InvalidDiskInfo"
-    assert answer["results"][GUEST % 1]["error"] is None
+    assert answer["outcomes"][GUEST % 0]["error"]["code"] == "InvalidDiskInfo"
+    assert answer["outcomes"][GUEST % 1]["error"] is None
     with open(path) as file:
         assert file.read() == "mine"
 
@@ -485,4 +485,4 @@ def test_what_a_killed_run_left_is_taken_up(host, qcow2):
         with open(rest, "w") as file:
             file.write("half")
     answer = host.disks(host.image(qcow2, "qcow2"))
-    assert answer["results"][GUEST % 0]["error"] is None and not [f for f in host.files() if "part" in f]
+    assert answer["outcomes"][GUEST % 0]["error"] is None and not [f for f in host.files() if "part" in f]

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright (c) 2026, the bootflow.compute authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -10,12 +9,12 @@ and /var/log (overlays) and /run (tmpfs): what is done there never touches the m
 A bridge joins the hosts with the controller (this machine): management 198.18.X.0/24, and a second network whose Linux
 bridge ``br-guests`` in each host is for guests that are to be on one network across hosts (198.19.X.0/24).
 
-    lab.py up 3 --dir D         make compute1..compute3; writes D/inventory.yml, D/ssh/id_ed25519, D/lab.json
-    lab.py status --dir D       what is up, and what was made to fail
-    lab.py exec --dir D compute1 virsh list --all
-    lab.py fail --dir D compute2 libvirtd|network|ssh|spawn|disk       and: restore compute2
-    lab.py down --dir D [--keep]  leaves nothing, also after a crash (--keep: the files in D stay)
-    lab.py down --all           every lab of this machine
+    python3 tests/lab/lab.py up 3 --dir D         make compute1..compute3; writes D/inventory.yml, D/ssh/id_ed25519, D/lab.json
+    python3 tests/lab/lab.py status --dir D       what is up, and what was made to fail
+    python3 tests/lab/lab.py exec --dir D compute1 virsh list --all
+    python3 tests/lab/lab.py fail --dir D compute2 libvirtd|network|ssh|spawn|disk       and: restore compute2
+    python3 tests/lab/lab.py down --dir D [--keep]  leaves nothing, also after a crash (--keep: the files in D stay)
+    python3 tests/lab/lab.py down --all           every lab of this machine
 
 Needs root, the Debian packages of scripts/lib.sh, and nothing from PyPI.
 """
@@ -176,6 +175,7 @@ class Host:
                 "--target",
                 str(pid),
                 "--mount",
+                "--root",
                 "--uts",
                 "--ipc",
                 "--net",

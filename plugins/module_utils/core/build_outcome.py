@@ -92,4 +92,6 @@ def _text(text: str | None, error: errors.BootflowError) -> str:
 def cleanup_failed(reason: t.Any = "") -> errors.BuildAbortException:
     """The error of a build whose remains could not be removed: it is not tried elsewhere."""
     text = CLEANUP + (" %s" % reason if reason else "")
-    return errors.BuildAbortException(message=text, remedy="Once the host answers again, run bootflow.compute.delete for this instance.")
+    return errors.BuildAbortException(
+        message=text, remedy="Once the host answers again, run bootflow.compute.delete for this instance."
+    )

@@ -91,7 +91,9 @@ def claim_test(node: NodeUsage, request: ResourceRequest, limits: t.Mapping[str,
     ]
     found = [r for r in reasons if r is not None]
     if found:
-        raise ComputeResourcesUnavailable(reason="; ".join(found), remedy="Another host is tried; free some there, or raise its allocation ratio.")
+        raise ComputeResourcesUnavailable(
+            reason="; ".join(found), remedy="Another host is tried; free some there, or raise its allocation ratio."
+        )
 
 
 def _test(kind: str, unit: str, used: float, requested: int, limit: float | None) -> str | None:

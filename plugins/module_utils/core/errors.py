@@ -56,6 +56,8 @@ def from_dict(data: t.Mapping[str, t.Any]) -> BootflowError:
     else:
         error = cls.__new__(cls)
         BootflowError.__init__(error, message=str(data.get("message", "")))
+    if isinstance(error, InvalidRequest):
+        error.errors = [dict(e) for e in data.get("errors") or ()]
     error.remedy = str(data.get("remedy", "") or "")
     error.status = int(data.get("status", error.status))
     error.retryable = bool(data.get("retryable", error.retryable))
@@ -380,6 +382,33 @@ class DiskFull(BootflowError):
     status = 503
     retryable = True
     remedy = "Free space there, or lower the host's disk_allocation_ratio."
+
+
+# --- the guest's hardware ------------------------------------------------------------------------------------------
+
+
+class UnsupportedHardware(InvalidInput):
+    msg_fmt = "Requested hardware '%(model)s' is not supported by the '%(virt)s' virt driver"
+
+
+class HostLacksHardware(UnsupportedHardware):
+    """The wish is sound, but not on this host."""
+
+    msg_fmt = "Host %(host)s has no %(model)s: %(reason)s"
+    status = 503
+    retryable = True
+
+
+class ImageVCPUTopologyRangeExceeded(InvalidInput):
+    msg_fmt = (
+        "Image vCPU topology %(image_sockets)d:%(image_cores)d:%(image_threads)d exceeds permitted "
+        "%(max_sockets)d:%(max_cores)d:%(max_threads)d"
+    )
+
+
+class ImageVCPULimitsRangeImpossible(InvalidInput):
+    msg_fmt = "Requested vCPU limits %(sockets)d:%(cores)d:%(threads)d are impossible to satisfy for vcpus count %(vcpus)d"
+    remedy = "Choose maxima whose product reaches the flavor's vcpus."
 
 
 # --- block devices -------------------------------------------------------------------------------------------------

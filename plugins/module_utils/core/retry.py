@@ -36,7 +36,8 @@ def populate_retry(
     reason = new.pop("exc_reason", None)
     if new["num_attempts"] > max_attempts:
         raise MaxRetriesExceeded(
-            reason="Exceeded max scheduling attempts %d for instance %s. Last exception: %s" % (max_attempts, instance_uuid, reason),
+            reason="Exceeded max scheduling attempts %d for instance %s. Last exception: %s"
+            % (max_attempts, instance_uuid, reason),
             remedy="Look at the faults of the instance: each attempt left one. bootflow_max_attempts says how many hosts are tried.",
         )
     return new
@@ -52,7 +53,9 @@ def record_host(record: t.Mapping[str, t.Any] | None, host: str, node: str) -> R
     return new
 
 
-def record_failure(record: t.Mapping[str, t.Any] | None, host: str | None, node: str | None, error: BootflowError) -> Record | None:
+def record_failure(
+    record: t.Mapping[str, t.Any] | None, host: str | None, node: str | None, error: BootflowError
+) -> Record | None:
     """With why the attempt on that host failed."""
     if record is None:
         return None

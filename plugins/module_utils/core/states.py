@@ -93,7 +93,9 @@ TASK_STATES = (
     SHELVING, SHELVING_IMAGE_PENDING_UPLOAD, SHELVING_IMAGE_UPLOADING, SHELVING_OFFLOADING, UNSHELVING,
 )  # fmt: skip
 
-REBOOT_TASKS = frozenset((REBOOTING, REBOOT_PENDING, REBOOT_STARTED, REBOOTING_HARD, REBOOT_PENDING_HARD, REBOOT_STARTED_HARD))
+REBOOT_TASKS = frozenset(
+    (REBOOTING, REBOOT_PENDING, REBOOT_STARTED, REBOOTING_HARD, REBOOT_PENDING_HARD, REBOOT_STARTED_HARD)
+)
 
 # A build goes through these, one after the other (row A62). None is between the scheduler and the host.
 BUILD_SEQUENCE: tuple[str | None, ...] = (SCHEDULING, None, NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING, None)
@@ -166,7 +168,9 @@ ACTIONS: dict[str, Action] = {
     "suspend": Action(_in(ACTIVE), during=SUSPENDING, result=SUSPENDED),
     "resume": Action(_in(SUSPENDED), during=RESUMING, result=ACTIVE),
     "soft_reboot": Action(_in(ACTIVE), during=REBOOTING, result=ACTIVE),
-    "hard_reboot": Action(_in(ACTIVE, STOPPED, PAUSED, SUSPENDED, ERROR), _HARD_REBOOT_TASKS, during=REBOOTING_HARD, result=ACTIVE),
+    "hard_reboot": Action(
+        _in(ACTIVE, STOPPED, PAUSED, SUSPENDED, ERROR), _HARD_REBOOT_TASKS, during=REBOOTING_HARD, result=ACTIVE
+    ),
     "rescue": Action(_in(ACTIVE, STOPPED, ERROR), during=RESCUING, result=RESCUED),
     "unrescue": Action(_in(RESCUED), during=UNRESCUING, result=ACTIVE),
     "resize": Action(_in(ACTIVE, STOPPED), during=RESIZE_PREP, result=RESIZED),
@@ -200,7 +204,12 @@ ACTIONS: dict[str, Action] = {
 
 
 def check_action(
-    action: str, vm_state: str, task_state: str | None, launched: bool = True, locked: bool = False, instance_uuid: str = ""
+    action: str,
+    vm_state: str,
+    task_state: str | None,
+    launched: bool = True,
+    locked: bool = False,
+    instance_uuid: str = "",
 ) -> Action:
     """Whether ``action`` may begin: lock, then vm_state, then task_state, then launched.
 
@@ -234,8 +243,16 @@ def check_action(
 def check_values(vm_state: t.Any, task_state: t.Any = None, power_state: t.Any = NOSTATE) -> None:
     """Raise InvalidInput for a value that does not exist (rows B14-B16)."""
     if vm_state not in VM_STATES:
-        raise InvalidInput(reason="vm_state %r does not exist" % (vm_state,), remedy="It is one of %s." % ", ".join(VM_STATES))
+        raise InvalidInput(
+            reason="vm_state %r does not exist" % (vm_state,), remedy="It is one of %s." % ", ".join(VM_STATES)
+        )
     if task_state is not None and task_state not in TASK_STATES:
-        raise InvalidInput(reason="task_state %r does not exist" % (task_state,), remedy="It is none, or one of %s." % ", ".join(TASK_STATES))
+        raise InvalidInput(
+            reason="task_state %r does not exist" % (task_state,),
+            remedy="It is none, or one of %s." % ", ".join(TASK_STATES),
+        )
     if power_state not in POWER_STATES:
-        raise InvalidInput(reason="power_state %r does not exist" % (power_state,), remedy="It is one of %s." % ", ".join(map(str, POWER_STATES)))
+        raise InvalidInput(
+            reason="power_state %r does not exist" % (power_state,),
+            remedy="It is one of %s." % ", ".join(map(str, POWER_STATES)),
+        )

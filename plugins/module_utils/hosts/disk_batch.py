@@ -136,7 +136,7 @@ def make_disks(
     workers: int = 4,
     check_mode: bool = False,
 ) -> dict[str, t.Any]:
-    """{results by uuid, image_results by id, missing_images}; see the module instance_disks for the fields.
+    """{outcomes by uuid, image_outcomes by id, missing_images}; see the module instance_disks for the fields.
 
     :raises InvalidInput: instances_path is not acceptable, or an image or instance is given twice.
     """
@@ -144,4 +144,4 @@ def make_disks(
     work.note_sizes(instances)
     image_results = run_batch([(image["id"], image) for image in images], work.image, workers)
     results = run_batch([(i["uuid"], i) for i in instances], lambda i: work.instance(i, image_results), workers)
-    return {"results": results, "image_results": image_results, "missing_images": sorted(work.missing)}
+    return {"outcomes": results, "image_outcomes": image_results, "missing_images": sorted(work.missing)}

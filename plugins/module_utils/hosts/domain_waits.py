@@ -80,6 +80,10 @@ class _LogReader:
         self.offset += len(data)
         return data
 
+    def text(self) -> str:
+        """What is new, with plain line ends: a serial console writes a carriage return before each."""
+        return self.read().decode("utf-8", "replace").replace("\r", "")
+
 
 def wait_for_console(wait: ConsoleWait, mark: tuple[int, int] | None, alive: Alive) -> str:
     """The first line of the log that matches.
@@ -91,13 +95,13 @@ def wait_for_console(wait: ConsoleWait, mark: tuple[int, int] | None, alive: Ali
     text = ""
     deadline = time.monotonic() + wait.timeout
     while True:
-        new = reader.read().decode("utf-8", "replace")
+        new = reader.text()
         if new:
             text = text[-_TAIL:] + new
             found = wait.pattern.search(text)
             # The rest of a line that is still being written is read once more.
             if found:
-                return _line_of(text + reader.read().decode("utf-8", "replace"), found)
+                return _line_of(text + reader.text(), found)
         if time.monotonic() >= deadline:
             raise WaitTimeout(
                 what="/%s/ on the console" % wait.pattern.pattern, seconds=int(wait.timeout), host=host_name()

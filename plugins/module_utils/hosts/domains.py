@@ -125,7 +125,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
         differences = list(spec.differences(spec.xml, before)) if spec.differences else []
     define = bool(differences)
     start = spec.state != "defined" and (domain is None or not _active(domain))
-    resume = spec.state == "running" and domain is not None and not start and power_state(domain) == PAUSED
+    resume = spec.state == "running" and domain is not None and not start and _was_paused(domain)
     result: dict[str, t.Any] = {
         "changed": define or start or resume,
         "defined": define,
@@ -154,8 +154,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
         _start(domain, paused=spec.state == "paused")
     elif resume:
         progress.mark_changed()
-        with libvirt_errors():
-            domain.resume()
+        _tolerating(domain.resume, "VIR_ERR_OPERATION_INVALID")  # another process was quicker
     if spec.state != "defined":
         wait_for_state(domain, PAUSED if spec.state == "paused" and start else RUNNING, spec)
     if spec.state == "running":
@@ -169,6 +168,14 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     result["power_state"] = power_state(domain)
     result["seconds"] = round(time.monotonic() - begin, 3)
     return result
+
+
+def _was_paused(domain: t.Any) -> bool:
+    """Whether somebody paused it: a domain also shows as paused while it starts, is saved or migrates."""
+    with libvirt_errors():
+        state, reason = domain.state()[:2]
+    by_hand = (libvirt.VIR_DOMAIN_PAUSED_UNKNOWN, libvirt.VIR_DOMAIN_PAUSED_USER)
+    return POWER_STATE_OF_DOMAIN_STATE.get(state) == PAUSED and reason in by_hand
 
 
 def _active(domain: t.Any) -> bool:
@@ -201,9 +208,18 @@ def _start(domain: t.Any, paused: bool) -> None:
         try:
             domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED if paused else 0)
         except libvirt.libvirtError as error:
-            # Another process was quicker: running is what was wanted.
-            if not (is_code(error, "VIR_ERR_OPERATION_INVALID") and domain.isActive()):
+            # Another process was quicker: running is what was wanted, and may take it a moment still.
+            if not (is_code(error, "VIR_ERR_OPERATION_INVALID") and _becomes_active(domain)):
                 raise
+
+
+def _becomes_active(domain: t.Any, seconds: float = 3.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not domain.isActive():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL)
+    return True
 
 
 def wait_for_state(domain: t.Any, wanted: int, spec: DomainSpec) -> None:

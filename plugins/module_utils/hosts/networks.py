@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import ipaddress
-import os
 import re
+import socket
+import struct
 import typing as t
 from dataclasses import dataclass, field
 
@@ -20,6 +23,7 @@ from .libvirt_connection import is_code, libvirt, libvirt_errors
 etree = optional_import("lxml.etree")
 
 FORWARDS = ("none", "nat", "route", "open")
+_SIOCETHTOOL, _ETHTOOL_GDRVINFO = 0x8946, 3
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}\Z")
 
@@ -152,12 +156,24 @@ def _check_bridge(spec: NetworkSpec) -> dict[str, t.Any]:
     name = spec.real_name
     if not _INTERFACE.match(name):
         raise InvalidInput(reason="%r is not the name of a network interface" % name)
-    if not os.path.isdir("/sys/class/net/%s/bridge" % name):
+    if not is_bridge(name):
         raise NetworkError(
             message="There is no Linux bridge %s on this host" % name,
             remedy="Create it with the host's own network configuration, or correct source of network %s." % spec.name,
         )
     return {"changed": False, "type": "bridge", "source": name, "bridge": name, "defined": False, "started": False}
+
+
+def is_bridge(name: str) -> bool:
+    """Whether ``name`` is a Linux bridge of this process's network namespace (/sys may show another one's)."""
+    answer = array.array("B", struct.pack("I", _ETHTOOL_GDRVINFO).ljust(256, b"\0"))
+    request = struct.pack("16sP", name.encode("ascii"), answer.buffer_info()[0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            fcntl.ioctl(sock.fileno(), _SIOCETHTOOL, request.ljust(40, b"\0"))
+        except OSError:
+            return False
+    return answer.tobytes()[4:36].split(b"\0")[0] == b"bridge"
 
 
 def network_xml(spec: NetworkSpec) -> str:

@@ -15,7 +15,7 @@ import uuid as uuid_module
 from dataclasses import asdict, dataclass, field, replace
 
 from ..core import config_drive_rules, errors, quotas, states
-from ..core.block_devices import block_device_plan
+from ..core.block_devices import BlockDeviceOptions, block_device_plan
 from ..core.guest import domain_name
 from ..core.model import Image, Network, NetworkRequest, ServerRequest
 from ..core.request import expand
@@ -178,7 +178,12 @@ def _insert(
     spec_id = conn.execute(
         request_specs.insert().values(reservation_id=accepted.reservation_id, spec_version=SPEC_VERSION, digest=digest, spec=_spec(request, wishes))
     ).inserted_primary_key[0]
-    disks = [asdict(d) for d in block_device_plan(request.flavor, request.image, request.block_device_mapping)]
+    disks = [
+        d.as_dict()
+        for d in block_device_plan(
+            request.flavor, request.image, request.block_device_mapping, BlockDeviceOptions(max_count=request.max_count)
+        )
+    ]
     all_names = expand.instance_names(request, request.max_count)
     rows, disk_rows, uuids = [], [], []
     for name in names:

@@ -42,9 +42,7 @@ def _fail(conn: t.Any, row: t.Any, host: str, event: str, failed: Failed, contex
     now = context.now
     error = failed.error
     if not failed.cleaned and not failed.unreachable:
-        error = errors.BuildAbortException(
-            instance_uuid=row.uuid, reason="Could not clean up failed build, not rescheduling. %s (%s)" % (error.message, failed.cleanup_reason)
-        )
+        error = build_outcome.cleanup_failed("%s (%s)" % (error.message, failed.cleanup_reason))
     history.finish_events(conn, [row.uuid], event, history.ERROR, now, failed.error.message)
     history.notify(conn, [row.uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()}, now)
     if row.run_id != context.run.id or row.task_state == states.DELETING:
@@ -67,11 +65,13 @@ def _fail(conn: t.Any, row: t.Any, host: str, event: str, failed: Failed, contex
             vm_state=states.BUILDING, task_state=states.SCHEDULING, host=None, node=None, retry=record,
         )
         return "rescheduled"
-    shown = type(error).__new__(type(error))
-    errors.BootflowError.__init__(shown, message=outcome.reason or error.message, remedy=error.remedy)
-    shown.status, shown.retryable = error.status, error.retryable
-    end_in_error(conn, [row], shown, host, context)
+    end_in_error(conn, [row], _worded(error, outcome.reason), host, context, details=failed.error.message)
     return "error"
+
+
+def _worded(error: errors.BootflowError, reason: str) -> errors.BootflowError:
+    """The same error with the text that Nova's table gives it."""
+    return errors.from_dict({**error.as_dict(), "message": reason})
 
 
 def refused(conn: t.Any, row: t.Any, error: errors.BootflowError, record: t.Any, host: str, context: Context) -> None:
@@ -85,7 +85,7 @@ def refused(conn: t.Any, row: t.Any, error: errors.BootflowError, record: t.Any,
     instances.swap(conn, [row.uuid], [states.SCHEDULING], now, context.run.id, retry=record)
 
 
-def end_in_error(conn: t.Any, rows: t.Sequence[t.Any], error: errors.BootflowError, host: str | None, context: Context) -> None:
+def end_in_error(conn: t.Any, rows: t.Sequence[t.Any], error: errors.BootflowError, host: str | None, context: Context, details: str = "") -> None:
     """These instances end in ERROR: nothing held, the fault written, the action closed (rows A40, A57)."""
     now = context.now
     uuids = [r.uuid for r in rows]
@@ -95,7 +95,7 @@ def end_in_error(conn: t.Any, rows: t.Sequence[t.Any], error: errors.BootflowErr
     )
     ports.release(conn, uuids)
     for uuid in uuids:
-        history.add_fault(conn, uuid, error, host, now)
+        history.add_fault(conn, uuid, error, host, now, details)
     history.finish_actions(conn, uuids, "create", now, "Error")
 
 

@@ -30,12 +30,12 @@ def swap(
     uuids: t.Sequence[str],
     expected_task_state: t.Sequence[str | None],
     now: float,
-    run_id: str | None = None,
+    owner: str | None = None,
     notify: str = NOTIFY_NOTHING,
     **values: t.Any,
 ) -> set[str]:
     """Write ``values`` to those of the instances whose task_state is one of ``expected_task_state`` (and which
-    ``run_id`` owns, when given). Returns the uuids that moved; the others lost the swap, which is an answer."""
+    run ``owner`` has, when given). Returns the uuids that moved; the others lost the swap, which is an answer."""
     c = instances.c
     moved: set[str] = set()
     named = [e for e in expected_task_state if e is not None]
@@ -44,8 +44,8 @@ def swap(
         state = sa.or_(state, c.task_state.is_(None))
     for part in chunks(list(uuids)):
         condition = sa.and_(c.uuid.in_(part), c.deleted == LIVE, state)
-        if run_id is not None:
-            condition = sa.and_(condition, c.run_id == run_id)
+        if owner is not None:
+            condition = sa.and_(condition, c.run_id == owner)
         rows = conn.execute(sa.select(c.uuid, c.vm_state, c.task_state).where(condition).order_by(c.uuid).with_for_update()).all()
         if not rows:
             continue

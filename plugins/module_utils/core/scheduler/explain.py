@@ -85,7 +85,9 @@ def _entry(fleet: Fleet, row: int) -> dict[str, t.Any]:
 
 def _outside(spec: RequestSpec) -> dict[str, t.Any]:
     if spec.forced:
-        reason = "another host was forced: %s" % ":".join(x or "" for x in (spec.force_host, spec.force_node)).rstrip(":")
+        reason = "another host was forced: %s" % ":".join(x or "" for x in (spec.force_host, spec.force_node)).rstrip(
+            ":"
+        )
     else:
         reason = "the request ignores this host"
     return {"filter": "", "reason": reason, "available": None, "needed": None, "unit": "", "missing": None}
@@ -132,7 +134,9 @@ def _weights(entries: dict[int, dict[str, t.Any]], ranking: Ranking) -> list[int
     return ordered
 
 
-def _further_rejections(fleet: Fleet, spec: RequestSpec, filters: t.Sequence[Filter], rejections: dict[int, list[dict[str, t.Any]]]) -> None:
+def _further_rejections(
+    fleet: Fleet, spec: RequestSpec, filters: t.Sequence[Filter], rejections: dict[int, list[dict[str, t.Any]]]
+) -> None:
     """What else would have turned these hosts down, by the filters that compare numbers: how near a miss was."""
     for filter_ in filters:
         rows = np.array([r for r, found in rejections.items() if found[0]["filter"] != filter_.name], dtype=np.int64)
@@ -143,7 +147,9 @@ def _further_rejections(fleet: Fleet, spec: RequestSpec, filters: t.Sequence[Fil
             rejections[int(rows[position])].append(_rejection(filter_, result, int(position)))
 
 
-def _nearest_miss(entries: dict[int, dict[str, t.Any]], rejections: dict[int, list[dict[str, t.Any]]]) -> dict[str, t.Any] | None:
+def _nearest_miss(
+    entries: dict[int, dict[str, t.Any]], rejections: dict[int, list[dict[str, t.Any]]]
+) -> dict[str, t.Any] | None:
     """The host that lacks least: the fewest filters against it, then the smallest part of the need missing."""
     best: tuple[t.Any, int] | None = None
     for row, found in rejections.items():
@@ -169,11 +175,16 @@ def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None) 
     if decision.get("alternates"):
         lines.append("  alternates: %s" % ", ".join(_name(a) for a in decision["alternates"]))
     if decision["filters"]:
-        lines.append("  filters: %s" % ", ".join("%s %d->%d" % (c["name"], c["start"], c["end"]) for c in decision["filters"]))
+        lines.append(
+            "  filters: %s" % ", ".join("%s %d->%d" % (c["name"], c["start"], c["end"]) for c in decision["filters"])
+        )
     passed = [h for h in decision["hosts"] if h["passed"]]
     rejected = [h for h in decision["hosts"] if not h["passed"]]
     for host in passed[:limit]:
-        parts = ["%s %.10g -> %.4f x %.10g" % (w["name"], w["raw"], w["normalised"], w["multiplier"]) for w in host["weighers"]]
+        parts = [
+            "%s %.10g -> %.4f x %.10g" % (w["name"], w["raw"], w["normalised"], w["multiplier"])
+            for w in host["weighers"]
+        ]
         weight = "" if host["weight"] is None else "  weight %.4f" % host["weight"]
         lines.append("  + %s%s%s" % (_name(host), weight, " (%s)" % "; ".join(parts) if parts else ""))
     lines.extend(_more(passed, limit, "passed"))

@@ -26,7 +26,10 @@ def _ratio(name: str, value: float | None, default: float, host: str) -> float:
         return default
     ratio = float(value)
     if not 0 < ratio < float("inf"):
-        raise InvalidInput(reason="%s of host %s is %s" % (name, host, value), remedy="Give a ratio above 0, or 0 for the default (%s)." % default)
+        raise InvalidInput(
+            reason="%s of host %s is %s" % (name, host, value),
+            remedy="Give a ratio above 0, or 0 for the default (%s)." % default,
+        )
     return ratio
 
 
@@ -69,9 +72,15 @@ class HostState:
     vars: t.Mapping[str, t.Any] = field(default_factory=dict)  # the host's inventory variables, for filters of the user
 
     def __post_init__(self) -> None:
-        self.ram_allocation_ratio = _ratio("ram_allocation_ratio", self.ram_allocation_ratio, RAM_ALLOCATION_RATIO, self.host)
-        self.disk_allocation_ratio = _ratio("disk_allocation_ratio", self.disk_allocation_ratio, DISK_ALLOCATION_RATIO, self.host)
-        self.cpu_allocation_ratio = _ratio("cpu_allocation_ratio", self.cpu_allocation_ratio, CPU_ALLOCATION_RATIO, self.host)
+        self.ram_allocation_ratio = _ratio(
+            "ram_allocation_ratio", self.ram_allocation_ratio, RAM_ALLOCATION_RATIO, self.host
+        )
+        self.disk_allocation_ratio = _ratio(
+            "disk_allocation_ratio", self.disk_allocation_ratio, DISK_ALLOCATION_RATIO, self.host
+        )
+        self.cpu_allocation_ratio = _ratio(
+            "cpu_allocation_ratio", self.cpu_allocation_ratio, CPU_ALLOCATION_RATIO, self.host
+        )
 
     # What Nova's HostState calls them: reachable through "capabilities:" extra specs and by filters of the user.
 
@@ -110,4 +119,9 @@ class HostState:
 
     @property
     def service(self) -> dict[str, t.Any]:
-        return {"disabled": self.disabled, "disabled_reason": self.disabled_reason, "forced_down": self.forced_down, "updated_at": self.updated_at}
+        return {
+            "disabled": self.disabled,
+            "disabled_reason": self.disabled_reason,
+            "forced_down": self.forced_down,
+            "updated_at": self.updated_at,
+        }

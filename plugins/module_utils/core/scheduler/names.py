@@ -17,10 +17,19 @@ ARCHITECTURES = frozenset(
         "parisc parisc64 ppc ppcle ppc64 ppc64le ppcemb riscv32 riscv64 s390 s390x sh4 sh4eb sparc sparc64 unicore32 x86_64 xtensa xtensaeb loongarch64"
     ).split()
 )
-HV_TYPES = frozenset("baremetal bhyve docker fake hyperv ironic kqemu kvm lxc lxd openvz parallels vz phyp qemu test uml vbox vmware xen zvm prsm".split())
+HV_TYPES = frozenset(
+    "baremetal bhyve docker fake hyperv ironic kqemu kvm lxc lxd openvz parallels vz phyp qemu test uml vbox vmware xen zvm prsm".split()
+)
 VM_MODES = frozenset("hvm xen uml exe".split())
 
-ARCHITECTURE_ALIASES = {"i386": "i686", "i486": "i686", "i586": "i686", "x86_32": "i686", "x86_32p": "i686", "amd64": "x86_64"}
+ARCHITECTURE_ALIASES = {
+    "i386": "i686",
+    "i486": "i686",
+    "i586": "i686",
+    "x86_32": "i686",
+    "x86_32p": "i686",
+    "amd64": "x86_64",
+}
 HV_TYPE_ALIASES = {"xapi": "xen", "powervm": "phyp"}
 VM_MODE_ALIASES = {"pv": "xen", "hv": "hvm", "baremetal": "hvm"}
 
@@ -33,7 +42,10 @@ def _canonical(kind: str, name: t.Any, aliases: t.Mapping[str, str], known: t.Co
     lowered = str(name).lower()
     canonical = aliases.get(lowered, lowered)
     if canonical not in known:
-        raise InvalidInput(reason="%s %r is not valid" % (kind, name), remedy="Correct the image's properties; known are %s." % ", ".join(sorted(known)))
+        raise InvalidInput(
+            reason="%s %r is not valid" % (kind, name),
+            remedy="Correct the image's properties; known are %s." % ", ".join(sorted(known)),
+        )
     return canonical
 
 
@@ -76,7 +88,9 @@ def parse_version_range(text: str) -> list[tuple[str, tuple[int, ...]]]:
     for predicate in text.split(","):
         found = _PREDICATE.match(predicate)
         if found is None:
-            raise InvalidInput(reason="bad version range %r" % text, remedy="Write it like this: >=6.0,<8 (img_hv_requested_version).")
+            raise InvalidInput(
+                reason="bad version range %r" % text, remedy="Write it like this: >=6.0,<8 (img_hv_requested_version)."
+            )
         result.append((found.group(1), tuple(int(p) for p in found.group(2).split("."))))
     return result
 

@@ -97,7 +97,9 @@ def select_destinations(fleet: Fleet, spec: RequestSpec, options: SchedulerOptio
 
 
 class _Placement:
-    def __init__(self, fleet: Fleet, spec: RequestSpec, options: SchedulerOptions, filters: list[Filter], weighers: list[Weigher]):
+    def __init__(
+        self, fleet: Fleet, spec: RequestSpec, options: SchedulerOptions, filters: list[Filter], weighers: list[Weigher]
+    ):
         self.fleet = fleet
         self.spec = spec
         self.options = options
@@ -124,7 +126,6 @@ class _Placement:
             decisions.append(self._explain(uuid, ranking, row))
             self.fleet.consume(row, self.spec)
             self.taken.append(row)
-            ranking.consumed()
         alternates = self._alternates(ranking)
         return [
             Selection(
@@ -159,11 +160,9 @@ class _Placement:
     def _filter_again(self, ranking: Ranking) -> None:
         """For the next instance: only one host was taken from, so the filters that look at one host ask it alone."""
         self.counts = []
-        if self.spec.forced:
-            return
         last: int | None = self.taken[-1]
         for filter_ in self.filters:
-            if filter_.run_once_per_request:
+            if filter_.run_once_per_request or self.spec.forced:
                 continue
             start = len(ranking)
             if not start:
@@ -171,9 +170,10 @@ class _Placement:
             if not filter_.per_host:
                 ranking.keep(np.asarray(filter_.evaluate(self.fleet, self.spec, ranking.rows).mask, dtype=bool))
             elif last is not None and not filter_.evaluate(self.fleet, self.spec, last).mask:
-                ranking.drop_row(last)
+                ranking.drop(last)
                 last = None
             self.counts.append(FilterCount(filter_.name, start, len(ranking)))
+        ranking.update(self.taken[-1])
 
     def _draw(self, count: int) -> int:
         size = min(max(int(self.options.host_subset_size), 1), count)
@@ -218,7 +218,9 @@ class _Placement:
             return None
         return explain(self.fleet, self.spec, self.filters, self.candidates, uuid, ranking=ranking, chosen=row)
 
-    def _with_alternates(self, decision: dict[str, t.Any] | None, alternates: t.Sequence[Alternate]) -> dict[str, t.Any] | None:
+    def _with_alternates(
+        self, decision: dict[str, t.Any] | None, alternates: t.Sequence[Alternate]
+    ) -> dict[str, t.Any] | None:
         if decision is not None:
             decision["alternates"] = [{"host": a.host, "node": a.nodename} for a in alternates]
         return decision
@@ -231,7 +233,10 @@ class _Placement:
             parts.append(self.why_none)
         elif self.counts:
             results = [str(c) for c in self.counts]
-            parts.append("Filtering removed all hosts for the request with instance ID '%s'. Filter results: %s" % (uuid, results))
+            parts.append(
+                "Filtering removed all hosts for the request with instance ID '%s'. Filter results: %s"
+                % (uuid, results)
+            )
         return NoValidHost(
             reason=" ".join(parts),
             filters=[{"name": c.name, "start": c.start, "end": c.end} for c in self.counts],

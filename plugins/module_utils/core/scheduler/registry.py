@@ -79,8 +79,12 @@ class HostPasses(Filter):
         except BootflowError:
             raise
         except Exception as e:
-            raise _broken(self.name, self.path, "host_passes() for host %s: %s: %s" % (host.host, type(e).__name__, e)) from e
-        passes, why = (bool(answer[0]), str(answer[1])) if isinstance(answer, tuple) and len(answer) == 2 else (bool(answer), "")
+            raise _broken(
+                self.name, self.path, "host_passes() for host %s: %s: %s" % (host.host, type(e).__name__, e)
+            ) from e
+        passes, why = (
+            (bool(answer[0]), str(answer[1])) if isinstance(answer, tuple) and len(answer) == 2 else (bool(answer), "")
+        )
         return passes, why or "%s of %s says no" % (self.name, os.path.basename(self.path))
 
 
@@ -115,7 +119,10 @@ class Weigh(Weigher):
 
 
 def _broken(name: str, path: str, reason: str) -> InvalidInput:
-    return InvalidInput(reason="%s of %s: %s" % (name, path, reason), remedy="Correct that file, or list bootflow_enabled_filters without it.")
+    return InvalidInput(
+        reason="%s of %s: %s" % (name, path, reason),
+        remedy="Correct that file, or list bootflow_enabled_filters without it.",
+    )
 
 
 UserClasses = t.Dict[str, t.Tuple[type, str]]
@@ -147,7 +154,10 @@ def _load(path: str, found: UserClasses) -> None:
     try:
         spec.loader.exec_module(module)
     except Exception as e:
-        raise InvalidInput(reason="the filter file %s: %s: %s" % (path, type(e).__name__, e), remedy="Correct that file, or move it away.") from e
+        raise InvalidInput(
+            reason="the filter file %s: %s: %s" % (path, type(e).__name__, e),
+            remedy="Correct that file, or move it away.",
+        ) from e
     finally:
         sys.dont_write_bytecode = writes
     reserved = set(DEFAULT_FILTERS) | set(DEFAULT_WEIGHERS)
@@ -159,7 +169,9 @@ def _load(path: str, found: UserClasses) -> None:
         name = getattr(value, "name", "") or value.__name__
         if name in found or name in reserved:
             owner = found[name][1] if name in found else "bootflow.compute"
-            raise InvalidInput(reason="%s of %s is already the name of one of %s" % (name, path, owner), remedy="Give it another name.")
+            raise InvalidInput(
+                reason="%s of %s is already the name of one of %s" % (name, path, owner), remedy="Give it another name."
+            )
         found[name] = (value, path)
 
 
@@ -198,24 +210,35 @@ def make_weighers(options: SchedulerOptions, user: UserClasses) -> list[Weigher]
         try:
             weigher.multiplier = float(value)
         except (TypeError, ValueError):
-            raise InvalidInput(reason="the multiplier of %s is %r" % (weigher.name, value), remedy="Give a number in bootflow_weight_multipliers.") from None
+            raise InvalidInput(
+                reason="the multiplier of %s is %r" % (weigher.name, value),
+                remedy="Give a number in bootflow_weight_multipliers.",
+            ) from None
     return made
 
 
 def _check_names(kind: str, names: t.Sequence[str], known: t.Sequence[str], setting: str) -> None:
     unknown = [n for n in names if n not in known]
     if unknown:
-        raise InvalidInput(reason="unknown %s %s" % (kind, ", ".join(unknown)), remedy="%s may hold: %s." % (setting, ", ".join(known)))
+        raise InvalidInput(
+            reason="unknown %s %s" % (kind, ", ".join(unknown)), remedy="%s may hold: %s." % (setting, ", ".join(known))
+        )
     twice = sorted({n for n in names if list(names).count(n) > 1})
     if twice:
-        raise InvalidInput(reason="%s %s is listed twice" % (kind, ", ".join(twice)), remedy="List each name once in %s." % setting)
+        raise InvalidInput(
+            reason="%s %s is listed twice" % (kind, ", ".join(twice)), remedy="List each name once in %s." % setting
+        )
 
 
 def _user_filter(options: SchedulerOptions, name: str, cls: type, path: str) -> Filter:
     made = _make(options, name, cls, path)
     if callable(getattr(made, "evaluate", None)):
         if not isinstance(made, Filter):
-            raise _broken(name, path, "a class with evaluate() derives from Filter (core.scheduler.filters.base); host_passes() needs no base")
+            raise _broken(
+                name,
+                path,
+                "a class with evaluate() derives from Filter (core.scheduler.filters.base); host_passes() needs no base",
+            )
         made.name = name
         return made
     return HostPasses(options, name, made, path)
@@ -225,7 +248,11 @@ def _user_weigher(options: SchedulerOptions, name: str, cls: type, path: str) ->
     made = _make(options, name, cls, path)
     if callable(getattr(made, "raw", None)):
         if not isinstance(made, Weigher):
-            raise _broken(name, path, "a class with raw() derives from Weigher (core.scheduler.weighers.base); weigh() needs no base")
+            raise _broken(
+                name,
+                path,
+                "a class with raw() derives from Weigher (core.scheduler.weighers.base); weigh() needs no base",
+            )
         made.name = name
         return made
     return Weigh(options, name, made, path)

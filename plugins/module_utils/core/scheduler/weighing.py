@@ -29,6 +29,8 @@ class Scale:
 
     def _ends(self) -> tuple[float, float]:
         """The seen values, and the fixed ends where there are: a seen value beyond a fixed end stretches the scale."""
+        if not len(self.raw):
+            return 0.0, 0.0
         lo, hi = float(self.raw.min()), float(self.raw.max())
         if self.weigher.minval is not None:
             lo = min(lo, float(self.weigher.minval))
@@ -76,7 +78,11 @@ class Scale:
 
 
 class Ranking:
-    """The hosts that passed (``rows`` of the fleet), best first; equals keep the order that they had before."""
+    """The hosts that passed (``rows`` of the fleet), best first.
+
+    Equals keep the order that they had before: Nova (since alternates came) hands the sorted list, chosen host first, to
+    the next instance's sort, which is stable.
+    """
 
     def __init__(self, fleet: Fleet, spec: RequestSpec, rows: Column, weighers: t.Sequence[Weigher]):
         self.fleet = fleet
@@ -85,12 +91,14 @@ class Ranking:
         self.rows = np.array(rows)
         self.order = np.arange(len(self.rows))  # positions among rows, best first
         self.scales = [Scale(w, w.raw(fleet, spec, self.rows)) for w in weighers] if len(self.rows) else []
+        self._moved = True  # a scale moved since the last sort
         self._sort()
 
     def __len__(self) -> int:
         return len(self.order)
 
     def _sort(self) -> None:
+        self._moved = False
         if len(self.rows) <= 1:  # one candidate is not weighed: weight 0
             self.score = np.zeros(len(self.rows))
             self.keys = np.zeros(len(self.rows))
@@ -115,21 +123,54 @@ class Ranking:
                 array[0] = chosen
         return int(self.rows[self.order[0]])
 
-    def consumed(self) -> None:
-        """The host at the top was taken from: weigh it anew and put it where it belongs, before its equals."""
-        position = int(self.order[0])
-        moved = False
+    def _position(self, row: int) -> int | None:
+        """Where a row of the fleet stands among ``rows``, which ascend; None when it left."""
+        position = int(np.searchsorted(self.rows, row))
+        return position if position < len(self.rows) and self.rows[position] == row else None
+
+    def drop(self, row: int) -> None:
+        """This host no longer passes. The order is as it was until update()."""
+        position = self._position(row)
+        assert position is not None
+        place = int(np.flatnonzero(self.order == position)[0])
+        self.order = np.delete(self.order, place)
+        self.order -= self.order > position
+        self.keys = np.delete(self.keys, place)
+        self.rows = np.delete(self.rows, position)
+        self.score = np.delete(self.score, position)
         for scale in self.scales:
-            if scale.weigher.per_host:
-                value = float(scale.weigher.raw(self.fleet, self.spec, int(self.rows[position])))
-                moved = scale.change(position, value) or moved
-            else:
+            self._moved = scale.drop(position) or self._moved
+
+    def keep(self, mask: Column) -> None:
+        """Only hosts that ``mask`` (as long as ``rows``) lets through stay. The order is as it was until update()."""
+        if mask.all():
+            return
+        new_position = np.cumsum(mask) - 1
+        self.order = new_position[self.order[mask[self.order]]]
+        self.rows = self.rows[mask]
+        for scale in self.scales:
+            scale.raw = scale.raw[mask]
+            scale.refresh()
+        self._moved = True
+
+    def update(self, row: int) -> None:
+        """Put the hosts in order again, after the one picked last (``row``, at the top if it did not leave) was taken from."""
+        position = self._position(row)
+        for scale in self.scales:
+            if not scale.weigher.per_host:
                 scale.raw = np.array(scale.weigher.raw(self.fleet, self.spec, self.rows), dtype=np.float64)
                 scale.refresh()
-                moved = True
-        if moved or len(self.rows) <= 1:
+                self._moved = True
+            elif position is not None:
+                value = float(scale.weigher.raw(self.fleet, self.spec, row))
+                self._moved = scale.change(position, value) or self._moved
+        if self._moved or len(self.rows) <= 1:
             self._sort()
-            return
+        elif position is not None:
+            self._replace_top(position)
+
+    def _replace_top(self, position: int) -> None:
+        """Move the host at the top to its place by its new score: after the better ones, before its equals."""
         score = 0.0
         for scale in self.scales:
             score += scale.part[position]
@@ -139,40 +180,3 @@ class Ranking:
         self.keys[:place] = self.keys[1 : place + 1].copy()
         self.order[place] = position
         self.keys[place] = -score
-
-    def drop_row(self, row: int) -> None:
-        """This host no longer passes."""
-        position = int(np.flatnonzero(self.rows == row)[0])
-        self._drop(position, int(np.flatnonzero(self.order == position)[0]))
-
-    def keep(self, mask: Column) -> None:
-        """Only hosts that ``mask`` (as long as ``rows``) lets through stay."""
-        if mask.all():
-            return
-        new_position = np.cumsum(mask) - 1
-        self.order = new_position[self.order[mask[self.order]]]
-        self.rows = self.rows[mask]
-        for scale in self.scales:
-            scale.raw = scale.raw[mask]
-        if len(self.rows):
-            for scale in self.scales:
-                scale.refresh()
-        self._sort()
-
-    def _drop(self, position: int, place: int) -> None:
-        self.order = np.delete(self.order, place)
-        self.order -= self.order > position
-        self.rows = np.delete(self.rows, position)
-        if len(self.rows) <= 1:
-            for scale in self.scales:
-                scale.raw = np.delete(scale.raw, position)
-            self._sort()
-            return
-        moved = False
-        for scale in self.scales:
-            moved = scale.drop(position) or moved
-        if moved:
-            self._sort()
-        else:
-            self.score = np.delete(self.score, position)
-            self.keys = np.delete(self.keys, place)

@@ -17,7 +17,9 @@ def at(column: t.Any, position: int) -> t.Any:
     return column[position] if getattr(column, "ndim", 0) else column
 
 
-def capacity_result(needed: int, usable: Column, physical: Column | None, unit: str, what: str, ratio: Column) -> FilterResult:
+def capacity_result(
+    needed: int, usable: Column, physical: Column | None, unit: str, what: str, ratio: Column
+) -> FilterResult:
     """Passes where ``needed`` fits ``usable`` and, where given, the ``physical`` total: a guest never over-commits against itself."""
     mask = usable >= needed
     available = usable

@@ -38,4 +38,6 @@ class ComputeFilter(Filter):
                 return "it never reported"
             return "down: last report %.0f s ago, more than %.10g s" % (age[position] if age is not None else 0, limit)
 
-        return FilterResult(mask=enabled & alive, available=age, needed=limit, unit="s since the last report", text=text)
+        return FilterResult(
+            mask=enabled & alive, available=age, needed=limit, unit="s since the last report", text=text
+        )

@@ -57,19 +57,29 @@ class ImagePropertiesFilter(Filter):
         comparisons = names.parse_version_range(str(version)) if version else []
         bits = spec.image_properties.get("hw_maxphysaddr_bits")
         groups = fleet.groups("image_properties", _kind)
-        reasons = [_refusal(kind, wanted, str(version), comparisons, int(bits) if bits else None) for kind in groups.values]
+        reasons = [
+            _refusal(kind, wanted, str(version), comparisons, int(bits) if bits else None) for kind in groups.values
+        ]
         mask = groups.spread([reason is None for reason in reasons], rows)
         return FilterResult(mask=mask, text=lambda position: reasons[groups.codes[rows[position]]] or "")
 
 
-def _refusal(kind: Kind, wanted: t.Sequence[str], version: str, comparisons: t.Sequence[t.Any], bits: int | None) -> str | None:
+def _refusal(
+    kind: Kind, wanted: t.Sequence[str], version: str, comparisons: t.Sequence[t.Any], bits: int | None
+) -> str | None:
     supported, number, host_bits = kind
     if not supported:
         return "the image asks for %s, the host reports no supported instances" % ", ".join(wanted)
     if not any(all(name in triple for name in wanted) for triple in supported):
-        return "the image asks for %s, the host supports %s" % (", ".join(wanted), "; ".join("/".join(triple) for triple in supported))
+        return "the image asks for %s, the host supports %s" % (
+            ", ".join(wanted),
+            "; ".join("/".join(triple) for triple in supported),
+        )
     if number and comparisons and not names.version_in_range(names.version_tuple(number), comparisons):
-        return "the image asks for hypervisor version %s, the host has %s" % (version, ".".join(map(str, names.version_tuple(number))))
+        return "the image asks for hypervisor version %s, the host has %s" % (
+            version,
+            ".".join(map(str, names.version_tuple(number))),
+        )
     if bits and host_bits and host_bits < bits:
         return "the image asks for %d physical address bits, the host has %d" % (bits, host_bits)
     return None

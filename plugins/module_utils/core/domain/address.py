@@ -1,0 +1,42 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where a device sits in the guest. source: 001 section 8.5.15 (pci and drive addresses), libvirt's domain format."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from .element import Element, at
+
+
+@dataclass(frozen=True)
+class AddressConfig(Element):
+    """``<address>``. PCI numbers are kept as libvirt writes them (``0x05``); a drive's are plain decimal numbers."""
+
+    TAG: t.ClassVar[str] = "address"
+
+    type: str = at("@type", default="pci")
+    domain: t.Optional[str] = at("@domain")
+    controller: t.Optional[str] = at("@controller")
+    bus: t.Optional[str] = at("@bus")
+    slot: t.Optional[str] = at("@slot")
+    function: t.Optional[str] = at("@function")
+    multifunction: t.Optional[bool] = at("@multifunction", "switch")
+    target: t.Optional[str] = at("@target")
+    unit: t.Optional[str] = at("@unit")
+    port: t.Optional[str] = at("@port")
+
+
+def pci_address(slot: int, bus: int = 0, function: int = 0, domain: int = 0) -> AddressConfig:
+    """``<address type='pci' domain='0x0000' bus='0x00' slot='0x05' function='0x0'/>``."""
+    return AddressConfig(
+        type="pci", domain="0x%04x" % domain, bus="0x%02x" % bus, slot="0x%02x" % slot, function="0x%x" % function
+    )
+
+
+def drive_address(unit: int, controller: int = 0, bus: int = 0, target: int = 0) -> AddressConfig:
+    """``<address type='drive' controller='0' bus='0' target='0' unit='0'/>``."""
+    return AddressConfig(type="drive", controller=str(controller), bus=str(bus), target=str(target), unit=str(unit))

@@ -1,0 +1,206 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, image_checks
+
+MIB = 1024**2
+
+
+def check(data, claimed):
+    def read_at(offset, length):
+        return data[offset : offset + length]
+
+    return image_checks.check_signature(read_at, len(data), claimed, "img")
+
+
+def qcow2(version=3, backing=0, backing_length=0, crypt=0, features=0, extensions=b"", header_length=104):
+    head = b"QFI\xfb" + struct.pack(">IQIIQIIQQIIQ", version, backing, backing_length, 16, MIB, crypt, 1, 0, 0, 0, 0, 0)
+    head = head[:72]
+    if version == 3:
+        head += struct.pack(">QQQII", features, 0, 0, 4, header_length)
+    return (head + extensions).ljust(4096, b"\0")
+
+
+def vmdk(create_type="monolithicSparse", extent="SPARSE", capacity=2048, where=1, length=20, version=1, lines=()):
+    text = '# Disk DescriptorFile\nversion=1\nCID=1\ncreateType="%s"\nRW 2048 %s "x.vmdk"\n%s' % (
+        create_type,
+        extent,
+        "\n".join(lines),
+    )
+    head = b"KDMV" + struct.pack("<IIQQQQ", version, 3, capacity, 128, where, length)
+    return head.ljust(512, b"\0") + text.encode().ljust(20 * 512, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("data", "claimed", "driver"),
+    [
+        (b"anything" * 100, "raw", "raw"),
+        (b"anything" * 100, "RAW", "raw"),
+        (b"anything" * 100, "ami", "raw"),
+        (b"\0" * 0x8001 + b"CD001" + b"\0" * 100, "iso", "raw"),
+        (qcow2(), "qcow2", "qcow2"),
+        (qcow2(version=2), "qcow2", "qcow2"),
+        (qcow2(features=0b1), "qcow2", "qcow2"),
+        (qcow2(extensions=struct.pack(">II", 0x6803F857, 8) + b"features"), "qcow2", "qcow2"),
+        (vmdk(), "vmdk", "vmdk"),
+        (vmdk("streamOptimized"), "vmdk", "vmdk"),
+        (b"conectix" + b"\0" * 600, "vhd", "vpc"),
+        (b"\0" * 600 + b"conectix" + b"\0" * 504, "vhd", "vpc"),
+        (b"vhdxfile" + b"\0" * 600, "vhdx", "vhdx"),
+        (b"\0" * 64 + b"\x7f\x10\xda\xbe" + b"\0" * 600, "vdi", "vdi"),
+    ],
+)
+def test_accepted(data, claimed, driver):
+    assert check(data, claimed) == driver
+
+
+@pytest.mark.parametrize(
+    ("data", "claimed", "words"),
+    [
+        (b"", "raw", "empty"),
+        (b"anything" * 100, "qcow2", "its format is raw, the catalogue says qcow2"),
+        (qcow2(), "raw", "its format is qcow2, the catalogue says raw"),
+        (qcow2(), "iso", "its format is qcow2"),
+        (b"LUKS\xba\xbe" + b"\0" * 600, "raw", "its format is luks"),
+        (b"QED\0" + b"\0" * 600, "raw", "its format is qed"),
+        (b"\0" * 512 + b"koly" + b"\0" * 508, "raw", "its format is dmg"),
+        (b"COWD" + b"\0" * 600, "vmdk", "descriptor"),
+        (qcow2()[:64] + b"\x7f\x10\xda\xbe" + qcow2()[68:], "qcow2", "several formats (qcow2, vdi)"),
+        (qcow2(backing=512, backing_length=11)[:512] + b"/etc/passwd", "qcow2", "fmt=qcow2 backed by: /etc/passwd"),
+        (qcow2(backing=512, backing_length=0), "qcow2", "backed by"),
+        (qcow2(version=2, backing=512, backing_length=3), "raw", "backed by"),
+        (qcow2(features=0b100), "qcow2", "data file"),
+        (qcow2(features=0b100), "raw", "data file"),
+        (qcow2(extensions=struct.pack(">II", 0x44415441, 4) + b"/x\0\0\0\0\0\0"), "qcow2", "data file"),
+        (
+            qcow2(extensions=struct.pack(">II", 0x6803F857, 3) + b"x" * 8 + struct.pack(">II", 0x44415441, 4)),
+            "qcow2",
+            "data file",
+        ),
+        (qcow2(features=0b10), "qcow2", "corrupt"),
+        (qcow2(features=1 << 40), "qcow2", "bit 40"),
+        (qcow2(crypt=2), "qcow2", "encrypted"),
+        (qcow2(version=1), "qcow2", "version 1"),
+        (qcow2()[:50], "qcow2", "cut off"),
+        (qcow2()[:80], "qcow2", "cut off"),
+        (vmdk("monolithicFlat"), "vmdk", "create-type specified: monolithicFlat"),
+        (vmdk("twoGbMaxExtentSparse"), "vmdk", "create-type"),
+        (vmdk(extent="FLAT"), "vmdk", "extents"),
+        (vmdk(lines=['RW 2048 FLAT "/etc/passwd" 0']), "vmdk", "extents"),
+        (vmdk(lines=['createType="monolithicFlat"']), "vmdk", "create-type"),
+        (vmdk(capacity=0), "vmdk", "descriptor"),
+        (vmdk(where=0), "vmdk", "descriptor"),
+        (vmdk(length=10**6), "vmdk", "descriptor"),
+        (vmdk(version=9), "vmdk", "version 9"),
+        (b"# Disk DescriptorFile\nversion=1\n", "vmdk", "descriptor"),
+        (b"# Disk DescriptorFile\nversion=1\n", "raw", "descriptor"),
+        (b"#\n\n  # comment\nversion = 1\n", "raw", "descriptor"),
+        (b"version=1\nRW 1 FLAT", "raw", "descriptor"),
+    ],
+)
+def test_refused(data, claimed, words):
+    with pytest.raises(errors.ImageUnacceptable) as caught:
+        check(data, claimed)
+    assert words in caught.value.message and not caught.value.retryable
+
+
+def test_a_script_is_no_descriptor():
+    assert check(b"#!/bin/sh\necho hello\n", "raw") == "raw"
+
+
+@given(st.binary(min_size=1, max_size=2000), st.sampled_from(sorted(image_checks.DRIVER_OF_DISK_FORMAT)))
+def test_any_bytes_are_accepted_or_refused_in_words(data, claimed):
+    try:
+        assert check(data, claimed) == image_checks.driver_of(claimed)
+    except errors.ImageUnacceptable:
+        pass
+
+
+@given(st.sampled_from([b"QFI\xfb", b"KDMV", b"QED\0"]), st.binary(max_size=300))
+def test_no_header_however_spoilt_passes_as_raw(magic, rest):
+    with pytest.raises(errors.ImageUnacceptable):
+        check(magic + rest, "raw")
+
+
+def test_unknown_format():
+    with pytest.raises(errors.InvalidDiskFormat) as caught:
+        image_checks.driver_of("floppy", "img")
+    assert "qcow2" in caught.value.remedy
+
+
+GOOD = {"format": "qcow2", "virtual-size": MIB, "format-specific": {"type": "qcow2", "data": {"compat": "1.1"}}}
+
+
+def test_good_info():
+    assert image_checks.check_info(GOOD, "qcow2", "img") == MIB
+
+
+@pytest.mark.parametrize(
+    ("info", "words"),
+    [
+        (None, "'qemu-img info' parsing failed."),
+        ({}, "'qemu-img info' parsing failed."),
+        (dict(GOOD, **{"virtual-size": "1"}), "'qemu-img info' parsing failed."),
+        (dict(GOOD, **{"virtual-size": 0}), "virtual size is 0"),
+        (dict(GOOD, **{"backing-filename": "/etc/passwd"}), "fmt=qcow2 backed by: /etc/passwd"),
+        (dict(GOOD, **{"full-backing-filename": "nbd://x"}), "fmt=qcow2 backed by: nbd://x"),
+        (dict(GOOD, format="raw"), "its format is raw, not qcow2"),
+        (dict(GOOD, encrypted=True), "encrypted"),
+        (dict(GOOD, **{"format-specific": {"data": {"data-file": "/x"}}}), "data file"),
+        (dict(GOOD, **{"format-specific": {"data": {"corrupt": True}}}), "corrupt"),
+    ],
+)
+def test_bad_info(info, words):
+    with pytest.raises(errors.ImageUnacceptable) as caught:
+        image_checks.check_info(info, "qcow2", "img")
+    assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("create_type", "good"), [("monolithicSparse", 1), ("streamOptimized", 1), ("monolithicFlat", 0), (None, 0)]
+)
+def test_vmdk_info(create_type, good):
+    info = {"format": "vmdk", "virtual-size": 5, "format-specific": {"data": {"create-type": create_type}}}
+    if good:
+        assert image_checks.check_info(info, "vmdk", "img") == 5
+    else:
+        with pytest.raises(errors.ImageUnacceptable):
+            image_checks.check_info(info, "vmdk", "img")
+
+
+@pytest.mark.parametrize(("virtual", "disk", "result"), [(5, 0, 5), (5, 5, 5), (5, 6, 6), (6, 5, None)])
+def test_fits_disk(virtual, disk, result):
+    if result is None:
+        with pytest.raises(errors.FlavorDiskSmallerThanImage) as caught:
+            image_checks.check_fits_disk(virtual, disk)
+        assert "Flavor disk is 5 bytes, image is 6 bytes." in caught.value.message and not caught.value.retryable
+    else:
+        assert image_checks.check_fits_disk(virtual, disk) == result
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("", ""),
+        ("sha256:" + "A" * 64, "a" * 64),
+        ("b" * 64, "b" * 64),
+        ("md5:x", None),
+        ("a" * 63, None),
+        ("a" * 65, None),
+    ],
+)
+def test_checksum(text, result):
+    if result is None:
+        with pytest.raises(errors.ImageUnacceptable):
+            image_checks.normal_checksum(text, "img")
+    else:
+        assert image_checks.normal_checksum(text, "img") == result

@@ -1,0 +1,160 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
+    InstanceInvalidState,
+    InstanceIsLocked,
+    InvalidInput,
+)
+
+ANY = set(states.VM_STATES)
+RESOURCES = "active stopped paused suspended"
+
+# action: vm_states, task_states (text "none", "any" or a list), during, result
+TABLE = {
+    "stop": ("active error", "none", "powering-off", "stopped"),
+    "start": ("stopped", "none", "powering-on", "active"),
+    "pause": ("active", "none", "pausing", "paused"),
+    "unpause": ("paused", "none", "unpausing", "active"),
+    "suspend": ("active", "none", "suspending", "suspended"),
+    "resume": ("suspended", "none", "resuming", "active"),
+    "soft_reboot": ("active", "none", "rebooting", "active"),
+    "hard_reboot": (
+        "active stopped paused suspended error",
+        "none rebooting reboot_pending reboot_started rebooting_hard reboot_pending_hard reboot_started_hard resuming unpausing pausing suspending",
+        "rebooting_hard",
+        "active",
+    ),
+    "rescue": ("active stopped error", "none", "rescuing", "rescued"),
+    "unrescue": ("rescued", "none", "unrescuing", "active"),
+    "resize": ("active stopped", "none", "resize_prep", "resized"),
+    "migrate": ("active stopped", "none", "resize_prep", "resized"),
+    "confirm_resize": ("resized", "none", None, None),
+    "revert_resize": ("resized", "none", "resize_reverting", None),
+    "shelve": (RESOURCES, "none", "shelving", "shelved"),
+    "shelve_offload": ("shelved", "none", "shelving_offloading", "shelved_offloaded"),
+    "unshelve": ("shelved shelved_offloaded", "none", "unshelving", "active"),
+    "snapshot": (RESOURCES, "none", "image_snapshot_pending", None),
+    "snapshot_volume_backed": ("active stopped suspended", "none", "image_snapshot_pending", None),
+    "backup": (RESOURCES, "none", "image_backup", None),
+    "rebuild": ("active stopped error", "none", "rebuilding", None),
+    "evacuate": ("active stopped error", "none", "rebuilding", None),
+    "delete": ("any", "any", "deleting", "deleted"),
+    "force_delete": ("any", "any", "deleting", "deleted"),
+    "soft_delete": ("any", "any", "soft-deleting", "soft-delete"),
+    "restore": ("soft-delete", "none", "restoring", "active"),
+    "set_admin_password": ("active", "none", "updating_password", None),
+    "live_migrate": ("active paused", "none", "migrating", None),
+    "live_migrate_force_complete": ("active", "migrating", "migrating", None),
+    "live_migrate_abort": ("any", "migrating", "migrating", None),
+    "attach_volume": ("active paused stopped resized soft-delete shelved shelved_offloaded", "none", None, None),
+    "detach_volume": ("active paused stopped resized soft-delete shelved shelved_offloaded", "none", None, None),
+    "swap_volume": ("active paused resized", "none", None, None),
+    "attach_interface": ("active paused stopped", "none", None, None),
+    "detach_interface": ("active paused stopped", "none", None, None),
+    "trigger_crash_dump": ("active paused rescued resized error", "none", None, None),
+    "update_instance_metadata": (RESOURCES, "any", None, None),
+}
+
+
+def test_the_table_has_every_action():
+    assert set(TABLE) == set(states.ACTIONS)
+
+
+@pytest.mark.parametrize("action", sorted(TABLE))
+def test_every_state_of_every_action(action):
+    vm, task, during, result = TABLE[action]
+    vm_allowed = ANY if vm == "any" else set(vm.split())
+    task_allowed = {None, *states.TASK_STATES} if task == "any" else {None if x == "none" else x for x in task.split()}
+    good_task = sorted(task_allowed, key=str)[0]
+    for vm_state in states.VM_STATES:
+        if vm_state in vm_allowed:
+            rule = states.check_action(action, vm_state, good_task)
+            assert (rule.during, rule.result) == (during, result)
+        else:
+            with pytest.raises(InstanceInvalidState, match="vm_state %s" % vm_state):
+                states.check_action(action, vm_state, good_task)
+    for task_state in (None, *states.TASK_STATES):
+        good_vm = sorted(vm_allowed)[0]
+        if task_state in task_allowed:
+            states.check_action(action, good_vm, task_state)
+        else:
+            with pytest.raises(InstanceInvalidState, match="task_state %s" % task_state):
+                states.check_action(action, good_vm, task_state)
+
+
+@pytest.mark.parametrize("action", sorted(TABLE))
+def test_states_named_exist(action):
+    rule = states.ACTIONS[action]
+    assert rule.during is None or rule.during in states.TASK_STATES
+    assert rule.result is None or rule.result in states.VM_STATES
+
+
+def test_order_of_tests_and_texts():
+    with pytest.raises(InstanceIsLocked, match="Instance u1 is locked"):
+        states.check_action("stop", "building", "spawning", launched=False, locked=True, instance_uuid="u1")
+    with pytest.raises(InstanceInvalidState) as caught:
+        states.check_action("stop", "building", "spawning", launched=False, instance_uuid="u1")
+    assert caught.value.message == "Cannot 'stop' instance u1 while it is in vm_state building"
+    with pytest.raises(InstanceInvalidState) as caught:
+        states.check_action("stop", "active", "pausing", launched=False, instance_uuid="u1")
+    assert caught.value.message == "Cannot 'stop' instance u1 while it is in task_state pausing"
+    with pytest.raises(InstanceInvalidState) as caught:
+        states.check_action("stop", "active", None, launched=False, instance_uuid="u1")
+    assert caught.value.message == "Instance u1 is in an invalid state for 'stop'"
+    assert caught.value.status == 409
+
+
+@pytest.mark.parametrize("action", ["delete", "force_delete"])
+def test_what_never_ran_can_be_deleted(action):
+    states.check_action(action, "building", "scheduling", launched=False)
+
+
+def test_soft_delete_needs_a_launch():
+    with pytest.raises(InstanceInvalidState, match="invalid state for 'soft_delete'"):
+        states.check_action("soft_delete", "building", None, launched=False)
+
+
+@pytest.mark.parametrize("action", sorted(TABLE))
+def test_the_lock(action):
+    vm, task = TABLE[action][:2]
+    args = (action, "active" if vm == "any" else vm.split()[0], "migrating" if task == "migrating" else None)
+    if action in ("snapshot", "snapshot_volume_backed", "backup"):
+        states.check_action(*args, locked=True)
+    else:
+        with pytest.raises(InstanceIsLocked):
+            states.check_action(*args, locked=True)
+
+
+def test_unknown_action():
+    with pytest.raises(InvalidInput, match="unknown action fly"):
+        states.check_action("fly", "active", None)
+
+
+def test_hard_reboot_does_not_expect_what_it_lets_in():
+    entry = states.ACTIONS["hard_reboot"].task_states
+    assert entry - states.HARD_REBOOT_EXPECTED == {"pausing", "reboot_pending_hard", "reboot_started_hard"}
+
+
+@pytest.mark.parametrize(
+    ("libvirt", "power"), [(0, 0), (1, 1), (2, 1), (3, 3), (4, 1), (5, 4), (6, 6), (7, 7), (8, 0), (-1, 0)]
+)
+def test_power_states(libvirt, power):
+    assert states.power_state_of(libvirt) == power
+
+
+def test_values():
+    assert len(set(states.VM_STATES)) == 12
+    assert len(set(states.TASK_STATES)) == len(states.TASK_STATES) == 42
+    assert states.BUILD_SEQUENCE == ("scheduling", None, "networking", "block_device_mapping", "spawning", None)
+    states.check_values("active", None, 1)
+    states.check_values("building", "spawning", 0)
+    for bad in (("running", None, 0), ("active", "sleeping", 0), ("active", None, 2), (None, None, 0)):
+        with pytest.raises(InvalidInput, match="does not exist"):
+            states.check_values(*bad)

@@ -1,0 +1,308 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import threading
+import time
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts import (
+    batch,
+    command,
+    disks,
+    domain_waits,
+    fetch,
+    files,
+    instances,
+    locks,
+    module_errors,
+    paths,
+    virt_probe,
+)  # fmt: skip
+
+UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
+
+
+def test_batch_isolates_items_and_says_what_was_changed():
+    def work(n):
+        if n == 1:
+            raise errors.ImageUnacceptable(image_id="x", reason="y")
+        if n == 2:
+            batch.progress.mark_changed()
+            raise ValueError("unforeseen")
+        return {"n": n}
+
+    results = batch.run_batch([(str(n), n) for n in range(6)], work, workers=3)
+    assert list(results) == [str(n) for n in range(6)]
+    assert results["0"] == {"n": 0, "changed": False, "error": None}
+    assert (results["1"]["error"]["code"], results["1"]["changed"]) == ("ImageUnacceptable", False)
+    assert (results["2"]["error"]["code"], results["2"]["changed"]) == ("RemoteError", True)
+    assert "unforeseen" in results["2"]["error"]["message"]
+    assert batch.any_changed(results) and not batch.any_changed({"0": results["0"]})
+
+
+def test_batch_refuses_a_key_twice():
+    with pytest.raises(errors.InvalidInput, match="more than once: a"):
+        batch.run_batch([("a", 1), ("b", 1), ("a", 2)], dict)
+    assert batch.run_batch({}, dict) == {}
+
+
+def test_batch_runs_items_side_by_side():
+    gate = threading.Barrier(3, timeout=10)
+    assert len(batch.run_batch({n: n for n in "abc"}, lambda n: {"at": gate.wait()}, workers=3)) == 3
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_full_disk_is_recognised(number):
+    error = module_errors.as_bootflow_error(OSError(number, "full", "/x/y"))
+    assert isinstance(error, errors.DiskFull) and "/x/y" in error.message and error.retryable
+
+
+def test_fail_gives_the_family_s_fields():
+    class Module:
+        def fail_json(self, **fields):
+            self.fields = fields
+            raise SystemExit(1)
+
+    module = Module()
+    with pytest.raises(SystemExit):
+        module_errors.fail(module, errors.HypervisorUnavailable(host="h", reason="r"))
+    assert module.fields["error_code"] == "HypervisorUnavailable" and module.fields["status"] == 503
+    assert "h" in module.fields["msg"] and module.fields["retryable"] and "message" not in module.fields
+
+
+def test_command_ends_in_time_and_takes_its_children_along(tmp_path):
+    begin = time.monotonic()
+    done = command.run(["sh", "-c", "sleep 60 & echo $! > %s/pid; wait" % tmp_path], timeout=0.5, check=False)
+    assert done.rc == command.TIMED_OUT and time.monotonic() - begin < 10
+    time.sleep(0.1)
+    pid = (tmp_path / "pid").read_text().strip()
+    assert not os.path.exists("/proc/%s" % pid) or "Z" in open("/proc/%s/stat" % pid).read()
+
+
+@pytest.mark.parametrize("prlimit", [True, False])
+def test_command_limits(prlimit, monkeypatch):
+    if not prlimit:
+        monkeypatch.setattr(command.shutil, "which", lambda *args, **kwargs: None)
+    limits = command.Limits(cpu_seconds=7, address_space=512 * 1024**2)
+    assert command.run(["sh", "-c", "ulimit -t; ulimit -v"], limits).stdout.split() == ["7", str(512 * 1024)]
+
+
+def test_command_failures():
+    with pytest.raises(errors.CommandFailed, match="exit code 3: words"):
+        command.run(["sh", "-c", "echo words >&2; exit 3"])
+    with pytest.raises(errors.DiskFull, match="/the/file"):
+        command.run(["sh", "-c", "echo 'write: No space left on device' >&2; exit 1"], path="/the/file")
+    with pytest.raises(errors.CommandFailed, match="127"):
+        command.run(["no-such-program-at-all"])
+    with pytest.raises(errors.MissingLibrary, match="no-such-program"):
+        command.program("no-such-program", "some-package")
+
+
+@pytest.mark.parametrize(
+    "value", ["", "x", "..", UUID + "/", UUID + "\n", UUID.replace("-", ""), "{%s}" % UUID, "urn:uuid:" + UUID, None, 5]
+)
+def test_no_uuid(value):
+    with pytest.raises(errors.InvalidInput):
+        paths.instance_dir("/i", value)
+
+
+def test_paths():
+    assert paths.instance_dir("/i//", UUID.upper()) == "/i/" + UUID
+    for bad in ("", "x", "/", "//", "/a/../b", "/a\0"):
+        with pytest.raises(errors.InvalidInput):
+            paths.checked_instances_path(bad)
+    for good in ("disk", "disk.eph0", "disk.swap", "disk.config.rescue"):
+        assert paths.checked_disk_name(good) == good
+    for bad in ("", "Disk", "disk.", "disk/x", "../disk", "disk.info", "disk\n", "disk.part/"):
+        with pytest.raises(errors.InvalidInput):
+            paths.checked_disk_name(bad)
+    for bad in ("", "..", ".x", "a/b", "a b", "a\n", "x" * 129):
+        with pytest.raises(errors.InvalidInput):
+            paths.checked_id(bad)
+
+
+def test_lock_is_exclusive_and_leaves_no_file(tmp_path):
+    count, worst, guard = [0], [0], threading.Lock()
+
+    def work(n):
+        with locks.host_lock(str(tmp_path), "one", timeout=30):
+            with guard:
+                count[0] += 1
+                worst[0] = max(worst[0], count[0])
+            time.sleep(0.002)
+            with guard:
+                count[0] -= 1
+        return {}
+
+    results = batch.run_batch({str(n): n for n in range(24)}, work, workers=8)
+    assert all(r["error"] is None for r in results.values()) and worst[0] == 1
+    assert os.listdir(str(tmp_path / "locks")) == []
+
+
+def test_lock_times_out(tmp_path):
+    with (
+        locks.host_lock(str(tmp_path), "one"),
+        pytest.raises(errors.WaitTimeout),
+        locks.host_lock(str(tmp_path), "one", timeout=0.1),
+    ):
+        pass
+    with locks.host_lock(str(tmp_path), "one", timeout=0.1):
+        pass
+
+
+def test_write_json_is_whole_or_not_there(tmp_path):
+    path = str(tmp_path / "x.json")
+    files.write_json(path, {"a": 1})
+    with pytest.raises(TypeError):
+        files.write_json(path, {"a": object()})
+    assert files.read_json(path) == {"a": 1} and os.listdir(str(tmp_path)) == ["x.json"]
+    assert files.read_json(str(tmp_path / "none")) is None
+
+
+def test_remove_tree(tmp_path):
+    folder = tmp_path / UUID
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub" / "file").write_text("x")
+    names = {str(folder), str(folder / "sub" / "file")}
+    assert set(instances.remove_tree(str(folder), check_mode=True)) == names and folder.exists()
+    assert set(instances.remove_tree(str(folder))) == names and not folder.exists()
+    assert instances.remove_tree(str(folder)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "label"), [("disk.eph0", "ephemeral0"), ("disk.eph11", "ephemeral11"), ("disk.data", "data")]
+)
+def test_labels(name, label):
+    assert disks.default_label(name) == label
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        disks.DiskSpec("disk", "image", 1),
+        disks.DiskSpec("disk.swap", "swap", 0),
+        disks.DiskSpec("disk.eph0", "ephemeral", -1),
+        disks.DiskSpec("disk.eph0", "ephemeral", 1, fs="ntfs"),
+        disks.DiskSpec("disk.eph0", "ephemeral", 1, label="-n x"),
+        disks.DiskSpec("disk.eph0", "ephemeral", 1, backend="lvm"),
+        disks.DiskSpec("disk.eph0", "blank", 1),
+    ],
+)
+def test_bad_disk_specs(spec):
+    with pytest.raises(errors.InvalidInput):
+        spec.checked()
+
+
+def test_shown_url_has_no_secret():
+    assert fetch.shown_url("https://u:p@h:8/a/b?sig=x#f") == "https://h:8/a/b"
+
+
+def test_fetch_is_sparse_and_reports_progress(tmp_path):
+    source, target = tmp_path / "a b%", tmp_path / "target"
+    data = b"x" * 5 + bytes(4 * fetch.CHUNK) + b"y"
+    source.write_bytes(data)
+    seen, got = [], []
+    assert fetch.fetch(
+        fetch.local_source(str(source)), str(target), "img", got.append, lambda *a: seen.append(a)
+    ) == len(data)
+    assert target.read_bytes() == data == b"".join(got) and target.stat().st_blocks * 512 < 3 * fetch.CHUNK
+    assert seen[-1] == (len(data), len(data)) and target.stat().st_mode & 0o777 == 0o600
+
+
+def test_console_wait_reads_on_and_sees_truncation(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("old words\nold\n")
+    wait = domain_waits.ConsoleWait(re.compile("wor(ds|ld)"), str(log), timeout=5)
+    assert domain_waits.wait_for_console(wait, None, lambda: None) == "old words"
+
+    def write():
+        time.sleep(0.3)
+        log.write_text("new\r\n")
+        time.sleep(0.3)
+        with log.open("a") as file:
+            file.write("hello wor")
+            file.flush()
+            time.sleep(0.4)
+            file.write("ld, I am\r\n")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert domain_waits.wait_for_console(wait, wait.mark(), lambda: None).startswith("hello world")
+    thread.join()
+
+
+def test_console_wait_stops_when_the_guest_ends(tmp_path):
+    def dead():
+        raise errors.LibvirtError(reason="ended")
+
+    wait = domain_waits.ConsoleWait(re.compile("x"), str(tmp_path / "none"), timeout=30)
+    with pytest.raises(errors.LibvirtError):
+        domain_waits.wait_for_console(wait, None, dead)
+
+
+def test_boot_sector():
+    sector = virt_probe.boot_sector()
+    assert len(sector) == 512 and sector[510:] == b"\x55\xaa" and virt_probe.MARKER in sector
+    # the addresses in the code: marker, descriptor table, gate's handler
+    assert 0x7C00 + sector.index(virt_probe.MARKER) == int.from_bytes(
+        sector[sector.index(b"\xbe\xd4") + 1 :][:4], "little"
+    )
+    assert sector[0xE8 + 24 : 0xE8 + 30] == bytes.fromhex("1700e87c0000")
+
+
+def emulator(tmp_path, script):
+    path = tmp_path / "qemu-system-x86_64"
+    path.write_text("#!/bin/sh\n" + script)
+    path.chmod(0o755)
+    return str(path)
+
+
+SERIAL = 'for a; do case "$a" in file:*) s=${a#file:};; esac; done; '
+
+
+@pytest.mark.parametrize(
+    ("script", "virt_type", "words"),
+    [
+        (SERIAL + "echo BOOTFLOW-LONG-MODE > $s; exit 85", "kvm", "long mode"),
+        ("exit 85", "qemu", "ended with 85"),
+        (SERIAL + "echo BOOTFLOW-LONG-MODE > $s; exit 0", "qemu", "ended with 0"),
+        ("echo 'KVM internal error. Suberror: 1' >&2; sleep 30", "qemu", "KVM internal error"),
+        ("echo 'failed to initialize kvm: Permission denied' >&2; exit 1", "qemu", "Permission denied"),
+        ("sleep 30", "qemu", "hangs"),
+    ],
+)
+def test_probe(tmp_path, script, virt_type, words):
+    begin = time.monotonic()
+    verdict = virt_probe.probe(emulator(tmp_path, script), first=0.4, second=0.6)
+    assert verdict.virt_type == virt_type and words in verdict.reason and time.monotonic() - begin < 10
+
+
+def test_probe_is_kept(tmp_path, monkeypatch):
+    binary = emulator(tmp_path, "exit 1")
+    monkeypatch.setattr(virt_probe, "_key", lambda emulator: "key")
+    monkeypatch.setattr(virt_probe.os.path, "exists", lambda path: True)
+    first = virt_probe.working_virt_type("auto", binary, "x86_64", str(tmp_path / "i"), True)
+    second = virt_probe.working_virt_type("auto", binary, "x86_64", str(tmp_path / "i"), True)
+    assert (first.virt_type, first.cached, second.virt_type, second.cached) == ("qemu", False, "qemu", True)
+    monkeypatch.setattr(virt_probe, "_key", lambda emulator: "another kernel")
+    assert not virt_probe.working_virt_type("auto", binary, "x86_64", str(tmp_path / "i"), True).cached
+
+
+@pytest.mark.parametrize(
+    ("setting", "listed", "virt_type"),
+    [("qemu", True, "qemu"), ("kvm", True, "kvm"), ("auto", False, "qemu"), ("kvm", False, None), ("x", True, None)],
+)
+def test_virt_type_settings(tmp_path, setting, listed, virt_type):
+    if virt_type is None:
+        with pytest.raises((errors.HypervisorUnavailable, errors.InvalidInput)):
+            virt_probe.working_virt_type(setting, "/q", "x86_64", str(tmp_path), listed)
+    else:
+        assert virt_probe.working_virt_type(setting, "/q", "x86_64", str(tmp_path), listed).virt_type == virt_type
