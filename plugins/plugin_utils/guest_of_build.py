@@ -7,15 +7,20 @@
 from __future__ import annotations
 
 import base64
+import os
 import posixpath
 import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import guest as core_guest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import metadata
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.block_devices import planned_disk
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.views import utc
 from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import TRUE_WORDS
+
+VERSION = "0.1.0"  # of the collection, in the domain's metadata
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class GuestSettings:
     disk_backend: str
     config_drive_format: str
     vnc_listen: str
+    firmware: t.Optional[str]
     machine_type: t.Optional[str]
     cpu_mode: t.Optional[str]
     cpu_model: t.Optional[str]
@@ -45,6 +51,7 @@ class GuestSettings:
             disk_backend=str(variables.get("bootflow_disk_backend") or "qcow2"),
             config_drive_format=str(variables.get("bootflow_config_drive_format") or "iso9660"),
             vnc_listen=str(variables.get("bootflow_vnc_listen") or "127.0.0.1"),
+            firmware=variables.get("bootflow_firmware"),
             machine_type=variables.get("bootflow_machine_type"),
             cpu_mode=variables.get("bootflow_cpu_mode"),
             cpu_model=variables.get("bootflow_cpu_model"),
@@ -100,8 +107,6 @@ def config_drive(build: Build, request: t.Optional[ServerRequest], password: str
 
 
 def _random_seed() -> bytes:
-    import os
-
     return os.urandom(metadata.RANDOM_SEED_BYTES)
 
 
@@ -120,18 +125,49 @@ def module_disk(disk: t.Mapping[str, t.Any], build: Build, backend: str) -> dict
 
 
 def domain_xml(build: Build, settings: GuestSettings) -> str:
-    """TEMPORARY"""
+    """The domain of a build on its host.
+
+    :raises BootflowError: the host or the image cannot give what is asked for (a machine type, UEFI, a bus...).
+    """
+    row, spec, facts = build.row, build.row.spec, build.facts
+    image = spec["image"] or {}
     base = folder(build, settings)
-    disks = [("disk", settings.disk_backend, posixpath.join(base, d["name"]), d["device_name"][5:], "virtio", "") for d in build.disks]
-    if build.row.config_drive:
-        disks.append(("cdrom", "raw", config_drive_path(build, settings), "hda", "ide", "<readonly/>"))
-    nics = []
-    for vif in build.network_info:
-        if vif["type"] == "network":
-            nics.append(("network", vif["address"], "network", vif["details"]["libvirt_network"]))
-        else:
-            nics.append(("bridge", vif["address"], "bridge", vif["network"]["bridge"]))
-    return core_guest.quick_xml(
-        build.row.domain_name, build.uuid, build.row.memory_mb, build.row.vcpus, build.facts.get("virt_type", "qemu"), disks, nics,
-        console_log(build, settings),
+    arch = (facts.get("cpu_info") or {}).get("arch") or "x86_64"
+    guest = core_guest.GuestSpec(
+        uuid=row.uuid,
+        name=row.domain_name,
+        display_name=row.display_name,
+        memory_mb=row.memory_mb,
+        vcpus=row.vcpus,
+        flavor=Flavor(**spec["flavor"]),
+        disks=[
+            planned_disk(d).placed(posixpath.join(base, d["name"]), settings.disk_backend) for d in build.disks
+        ],
+        image_properties=image.get("properties") or {},
+        config_drive=config_drive_path(build, settings) if row.config_drive else None,
+        config_drive_format=settings.config_drive_format,
+        network_info=build.network_info,
+        console_log=console_log(build, settings),
+        options=core_guest.GuestOptions(
+            machine_type=settings.machine_type,
+            firmware=settings.firmware,
+            cpu_mode=settings.cpu_mode,
+            cpu_model=settings.cpu_model,
+            vnc_listen=settings.vnc_listen,
+        ),
+        image_id=image.get("id"),
+        user=row.user_name,
+        project=row.project,
+        creation_time=utc(row.created_at),
+        package_version=VERSION,
     )
+    host = core_guest.HostCapabilities(
+        virt_type=facts.get("virt_type") or "kvm",
+        arch=arch,
+        emulator=(facts.get("emulators") or {}).get(arch),
+        machine_types=(facts.get("machine_types") or {}).get(arch) or (),
+        uefi=bool(facts.get("uefi")),
+        libvirt_version=facts.get("libvirt_version") or 0,
+        host=row.host or "",
+    )
+    return core_guest.guest_xml(guest, host)

@@ -14,8 +14,14 @@ import dataclasses
 import re
 import typing as t
 
-from .errors import InvalidBDM, InvalidBDMBootSequence, InvalidBDMEphemeralSize, InvalidBDMFormat
-from .errors import InvalidBDMLocalsLimit, InvalidBDMSwapSize
+from .errors import (
+    InvalidBDM,
+    InvalidBDMBootSequence,
+    InvalidBDMEphemeralSize,
+    InvalidBDMFormat,
+    InvalidBDMLocalsLimit,
+    InvalidBDMSwapSize,
+)
 from .model import BlockDevice, Flavor, Image
 
 SOURCE_TYPES = ("image", "volume", "snapshot", "blank")

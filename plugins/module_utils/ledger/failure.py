@@ -65,6 +65,8 @@ def _fail(conn: t.Any, row: t.Any, host: str, event: str, failed: Failed, contex
             vm_state=states.BUILDING, task_state=states.SCHEDULING, host=None, node=None, retry=record,
         )
         return "rescheduled"
+    if not outcome.sets_error:
+        return "gone"
     end_in_error(conn, [row], _worded(error, outcome.reason), host, context, details=failed.error.message)
     return "error"
 

@@ -103,8 +103,8 @@ def _select(
     except errors.BootflowError as e:
         failure.end_in_error(conn, group, e, None, context)
         result.failed.extend(uuids)
-        if e.details.get("explanation") is not None:
-            result.explanations.update(dict.fromkeys(uuids, e.details["explanation"]))
+        if e.details.get("decision") is not None:
+            result.explanations.update(dict.fromkeys(uuids, e.details["decision"]))
         return
     resources = resource_request(spec)
     for selection in selections:

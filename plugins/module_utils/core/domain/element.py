@@ -17,9 +17,11 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from lxml import etree
-
 from ..errors import InvalidInput
+from ..optional import optional_import, require
+
+# The controller may plan without ever writing XML: it is asked for where XML is made or read.
+etree: t.Any = optional_import("lxml.etree")
 
 E = t.TypeVar("E", bound="Element")
 
@@ -61,7 +63,9 @@ class Element:
         """An lxml element.
 
         :raises InvalidInput: a value holds a character that XML cannot carry.
+        :raises MissingLibrary: lxml is not installed.
         """
+        _require_lxml()
         nsmap = {self.PREFIX: self.NAMESPACE} if self.NAMESPACE else None
         root = etree.Element(self._qname(self.TAG), nsmap=nsmap)
         for field in dataclasses.fields(t.cast(t.Any, self)):
@@ -182,6 +186,10 @@ class Element:
         return tuple(item.text or "" for item in items)
 
 
+def _require_lxml() -> None:
+    require(etree, "lxml", "python3-lxml (pip: lxml)")
+
+
 def _to_text(kind: str, value: t.Any) -> str:
     if kind == "bool":
         return "yes" if value else "no"
@@ -206,6 +214,7 @@ def parse(text: str | bytes) -> t.Any:
 
     :raises InvalidInput: the text is not well-formed XML.
     """
+    _require_lxml()
     parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
     data = text.encode("utf-8") if isinstance(text, str) else text
     try:

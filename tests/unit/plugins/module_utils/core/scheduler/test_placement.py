@@ -216,6 +216,18 @@ def test_nothing_asked():
     assert place([host("a")], spec(0)) == []
 
 
+def test_what_is_taken():
+    """Root and ephemeral disk without swap, memory with its overhead; and given back."""
+    fleet = Fleet([host("a", local_gb_used=5, disk_available_least=90)])
+    request = spec(1, Flavor("f", 1000, 3, root_gb=10, ephemeral_gb=2, swap=2048), memory_overhead_mb=24)
+    place(fleet, request)
+    state = fleet.host_state(0)
+    assert (state.free_ram_mb, state.free_disk_mb, state.vcpus_used) == (8192 - 1024, 78 * 1024, 3)
+    assert (state.num_instances, state.num_io_ops, state.local_gb_used) == (1, 1, 17)
+    fleet.consume(0, request, -1)
+    assert fleet.host_state(0) == fleet.hosts[0]
+
+
 # --- failure -------------------------------------------------------------------------------------------------------
 
 
@@ -297,6 +309,21 @@ def test_alternates_are_none_of_the_chosen_and_still_fit():
     first, second = place(hosts, spec(2), max_attempts=4)
     assert names([first, second]) == ["a", "b"]
     assert [a.host for a in first.alternates] == [a.host for a in second.alternates] == ["c", "d"]
+
+
+def test_alternates_of_one_instance_stand_as_they_were_weighed_for_it():
+    """Weighed again after the pick b would come first: a's free memory, the end of the scale, has moved."""
+    hosts = [
+        host("a", memory_mb=10000, local_gb=100),
+        host("b", memory_mb=5000, local_gb=10),
+        host("c", memory_mb=1000, local_gb=55),
+    ]
+    flavor = Flavor("f", 4900, 0)
+    options = {"enabled_filters": [], "weighers": ["RAMWeigher", "DiskWeigher"]}
+    (selection,) = place(hosts, spec(1, flavor), **options)
+    assert (selection.host, [a.host for a in selection.alternates]) == ("a", ["c", "b"])
+    assert names(place(hosts, spec(2, flavor), **options)) == ["a", "a"]
+    assert [a.host for a in place(hosts, spec(2, Flavor("f", 2450, 0)), **options)[0].alternates] == ["b", "c"]
 
 
 # --- settings ------------------------------------------------------------------------------------------------------
