@@ -15,23 +15,23 @@ export BOOTFLOW_CACHE=$CACHE
 export PATH=$VENV/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
 
-PACKAGES_CONTROLLER=(python3 python3-venv openssh-client)
-PACKAGES_HOST=(libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils dnsmasq-base iproute2 iputils-ping
-    python3-libvirt python3-lxml python3-pycdlib genisoimage dosfstools e2fsprogs util-linux)
+PACKAGES_CONTROLLER=(python3 python3-venv python3-apt openssh-client)
+# What the role compute_host installs.
+mapfile -t PACKAGES_HOST < <(sed -n '/^compute_host_packages:/,/^[^ ]/s/^  - //p' "$ROOT/roles/compute_host/defaults/main.yml")
 PACKAGES_GUEST_IMAGE=(cpio mtools syslinux syslinux-common qemu-utils)
 # Used by scripts/test, never by the collection itself.
-PACKAGES_TEST=(openssh-server xorriso cloud-init shellcheck procps git)
+PACKAGES_TEST=(openssh-server genisoimage util-linux xorriso cloud-init shellcheck procps git postgresql)
 
 say() { printf '\n==> %s\n' "$*" >&2; }
 note() { printf '    %s\n' "$*" >&2; }
 die() { printf '\nerror: %s\n' "$*" >&2; exit 1; }
 
-# Packages of the arguments that are not installed, one a line.
+# Packages of the arguments that are not installed, one a line, each once.
 missing_packages() {
     local package
     for package in "$@"; do
         [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)" = installed ] || echo "$package"
-    done
+    done | awk '!seen[$0]++'
 }
 
 # A line of progress every few seconds while a command runs; its output only when it fails.

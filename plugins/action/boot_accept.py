@@ -9,18 +9,21 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept, cleanups, nodes
-from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, scheduler_inputs, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **request_inputs.REQUEST_ARGUMENTS,
+        **scheduler_inputs.SCHEDULER_ARGUMENTS,
         "facts_max_age": {"type": "int", "variable": "bootflow_facts_max_age", "fallback_default": 300},
+        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
     }
 
     def act(self) -> dict[str, t.Any]:
         inputs = request_inputs.RequestInputs(self.options)
+        scheduler_inputs.check(self)
         context = self.context()
         if self.check_mode:
             ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
@@ -36,6 +39,9 @@ class ActionModule(LedgerAction):
                 to_clean = cleanups.hosts(conn)
                 stale = nodes.stale_hosts(conn, hosts, context.now, self.options["facts_max_age"])
                 stale += [h for h in hosts if h in to_clean and h not in stale]
+        if not accepted.changed and self.options["print_table"]:
+            count = len(accepted.unchanged)
+            tables.show(self._display, ["Nothing to do: %d instance%s there as asked." % (count, " is" if count == 1 else "s are")])
         return {
             "changed": accepted.changed,
             "reservation_id": accepted.reservation_id,

@@ -43,6 +43,7 @@ class ActionModule(StageAction):
                 {"uuid": b.uuid, "disks": [module_disk(d, b, disk_backend(self)) for d in b.disks]} for b in builds
             ],
             "uploads": {},
+            "workers": host_settings.workers(self, len(builds)),
             # The catalogue has refused an image without a checksum unless it says allow_unverified.
             "allow_unverified": any(not i.checksum for i in images.values()),
         }

@@ -39,11 +39,26 @@ class ActionModule(LedgerAction):
             tables.show(self._display, tables.instance_table(shown))
         result: dict[str, t.Any] = {"changed": False, "instances": shown}
         if bad:
-            result.update(failed=True, error_code="BootFailed", status=503, retryable=False, remedy="Mend the causes and run the same boot again; it goes on with what is missing.")
-            lines = ["%d of %d instances are not ACTIVE." % (len(bad), len(shown))]
+            remedy = "Mend the causes and run the same boot again; it goes on with what is missing."
+            result.update(failed=True, error_code="BootFailed", status=503, retryable=False, remedy=remedy)
+            lines = ["BootFailed: %d of %d instances are not ACTIVE." % (len(bad), len(shown))]
             for view in bad:
-                fault = view.get("fault") or {}
-                lines.append("  %s: %s (%s): %s" % (view["name"], view["vm_state"], fault.get("code", "no fault"), fault.get("message", "")))
-            lines.append(result["remedy"])
+                lines += _why(view)
+            lines.append("Remedy: " + remedy)
             result["msg"] = "\n".join(lines)
         return result
+
+
+def _why(view: t.Mapping[str, t.Any]) -> list[str]:
+    """Lines that tell a person what became of an instance, where it was tried before, and what to do."""
+    fault = view.get("fault")
+    if not fault:
+        return ["  %s: %s, task_state %s" % (view["name"], view["vm_state"], view["task_state"])]
+    lines = ["  %s: %s: %s" % (view["name"], fault["code"], fault["message"])]
+    said: dict[tuple[str, str], list[str]] = {}
+    for tried in fault["tried"]:
+        said.setdefault((tried["code"], tried["message"]), []).append(tried["host"])
+    lines += ["    on %s: %s: %s" % (", ".join(hosts), *what) for what, hosts in said.items()]
+    # What the hosts said tells more than that there is no host left.
+    remedies = dict.fromkeys(f["remedy"] for f in fault["tried"] or [fault] if f["remedy"])
+    return lines + ["    Remedy: " + r for r in remedies]

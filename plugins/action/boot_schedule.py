@@ -9,38 +9,22 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept, builds, instances, nodes, scheduling
-from ansible_collections.bootflow.compute.plugins.plugin_utils import guest_of_build, host_settings, request_inputs, tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import guest_of_build, request_inputs, scheduler_inputs, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-
-# boot.yml has so many rounds.
-MOST_ATTEMPTS = 3
 
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **request_inputs.REQUEST_ARGUMENTS,
         "round": {"type": "int", "default": 1},
-        "max_attempts": {"type": "int", "variable": "bootflow_max_attempts", "fallback_default": 3},
-        "service_down_time": {"type": "int", "variable": "bootflow_service_down_time", "fallback_default": 900},
-        "enabled_filters": {"type": "list", "elements": "str", "variable": "bootflow_enabled_filters"},
-        "weighers": {"type": "list", "elements": "str", "variable": "bootflow_weighers"},
-        "weight_multipliers": {"type": "dict", "variable": "bootflow_weight_multipliers", "fallback_default": {}},
-        "host_subset_size": {"type": "int", "variable": "bootflow_host_subset_size", "fallback_default": 1},
-        "filter_dirs": {"type": "list", "elements": "path", "variable": "bootflow_filter_dirs"},
+        **scheduler_inputs.SCHEDULER_ARGUMENTS,
         "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
     }
 
     def act(self) -> dict[str, t.Any]:
-        if not 1 <= self.options["max_attempts"] <= MOST_ATTEMPTS:
-            raise errors.InvalidInput(
-                reason="bootflow_max_attempts is %d" % self.options["max_attempts"],
-                remedy="Give 1 to %d: a boot has so many rounds." % MOST_ATTEMPTS,
-            )
         if not self.check_mode:
             return self._schedule()
         if self.options["round"] > 1:
@@ -54,12 +38,12 @@ class ActionModule(LedgerAction):
             waiting = scheduling.waiting(conn, context.run.id)
             hosts = scheduling.hosts_of_run(conn, context.run.id)
         if not waiting:
-            return {"changed": False, "hosts": self._reachable(hosts), "placed": [], "failed": []}
-        configurations = self._configurations()
+            return {"changed": False, "hosts": self._reachable(hosts), "placed": [], "not_placed": []}
+        configurations = scheduler_inputs.configurations(self)
         with ledger.write() as conn:
             nodes.configure(conn, configurations)
             states = self._with_strangers(nodes.host_states(conn, configurations, self._host_vars()))
-            result = scheduling.schedule(conn, states, self._options(context.now), context)
+            result = scheduling.schedule(conn, states, scheduler_inputs.scheduler_options(self, context.now), context)
             names = {r.uuid: r.display_name for r in instances.select_live(conn, run_id=context.run.id)}
         for uuid in result.failed:
             self._display.warning("%s was not placed; the report tells why." % names.get(uuid, uuid))
@@ -67,7 +51,7 @@ class ActionModule(LedgerAction):
             "changed": True,
             "hosts": self._reachable(result.hosts),
             "placed": [{"name": names.get(u, u), "uuid": u, "host": s.host, "node": s.nodename} for u, s in result.placed.items()],
-            "failed": sorted(result.failed),
+            "not_placed": sorted(result.failed),
         }
 
     def _reachable(self, hosts: t.Sequence[str]) -> list[str]:
@@ -76,18 +60,9 @@ class ActionModule(LedgerAction):
 
     # --- the fleet ----------------------------------------------------------------------------------------------------
 
-    def _configurations(self) -> dict[str, dict[str, t.Any]]:
-        hostvars = self.task_vars["hostvars"]
-        found = {h: host_settings.configuration(hostvars[h], h) for h in self.compute_hosts()}
-        zone = self.options["default_availability_zone"]
-        for host, settings in found.items():
-            if hostvars[host].get("bootflow_availability_zone") is None:
-                settings["availability_zone"] = zone
-        return found
-
     def _host_vars(self) -> dict[str, t.Any]:
         """Variables of the hosts, for filters of the user: read only when there are such filters."""
-        if not any(os.path.isdir(d) for d in self._filter_dirs()):
+        if not any(os.path.isdir(d) for d in scheduler_inputs.filter_dirs(self)):
             return {}
         return {h: self.task_vars["hostvars"][h] for h in self.compute_hosts()}
 
@@ -96,32 +71,6 @@ class ActionModule(LedgerAction):
         known = {s.host for s in states}
         return states + [HostState(host=h, nodename=h, forced_down=True) for h in self.compute_hosts() if h not in known]
 
-    def _filter_dirs(self) -> list[str]:
-        given = self.options["filter_dirs"]
-        if given is not None:
-            return list(given)
-        beside = self.task_vars.get("inventory_dir")
-        return [os.path.join(beside, "bootflow_filters")] if beside else []
-
-    def _options(self, now: float, explain_all: bool = False) -> SchedulerOptions:
-        o = self.options
-        more: dict[str, t.Any] = {}
-        if o["enabled_filters"] is not None:
-            more["enabled_filters"] = tuple(o["enabled_filters"])
-        if o["weighers"] is not None:
-            more["weighers"] = tuple(o["weighers"])
-        return SchedulerOptions(
-            multipliers={k: float(v) for k, v in o["weight_multipliers"].items()},
-            host_subset_size=o["host_subset_size"],
-            max_attempts=o["max_attempts"],
-            now=now,
-            service_down_time=o["service_down_time"],
-            default_availability_zone=o["default_availability_zone"],
-            user_filter_dirs=tuple(d for d in self._filter_dirs() if os.path.isdir(d)),
-            explain=explain_all,
-            **more,
-        )
-
     # --- check mode ---------------------------------------------------------------------------------------------------
 
     def _plan(self) -> dict[str, t.Any]:
@@ -129,7 +78,7 @@ class ActionModule(LedgerAction):
         inputs = request_inputs.RequestInputs(self.options)
         context = self.context()
         ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
-        configurations = self._configurations()
+        configurations = scheduler_inputs.configurations(self)
         hostvars = self.task_vars["hostvars"]
         with ledger.rehearse() as conn:
             accepted = accept.accept(conn, inputs.requests, inputs.accept_options(), context)
@@ -144,7 +93,7 @@ class ActionModule(LedgerAction):
             nodes.configure(conn, configurations)
             states = self._with_strangers(nodes.host_states(conn, configurations, self._host_vars()))
             if scheduling.waiting(conn, context.run.id):
-                result = scheduling.schedule(conn, states, self._options(context.now, explain_all=True), context)
+                result = scheduling.schedule(conn, states, scheduler_inputs.scheduler_options(self, context.now, explain=True), context)
             else:
                 result = scheduling.Scheduled()
             wanted = set(accepted.created) | set(accepted.resumed)

@@ -46,7 +46,10 @@ class ActionModule(StageAction):
             outcomes.update(item_errors(result, [d["uuid"] for d in drives]))
         domains = [d for d in domains if outcomes.get(d["uuid"]) is None]
         if domains:
-            result = self.run_module("domain", {"libvirt_uri": host_settings.libvirt_uri(self), "domains": domains})
+            result = self.run_module(
+                "domain",
+                {"libvirt_uri": host_settings.libvirt_uri(self), "domains": domains, "workers": host_settings.workers(self, len(domains))},
+            )
             outcomes.update(item_errors(result, [d["uuid"] for d in domains]))
             self._power_states = {
                 u: r["power_state"] for u, r in result["outcomes"].items() if not r.get("error")

@@ -73,9 +73,9 @@ class ActionModule(LedgerAction):
             tables.show(self._display, ["Deleted: %s" % (", ".join(gone) or "nothing")])
         result: dict[str, t.Any] = {"changed": bool(gone), "deleted": gone, "left": left}
         if left:
-            lines = ["%d instance(s) could not be removed:" % len(left)]
+            lines = ["DeleteIncomplete: %d instance(s) could not be removed." % len(left)]
             lines += ["  %s on %s: %s" % (v["name"], v["host"], (v["fault"] or {}).get("message", "the host was not asked")) for v in left]
             remedy = "Bring the host back and delete again; or, if it is gone for good, delete with bootflow_delete_force: true."
-            lines.append(remedy)
+            lines.append("Remedy: " + remedy)
             result.update(failed=True, msg="\n".join(lines), error_code="DeleteIncomplete", status=503, retryable=True, remedy=remedy)
         return result

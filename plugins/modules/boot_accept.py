@@ -12,8 +12,8 @@ short_description: Validate a request and enter it into the ledger
 version_added: "0.1.0"
 description:
   - >-
-    First stage of a boot. Validates all entries and tells all their errors at once, expands counts, checks
-    quotas, and writes instances, disks, ports and the action C(create) in one transaction, or nothing.
+    First stage of a boot. Validates all entries and tells all their errors at once, and the settings of the
+    scheduler and of the hosts too; expands counts, checks quotas, and writes instances, disks, ports and the action C(create) in one transaction, or nothing.
   - >-
     An instance that is already there as asked is left alone; one that a dead run left half-built is taken over.
 author: bootflow.compute authors (@bootflow)
@@ -21,6 +21,7 @@ extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
   - bootflow.compute.request
+  - bootflow.compute.scheduler
 attributes:
   check_mode:
     support: full
@@ -33,6 +34,9 @@ options:
   facts_max_age:
     description: Hosts whose last report is older than this many seconds are named in RV(stale_hosts). Read from the variable C(bootflow_facts_max_age), else 300.
     type: int
+  print_table:
+    description: Print a line when there is nothing to do. Read from the variable C(bootflow_print_table), else true.
+    type: bool
 requirements:
   - SQLAlchemy >= 2.0 (on the controller)
   - alembic (on the controller)

@@ -22,6 +22,7 @@ extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
   - bootflow.compute.request
+  - bootflow.compute.scheduler
 attributes:
   check_mode:
     support: full
@@ -35,30 +36,6 @@ options:
     description: Which round of the boot it is. In check mode the plan is shown in the first.
     type: int
     default: 1
-  max_attempts:
-    description: How many hosts a build may be tried on. Read from the variable C(bootflow_max_attempts), else 3.
-    type: int
-  service_down_time:
-    description: A host that did not report for this many seconds is down. Read from the variable C(bootflow_service_down_time), else 900.
-    type: int
-  enabled_filters:
-    description: Names of the filters, in order. Read from the variable C(bootflow_enabled_filters).
-    type: list
-    elements: str
-  weighers:
-    description: Names of the weighers. Read from the variable C(bootflow_weighers).
-    type: list
-    elements: str
-  weight_multipliers:
-    description: Weigher name to multiplier, where it is not the default. Read from the variable C(bootflow_weight_multipliers).
-    type: dict
-  host_subset_size:
-    description: A host is drawn from this many of the best. Read from the variable C(bootflow_host_subset_size), else 1.
-    type: int
-  filter_dirs:
-    description: Folders with filters of your own (C(*.py)). Read from the variable C(bootflow_filter_dirs), else C(bootflow_filters) beside the inventory.
-    type: list
-    elements: path
   print_table:
     description: Print the plan in check mode. Read from the variable C(bootflow_print_table), else true.
     type: bool
@@ -91,6 +68,11 @@ placed:
   elements: dict
   returned: success
   sample: [{name: web-1, uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11, host: kvm1}]
+not_placed:
+  description: UUIDs of instances that no host was found for; they are in ERROR, M(bootflow.compute.boot_report) tells why.
+  type: list
+  elements: str
+  returned: success
 plan:
   description: The plan, in check mode.
   type: list

@@ -9,46 +9,111 @@ source: semantics 2 (ratios), 1 (reserved); docs/variables.md lists them for peo
 
 from __future__ import annotations
 
+import math
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
 
-# column of the ledger's compute_nodes <- (inventory variable, type, default)
-CONFIGURATION: dict[str, tuple[str, t.Callable[[t.Any], t.Any], t.Any]] = {
-    "ram_allocation_ratio": ("bootflow_ram_allocation_ratio", float, 1.5),
-    "disk_allocation_ratio": ("bootflow_disk_allocation_ratio", float, 1.0),
-    "cpu_allocation_ratio": ("bootflow_cpu_allocation_ratio", float, 16.0),
-    "reserved_memory_mb": ("bootflow_reserved_memory_mb", int, 512),
-    "reserved_disk_gb": ("bootflow_reserved_disk_gb", int, 0),
-    "reserved_vcpus": ("bootflow_reserved_vcpus", int, 0),
-    "availability_zone": ("bootflow_availability_zone", str, "nova"),
-    "disabled": ("bootflow_disabled", None, False),  # type: ignore[dict-item]
-    "disabled_reason": ("bootflow_disabled_reason", str, ""),
+# column of the ledger's compute_nodes <- (inventory variable, kind, default)
+CONFIGURATION: dict[str, tuple[str, str, t.Any]] = {
+    "ram_allocation_ratio": ("bootflow_ram_allocation_ratio", "number", 1.5),
+    "disk_allocation_ratio": ("bootflow_disk_allocation_ratio", "number", 1.0),
+    "cpu_allocation_ratio": ("bootflow_cpu_allocation_ratio", "number", 16.0),
+    "reserved_memory_mb": ("bootflow_reserved_memory_mb", "integer", 512),
+    "reserved_disk_gb": ("bootflow_reserved_disk_gb", "integer", 0),
+    "reserved_vcpus": ("bootflow_reserved_vcpus", "integer", 0),
+    "availability_zone": ("bootflow_availability_zone", "text", "nova"),
+    "disabled": ("bootflow_disabled", "boolean", False),
+    "disabled_reason": ("bootflow_disabled_reason", "text", ""),
+}
+# What shapes the guests of a host (guest_of_build.GuestSettings) and has a form to check.
+GUEST_KINDS = {
+    "bootflow_wait_timeout": "number",
+    "bootflow_wait_guest_timeout": "number",
+    "bootflow_wait_address": "boolean",
+    "bootflow_wait_agent": "boolean",
+    "bootflow_instances_path": "absolute path",
+}
+CHOICES = {
+    "bootflow_virt_type": ("auto", "kvm", "qemu"),
+    "bootflow_disk_backend": ("qcow2", "raw"),
+    "bootflow_config_drive_format": ("iso9660", "vfat"),
 }
 
+MOST_NAMED = 5
+
 TRUE_WORDS = ("true", "yes", "on", "1")
+FALSE_WORDS = ("false", "no", "off", "0", "")
 
 
 def configuration(variables: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any]:
     """The settings of ``host`` as columns of the ledger.
 
-    :raises InvalidInput: a value is not of its type, or a ratio is below zero.
+    :raises InvalidRequest: every value that is not of its kind, or is negative.
     """
     found = {}
-    for column, (name, convert, default) in CONFIGURATION.items():
+    problems = Problems()
+    for column, (name, kind, default) in CONFIGURATION.items():
         value = variables.get(name)
-        if value is None:
-            found[column] = default
-            continue
-        try:
-            found[column] = (str(value).lower() in TRUE_WORDS) if convert is None else convert(value)
-        except (TypeError, ValueError) as e:
-            raise errors.InvalidInput(reason="%s of host %s is %r" % (name, host, value), remedy="Correct it in the inventory.") from e
-        if isinstance(found[column], (int, float)) and found[column] < 0:
-            raise errors.InvalidInput(reason="%s of host %s is negative" % (name, host), remedy="Correct it in the inventory.")
+        found[column] = default
+        if value is not None:
+            with problems.collect("host %s" % host):
+                found[column] = _read(name, kind, value)
+    problems.raise_if_any()
     for column in ("ram_allocation_ratio", "disk_allocation_ratio", "cpu_allocation_ratio"):
         found[column] = found[column] or CONFIGURATION[column][2]  # 0.0 means unset, as in Nova
     return found
+
+
+def check(hostvars: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Iterable[str], problems: Problems) -> None:
+    """Add to ``problems`` whatever of the hosts' settings a boot could not work with, once for all hosts that have it."""
+    kinds = {name: kind for name, kind, _default in CONFIGURATION.values()}
+    found: dict[tuple[str, str], list[str]] = {}
+    for host in hosts:
+        variables = hostvars[host]
+        for name, kind in {**kinds, **GUEST_KINDS, **dict.fromkeys(CHOICES, "choice")}.items():
+            value = variables.get(name)
+            if value is not None:
+                try:
+                    _read(name, kind, value)
+                except errors.InvalidInput as e:
+                    found.setdefault((e.message, e.remedy), []).append(host)
+    for (message, remedy), affected in found.items():
+        more = ", and %d more" % (len(affected) - MOST_NAMED) if len(affected) > MOST_NAMED else ""
+        path = "host%s %s%s" % ("" if len(affected) == 1 else "s", ", ".join(affected[:MOST_NAMED]), more)
+        problems.add(path, errors.InvalidInput(message=message, remedy=remedy))
+
+
+def _read(name: str, kind: str, value: t.Any) -> t.Any:
+    """``value`` as its kind; InvalidInput where it is none."""
+    text = str(value)
+    if kind == "boolean":
+        if text.lower() not in TRUE_WORDS + FALSE_WORDS:
+            raise _wrong(name, "true or false", value)
+        return text.lower() in TRUE_WORDS
+    if kind == "choice":
+        if text not in CHOICES[name]:
+            raise _wrong(name, "one of %s" % ", ".join(CHOICES[name]), value)
+    elif kind == "absolute path":
+        if not text.startswith("/"):
+            raise _wrong(name, "an absolute path", value)
+    elif kind != "text":
+        wanted = "a whole number" if kind == "integer" else "a number"
+        try:
+            number = int(text) if kind == "integer" else float(text)
+        except ValueError:
+            raise _wrong(name, wanted, value) from None
+        if not 0 <= number < math.inf:
+            raise _wrong(name, wanted + " from 0 up", value)
+        return number
+    return text
+
+
+def _wrong(name: str, wanted: str, value: t.Any) -> errors.InvalidInput:
+    return errors.InvalidInput(
+        message="%s must be %s, not %s" % (name, wanted, str(value)[:60]), remedy="Correct it in the inventory (host_vars, group_vars) or where -e sets it."
+    )
 
 
 def libvirt_uri(action: t.Any) -> str:
@@ -57,3 +122,9 @@ def libvirt_uri(action: t.Any) -> str:
 
 def instances_path(action: t.Any) -> str:
     return str(action.variable("bootflow_instances_path", "/var/lib/bootflow/instances")).rstrip("/")
+
+
+def workers(action: t.Any, builds: int) -> int:
+    """How many builds a host works on at once: Nova's max_concurrent_builds, 0 for all (row A48)."""
+    most = int(action.variable("bootflow_max_concurrent_builds", 10))
+    return max(1, min(most, builds) if most > 0 else builds)

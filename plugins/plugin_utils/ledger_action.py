@@ -68,18 +68,28 @@ class LedgerAction(ActionBase):
 
     def _read_options(self) -> dict[str, t.Any]:
         spec: dict[str, dict[str, t.Any]] = {}
+        from_variables = set()
         for name, argument in {**COMMON, **self.ARGUMENTS}.items():
             spec[name] = {k: v for k, v in argument.items() if k not in ("variable", "fallback_default")}
             if self._task.args.get(name) is None and argument.get("variable"):
                 value = self.variable(argument["variable"], argument.get("fallback_default"))
                 if value is not None:
                     self._task.args[name] = value
+                    from_variables.add(name)
+        for name, argument in self.ARGUMENTS.items():
+            if argument.get("required") and self._task.args.get(name) is None:
+                raise errors.InvalidInput(
+                    message="%s is not set" % argument["variable"],
+                    remedy="Set it in the inventory, in group_vars or with -e (docs/variables.md), or give the option %s." % name,
+                )
         try:
             _validation, options = self.validate_argument_spec(argument_spec=spec)
-        except AnsibleActionFail as e:
-            raise errors.InvalidInput(message=str(e), remedy="See the options: ansible-doc %s" % self._task.action) from e
         except AnsibleError as e:
-            raise errors.InvalidInput(message=str(e), remedy="See the options: ansible-doc %s" % self._task.action) from e
+            variables = sorted({str(self.ARGUMENTS[n]["variable"]) for n in from_variables if "'%s'" % n in str(e)})
+            raise errors.InvalidInput(
+                message="%s%s" % ("%s: " % ", ".join(variables) if variables else "", e),
+                remedy="Correct it; ansible-doc %s tells the forms." % self._task.action,
+            ) from e
         return t.cast("dict[str, t.Any]", options)
 
     # --- the ledger -----------------------------------------------------------------------------------------------
@@ -161,16 +171,21 @@ def error_result(error: errors.BootflowError) -> dict[str, t.Any]:
     data = error.as_dict()
     result = {
         "failed": True, "changed": False, "error_code": data["code"], "status": data["status"], "remedy": data["remedy"],
-        "retryable": data["retryable"], "msg": data["message"] + ((" Remedy: " + data["remedy"]) if data["remedy"] else ""),
+        "retryable": data["retryable"], "msg": _in_words(data),
     }
     if isinstance(error, errors.InvalidRequest):
         result["errors"] = error.errors
-        lines = ["%s: %s%s" % (e.get("path") or "request", e["message"], (" Remedy: " + e["remedy"]) if e.get("remedy") else "") for e in error.errors]
+        lines = ["%s: %s" % (e.get("path") or "request", _in_words(e)) for e in error.errors]
         result["msg"] = "The request has %d error%s.\n%s" % (len(lines), "" if len(lines) == 1 else "s", "\n".join(lines))
     for key in ("filter_results", "explanation"):
         if key in error.details:
             result[key] = error.details[key]
     return result
+
+
+def _in_words(error: t.Mapping[str, t.Any]) -> str:
+    """Code, message and remedy for the person who reads the output."""
+    return "%s: %s%s" % (error["code"], error["message"], ("\n  Remedy: " + error["remedy"]) if error.get("remedy") else "")
 
 
 def _one_line(text: t.Any) -> str:

@@ -46,7 +46,7 @@ def test_six_guests_over_three_hosts_with_a_failing_one(flow: Flow) -> None:
     assert rescheduled, "some builds began on compute2"
     for row in rescheduled:
         retry = json.loads(flow.query("SELECT retry FROM instances WHERE uuid = ?", row["instance_uuid"])[0]["retry"])
-        assert [h for h, _n in retry["hosts"]] [0] == "compute2"
+        assert [h for h, _n in retry["hosts"]][0] == "compute2"
         events = [
             (e["event"], e["host"], e["result"])
             for e in flow.query("SELECT * FROM instance_action_events WHERE instance_uuid = ? ORDER BY id", row["instance_uuid"])
@@ -182,4 +182,38 @@ def test_a_full_disk_reschedules_and_no_host_left_is_an_error(flow: Flow) -> Non
     flow.boot(entry("full"))
     assert flow.instances()["full"]["vm_state"] == "active"
     flow.delete("full")
+    assert flow.residue() == {}
+
+
+def test_guests_on_a_bridge_answer(flow: Flow) -> None:
+    """A Linux bridge that joins the hosts: the boot ends when every guest's address answers its host."""
+    subnet = flow.lab.subnet
+    bridge = {
+        "name": "lan",
+        "type": "bridge",
+        "source": "br-guests",
+        "subnets": [
+            {
+                "name": "lan-v4",
+                "cidr": "198.19.%d.0/24" % subnet,
+                "gateway_ip": None,
+                "allocation_pools": [{"start": "198.19.%d.100" % subnet, "end": "198.19.%d.120" % subnet}],
+            }
+        ],
+    }
+    wanted = [
+        entry("lan", max_count=2, networks=[{"network": "lan"}]),
+        entry("fixed", networks=[{"network": "lan", "fixed_ip": "198.19.%d.200" % subnet}], availability_zone="nova:compute3"),
+    ]
+    flow.boot(*wanted, bootflow_networks=[bridge], bootflow_wait_address=True, bootflow_allow_forced_host=True)
+    rows = flow.instances()
+    assert rows["fixed"]["host"] == "compute3"
+    # Across hosts: every guest answers the first host.
+    for address in ("198.19.%d.100" % subnet, "198.19.%d.101" % subnet, "198.19.%d.200" % subnet):
+        flow.lab.host("compute1").run("ping", "-c", "1", "-W", "5", address)
+    taken = flow.run(
+        "boot", bootflow_networks=[bridge], bootflow_instances=[entry("other", networks=[{"network": "lan", "fixed_ip": "198.19.%d.200" % subnet}])]
+    )
+    assert taken.returncode == 2 and "IP address 198.19.%d.200 already allocated in subnet lan-v4" % subnet in taken.output
+    flow.delete(*rows)
     assert flow.residue() == {}

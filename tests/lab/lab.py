@@ -353,7 +353,7 @@ class Lab:
             "ansible_pipelining": True,
             "ansible_ssh_private_key_file": self.private_key,
             "ansible_control_path_dir": self.control_path,
-            "ansible_ssh_common_args": "-o UserKnownHostsFile=%s -o ConnectTimeout=5 -o IdentitiesOnly=yes"
+            "ansible_ssh_common_args": "-o UserKnownHostsFile=%s -o ConnectTimeout=5 -o ServerAliveInterval=2 -o ServerAliveCountMax=2 -o IdentitiesOnly=yes"
             % (os.path.join(self.directory, "ssh", "known_hosts"),),
         }
         common.update(variables)

@@ -53,7 +53,8 @@ def best_topology(
         if vcpus % (cores * threads) == 0 and vcpus // (cores * threads) <= maximum["sockets"]
     ]
     if not possible:
-        raise ImageVCPULimitsRangeImpossible(vcpus=vcpus, **maximum)
+        limits: dict[str, t.Any] = dict(maximum)
+        raise ImageVCPULimitsRangeImpossible(vcpus=vcpus, **limits)
     return max(possible, key=lambda topology: _score(topology, preferred))  # max keeps the first of equals
 
 
@@ -82,10 +83,10 @@ def _preferences(
 
 
 def _exceeded(asked: t.Mapping[str, int | None], limits: t.Mapping[str, int]) -> ImageVCPUTopologyRangeExceeded:
+    details: dict[str, t.Any] = {"image_%s" % name: asked[name] or -1 for name in _NAMES}
+    details.update({"max_%s" % name: limits[name] for name in _NAMES})
     return ImageVCPUTopologyRangeExceeded(
-        remedy="Take another flavor, or lower the image's hw_cpu_* properties.",
-        **{"image_%s" % name: asked[name] or -1 for name in _NAMES},
-        **{"max_%s" % name: limits[name] for name in _NAMES},
+        remedy="Take another flavor, or lower the image's hw_cpu_* properties.", **details
     )
 
 

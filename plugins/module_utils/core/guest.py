@@ -175,15 +175,3 @@ def _port(vif: t.Mapping[str, t.Any]) -> NovaPortConfig:
             for ip in ips
         ),
     )
-
-
-# TEMPORARY, for plugin_utils/guest_of_build.py until it calls guest_xml
-XML = """<domain type='{vt}'><name>{name}</name><uuid>{uuid}</uuid><memory unit='MiB'>{mem}</memory><vcpu>{vcpus}</vcpu>
-<os><type arch='x86_64' machine='pc'>hvm</type><boot dev='hd'/></os><features><acpi/><apic/></features><clock offset='utc'/>
-<devices>{disks}{nics}<serial type='pty'><log file='{log}' append='off'/></serial></devices></domain>"""
-
-
-def quick_xml(name, uuid, mem, vcpus, vt, disks, nics, log):
-    d = "".join("<disk type='file' device='%s'><driver name='qemu' type='%s'/><source file='%s'/><target dev='%s' bus='%s'/>%s</disk>" % x for x in disks)
-    n = "".join("<interface type='%s'><mac address='%s'/><source %s='%s'/><model type='virtio'/></interface>" % x for x in nics)
-    return XML.format(vt=vt, name=name, uuid=uuid, mem=mem, vcpus=vcpus, disks=d, nics=n, log=log)

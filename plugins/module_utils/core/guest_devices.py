@@ -62,6 +62,7 @@ def disk_configs(
     scsi_unit = 0
     for disk in disks:
         check_bus(disk.disk_bus, virt_type, machine)
+        source = _source(disk)
         address = None
         if disk.disk_bus == "scsi":
             # libvirt would put seven on a controller and add further ones of another model.
@@ -86,7 +87,7 @@ def disk_configs(
                 serial=disk.serial,
                 boot_order=order,
                 address=address,
-                **_source(disk),
+                **source,
             )
         )
     return result
@@ -188,7 +189,7 @@ def _interface(guest: GuestSpec, vif: t.Mapping[str, t.Any], model: str, queues:
             reason="the VIF %s names no %s of the host" % (vif.get("id"), kind),
             remedy="Set source on the network in bootflow_networks.",
         )
-    bandwidth = {
+    bandwidth: dict[str, t.Any] = {
         "%s_%s" % (way, what): quota_number(guest, "vif_%s_%s" % (way, what))
         for way in ("inbound", "outbound")
         for what in ("average", "peak", "burst")
@@ -200,7 +201,6 @@ def _interface(guest: GuestSpec, vif: t.Mapping[str, t.Any], model: str, queues:
         source_bridge=name if kind == "bridge" else None,
         target_dev=vif.get("devname") or None,
         model=model,
-        driver_name="vhost" if queues else None,
         driver_queues=queues,
         mtu=int(meta["mtu"]) if meta.get("mtu") else None,
         **bandwidth,
@@ -223,7 +223,7 @@ def channel_configs(guest: GuestSpec) -> tuple[ChannelConfig, ...]:
     """The guest agent's channel, when the image says hw_qemu_guest_agent."""
     if not is_true(guest.image_properties.get("hw_qemu_guest_agent")):
         return ()
-    return (ChannelConfig(type="unix", source_mode="bind", target_type="virtio", target_name="org.qemu.guest_agent.0"),)
+    return (ChannelConfig(type="unix", target_type="virtio", target_name="org.qemu.guest_agent.0"),)
 
 
 def input_configs(guest: GuestSpec) -> tuple[InputConfig, ...]:

@@ -46,6 +46,11 @@ class ImageSource:
     name: str = ""
     allow_unverified: bool = False
 
+    @property
+    def label(self) -> str:
+        """What a person knows it by."""
+        return self.name or self.id
+
 
 @dataclass(frozen=True)
 class BaseImage:
@@ -138,13 +143,13 @@ def ensure_image(
     :raises TooLarge: larger than max_bytes.
     :raises ImageDownloadFailed, ImageChecksumMismatch, ImageUnacceptable, InvalidDiskFormat, DiskFull: as named.
     """
-    image_checks.driver_of(image.disk_format, image.id)
+    image_checks.driver_of(image.disk_format, image.label)
     found = cached_image(image, instances_path)
     if found is None:
-        wanted = image_checks.normal_checksum(image.checksum, image.id)
+        wanted = image_checks.normal_checksum(image.checksum, image.label)
         if not wanted and not image.allow_unverified:
             raise ImageUnacceptable(
-                image_id=image.id,
+                image_id=image.label,
                 reason="it has no checksum",
                 remedy="Write its sha256 in bootflow_images, or allow unverified images.",
             )
@@ -174,8 +179,8 @@ def _fill_cache(
         _remove(fetched, converted)
         sha256 = _fetch(image, fetched, on_progress)
         if wanted and sha256 != wanted:
-            raise ImageChecksumMismatch(image_id=image.id, actual=sha256, expected=wanted)
-        driver, virtual_size = check_image_file(fetched, image.disk_format, image.id)
+            raise ImageChecksumMismatch(image_id=image.label, actual=sha256, expected=wanted)
+        driver, virtual_size = check_image_file(fetched, image.disk_format, image.label)
         if max_bytes is not None and virtual_size > max_bytes:
             raise TooLarge(virtual_size)
         raw = fetched
@@ -192,7 +197,7 @@ def _fill_cache(
 def _fetch(image: ImageSource, target: str, on_progress: Progress | None) -> str:
     digest = hashlib.sha256()
     source = local_source(image.path) if image.path else image.url
-    fetch(source, target, image.id, digest.update, on_progress)
+    fetch(source, target, image.label, digest.update, on_progress)
     return digest.hexdigest()
 
 

@@ -20,10 +20,12 @@ from ..core.guest import domain_name
 from ..core.model import Image, Network, NetworkRequest, ServerRequest
 from ..core.request import expand
 from ..core.request.hostname import instance_hostname
+from ..core.request.problems import Problems
 from . import history, instances, ports, runs
 from .context import Context
-
-from .tables import block_device_mappings, instances as instances_table, request_specs, reservations
+from .locks import take_turns
+from .tables import block_device_mappings, request_specs, reservations
+from .tables import instances as instances_table
 
 SPEC_VERSION = "1.0"
 
@@ -57,57 +59,73 @@ def accept(conn: t.Any, requests: t.Sequence[ServerRequest], options: AcceptOpti
     """
     now = context.now
     runs.renew(conn, context.run, now)
+    take_turns(conn, "project", [r.project for r in requests])  # names and quotas are theirs
     accepted = Accepted()
-    refusals: list[dict[str, t.Any]] = []
+    refusals = Problems()
     digests = [expand.request_digest(r) for r in requests]
     wanted = [expand.instance_names(r, r.max_count) for r in requests]
     living = _living(conn, requests, wanted)
+    dead = runs.dead_among(conn, [r.run_id for r in living.values()], context.run, now)
+    asked: set[tuple[str, str]] = set()
     resume: list[t.Any] = []
     new: list[list[str]] = []
     for index, (request, digest, names) in enumerate(zip(requests, digests, wanted)):
         there = [living[request.project, n] for n in names if (request.project, n) in living]
         for row in there:
-            error = _compare(conn, row, digest, accepted, resume, context)
+            error = _compare(conn, row, digest, accepted, resume, context, dead)
             if error is not None:
-                refusals.append(_refusal(index, "name", error))
+                refusals.add("instances[%d].name" % index, error)
+        for name in names:
+            if (request.project, name) in asked:
+                refusals.add("instances[%d].name" % index, _asked_twice(name))
+            asked.add((request.project, name))
         new.append([n for n in names if (request.project, n) not in living])
     try:
         _fit_quota(conn, requests, wanted, new, options.quotas)
     except errors.BootflowError as e:
-        refusals.append(_refusal(None, "count", e))
-    if not refusals:
-        allocator = ports.Allocator(conn, context.rng, now)
+        refusals.add(_quota_path(requests, e), e)
+    if not refusals.errors:
+        networks = [n for r in requests for _w, n in _network_wishes(r.networks, options.networks)]
+        allocator = ports.Allocator(conn, context.rng, now, networks)
         for index, (request, digest, names) in enumerate(zip(requests, digests, new)):
             if not names:
                 continue
             try:
                 _insert(conn, request, digest, names, options, context, allocator, accepted)
             except errors.BootflowError as e:
-                refusals.append(_refusal(index, "networks", e))
-        if not refusals:
+                place = "block_device_mapping" if isinstance(e, errors.InvalidBDM) else "networks"
+                refusals.add("instances[%d].%s" % (index, place), e)
+        if not refusals.errors:
             allocator.write()
             _take_over(conn, resume, context, accepted)
-    if refusals:
-        raise errors.InvalidRequest(refusals)
+    refusals.raise_if_any()
     return accepted
 
 
-def _refusal(index: int | None, field_name: str, error: errors.BootflowError) -> dict[str, t.Any]:
-    path = "instances" if index is None else "instances[%d].%s" % (index, field_name)
-    return {"path": path, **error.as_dict()}
+def _quota_path(requests: t.Sequence[ServerRequest], error: errors.BootflowError) -> str:
+    """The entry that the quota has no room for."""
+    for index, request in enumerate(requests):
+        if request.name == error.details.get("request"):
+            return "instances[%d].count" % index
+    return "instances"
 
 
 def _living(conn: t.Any, requests: t.Sequence[ServerRequest], wanted: t.Sequence[t.Sequence[str]]) -> dict[tuple[str, str], t.Any]:
-    names = sorted({n for part in wanted for n in part})
     found = {}
-    for part in history.chunks(names):
-        for row in instances.select_live(conn, names=part):
-            found[row.project, row.display_name] = row
+    for project in sorted({r.project for r in requests}):
+        names = sorted({n for r, part in zip(requests, wanted) if r.project == project for n in part})
+        for part in history.chunks(names):
+            for row in instances.select_live(conn, names=part, project=project, lock=True):
+                found[row.project, row.display_name] = row
     return found
 
 
+def _asked_twice(name: str) -> errors.BootflowError:
+    return errors.InvalidInput(reason="the name %s is asked for twice" % name, remedy="Give each entry a name of its own.")
+
+
 def _compare(
-    conn: t.Any, row: t.Any, digest: t.Mapping[str, t.Any], accepted: Accepted, resume: list[t.Any], context: Context
+    conn: t.Any, row: t.Any, digest: t.Mapping[str, t.Any], accepted: Accepted, resume: list[t.Any], context: Context, dead: set[str]
 ) -> errors.BootflowError | None:
     differences = expand.describe_difference(row.digest, digest)
     if differences:
@@ -116,7 +134,7 @@ def _compare(
     if not building and row.task_state is None and not (row.vm_state == states.ERROR and row.launched_at is None):
         accepted.unchanged.append(row.uuid)
         return None
-    alive = row.run_id and row.run_id != context.run.id and not runs.dead_among(conn, [row.run_id], context.run, context.now)
+    alive = row.run_id and row.run_id != context.run.id and row.run_id not in dead
     if alive and (building or row.task_state is not None):
         return runs.locked_error(conn, row.display_name, row.run_id)
     if row.task_state == states.DELETING:

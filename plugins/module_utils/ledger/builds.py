@@ -118,6 +118,7 @@ def done(conn: t.Any, stage: Stage, uuids: t.Sequence[str], context: Context) ->
 def spawned(conn: t.Any, host: str, power_states: t.Mapping[str, int], context: Context) -> tuple[list[str], list[str]]:
     """The guests run: ACTIVE, unless they were deleted meanwhile (row A69). Returns (active, lost the swap)."""
     now = context.now
+    runs.renew(conn, context.run, now)
     active: list[str] = []
     by_power: dict[int, list[str]] = {}
     for uuid, power_state in power_states.items():
@@ -129,7 +130,6 @@ def spawned(conn: t.Any, host: str, power_states: t.Mapping[str, int], context: 
                 vm_state=states.ACTIVE, task_state=None, power_state=power_state, launched_at=now,
             )
         )
-    runs.renew(conn, context.run, now)
     history.finish_events(conn, list(power_states), SPAWNING.name, history.SUCCESS, now)
     history.finish_actions(conn, active, "create", now)
     history.notify(conn, active, "compute.instance.create.end", {"host": host, "message": "Success"}, now)

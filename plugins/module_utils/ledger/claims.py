@@ -4,7 +4,7 @@
 
 """Claims: taking a host's resources for an instance and giving them back.
 
-source: 000, instance_claim (rows A70-A83). The nodes that may be touched are locked in the order of their ids, tested
+source: 000, instance_claim (rows A70-A83). The nodes that may be touched are locked (nodes.lock), tested
 with core.claims against the usage under that lock, and written in the same transaction: no number of runs can take a
 node past its limits, and a node's usage is always what it reserves plus the sum of its claims.
 """
@@ -98,32 +98,28 @@ def take(conn: t.Any, wishes: t.Sequence[Wish], now: float) -> dict[str, Candida
 
 def release(conn: t.Any, uuids: t.Sequence[str], host: str | None = None) -> int:
     """Give back the claims of these instances (on ``host`` only, when given). A second time does nothing (row A83)."""
-    released = 0
+    conditions = []
     for part in chunks(list(uuids)):
         wanted = claims.c.instance_uuid.in_(part)
         if host is not None:
             wanted = sa.and_(wanted, claims.c.compute_node_id.in_(sa.select(compute_nodes.c.id).where(compute_nodes.c.host == host)))
-        node_ids = sorted({r.compute_node_id for r in conn.execute(sa.select(claims.c.compute_node_id).where(wanted))})
-        if not node_ids:
-            continue
-        conn.execute(sa.select(compute_nodes.c.id).where(compute_nodes.c.id.in_(node_ids)).order_by(compute_nodes.c.id).with_for_update())
-        released += conn.execute(claims.delete().where(wanted)).rowcount
-        nodes.recount(conn, node_ids)
+        conditions.append(wanted)
+    node_ids = {r.compute_node_id for w in conditions for r in conn.execute(sa.select(claims.c.compute_node_id).where(w))}
+    if not node_ids:
+        return 0
+    nodes.lock(conn, node_ids)
+    released = sum(conn.execute(claims.delete().where(w)).rowcount for w in conditions)
+    nodes.recount(conn, sorted(node_ids))
     return released
 
 
 def _lock(conn: t.Any, places: t.Collection[tuple[str, str]]) -> list[t.Any]:
     c = compute_nodes.c
-    found = []
+    ids = []
     for part in chunks(sorted({host for host, _node in places})):
-        query = (
-            sa.select(c.id, c.host, c.node, c.memory_mb, c.memory_mb_used, c.local_gb, c.local_gb_used, c.vcpus, c.vcpus_used)
-            .where(c.host.in_(part))
-            .order_by(c.id)
-            .with_for_update()
-        )
-        found.extend(r for r in conn.execute(query) if (r.host, r.node) in places)
-    return found
+        rows = conn.execute(sa.select(c.id, c.host, c.node).where(c.host.in_(part)))
+        ids += [r.id for r in rows if (r.host, r.node) in places]
+    return nodes.lock(conn, ids)
 
 
 def _usage(row: t.Any) -> NodeUsage:

@@ -44,7 +44,7 @@ def hosts(conn: t.Any) -> set[str]:
 
 def done(conn: t.Any, host: str, uuids: t.Sequence[str]) -> None:
     """``host`` is rid of these instances: forget the rows, give back the claims and the addresses held for them."""
+    claims.release(conn, uuids, host=host)
     for uuid in uuids:
         conn.execute(cleanups.delete().where(cleanups.c.host == host, cleanups.c.instance_uuid == uuid))
-        claims.release(conn, [uuid], host=host)
         ports.release_on(conn, uuid, host)

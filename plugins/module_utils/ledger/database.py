@@ -37,7 +37,10 @@ class Ledger:
     @contextlib.contextmanager
     def read(self) -> t.Iterator[t.Any]:
         with self._errors(), self.engine.connect() as plain:
-            conn = plain.execution_options(bootflow_read_only=True)
+            options: dict[str, t.Any] = {"bootflow_read_only": True}
+            if self.engine.dialect.name == "postgresql":
+                options.update(isolation_level="REPEATABLE READ", postgresql_readonly=True)  # one moment for all, as on sqlite
+            conn = plain.execution_options(**options)
             with conn.begin():
                 yield conn
 
@@ -55,12 +58,10 @@ class Ledger:
     def _errors(self) -> t.Iterator[None]:
         try:
             yield
-        except sa.exc.OperationalError as e:
-            raise errors.LedgerError(url=shown(self.url), reason=_first_line(e.orig), remedy=_remedy(self.url, e.orig)) from e
-        except sa.exc.DatabaseError as e:
-            if isinstance(e, sa.exc.IntegrityError):
-                raise
-            raise errors.LedgerError(url=shown(self.url), reason=_first_line(e.orig), remedy=_remedy(self.url, e.orig)) from e
+        except sa.exc.DBAPIError as e:
+            error = errors.LedgerError(url=shown(self.url), reason=_first_line(e.orig), remedy=_remedy(self.url, e.orig))
+            error.retryable = _collided(e.orig)
+            raise error from e
 
     def close(self) -> None:
         self.engine.dispose()
@@ -68,7 +69,7 @@ class Ledger:
 
 def normalise_url(url: str) -> str:
     """A path or a database URL to SQLAlchemy's form; raise LedgerError for anything that is neither sqlite nor PostgreSQL."""
-    if url.startswith("/") or url.startswith("~"):
+    if url.startswith(("/", "~")):
         return "sqlite:///" + os.path.expanduser(url)
     if url.startswith("sqlite:///"):
         return url
@@ -82,8 +83,8 @@ def normalise_url(url: str) -> str:
 
 
 def shown(url: str) -> str:
-    """The URL without its password."""
-    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", url)
+    """The URL without its password, also one that holds an @ or is written as an option."""
+    return re.sub(r"(password=)[^&]*", r"\1***", re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url))
 
 
 def sqlite_path(url: str) -> str | None:
@@ -105,10 +106,20 @@ def open_ledger(url: str, create: bool = False, check_revision: bool = True) -> 
     path = sqlite_path(url)
     if path is not None:
         _prepare_file(url, path, create)
-    ledger = Ledger(url, _engine(url))
+    try:
+        ledger = Ledger(url, _engine(url))
+    except (sa.exc.ArgumentError, ValueError):
+        raise errors.LedgerError(
+            url=shown(url), reason="it is no database URL",
+            remedy="Write it as postgresql://user@host:5432/database; special characters of a password as %40, %2F...",
+        ) from None
     if check_revision:
-        with ledger.read() as conn:
-            migrations_runner.check_revision(conn, shown(url))
+        try:
+            with ledger.read() as conn:
+                migrations_runner.check_revision(conn, shown(url))
+        except errors.BootflowError:
+            ledger.close()
+            raise
     return ledger
 
 
@@ -123,7 +134,9 @@ def memory_ledger() -> Ledger:
 
 def _prepare_file(url: str, path: str, create: bool) -> None:
     if not os.path.isabs(path):
-        raise errors.LedgerError(url=shown(url), reason="the path is relative", remedy="Give an absolute path.")
+        raise errors.LedgerError(url=shown(url), reason="the path is relative", remedy="Give an absolute path: sqlite:////folder/ledger.db has four slashes.")
+    if os.path.isdir(path):
+        raise errors.LedgerError(url=shown(url), reason="it is a folder", remedy="Name a file in it: %s." % os.path.join(path, "ledger.db"))
     folder = os.path.dirname(path)
     try:
         if create and not os.path.exists(path):
@@ -174,12 +187,21 @@ def _engine(url: str) -> t.Any:
     return engine
 
 
+def _collided(error: t.Any) -> bool:
+    """Whether another run was in the way: the same transaction goes through the next time."""
+    if getattr(error, "sqlstate", None) is not None:
+        return error.sqlstate in ("40001", "40P01", "55P03", "23505")  # serialisation, deadlock, lock timeout, unique row
+    return "locked" in str(error) or "UNIQUE" in str(error)
+
+
 def _first_line(error: t.Any) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 def _remedy(url: str, error: t.Any) -> str:
     text = str(error)
+    if _collided(error) and "locked" not in text:
+        return "Another run wrote the same at the same moment; run again. Nothing was changed."
     if "readonly" in text or "read-only" in text or "unable to open" in text:
         return "Put bootflow_ledger_url on a folder that this user may write, or correct its permissions."
     if "locked" in text:

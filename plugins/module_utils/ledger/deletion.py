@@ -16,7 +16,8 @@ from ..core import errors, states
 from . import claims, cleanups, history, instances, ports, runs
 from .context import Context
 from .libraries import sa
-from .tables import block_device_mappings, instances as instances_table
+from .tables import block_device_mappings
+from .tables import instances as instances_table
 
 
 @dataclass
@@ -41,17 +42,20 @@ def begin(
         )
     now = context.now
     runs.renew(conn, context.run, now)
-    rows = instances.select_live(conn, names=names, uuids=uuids, reservations=reservations, project=project)
+    rows = instances.select_live(conn, names=names, uuids=uuids, reservations=reservations, project=project, lock=True)
+    dead = runs.dead_among(conn, [r.run_id for r in rows], context.run, now)
     for row in rows:
         mine = row.run_id in (None, context.run.id)
-        if row.task_state == states.DELETING and not mine and not runs.dead_among(conn, [row.run_id], context.run, now):
+        if row.task_state == states.DELETING and not mine and row.run_id not in dead:
             raise runs.locked_error(conn, row.display_name, row.run_id)
     found = [r.uuid for r in rows]
     instances.swap(
         conn, found, sorted({r.task_state for r in rows}, key=str), now, None, context.notify_on_state_change,
         task_state=states.DELETING, run_id=context.run.id,
     )
-    history.start_actions(conn, [r.uuid for r in rows if r.task_state != states.DELETING], "delete", context.request_id, project or "", context.actor, now)
+    for owner in sorted({r.project for r in rows}):
+        begun = [r.uuid for r in rows if r.project == owner and r.task_state != states.DELETING]
+        history.start_actions(conn, begun, "delete", context.request_id, owner, context.actor, now)
     history.notify(conn, found, "compute.instance.delete.start", {}, now)
     hosts = {r.host for r in rows if r.host is not None} | {c.host for c in cleanups.of_instances(conn, found)}
     return Deleting(rows=rows, hosts=sorted(hosts))
@@ -68,8 +72,8 @@ def of_host(conn: t.Any, host: str, context: Context) -> list[dict[str, str]]:
 def host_done(conn: t.Any, host: str, uuids: t.Sequence[str], context: Context) -> None:
     """``host`` is rid of these instances: their claims on it go back."""
     runs.renew(conn, context.run, context.now)
+    instances.select_live(conn, uuids=uuids, lock=True)
     cleanups.done(conn, host, uuids)
-    claims.release(conn, uuids, host=host)
     c = instances_table.c
     for part in history.chunks(list(uuids)):
         conn.execute(instances_table.update().where(c.uuid.in_(part), c.host == host, c.task_state == states.DELETING).values(host=None, node=None))
@@ -95,19 +99,19 @@ def finish(conn: t.Any, context: Context, force: bool = False) -> tuple[list[str
     Returns (names deleted, what is left: {name, uuid, host, fault}).
     """
     now = context.now
-    rows = instances.select_live(conn, run_id=context.run.id, task_state=states.DELETING)
-    waiting = {c.instance_uuid: c.host for c in cleanups.of_instances(conn, [r.uuid for r in rows])}
-    waiting.update({r.uuid: r.host for r in rows if r.host is not None})
+    rows = instances.select_live(conn, run_id=context.run.id, task_state=states.DELETING, lock=True)
+    waiting: dict[str, list[str]] = {r.uuid: [r.host] for r in rows if r.host is not None}
+    for cleanup in cleanups.of_instances(conn, [r.uuid for r in rows]):
+        waiting.setdefault(cleanup.instance_uuid, []).append(cleanup.host)
     faults = history.last_faults(conn, sorted(waiting))
     gone, left = [], []
     for row in rows:
         if row.uuid in waiting and not force:
-            left.append({"name": row.display_name, "uuid": row.uuid, "host": waiting[row.uuid], "fault": faults.get(row.uuid)})
+            left.append({"name": row.display_name, "uuid": row.uuid, "host": waiting[row.uuid][0], "fault": faults.get(row.uuid)})
             continue
-        if row.uuid in waiting:
-            if row.host is not None:
-                cleanups.add(conn, row.host, row.uuid, row.domain_name, "deleted by force while the host did not answer", now)
-            ports.hold(conn, [row.uuid])
+        for host in waiting.get(row.uuid, ()):
+            cleanups.add(conn, host, row.uuid, row.domain_name, "deleted by force while the host did not answer", now)
+            ports.hold(conn, row.uuid, host)
         gone.append(row)
     uuids = [r.uuid for r in gone]
     ports.release(conn, uuids)
@@ -118,7 +122,10 @@ def finish(conn: t.Any, context: Context, force: bool = False) -> tuple[list[str
         conn.execute(
             instances_table.update()
             .where(c.uuid.in_(part))
-            .values(deleted=sa.cast(c.uuid, sa.String), deleted_at=now, vm_state=states.DELETED, task_state=None, power_state=states.NOSTATE, host=None, node=None)
+            .values(
+                deleted=sa.cast(c.uuid, sa.String), deleted_at=now, vm_state=states.DELETED, task_state=None,
+                power_state=states.NOSTATE, host=None, node=None,
+            )
         )
     history.finish_actions(conn, uuids, "delete", now)
     history.notify(conn, uuids, "compute.instance.delete.end", {}, now)

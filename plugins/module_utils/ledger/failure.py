@@ -16,6 +16,8 @@ from ..core import build_outcome, errors, retry, states
 from . import claims, cleanups, history, instances, nodes, ports
 from .accept import wishes_of
 from .context import Context
+from .libraries import sa
+from .tables import instances as instances_table
 
 
 @dataclass(frozen=True)
@@ -30,29 +32,41 @@ class Failed:
 
 def fail_builds(conn: t.Any, host: str, event: str, failures: t.Mapping[str, Failed], context: Context) -> dict[str, str]:
     """Write the outcome of builds that failed on ``host`` during ``event``. Returns uuid -> rescheduled, error or gone."""
+    now = context.now
     outcomes: dict[str, str] = {}
-    for row in instances.select_live(conn, uuids=sorted(failures)):
-        outcomes[row.uuid] = _fail(conn, row, host, event, failures[row.uuid], context)
-    for uuid in failures:
-        outcomes.setdefault(uuid, "gone")
+    mine = {r.uuid: r for r in instances.select_live(conn, uuids=list(failures), run_id=context.run.id, vm_state=states.BUILDING, lock=True)}
+    for uuid, failed in failures.items():
+        error = failed.error
+        if not failed.cleaned and not failed.unreachable:
+            error = build_outcome.cleanup_failed("%s (%s)" % (error.message, failed.cleanup_reason))
+        history.finish_events(conn, [uuid], event, history.ERROR, now, failed.error.message)
+        history.notify(conn, [uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()}, now)
+        row = mine.get(uuid)
+        if row is None or row.task_state == states.DELETING:
+            outcomes[uuid] = "gone"  # deleted or taken over meanwhile: that run sees to the rest
+            if not failed.cleaned:
+                _left_behind(conn, uuid, host, failed.cleanup_reason or error.message, now)
+        else:
+            outcomes[uuid] = _fail(conn, row, host, failed, error, context)
     return outcomes
 
 
-def _fail(conn: t.Any, row: t.Any, host: str, event: str, failed: Failed, context: Context) -> str:
+def _left_behind(conn: t.Any, uuid: str, host: str, reason: str, now: float) -> None:
+    """A late worker could not remove what it made: the host is to be rid of it, unless the instance still lives there."""
+    c = instances_table.c
+    row = conn.execute(sa.select(c.domain_name, c.host, c.deleted).where(c.uuid == uuid)).first()
+    if row is not None and (row.deleted != instances.LIVE or row.host != host):
+        cleanups.add(conn, host, uuid, row.domain_name, reason, now)
+
+
+def _fail(conn: t.Any, row: t.Any, host: str, failed: Failed, error: errors.BootflowError, context: Context) -> str:
     now = context.now
-    error = failed.error
-    if not failed.cleaned and not failed.unreachable:
-        error = build_outcome.cleanup_failed("%s (%s)" % (error.message, failed.cleanup_reason))
-    history.finish_events(conn, [row.uuid], event, history.ERROR, now, failed.error.message)
-    history.notify(conn, [row.uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()}, now)
-    if row.run_id != context.run.id or row.task_state == states.DELETING:
-        return "gone"  # deleted or taken over meanwhile: that run sees to the rest
     if failed.cleaned:
         claims.release(conn, [row.uuid], host=host)
         ports.release(conn, [row.uuid])
     else:
         cleanups.add(conn, host, row.uuid, row.domain_name, failed.cleanup_reason or error.message, now)
-        ports.hold(conn, [row.uuid])
+        ports.hold(conn, row.uuid, host)
     if failed.unreachable:
         nodes.record_unreachable(conn, host, error.message)
     nodes.count_failed_build(conn, host, True)
@@ -105,11 +119,12 @@ def allocate_missing_ports(conn: t.Any, rows: t.Sequence[t.Any], context: Contex
     """Give a rescheduled build its ports anew: they went when it failed (semantics 6). Returns uuid -> refusal."""
     have = ports.ports_of(conn, [r.uuid for r in rows])
     refused_builds: dict[str, errors.BootflowError] = {}
-    allocator = ports.Allocator(conn, context.rng, context.now)
+    wishes_by_uuid = {r.uuid: wishes_of(r.spec) for r in rows if not have[r.uuid]}
+    allocator = ports.Allocator(conn, context.rng, context.now, [n for w in wishes_by_uuid.values() for _w, n in w])
     bound: dict[str, list[str]] = {}
     for row in rows:
-        wishes = wishes_of(row.spec)
-        if have[row.uuid] or not wishes:
+        wishes = wishes_by_uuid.get(row.uuid)
+        if not wishes:
             continue
         try:
             allocator.add(row.uuid, wishes)

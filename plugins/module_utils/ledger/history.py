@@ -58,7 +58,7 @@ def finish_events(conn: t.Any, uuids: t.Sequence[str], event: str, result: str, 
         conn.execute(
             instance_action_events.update()
             .where(c.instance_uuid.in_(part), c.event == event, c.finish_time.is_(None))
-            .values(finish_time=now, result=result, details=details)
+            .values(finish_time=now, result=result, details=None if details is None else text(details))
         )
 
 
@@ -66,7 +66,8 @@ def add_fault(conn: t.Any, uuid: str, error: errors.BootflowError, host: str | N
     """A fault row. source: 000, wrap_instance_fault (row A47)"""
     conn.execute(
         instance_faults.insert().values(
-            instance_uuid=uuid, code=error.status, error_code=error.code, message=error.message, details=details, host=host, created_at=now
+            instance_uuid=uuid, code=error.status, error_code=error.code, message=text(error.message), remedy=text(error.remedy),
+            details=text(details), host=host, created_at=now,
         )
     )
 
@@ -81,15 +82,18 @@ def notify(conn: t.Any, uuids: t.Sequence[str], event_type: str, payload: t.Mapp
 
 
 def last_faults(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
-    """uuid -> its newest fault as plain data."""
+    """uuid -> its newest fault as plain data; under ``tried`` the hosts that it failed on before, in this boot."""
     found: dict[str, dict[str, t.Any]] = {}
     for part in chunks(uuids):
         rows = conn.execute(
             sa.select(instance_faults).where(instance_faults.c.instance_uuid.in_(part)).order_by(instance_faults.c.id)
         )
         for row in rows:
+            before = found.get(row.instance_uuid)
             found[row.instance_uuid] = {
-                "code": row.error_code, "status": row.code, "message": row.message, "host": row.host, "created_at": row.created_at
+                "code": row.error_code, "status": row.code, "message": row.message, "remedy": row.remedy, "host": row.host,
+                "created_at": row.created_at, "rescheduled": row.details == "rescheduled",
+                "tried": [*before["tried"], before] if before is not None and before["rescheduled"] else [],
             }
     return found
 
@@ -103,6 +107,11 @@ def events_of(conn: t.Any, uuid: str) -> list[dict[str, t.Any]]:
         {"event": r.event, "host": r.host, "start_time": r.start_time, "finish_time": r.finish_time, "result": r.result, "details": r.details}
         for r in rows
     ]
+
+
+def text(words: str) -> str:
+    """Words of a host as every database takes them: no NUL, no half characters."""
+    return words.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
 def chunks(values: t.Sequence[t.Any], size: int = 500) -> t.Iterator[t.Sequence[t.Any]]:

@@ -42,7 +42,7 @@ def swap(
     state = c.task_state.in_(named)
     if None in expected_task_state:
         state = sa.or_(state, c.task_state.is_(None))
-    for part in chunks(list(uuids)):
+    for part in chunks(sorted(uuids)):
         condition = sa.and_(c.uuid.in_(part), c.deleted == LIVE, state)
         if owner is not None:
             condition = sa.and_(condition, c.run_id == owner)
@@ -89,8 +89,12 @@ def select_live(
     host: str | None = None,
     task_state: str | None = None,
     vm_state: str | None = None,
+    lock: bool = False,
 ) -> list[t.Any]:
-    """Rows of the living instances that meet every condition given, joined with the request they came from."""
+    """Rows of the living instances that meet every condition given, joined with the request they came from.
+
+    :arg lock: keep others from writing them until the transaction ends. For whoever writes what it decided from these rows.
+    """
     c = instances.c
     query = (
         sa.select(instances, request_specs.c.digest, request_specs.c.spec)
@@ -103,7 +107,8 @@ def select_live(
     for column, value in ((c.project, project), (c.run_id, run_id), (c.host, host), (c.task_state, task_state), (c.vm_state, vm_state)):
         if value is not None:
             query = query.where(column == value)
-    return list(conn.execute(query.order_by(c.project, c.created_at, c.launch_index, c.uuid)))
+    query = query.order_by(c.uuid).with_for_update(of=instances) if lock else query
+    return sorted(conn.execute(query), key=lambda r: (r.project, r.created_at, r.request_spec_id, r.launch_index, r.uuid))
 
 
 def disks_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:

@@ -16,6 +16,8 @@ import typing as t
 from ..core import errors
 from ..core.optional import optional_import
 from .libraries import sa
+from .locks import take_turns
+from .tables import metadata
 
 REVISIONS = ("0001",)
 HEAD = REVISIONS[-1]
@@ -35,6 +37,13 @@ def pending(conn: t.Any, url: str = "") -> list[str]:
     current = current_revision(conn)
     if current is not None and current not in REVISIONS:
         raise errors.LedgerTooNew(url=url, revision=current, head=HEAD)
+    if current is None:
+        foreign = sorted(set(sa.inspect(conn).get_table_names()) & set(metadata.tables))
+        if foreign:
+            raise errors.LedgerError(
+                url=url, reason="it is not a ledger, but has tables of such names (%s)" % ", ".join(foreign[:5]),
+                remedy="Name another file or database in bootflow_ledger_url.",
+            )
     return [r for r in REVISIONS if current is None or r > current]
 
 
@@ -47,6 +56,7 @@ def check_revision(conn: t.Any, url: str) -> None:
 
 def upgrade(conn: t.Any, url: str = "") -> list[str]:
     """Apply what is missing, inside the caller's transaction. Returns the revisions applied: none the second time."""
+    take_turns(conn, "ledger", ["migrations"])
     todo = pending(conn, url)
     if not todo:
         return []

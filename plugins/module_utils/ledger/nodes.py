@@ -12,7 +12,9 @@ from __future__ import annotations
 import typing as t
 
 from ..core.scheduler.host_state import HostState
+from .history import chunks
 from .libraries import sa
+from .locks import insert_new
 from .tables import claims, compute_nodes
 
 # Inventory variable -> column: the configuration of a host is read fresh for each run, its facts are reported.
@@ -29,10 +31,7 @@ def record_report(conn: t.Any, host: str, facts: t.Mapping[str, t.Any], configur
     """
     c = compute_nodes.c
     node = facts["hypervisor_hostname"]
-    row = conn.execute(sa.select(c.id).where(c.host == host, c.node == node).with_for_update()).first()
     values = {
-        "host": host,
-        "node": node,
         "host_uuid": facts.get("host_uuid") or "",
         "memory_mb": facts["memory_mb"],
         "local_gb": facts["local_gb"],
@@ -45,11 +44,11 @@ def record_report(conn: t.Any, host: str, facts: t.Mapping[str, t.Any], configur
         "unreachable_reason": None,
         **{k: configuration[k] for k in CONFIGURATION if k in configuration},
     }
-    if row is None:
-        node_id = conn.execute(compute_nodes.insert().values(created_at=now, **values)).inserted_primary_key[0]
-    else:
-        node_id = row.id
-        conn.execute(compute_nodes.update().where(c.id == node_id).values(**values))
+    mine = sa.and_(c.host == host, c.node == node)
+    if conn.execute(compute_nodes.update().where(mine).values(**values)).rowcount == 0:
+        if not insert_new(conn, compute_nodes, host=host, node=node, created_at=now, **values):
+            conn.execute(compute_nodes.update().where(mine).values(**values))  # another run was faster
+    node_id = conn.execute(sa.select(c.id).where(mine)).scalar_one()
     recount(conn, [node_id])
     return int(node_id)
 
@@ -57,6 +56,16 @@ def record_report(conn: t.Any, host: str, facts: t.Mapping[str, t.Any], configur
 def record_unreachable(conn: t.Any, host: str, reason: str) -> None:
     """The host was asked and did not answer: down at once, until it reports again."""
     conn.execute(compute_nodes.update().where(compute_nodes.c.host == host).values(unreachable_reason=reason[:1000]))
+
+
+def lock(conn: t.Any, node_ids: t.Collection[int]) -> list[t.Any]:
+    """Lock the rows of these nodes, always in the order of their ids, until the transaction ends. Returns them."""
+    c = compute_nodes.c
+    columns = (c.id, c.host, c.node, c.memory_mb, c.memory_mb_used, c.local_gb, c.local_gb_used, c.vcpus, c.vcpus_used)
+    found: list[t.Any] = []
+    for part in chunks(sorted(set(node_ids))):
+        found.extend(conn.execute(sa.select(*columns).where(c.id.in_(part)).order_by(c.id).with_for_update()))
+    return found
 
 
 def recount(conn: t.Any, node_ids: t.Sequence[int]) -> None:
@@ -85,7 +94,8 @@ def configure(conn: t.Any, configurations: t.Mapping[str, t.Mapping[str, t.Any]]
     changed: dict[str, int] = {}
     reserves: list[int] = []
     columns = [compute_nodes.c[k] for k in CONFIGURATION]
-    for row in conn.execute(sa.select(compute_nodes.c.id, compute_nodes.c.host, *columns)):
+    rows = conn.execute(sa.select(compute_nodes.c.id, compute_nodes.c.host, *columns).order_by(compute_nodes.c.id)).all()
+    for row in rows:
         wanted = configurations.get(row.host)
         if wanted is None:
             continue

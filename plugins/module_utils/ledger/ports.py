@@ -12,7 +12,6 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 import uuid as uuid_module
-import zlib
 from dataclasses import asdict
 
 from ..core import errors, ipam
@@ -20,6 +19,7 @@ from ..core.model import Network, NetworkRequest, Subnet
 from ..core.network_info import PortRecord
 from .history import chunks
 from .libraries import sa
+from .locks import take_turns
 from .tables import ip_allocations, ports
 
 MAC_ATTEMPTS = 16
@@ -27,9 +27,13 @@ HELD = -1  # position of a port that waits for its host to be cleaned
 
 
 class Allocator:
-    """Allocates ports within one transaction; reads the addresses of a subnet once for a whole batch."""
+    """Allocates ports within one transaction; reads the addresses of a subnet once for a whole batch.
 
-    def __init__(self, conn: t.Any, rng: t.Any, now: float):
+    :arg networks: all that add() will be given. Two runs in the same subnet take turns.
+    """
+
+    def __init__(self, conn: t.Any, rng: t.Any, now: float, networks: t.Iterable[Network]):
+        take_turns(conn, "subnet", [s.id for n in networks for s in n.subnets])
         self.conn = conn
         self.rng = rng
         self.now = now
@@ -60,7 +64,8 @@ class Allocator:
         """Drop what was planned for an instance that was refused half-way."""
         gone = {r["id"] for r in self._port_rows if r["instance_uuid"] == instance_uuid}
         self._port_rows = [r for r in self._port_rows if r["id"] not in gone]
-        self._ip_rows = [r for r in self._ip_rows if any(r["port_id"] == p["id"] for p in self._port_rows)]
+        kept = {r["id"] for r in self._port_rows}
+        self._ip_rows = [r for r in self._ip_rows if r["port_id"] in kept]
 
     def write(self) -> None:
         if self._port_rows:
@@ -122,9 +127,6 @@ class Allocator:
 
     def _used_in(self, subnet: Subnet) -> set[int]:
         if subnet.id not in self._used:
-            if self.conn.dialect.name == "postgresql":
-                # Two runs in the same subnet take turns; sqlite's write transaction does that by itself.
-                self.conn.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": zlib.crc32(subnet.id.encode())})
             rows = self.conn.execute(sa.select(ip_allocations.c.ip_address).where(ip_allocations.c.subnet_id == subnet.id))
             self._used[subnet.id] = {int(ipaddress.ip_address(r.ip_address)) for r in rows}
         return self._used[subnet.id]
@@ -168,11 +170,10 @@ def release(conn: t.Any, uuids: t.Sequence[str]) -> int:
     return released
 
 
-def hold(conn: t.Any, uuids: t.Sequence[str]) -> None:
-    """Keep the addresses of these instances taken, though they build elsewhere: a guest may still use them on a host
-    that does not answer. release_on() ends it."""
-    for part in chunks(list(uuids)):
-        conn.execute(ports.update().where(ports.c.instance_uuid.in_(part), ports.c.position >= 0).values(position=HELD))
+def hold(conn: t.Any, uuid: str, host: str) -> None:
+    """Keep the addresses taken that this instance has on ``host``, though it builds elsewhere or is gone: a guest may
+    still use them there. release_on() ends it."""
+    conn.execute(ports.update().where(ports.c.instance_uuid == uuid, ports.c.host == host, ports.c.position >= 0).values(position=HELD))
 
 
 def release_on(conn: t.Any, uuid: str, host: str) -> None:
@@ -185,7 +186,7 @@ def release_on(conn: t.Any, uuid: str, host: str) -> None:
 def network_from(data: t.Mapping[str, t.Any]) -> Network:
     """A Network from the plain data that asdict() made of it."""
     subnets = tuple(
-        Subnet(**{**s, "dns_nameservers": tuple(s["dns_nameservers"]), "host_routes": tuple(s["host_routes"]), "allocation_pools": tuple(s["allocation_pools"])})
+        Subnet(**{**s, **{k: tuple(s[k]) for k in ("dns_nameservers", "host_routes", "allocation_pools")}})
         for s in data["subnets"]
     )
     return Network(**{**data, "subnets": subnets})

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ..core import errors
 from .libraries import sa
+from .locks import insert_new
 from .tables import runs
 
 LEASE_SECONDS = 600.0
@@ -80,11 +81,11 @@ def renew(conn: t.Any, run: RunIdentity, now: float, lease_seconds: float = LEAS
     """Enter the run, or push its lease out to ``now + lease_seconds``."""
     done = conn.execute(runs.update().where(runs.c.id == run.id).values(lease_until=now + lease_seconds))
     if done.rowcount == 0:
-        conn.execute(
-            runs.insert().values(
-                id=run.id, controller=run.controller, boot_id=run.boot_id, pid_namespace=run.pid_namespace, pid=run.pid,
-                pid_started=run.pid_started, actor=run.actor, started_at=now, lease_until=now + lease_seconds,
-            )
+        # Two tasks of one run may come here at once; the other's lease is as good.
+        insert_new(
+            conn, runs,
+            id=run.id, controller=run.controller, boot_id=run.boot_id, pid_namespace=run.pid_namespace, pid=run.pid,
+            pid_started=run.pid_started, actor=run.actor, started_at=now, lease_until=now + lease_seconds,
         )
 
 

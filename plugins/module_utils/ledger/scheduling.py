@@ -19,7 +19,7 @@ from ..core.scheduler.columns import Fleet
 from ..core.scheduler.host_state import HostState
 from ..core.scheduler.placement import SchedulerOptions, Selection, select_destinations
 from ..core.scheduler.request_spec import RequestSpec
-from . import claims, failure, history, instances, ports, runs
+from . import claims, cleanups, failure, history, instances, ports, runs
 from .context import Context
 from .libraries import sa
 from .tables import instances as instances_table
@@ -42,13 +42,16 @@ def schedule(conn: t.Any, host_states: t.Sequence[HostState], options: Scheduler
     """
     runs.renew(conn, context.run, context.now)
     result = Scheduled()
-    rows = instances.select_live(conn, run_id=context.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING)
+    rows = instances.select_live(conn, run_id=context.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True)
     if rows:
         fleet = Fleet(host_states)
         wishes: list[claims.Wish] = []
         retries: dict[str, t.Any] = {}
-        for group in _groups(rows):
-            _select(conn, group, fleet, options, context, result, wishes, retries)
+        barred: dict[str, set[str]] = {}  # a host that still has remains of an instance: its cleanup would take the new build too
+        for cleanup in cleanups.of_instances(conn, [r.uuid for r in rows]):
+            barred.setdefault(cleanup.instance_uuid, set()).add(cleanup.host)
+        for group, ignore_hosts in _groups(rows, barred):
+            _select(conn, group, ignore_hosts, fleet, options, context, result, wishes, retries)
         _claim(conn, {r.uuid: r for r in rows}, wishes, retries, context, result)
     result.hosts = hosts_of_run(conn, context.run.id)
     return result
@@ -77,17 +80,18 @@ def hosts_of_run(conn: t.Any, run_id: str) -> list[str]:
     return sorted(r.host for r in rows)
 
 
-def _groups(rows: t.Sequence[t.Any]) -> list[list[t.Any]]:
-    """Instances that may be placed by one call: same request, same hosts already tried."""
+def _groups(rows: t.Sequence[t.Any], barred: t.Mapping[str, set[str]]) -> list[tuple[list[t.Any], tuple[str, ...]]]:
+    """Instances that may be placed by one call (same request, same hosts already tried), and the hosts closed to them."""
     groups: dict[t.Any, list[t.Any]] = {}
     for row in rows:
         tried = tuple(map(tuple, (row.retry or {}).get("hosts", ())))
-        groups.setdefault((row.request_spec_id, (row.retry or {}).get("num_attempts", 0), tried), []).append(row)
-    return list(groups.values())
+        closed = tuple(sorted(barred.get(row.uuid, ())))
+        groups.setdefault((row.request_spec_id, (row.retry or {}).get("num_attempts", 0), tried, closed), []).append(row)
+    return [(group, key[-1]) for key, group in groups.items()]
 
 
 def _select(
-    conn: t.Any, group: list[t.Any], fleet: Fleet, options: SchedulerOptions, context: Context, result: Scheduled,
+    conn: t.Any, group: list[t.Any], ignore_hosts: t.Sequence[str], fleet: Fleet, options: SchedulerOptions, context: Context, result: Scheduled,
     wishes: list[claims.Wish], retries: dict[str, t.Any],
 ) -> None:
     first = group[0]
@@ -98,7 +102,7 @@ def _select(
             first.retry, max_attempts=options.max_attempts, instance_uuid=first.uuid,
             force_hosts=[spec["forced_host"]] if spec["forced_host"] else [], force_nodes=[spec["forced_node"]] if spec["forced_node"] else [],
         )
-        request = request_spec(spec, uuids, record, first.project)
+        request = replace(request_spec(spec, uuids, record, first.project), ignore_hosts=ignore_hosts)
         selections = select_destinations(fleet, request, options)
     except errors.BootflowError as e:
         failure.end_in_error(conn, group, e, None, context)
@@ -192,7 +196,7 @@ def resource_request(spec: t.Mapping[str, t.Any]) -> ResourceRequest:
 
 def give_up(conn: t.Any, options_max_attempts: int, context: Context) -> list[str]:
     """End what still waits after the last round: MaxRetriesExceeded, or the refusal itself (row D04). Returns the uuids."""
-    rows = instances.select_live(conn, run_id=context.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING)
+    rows = instances.select_live(conn, run_id=context.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True)
     for row in rows:
         try:
             retry.populate_retry(row.retry, max_attempts=options_max_attempts, instance_uuid=row.uuid, force_hosts=[], force_nodes=[])

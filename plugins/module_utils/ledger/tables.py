@@ -13,7 +13,15 @@ from __future__ import annotations
 from ..core import states
 from .libraries import sa
 
-metadata = sa.MetaData()
+# Every constraint has a name, so that a later revision can change it on any database.
+metadata = sa.MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+    }
+)
 
 
 def _one_of(column: str, values: object) -> object:
@@ -120,8 +128,8 @@ instances = sa.Table(
     sa.Column("swap_mb", sa.Integer, nullable=False, default=0),
     sa.Column("config_drive", sa.Boolean, nullable=False, default=False),
     sa.Column("key_name", sa.String(255)),
-    sa.Column("limits", sa.JSON),
-    sa.Column("retry", sa.JSON),
+    sa.Column("limits", sa.JSON(none_as_null=True)),
+    sa.Column("retry", sa.JSON(none_as_null=True)),
     sa.Column("run_id", sa.String(64), index=True),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("updated_at", sa.Float, nullable=False),
@@ -222,6 +230,7 @@ instance_faults = sa.Table(
     sa.Column("code", sa.Integer, nullable=False),
     sa.Column("error_code", sa.String(64), nullable=False),
     sa.Column("message", sa.Text, nullable=False),
+    sa.Column("remedy", sa.Text, nullable=False, default=""),
     sa.Column("details", sa.Text, nullable=False, default=""),
     sa.Column("host", sa.String(255)),
     sa.Column("created_at", sa.Float, nullable=False),

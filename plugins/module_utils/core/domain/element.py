@@ -6,7 +6,8 @@
 
 A field is declared with ``at("path")``. The path is relative to the element: ``@type`` is an attribute of it,
 ``driver/@name`` one of a child, ``serial`` the text of a child, ``.`` the element's own text. Fields are written in
-the order in which they are declared, so the same value always gives the same text. None is never written.
+the order in which they are declared, so the same value always gives the same text. None and empty texts are not
+written; what is not there reads as the field's default.
 
 What a class does not declare, from_xml ignores: a config holds what this collection wants to say about a guest, not
 all that libvirt knows.
@@ -89,7 +90,8 @@ class Element:
             raise InvalidInput(reason="expected the element %s, found %s" % (cls.TAG, node.tag))
         values: dict[str, t.Any] = {}
         for field in dataclasses.fields(t.cast(t.Any, cls)):
-            values[field.name] = cls._read(node, field.metadata[_PLACE])
+            value = cls._read(node, field.metadata[_PLACE])
+            values[field.name] = field.default if value is None else value
         return cls(**values)
 
     @classmethod
@@ -99,7 +101,7 @@ class Element:
     # --- writing
 
     def _write(self, root: t.Any, place: _Place, value: t.Any) -> None:
-        if value is None:
+        if value is None or (value == "" and "@" not in place.path):
             return
         if place.kind == "one":
             self._parent(root, place.path).append(value.to_xml())
@@ -168,7 +170,8 @@ class Element:
             text = None if holder is None else holder.get(steps[-1][1:])
         else:
             holder = node if place.path == "." else cls._find(node, steps)
-            text = None if holder is None else holder.text or ""
+            # An empty element says nothing in its text: <loader secure='yes'/> has no path.
+            text = (holder.text or None) if holder is not None else None
         return None if text is None else _from_text(place, text)
 
     @classmethod

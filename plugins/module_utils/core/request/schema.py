@@ -34,7 +34,7 @@ __all__ = [
 #: where null is a value that a person may have meant: there it stays, and is refused
 _KEEP_NULLS = ("metadata", "scheduler_hints")
 
-_REMEDY = "Correct the value; the fields are in the documentation of bootflow.compute.boot."
+_REMEDY = "Correct the value; docs/request.md lists the fields."
 
 
 def create_schema(fragments: t.Iterable[t.Mapping[str, t.Any]], api_version: str) -> dict[str, t.Any]:
@@ -184,13 +184,13 @@ def _unknown(path: str, name: str, schema: t.Mapping[str, t.Any]) -> dict[str, t
     elsewhere = schema.get("x-other-versions", {})
     where = _join(path, name)
     if "x-code" in schema:
-        return _coded(where, schema, "%r is not a valid key" % _cut(name))
+        return _coded(where, schema, "%s is not a valid key" % _cut(name))
     if name in elsewhere:
         message = "Field %s is not part of API version %s, but of %s" % (name, schema["x-api-version"], elsewhere[name])
-        return _error(where, InvalidInput(message=message, remedy="Set bootflow_api_version, or leave the field out."))
+        return _error(where, InvalidInput(message=message, remedy="Leave the field out."))
     close = difflib.get_close_matches(name, known, n=1)
     remedy = ("Did you mean %s? " % close[0] if close else "") + "Known fields: %s." % ", ".join(known)
-    return _error(where, InvalidInput(message="Unknown field %r" % _cut(name), remedy=remedy))
+    return _error(where, InvalidInput(message="Unknown field %s" % _cut(name), remedy=remedy))
 
 
 def _missing(path: str, name: str, schema: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
