@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -119,6 +120,11 @@ class Bench:
         for host in self.lab.hosts:
             host.run(*command, timeout=300)
 
+    def warm_up(self) -> None:
+        """libvirtd looks at every QEMU binary when it is first asked: neither side is to pay for that."""
+        self.each_host("virsh", "-q", "-c", "qemu:///system", "capabilities")
+        self.each_host("virsh", "-q", "-c", "qemu:///system", "domcapabilities", "--virttype", "qemu")
+
     def clean(self) -> None:
         self.each_host(
             "sh",
@@ -148,7 +154,7 @@ class Bench:
         variables.write_text(
             json.dumps(
                 {
-                    "bootflow_ledger_url": "sqlite:///%s" % (self.folder / ("ledger-%d.db" % count)),
+                    "bootflow_ledger_url": "sqlite:///%s" % (tempfile.mkdtemp(dir=self.folder) + "/ledger.db"),
                     "bootflow_virt_type": "qemu",
                     "bootflow_ram_allocation_ratio": 16.0,
                     "bootflow_disk_allocation_ratio": 16.0,
@@ -209,6 +215,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", metavar="FILE", help="write the rows there")
     parser.add_argument("--counts", default="1,10,50", help="instances to boot at once (default: 1,10,50)")
+    parser.add_argument(
+        "--rounds", type=int, default=2, help="measure so often and take the fastest of each (default: 2)"
+    )
     arguments = parser.parse_args()
     rows = []
     lab = lab_module.Lab(str(CACHE / "lab-bench"))
@@ -217,17 +226,22 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory(dir=CACHE) as folder:
             bench = Bench(lab, Path(folder))
+            bench.warm_up()
             for count in [int(c) for c in arguments.counts.split(",")]:
-                bench.clean()
-                print("%d instances: bootflow.compute ..." % count, flush=True)
-                ours, tasks = bench.ours(count)
-                bench.check(count)
-                qemu_ours = bench.qemu(workers=8)  # as many as the module `domain` starts at once
-                bench.clean()
-                print("%d instances: the plain playbook ..." % count, flush=True)
-                plain = bench.plain(count)
-                bench.check(count)
-                qemu_plain = bench.qemu(workers=1)  # a loop starts one after the other
+                # Alternating, and the fastest of each: what else the machine does can only add.
+                ours, tasks, qemu_ours, plain, qemu_plain = math.inf, 0, math.inf, math.inf, math.inf
+                for number in range(1, arguments.rounds + 1):
+                    bench.clean()
+                    print("%d instances, round %d: bootflow.compute ..." % (count, number), flush=True)
+                    seconds, tasks = bench.ours(count)
+                    ours = min(ours, seconds)
+                    bench.check(count)
+                    qemu_ours = min(qemu_ours, bench.qemu(workers=8))  # as many as the module `domain` starts at once
+                    bench.clean()
+                    print("%d instances, round %d: the plain playbook ..." % (count, number), flush=True)
+                    plain = min(plain, bench.plain(count))
+                    bench.check(count)
+                    qemu_plain = min(qemu_plain, bench.qemu(workers=1))  # a loop starts one after the other
                 ours_each = max(ours - qemu_ours, 0.001) / count
                 plain_each = max(plain - qemu_plain, 0.001) / count
                 ratio = plain_each / ours_each

@@ -11,8 +11,19 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept, builds, instances, nodes, scheduling
-from ansible_collections.bootflow.compute.plugins.plugin_utils import guest_of_build, request_inputs, scheduler_inputs, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+    accept,
+    builds,
+    instances,
+    nodes,
+    scheduling,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    guest_of_build,
+    request_inputs,
+    scheduler_inputs,
+    tables,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 

@@ -67,6 +67,8 @@ class ActionModule(StageAction):
             "xml": guest_of_build.domain_xml(build, settings),
             "state": "running",
             "wait_timeout": settings.wait_timeout,
+            "vif_plugging_timeout": settings.vif_plugging_timeout,
+            "vif_plugging_is_fatal": settings.vif_plugging_is_fatal,
         }
         if settings.wait_console:
             wanted["wait_console"] = {

@@ -93,6 +93,16 @@ options:
             description: Seconds to wait for it.
             type: float
             default: 300
+      vif_plugging_timeout:
+        description:
+          - Seconds to wait until the host has every interface of the guest up; the guest's CPUs are stopped until then.
+          - V(0) starts the guest at once.
+        type: float
+        default: 300
+      vif_plugging_is_fatal:
+        description: Fail when an interface is missing after that time. Otherwise the guest runs without.
+        type: bool
+        default: true
       wait_agent:
         description: Seconds to wait until the QEMU guest agent answers. V(0) does not wait for it.
         type: float
@@ -160,6 +170,11 @@ outcomes:
       description: The line of the console that matched, otherwise null.
       type: str
       returned: success
+    vifs_missing:
+      description: Interfaces that were not plugged in when the guest was let go, which is possible without O(domains[].vif_plugging_is_fatal).
+      type: list
+      elements: str
+      returned: success
     error:
       description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
       type: dict
@@ -215,6 +230,8 @@ def argument_spec():
         "wait_timeout": {"type": "float", "default": 60},
         "wait_console": {"type": "dict", "options": console},
         "wait_address": {"type": "dict", "options": address},
+        "vif_plugging_timeout": {"type": "float", "default": 300},
+        "vif_plugging_is_fatal": {"type": "bool", "default": True},
         "wait_agent": {"type": "float", "default": 0},
     }
     return {

@@ -35,6 +35,8 @@ class GuestSettings:
     machine_type: t.Optional[str]
     cpu_mode: t.Optional[str]
     cpu_model: t.Optional[str]
+    vif_plugging_timeout: float
+    vif_plugging_is_fatal: bool
     wait_timeout: float
     wait_console: t.Optional[str]
     wait_address: bool
@@ -43,8 +45,8 @@ class GuestSettings:
 
     @classmethod
     def of(cls, variables: t.Mapping[str, t.Any]) -> GuestSettings:
-        def flag(name: str) -> bool:
-            return str(variables.get(name, False)).lower() in TRUE_WORDS
+        def flag(name: str, default: bool = False) -> bool:
+            return str(variables.get(name, default)).lower() in TRUE_WORDS
 
         return cls(
             instances_path=str(variables.get("bootflow_instances_path") or "/var/lib/bootflow/instances").rstrip("/"),
@@ -55,6 +57,8 @@ class GuestSettings:
             machine_type=variables.get("bootflow_machine_type"),
             cpu_mode=variables.get("bootflow_cpu_mode"),
             cpu_model=variables.get("bootflow_cpu_model"),
+            vif_plugging_timeout=float(variables.get("bootflow_vif_plugging_timeout", 300)),
+            vif_plugging_is_fatal=flag("bootflow_vif_plugging_is_fatal", True),
             wait_timeout=float(variables.get("bootflow_wait_timeout") or 60),
             wait_console=variables.get("bootflow_wait_console"),
             wait_address=flag("bootflow_wait_address"),

@@ -29,6 +29,9 @@ CONFIGURATION: dict[str, tuple[str, str, t.Any]] = {
 }
 # What shapes the guests of a host (guest_of_build.GuestSettings) and has a form to check.
 GUEST_KINDS = {
+    "bootflow_vif_plugging_timeout": "number",
+    "bootflow_vif_plugging_is_fatal": "boolean",
+    "bootflow_max_concurrent_builds": "integer",
     "bootflow_wait_timeout": "number",
     "bootflow_wait_guest_timeout": "number",
     "bootflow_wait_address": "boolean",

@@ -15,7 +15,10 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import make_filters, make_weighers
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import (
+    make_filters,
+    make_weighers,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 

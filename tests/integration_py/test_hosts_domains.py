@@ -470,3 +470,37 @@ def test_libvirtd_is_down(host):
         assert os.path.exists(os.path.join(host.path, guest(1), "disk"))
     finally:
         host.libvirt.start_libvirtd()
+
+
+def test_a_guest_does_not_run_before_its_interfaces_are_up(host):
+    """Rows B02 and B03: its CPUs stay stopped; without the interface it never runs, unless that is not fatal."""
+    host.make_disk(1)
+    host.libvirt.run("ip", "tuntap", "add", "dev", "bf-late", "mode", "tap")
+    try:
+        wanted = host.wanted(1)
+        wanted["xml"] = wanted["xml"].replace(
+            "</devices>",
+            "<interface type='ethernet'><target dev='bf-late' managed='no'/><model type='virtio'/></interface></devices>",
+        )
+        console = {"pattern": r"TINY-GUEST \w+", "timeout": 30}
+        missing = host.domains(dict(wanted, vif_plugging_timeout=1, wait_console=console))["outcomes"][guest(1)]
+        assert missing["error"]["code"] == "VirtualInterfaceCreateException" and "bf-late" in missing["error"]["message"]
+        assert host.virsh("domstate", guest(1)) == "paused"
+        with open(host.log(1), encoding="utf-8", errors="replace") as log:
+            assert "TINY-GUEST" not in log.read()
+
+        host.libvirt.run("ip", "link", "set", "bf-late", "up")
+        there = host.domains(dict(wanted, vif_plugging_timeout=5, wait_console=console))["outcomes"][guest(1)]
+        assert there["error"] is None and there["resumed"] and there["vifs_missing"] == [], there
+        assert "TINY-GUEST" in there["console_match"]
+
+        host.cleanup(guest(1))
+        host.make_disk(1)
+        host.libvirt.run("ip", "link", "set", "bf-late", "down")
+        wanted = dict(host.wanted(1), xml=wanted["xml"])
+        without = host.domains(dict(wanted, vif_plugging_timeout=0.5, vif_plugging_is_fatal=False, wait_console=console))
+        assert without["outcomes"][guest(1)]["vifs_missing"] == ["bf-late"]
+        assert host.virsh("domstate", guest(1)) == "running"
+    finally:
+        host.cleanup(guest(1))
+        host.libvirt.run("ip", "tuntap", "del", "dev", "bf-late", "mode", "tap", check=False)

@@ -59,8 +59,9 @@ def record_failure(
     """With why the attempt on that host failed."""
     if record is None:
         return None
-    new = _copy(record) if host is None or node is None else record_host(record, host, node)
-    assert new is not None
+    new = _copy(record)
+    if host is not None and node is not None and [host, node] not in new["hosts"]:
+        new["hosts"].append([host, node])
     new["exc"] = "%s: %s" % (error.code, error.message)
     new["exc_reason"] = error.message
     return new

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ..core.domain.compare import intent_differences
 from ..core.errors import InvalidInput
 from .domain_waits import AddressWait, ConsoleWait, checked_address
 from .domains import DomainSpec, checked_pattern, checked_xml, log_is_appended, log_path_of
-
-try:
-    from ..core.domain.compare import intent_differences
-except ImportError:
-    intent_differences = None  # type: ignore[assignment]
 
 
 def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:
@@ -29,6 +25,8 @@ def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:
         xml=args["xml"],
         state=args.get("state") or "running",
         wait_timeout=args.get("wait_timeout") or 60.0,
+        vif_plugging_timeout=args["vif_plugging_timeout"],
+        vif_plugging_is_fatal=args["vif_plugging_is_fatal"],
         wait_agent=args.get("wait_agent") or 0.0,
         wait_console=_console_wait(args.get("wait_console"), args),
         wait_address=_address_wait(args.get("wait_address")),

@@ -17,6 +17,7 @@ from .batch import progress
 from .domain_waits import AddressWait, ConsoleWait, host_name, wait_for_address, wait_for_agent, wait_for_console
 from .libvirt_connection import is_code, libvirt, libvirt_errors
 from .paths import checked_uuid
+from .vifs import wait_plugged
 
 etree = optional_import("lxml.etree")
 
@@ -50,6 +51,8 @@ class DomainSpec:
     wait_console: ConsoleWait | None = None
     wait_address: AddressWait | None = None
     wait_agent: float = 0.0
+    vif_plugging_timeout: float = 300.0  # 0: the guest runs at once
+    vif_plugging_is_fatal: bool = True
     differences: t.Callable[[str, str], t.Sequence[str]] | None = field(default=None, compare=False)
 
 
@@ -105,12 +108,13 @@ def shown_xml(xml: str) -> str:
 def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False) -> dict[str, t.Any]:
     """Define, start and wait as ``spec`` says, doing only what is missing.
 
-    Gives {changed, defined, started, power_state, seconds, differences, diff, console_match}. A running domain whose definition differs gets the new
+    Gives {changed, defined, started, resumed, power_state, seconds, differences, diff, console_match, vifs_missing}. A running domain whose definition differs gets the new
     definition for its next start and goes on running. What fails half way stays for the caller to remove.
 
     :raises InvalidInput: see checked_xml.
     :raises InstanceExists: another domain has the name.
     :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone; the guest ended at once.
+    :raises VirtualInterfaceCreateException: see vifs.wait_plugged.
     :raises WaitTimeout: what was to be waited for did not come.
     """
     begin = time.monotonic()
@@ -133,6 +137,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
         "resumed": resume,
         "differences": differences if define else [],
         "console_match": None,
+        "vifs_missing": [],
     }
     if define or start:
         result["diff"] = {
@@ -151,9 +156,11 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     console_from = spec.wait_console.mark() if spec.wait_console and start and spec.wait_console.appended else None
     if start:
         progress.mark_changed()
-        _start(domain, paused=spec.state == "paused")
-    elif resume:
+        _start(domain, paused=spec.state == "paused" or spec.vif_plugging_timeout > 0)
+        resume = spec.state == "running" and spec.vif_plugging_timeout > 0
+    if resume:
         progress.mark_changed()
+        result["vifs_missing"] = wait_plugged(domain, spec.vif_plugging_timeout, spec.vif_plugging_is_fatal)
         _tolerating(domain.resume, "VIR_ERR_OPERATION_INVALID")  # another process was quicker
     if spec.state != "defined":
         wait_for_state(domain, PAUSED if spec.state == "paused" and start else RUNNING, spec)

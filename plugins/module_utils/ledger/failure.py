@@ -79,8 +79,7 @@ def _fail(conn: t.Any, row: t.Any, host: str, failed: Failed, error: errors.Boot
             vm_state=states.BUILDING, task_state=states.SCHEDULING, host=None, node=None, retry=record,
         )
         return "rescheduled"
-    if not outcome.sets_error:
-        return "gone"
+    # The ledger knows that it is still this run's, so nothing ends quietly here: it would hold its place for ever.
     end_in_error(conn, [row], _worded(error, outcome.reason), host, context, details=failed.error.message)
     return "error"
 

@@ -16,6 +16,7 @@ all that libvirt knows.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 
 from ..errors import InvalidInput
@@ -36,21 +37,24 @@ class _Place:
     cls: t.Any = None  # an Element subclass for one and many, or str for many texts
 
 
+_field = functools.partial(dataclasses.field)  # made here, used in the classes of the elements
+
+
 def at(path: str, kind: str = "str", default: t.Any = None) -> t.Any:
     """A scalar field. ``kind``: str, int, bool (yes/no), switch (on/off) or flag (an empty element, present or not)."""
     if kind == "flag" and default is None:
         default = False
-    return dataclasses.field(default=default, metadata={_PLACE: _Place(path, kind)})
+    return _field(default=default, metadata={_PLACE: _Place(path, kind)})
 
 
 def one(cls: t.Any, path: str | None = None) -> t.Any:
     """A field holding another config, or None. ``path``: where that element sits when it is no direct child."""
-    return dataclasses.field(default=None, metadata={_PLACE: _Place(path or cls.TAG, "one", cls)})
+    return _field(default=None, metadata={_PLACE: _Place(path or cls.TAG, "one", cls)})
 
 
 def many(cls: t.Any, path: str | None = None) -> t.Any:
     """A field holding a tuple of configs, or of values: ``cls`` str with ``path`` ``boot/@dev`` is one per element."""
-    return dataclasses.field(default=(), metadata={_PLACE: _Place(path or cls.TAG, "many", cls)})
+    return _field(default=(), metadata={_PLACE: _Place(path or cls.TAG, "many", cls)})
 
 
 class Element:

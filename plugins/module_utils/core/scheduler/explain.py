@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import typing as t
 
 from .columns import Column, Fleet, np
@@ -97,7 +98,7 @@ def _number(value: t.Any, position: int) -> float | None:
     if value is None:
         return None
     number = float(at(value, position))
-    return number if number == number else None  # NaN: nothing known
+    return None if math.isnan(number) else number  # NaN: nothing known
 
 
 def _rejection(filter_: Filter, result: FilterResult, position: int) -> dict[str, t.Any]:

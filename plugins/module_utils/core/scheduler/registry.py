@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import math
 import os
 import sys
 import typing as t
@@ -113,7 +114,7 @@ class Weigh(Weigher):
             raise
         except Exception as e:
             raise _broken(self.name, self.path, "weigh() for host %s: %s: %s" % (host.host, type(e).__name__, e)) from e
-        if value != value or value in (float("inf"), float("-inf")):
+        if not math.isfinite(value):
             raise _broken(self.name, self.path, "weigh() for host %s gave %s" % (host.host, value))
         return value
 
@@ -146,7 +147,8 @@ def load_user_classes(dirs: t.Iterable[str]) -> UserClasses:
 def _load(path: str, found: UserClasses) -> None:
     module_name = "bootflow_user_filter_%s" % hashlib.sha256(os.path.abspath(path).encode()).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(module_name, path)
-    assert spec is not None and spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise InvalidInput(reason="%s is no Python file" % path, remedy="Name it something.py.")
     module = importlib.util.module_from_spec(spec)
     writes = sys.dont_write_bytecode
     sys.modules[module_name] = module  # dataclasses and pickling look a class's module up there

@@ -131,7 +131,8 @@ class Ranking:
     def drop(self, row: int) -> None:
         """This host no longer passes. The order is as it was until update()."""
         position = self._position(row)
-        assert position is not None
+        if position is None:
+            raise KeyError(row)
         place = int(np.flatnonzero(self.order == position)[0])
         self.order = np.delete(self.order, place)
         self.order -= self.order > position

@@ -18,7 +18,7 @@ class RetryFilter(Filter):
     run_once_per_request = True  # the record does not change within a request
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
-        tried = {(host, node) for host, node in spec.retry_hosts}
+        tried = {tuple(pair) for pair in spec.retry_hosts}
         mask = np.ones(len(rows), dtype=bool)
         if tried:
             mask = np.array([(fleet.hosts[r].host, fleet.hosts[r].nodename) not in tried for r in rows], dtype=bool)

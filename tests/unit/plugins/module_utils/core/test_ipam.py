@@ -185,7 +185,7 @@ def test_no_pools_no_address():
 
 def test_mac_addresses():
     rng = random.Random(7)
-    macs = [ipam.new_mac(rng) for _ in range(200)]
+    macs = [ipam.new_mac(rng) for _each in range(200)]
     assert len(set(macs)) == 200
     assert all(m.startswith("fa:16:3e:") and len(m) == 17 and m == m.lower() for m in macs)
     assert ipam.new_mac(random.Random(7)) == macs[0]

@@ -31,7 +31,8 @@ class PostgresServer:
     def __init__(self) -> None:
         found = shutil.which("pg_ctl")
         programs = sorted(
-            glob.glob("/usr/lib/postgresql/*/bin/pg_ctl"), key=lambda p: int(p.split("/")[4]) if p.split("/")[4].isdigit() else 0
+            glob.glob("/usr/lib/postgresql/*/bin/pg_ctl"),
+            key=lambda p: int(p.split("/")[4]) if p.split("/")[4].isdigit() else 0,
         )
         if found is None and not programs:
             pytest.fail("PostgreSQL is not installed: install the Debian package postgresql", pytrace=False)

@@ -30,7 +30,12 @@ def test_from_every_half_way_state(world: World, until: str, later: int) -> None
         assert world.of_host(host) == []
     assert world.finish() == (["web"], [])
     row = world.row(uuid)
-    assert (row.vm_state, row.deleted, row.deleted_at, row.power_state) == (states.DELETED, uuid, world.time, states.NOSTATE)
+    assert (row.vm_state, row.deleted, row.deleted_at, row.power_state) == (
+        states.DELETED,
+        uuid,
+        world.time,
+        states.NOSTATE,
+    )
     assert (world.claims(), world.count(tables.ports), world.count(tables.block_device_mappings)) == (set(), 0, 0)
     assert world.used("h1") == (0, 0, 0, 0)
     action = next(a for a in world.rows(tables.instance_actions) if a.action == "delete")
@@ -78,7 +83,9 @@ def test_a_host_that_fails_keeps_the_instance(world: World) -> None:
     uuid = world.boot("web")
     world.delete(names=["web"])
     with world.ledger.write() as conn:
-        deletion.host_failed(conn, "h1", {uuid: errors.HostUnreachable(host="h1", reason="no route")}, world.context("d"))
+        deletion.host_failed(
+            conn, "h1", {uuid: errors.HostUnreachable(host="h1", reason="no route")}, world.context("d")
+        )
     gone, left = world.finish()
     assert gone == [] and left[0]["fault"]["code"] == "HostUnreachable"
     assert (left[0]["name"], left[0]["uuid"]) == ("web", uuid)

@@ -31,8 +31,18 @@ def test_rescheduled(world: World, until: str) -> None:
     neighbour_claims = world.claims() - {(uuid, "h1")}
     assert world.fail("h1", uuid, ELSEWHERE, event=until) == "rescheduled"
     row = world.row(uuid)
-    assert (row.vm_state, row.task_state, row.host, row.node, row.run_id) == (states.BUILDING, states.SCHEDULING, None, None, "run-a")
-    assert (row.retry["num_attempts"], row.retry["hosts"], row.retry["exc_reason"]) == (1, [["h1", "h1"]], ELSEWHERE.message)
+    assert (row.vm_state, row.task_state, row.host, row.node, row.run_id) == (
+        states.BUILDING,
+        states.SCHEDULING,
+        None,
+        None,
+        "run-a",
+    )
+    assert (row.retry["num_attempts"], row.retry["hosts"], row.retry["exc_reason"]) == (
+        1,
+        [["h1", "h1"]],
+        ELSEWHERE.message,
+    )
     assert world.claims() == neighbour_claims
     assert world.addresses(uuid) == [] and world.cleanups() == set()
     fault = world.fault(uuid)

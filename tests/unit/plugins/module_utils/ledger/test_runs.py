@@ -41,7 +41,10 @@ class Row:
         (Row(controller="there", boot_id="other"), False),  # another machine: its lease says
         (Row(controller="there", boot_id="other", lease_until=NOW - 1), True),
         (Row(boot_id="before"), True),  # this machine, before it was restarted
-        (Row(pid_namespace="pid:[1]", pid=2**22 + 1), False),  # a container on this machine: its numbers mean nothing here
+        (
+            Row(pid_namespace="pid:[1]", pid=2**22 + 1),
+            False,
+        ),  # a container on this machine: its numbers mean nothing here
         (Row(boot_id=""), False),  # it could not tell
     ],
 )
@@ -93,7 +96,6 @@ def test_the_dead_among_runs(world: World) -> None:
 
 
 def test_a_live_run_that_renews_keeps_its_builds(world: World) -> None:
-
 
     uuid = world.boot("web", "accepted", run="a")
     for _minute in range(4):

@@ -30,13 +30,21 @@ def test_placed_claimed_and_bound_in_one_transaction(world: World) -> None:
     result = world.schedule()
     assert (set(result.placed), result.hosts, result.waiting, result.failed) == ({uuid}, ["h1"], [], [])
     row = world.row(uuid)
-    assert (row.host, row.node, row.launched_on, row.task_state, row.scheduled_at) == ("h1", "h1", "h1", None, world.time)
+    assert (row.host, row.node, row.launched_on, row.task_state, row.scheduled_at) == (
+        "h1",
+        "h1",
+        "h1",
+        None,
+        world.time,
+    )
     assert row.limits == {"memory_mb": 4096, "disk_gb": 4000, "vcpu": 8000}
     assert (row.retry["num_attempts"], row.retry["hosts"]) == (1, [["h1", "h1"]])
     assert world.used("h1") == (512 + 2048, 2 + 4, 1 + 2, 1)  # swap is not in the claim
     assert [p.host for p in world.rows(tables.ports)] == ["h1"]
     with world.ledger.read() as conn:
-        assert [(e["event"], e["host"], e["result"]) for e in history.events_of(conn, uuid)] == [("schedule", "h1", "Success")]
+        assert [(e["event"], e["host"], e["result"]) for e in history.events_of(conn, uuid)] == [
+            ("schedule", "h1", "Success")
+        ]
         assert not scheduling.waiting(conn, "run-a")
 
 
@@ -104,7 +112,11 @@ def test_a_refused_claim_goes_to_an_alternate(world: World) -> None:
     uuid = world.boot("late", "accepted")
     result = _stale_schedule(world, uuid, stale)
     assert (result.placed[uuid].host, result.waiting) == ("h2", [])
-    assert (world.row(uuid).host, world.row(uuid).launched_on, world.row(uuid).limits["memory_mb"]) == ("h2", "h2", 1024)
+    assert (world.row(uuid).host, world.row(uuid).launched_on, world.row(uuid).limits["memory_mb"]) == (
+        "h2",
+        "h2",
+        1024,
+    )
     assert world.row(uuid).retry["hosts"] == [["h2", "h2"]]
 
 
@@ -150,7 +162,9 @@ def test_claims_name_every_reason(world: World) -> None:
     wish = claims.Wish(uuid, ResourceRequest(memory_mb=2048, disk_gb=1, vcpus=2), [candidate])
     with world.ledger.write() as conn:
         refusal = claims.take(conn, [wish], world.time)[uuid]
-        unknown = claims.take(conn, [dataclasses.replace(wish, candidates=[claims.Candidate("gone", "gone", {})])], world.time)[uuid]
+        unknown = claims.take(
+            conn, [dataclasses.replace(wish, candidates=[claims.Candidate("gone", "gone", {})])], world.time
+        )[uuid]
     assert isinstance(refusal, errors.ComputeResourcesUnavailable)
     for text in (
         "Free memory 1024.00 MB < requested 2048 MB",
@@ -199,7 +213,12 @@ def test_a_second_report_updates_the_row(world: World) -> None:
     world.time += 10
     assert world.report("h1", memory=5) == first
     row = world.rows(tables.compute_nodes)[0]
-    assert (row.memory_mb, row.reported_at, row.created_at, row.availability_zone) == (5120, world.time, world.time - 10, "east")
+    assert (row.memory_mb, row.reported_at, row.created_at, row.availability_zone) == (
+        5120,
+        world.time,
+        world.time - 10,
+        "east",
+    )
     assert world.report("h1", node="h1-other") != first
 
 
@@ -271,7 +290,9 @@ def test_state_changes_are_notified_as_set(world: World, setting: str, number: i
     uuid = world.boot("web", "accepted")
     with world.ledger.write() as conn:
         instances.swap(conn, [uuid], [states.SCHEDULING], 1.0, None, setting, task_state=states.NETWORKING)
-        instances.swap(conn, [uuid], [states.NETWORKING], 2.0, None, setting, vm_state=states.ACTIVE, task_state=states.NETWORKING)
+        instances.swap(
+            conn, [uuid], [states.NETWORKING], 2.0, None, setting, vm_state=states.ACTIVE, task_state=states.NETWORKING
+        )
     found = world.rows(tables.notifications, tables.notifications.c.event_type == "compute.instance.update")
     assert len(found) == number
     if number:
@@ -293,17 +314,24 @@ def test_a_build_goes_through_its_stages(world: World) -> None:
     world.report("h1")
     uuid = world.boot("web")
     row = world.row(uuid)
-    assert (row.vm_state, row.task_state, row.power_state, row.launched_at) == (states.ACTIVE, None, states.RUNNING, world.time)
+    assert (row.vm_state, row.task_state, row.power_state, row.launched_at) == (
+        states.ACTIVE,
+        None,
+        states.RUNNING,
+        world.time,
+    )
     with world.ledger.read() as conn:
         journal = [(e["event"], e["result"]) for e in history.events_of(conn, uuid)]
     assert journal == [(e, "Success") for e in ("schedule", "networking", "block_device_mapping", "spawning")]
     (action,) = world.rows(tables.instance_actions)
     assert (action.finish_time, action.message) == (world.time, None)
-    assert [n.event_type for n in world.rows(tables.notifications)] == ["compute.instance.create.start", "compute.instance.create.end"]
+    assert [n.event_type for n in world.rows(tables.notifications)] == [
+        "compute.instance.create.start",
+        "compute.instance.create.end",
+    ]
 
 
 def test_a_stage_takes_only_what_is_ready_for_it(world: World) -> None:
-
 
     world.report("h1")
     world.report("h2", memory=1)
@@ -337,10 +365,7 @@ def test_a_guest_that_was_deleted_while_it_started(world: World) -> None:
 
 def test_a_stage_that_lost_a_build_says_so(world: World) -> None:
 
-
     world.report("h1")
     uuid = world.boot("web", "networking")
     world.delete(names=["web"])
     assert world.done(STAGES[0], [uuid]) == [uuid]
-
-

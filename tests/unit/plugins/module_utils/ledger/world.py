@@ -74,7 +74,14 @@ NET = network(1)
 
 def request(name: str, count: int = 1, **fields: t.Any) -> ServerRequest:
     """An entry of bootflow_instances; ``networks`` may be names."""
-    values: dict[str, t.Any] = {"flavor": SMALL, "image": IMAGE, "min_count": count, "max_count": count, "networks": ("net-1",), **fields}
+    values: dict[str, t.Any] = {
+        "flavor": SMALL,
+        "image": IMAGE,
+        "min_count": count,
+        "max_count": count,
+        "networks": ("net-1",),
+        **fields,
+    }
     values["networks"] = tuple(NetworkRequest(network=n) if isinstance(n, str) else n for n in values["networks"])
     return ServerRequest(name=name, **values)
 
@@ -97,20 +104,37 @@ class World:
 
     def context(self, run: str = "a", **fields: t.Any) -> Context:
         identity = runs.RunIdentity(
-            id="run-" + run, controller="controller-" + run, boot_id="boot-" + run, pid_namespace="", pid=1, pid_started=1, actor="ann"
+            id="run-" + run,
+            controller="controller-" + run,
+            boot_id="boot-" + run,
+            pid_namespace="",
+            pid=1,
+            pid_started=1,
+            actor="ann",
         )
-        return Context(run=identity, request_id="req-" + run, rng=fields.pop("rng", self.rng), clock=lambda: self.time, **fields)
+        return Context(
+            run=identity, request_id="req-" + run, rng=fields.pop("rng", self.rng), clock=lambda: self.time, **fields
+        )
 
     # --- the flow --------------------------------------------------------------------------------------------------
 
-    def report(self, host: str = "h1", memory: int = 4, node: str | None = None, ledger: t.Any = None, **configuration: t.Any) -> int:
+    def report(
+        self, host: str = "h1", memory: int = 4, node: str | None = None, ledger: t.Any = None, **configuration: t.Any
+    ) -> int:
         """``memory`` in instances of the flavor SMALL, which fill the host exactly."""
         facts = {"hypervisor_hostname": node or host, "memory_mb": memory * 1024, "local_gb": 4000, "vcpus": 500}
-        settings = {"ram_allocation_ratio": 1.0, "disk_allocation_ratio": 1.0, "cpu_allocation_ratio": 16.0, **configuration}
+        settings = {
+            "ram_allocation_ratio": 1.0,
+            "disk_allocation_ratio": 1.0,
+            "cpu_allocation_ratio": 16.0,
+            **configuration,
+        }
         with self.ledger.write() as conn:
             return nodes.record_report(conn, host, facts, settings, self.time)
 
-    def accept(self, *requests: ServerRequest, run: str = "a", quotas: t.Any = None, **context: t.Any) -> accept.Accepted:
+    def accept(
+        self, *requests: ServerRequest, run: str = "a", quotas: t.Any = None, **context: t.Any
+    ) -> accept.Accepted:
         options = accept.AcceptOptions(networks=self.networks, quotas=quotas or {})
         with self.ledger.write() as conn:
             return accept.accept(conn, requests, options, self.context(run, **context))
@@ -123,7 +147,9 @@ class World:
         raise AssertionError("accepted")
 
     def options(self, **fields: t.Any) -> SchedulerOptions:
-        return SchedulerOptions(now=self.time, service_down_time=1e9, max_attempts=fields.pop("max_attempts", self.max_attempts), **fields)
+        return SchedulerOptions(
+            now=self.time, service_down_time=1e9, max_attempts=fields.pop("max_attempts", self.max_attempts), **fields
+        )
 
     def schedule(self, run: str = "a", **fields: t.Any) -> scheduling.Scheduled:
         with self.ledger.write() as conn:
@@ -133,7 +159,9 @@ class World:
         known = {r.host for r in conn.execute(sa.select(tables.compute_nodes.c.host))}
         return nodes.host_states(conn, known)
 
-    def begin(self, stage: builds.Stage, host: str, run: str = "a", **context: t.Any) -> tuple[list[builds.Build], dict[str, failure.Failed]]:
+    def begin(
+        self, stage: builds.Stage, host: str, run: str = "a", **context: t.Any
+    ) -> tuple[list[builds.Build], dict[str, failure.Failed]]:
         with self.ledger.write() as conn:
             return builds.begin(conn, stage, host, self.context(run, **context))
 
@@ -145,7 +173,9 @@ class World:
         with self.ledger.write() as conn:
             return builds.spawned(conn, host, dict.fromkeys(uuids, states.RUNNING), self.context(run))
 
-    def fail(self, host: str, uuid: str, error: errors.BootflowError, run: str = "a", event: str = "spawning", **how: t.Any) -> str:
+    def fail(
+        self, host: str, uuid: str, error: errors.BootflowError, run: str = "a", event: str = "spawning", **how: t.Any
+    ) -> str:
         with self.ledger.write() as conn:
             return failure.fail_builds(conn, host, event, {uuid: failure.Failed(error, **how)}, self.context(run))[uuid]
 
@@ -219,7 +249,9 @@ class World:
             return {(uuid, host) for uuid, host, _id in _claims(conn)}
 
     def addresses(self, uuid: str | None = None) -> list[str]:
-        query = sa.select(tables.ip_allocations.c.ip_address).join(tables.ports, tables.ports.c.id == tables.ip_allocations.c.port_id)
+        query = sa.select(tables.ip_allocations.c.ip_address).join(
+            tables.ports, tables.ports.c.id == tables.ip_allocations.c.port_id
+        )
         if uuid is not None:
             query = query.where(tables.ports.c.instance_uuid == uuid)
         with self.ledger.read() as conn:
@@ -252,13 +284,20 @@ class World:
             lives_there = row.deleted == instances.LIVE and row.host == host
             assert lives_there or (uuid, host) in cleanups, "a claim of %s on %s is nobody's" % (uuid, host)
         for row in rows.values():
-            if row.deleted == instances.LIVE and row.host is not None and row.vm_state in (states.ACTIVE, states.BUILDING):
+            if (
+                row.deleted == instances.LIVE
+                and row.host is not None
+                and row.vm_state in (states.ACTIVE, states.BUILDING)
+            ):
                 assert (row.uuid, row.host) in places, "%s runs without a claim" % row.uuid
             if row.deleted != instances.LIVE:
                 assert (row.vm_state, row.task_state, row.host) == (states.DELETED, None, None)
         for port in conn.execute(sa.select(tables.ports)):
             held = port.position < 0
-            assert held == ((port.instance_uuid, port.host) in cleanups), "port %s of %s" % (port.id, port.instance_uuid)
+            assert held == ((port.instance_uuid, port.host) in cleanups), "port %s of %s" % (
+                port.id,
+                port.instance_uuid,
+            )
             assert held or rows[port.instance_uuid].deleted == instances.LIVE
         allocations = list(conn.execute(sa.select(tables.ip_allocations)))
         assert len({(a.subnet_id, a.ip_address) for a in allocations}) == len(allocations)
@@ -267,5 +306,7 @@ class World:
 
 def _claims(conn: t.Any) -> list[tuple[str, str, int]]:
     c = tables.claims.c
-    query = sa.select(c.instance_uuid, tables.compute_nodes.c.host, c.id).join(tables.compute_nodes, tables.compute_nodes.c.id == c.compute_node_id)
+    query = sa.select(c.instance_uuid, tables.compute_nodes.c.host, c.id).join(
+        tables.compute_nodes, tables.compute_nodes.c.id == c.compute_node_id
+    )
     return [tuple(r) for r in conn.execute(query)]

@@ -599,7 +599,7 @@ def test_older_api_versions_know_less(parse, errors):
 def test_a_count_of_a_thousand_costs_nothing(catalogue, base):
     def seconds(count):
         best = 9.0
-        for _ in range(3):
+        for _each in range(3):
             start = time.perf_counter()
             parse_requests([{**base, "count": count}], catalogue)
             best = min(best, time.perf_counter() - start)

@@ -95,13 +95,13 @@ def test_instance_hostname():
 
 def test_identifiers():
     rng = random.Random(1)
-    ids = {reservation_id(rng) for _ in range(100)}
+    ids = {reservation_id(rng) for _each in range(100)}
     assert len(ids) == 100
     assert all(
         len(i) == 10 and i.startswith("r-") and not set(i[2:]) - set(string.digits + string.ascii_lowercase)
         for i in ids
     )
-    passwords = {generate_password(rng) for _ in range(100)}
+    passwords = {generate_password(rng) for _each in range(100)}
     assert len(passwords) == 100
     for password in passwords:
         assert len(password) == 12

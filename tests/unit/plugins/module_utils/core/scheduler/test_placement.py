@@ -184,7 +184,7 @@ def test_a_fleet_remembers_between_requests_and_hosts_are_not_written():
     hosts = [host("a", memory_mb=2048, ram_allocation_ratio=1.0), host("b", memory_mb=1024, ram_allocation_ratio=1.0)]
     before = copy.deepcopy(hosts)
     fleet = Fleet(hosts)
-    assert [names(place(fleet, spec(), weighers=["RAMWeigher"])) for _ in range(3)] == [["a"], ["a"], ["b"]]
+    assert [names(place(fleet, spec(), weighers=["RAMWeigher"])) for _each in range(3)] == [["a"], ["a"], ["b"]]
     with pytest.raises(NoValidHost):
         place(fleet, spec())
     assert hosts == before
