@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import states
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import history, instances
 from ansible_collections.bootflow.compute.plugins.plugin_utils import passwords, request_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -23,7 +23,12 @@ class ActionModule(LedgerAction):
         inputs = request_inputs.RequestInputs(self.options)
         with self.open_ledger().read() as conn:
             rows = instances.select_live(conn, run_id=self.context().run.id, vm_state=states.ACTIVE)
-        found = {
-            r.display_name: passwords.password_of(r.uuid, inputs.request_of(r.project, r.display_name)) for r in rows if r.config_drive
-        }
+            resumed = history.with_event(conn, [r.uuid for r in rows], "resume")
+        found = {}
+        for row in rows:
+            request = inputs.request_of(row.project, row.display_name)
+            # A config drive that a dead run wrote has a password that died with it, unless the request names it.
+            known = row.uuid not in resumed or (request is not None and request.admin_password)
+            if row.config_drive and known:
+                found[row.display_name] = passwords.password_of(row.uuid, request)
         return {"changed": False, "admin_passwords": found, "_ansible_no_log": True}

@@ -27,7 +27,7 @@ attributes:
     support: full
 options:
   max_attempts:
-    description: As in M(bootflow.compute.boot_schedule).
+    description: How many hosts a build may be tried on. Read from the variable C(bootflow_max_attempts), else 3.
     type: int
   print_table:
     description: Print the table. Read from the variable C(bootflow_print_table), else true.

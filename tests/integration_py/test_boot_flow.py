@@ -217,3 +217,33 @@ def test_guests_on_a_bridge_answer(flow: Flow) -> None:
     assert taken.returncode == 2 and "IP address 198.19.%d.200 already allocated in subnet lan-v4" % subnet in taken.output
     flow.delete(*rows)
     assert flow.residue() == {}
+
+
+def test_hooks_and_passwords(flow: Flow, tmp_path) -> None:
+    """A failing hook before stops the boot; one after sees the instances and the passwords that no log shows."""
+    stop = tmp_path / "stop.yml"
+    stop.write_text("- ansible.builtin.fail: {msg: not on a Friday}\n")
+    refused = flow.boot(entry("hooked"), expect=2, bootflow_hook_create_instance_pre=str(stop))
+    assert "not on a Friday" in refused.output and not flow.ledger_path.exists()
+
+    after = tmp_path / "after.yml"
+    seen = tmp_path / "seen.json"
+    after.write_text(
+        "- ansible.builtin.copy:\n    content: \"{{ [bootflow_booted.instances, bootflow_admin_passwords.admin_passwords] | to_json }}\"\n"
+        "    dest: %s\n    mode: '0600'\n  no_log: true\n" % seen
+    )
+    entries = [entry("hooked"), entry("known", admin_password="correct horse")]
+    done = flow.boot(*entries, options=("-vvv",), bootflow_hook_create_instance_post=str(after), **READY)
+    instances, passwords = json.loads(seen.read_text())
+    assert {i["name"] for i in instances} == {"hooked", "known"}
+    assert passwords["known"] == "correct horse" and len(passwords["hooked"]) >= 12
+    for name, row in flow.instances().items():
+        drive = "/var/lib/bootflow/instances/%s/disk.config" % row["uuid"]
+        found = flow.lab.host(row["host"]).run("grep", "-a", "-c", '"admin_pass": "%s"' % passwords[name], drive).stdout
+        assert int(found) > 0, "the config drive has it"
+        assert passwords[name] not in done.output
+    with open(flow.ledger_path, "rb") as ledger:
+        content = ledger.read()
+    assert not [p for p in passwords.values() if p.encode() in content]
+    flow.delete("hooked", "known")
+    assert flow.residue() == {}

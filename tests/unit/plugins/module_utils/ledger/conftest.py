@@ -17,6 +17,7 @@ import typing as t
 
 import psycopg
 import pytest
+
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, migrations_runner, tables
 
 from .world import World

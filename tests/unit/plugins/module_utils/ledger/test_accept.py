@@ -9,6 +9,7 @@ import json
 import typing as t
 
 import pytest
+
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import (
     BlockDevice,

@@ -12,8 +12,6 @@ import typing as t
 from dataclasses import dataclass, field
 
 import pytest
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import cleanups, tables
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -24,6 +22,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import cleanups, tables
 
 from .world import STAGES, World, network, request
 

@@ -14,6 +14,7 @@ import typing as t
 
 import pytest
 import sqlalchemy as sa
+
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, runs, tables
 

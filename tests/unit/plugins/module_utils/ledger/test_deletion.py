@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import cleanups, deletion, tables
 

@@ -10,6 +10,7 @@ import subprocess
 import typing as t
 
 import pytest
+
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import runs, tables
 
 from .world import World, request

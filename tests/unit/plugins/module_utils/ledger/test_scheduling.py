@@ -8,6 +8,7 @@ import dataclasses
 import typing as t
 
 import pytest
+
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.claims import ResourceRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor

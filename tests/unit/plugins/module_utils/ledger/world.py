@@ -10,6 +10,7 @@ import random
 import typing as t
 
 import sqlalchemy as sa
+
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import (
     Flavor,

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What ansible-doc tells of a ledger-side module is what its action takes: their arguments are written twice."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import COMMON
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "ansible_collections.bootflow.compute.plugins"
+ACTIONS = sorted(p.stem for p in (ROOT / "plugins" / "action").glob("*.py") if p.stem != "__init__")
+
+
+def documented(name: str) -> dict[str, dict]:
+    module = importlib.import_module("%s.modules.%s" % (PACKAGE, name))
+    text = yaml.safe_load(module.DOCUMENTATION)
+    options = dict(text.get("options") or {})
+    for fragment in text["extends_documentation_fragment"]:
+        found = importlib.import_module("%s.doc_fragments.%s" % (PACKAGE, fragment.rpartition(".")[2]))
+        options.update(yaml.safe_load(found.ModuleDocFragment.DOCUMENTATION).get("options") or {})
+    return options
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_documentation_is_the_argument_spec(name: str) -> None:
+    action = importlib.import_module("%s.action.%s" % (PACKAGE, name)).ActionModule
+    spec = {**COMMON, **action.ARGUMENTS}
+    told = documented(name)
+    assert sorted(told) == sorted(spec)
+    for option, argument in spec.items():
+        for key in ("type", "elements", "choices", "default", "required"):
+            assert told[option].get(key) == argument.get(key), "%s.%s of %s" % (option, key, name)
+        variable = argument.get("variable")
+        description = " ".join([told[option]["description"]] if isinstance(told[option]["description"], str) else told[option]["description"])
+        assert re.findall(r"C\((bootflow_\w+)\)", description)[:1] == ([variable] if variable else []), option
+
+
+def test_variables_are_in_the_documentation_for_people() -> None:
+    text = (ROOT / "docs" / "variables.md").read_text()
+    sources = [*(ROOT / "plugins" / "action").glob("*.py"), *(ROOT / "plugins" / "plugin_utils").glob("*.py"), *(ROOT / "playbooks").glob("*.yml")]
+    used = {v for p in sources for v in re.findall(r"\bbootflow_[a-z_]+[a-z]\b", p.read_text())}
+    # registered results and the round's number are not inputs
+    ours = set(re.findall(r"register: (bootflow_\w+)", "".join(p.read_text() for p in (ROOT / "playbooks").glob("*.yml"))))
+    missing = {v for v in used - ours - {"bootflow_round", "bootflow_filters"} if "`%s`" % v not in text}
+    assert not missing
