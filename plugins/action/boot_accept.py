@@ -41,7 +41,10 @@ class ActionModule(LedgerAction):
                 stale += [h for h in hosts if h in to_clean and h not in stale]
         if not accepted.changed and self.options["print_table"]:
             count = len(accepted.unchanged)
-            tables.show(self._display, ["Nothing to do: %d instance%s there as asked." % (count, " is" if count == 1 else "s are")])
+            tables.show(
+                self._display,
+                ["Nothing to do: %d instance%s there as asked." % (count, " is" if count == 1 else "s are")],
+            )
         return {
             "changed": accepted.changed,
             "reservation_id": accepted.reservation_id,

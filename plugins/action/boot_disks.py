@@ -76,13 +76,18 @@ class ActionModule(StageAction):
         source = os.path.expanduser(image.path)
         if not os.path.isfile(source):
             raise errors.ImageUnacceptable(
-                image_id=image.name, reason="the file %s is not on the controller" % source, remedy="Correct its path in bootflow_images."
+                image_id=image.name,
+                reason="the file %s is not on the controller" % source,
+                remedy="Correct its path in bootflow_images.",
             )
         try:
             folder = self._connection._shell.tmpdir or self._make_tmp_path()
             self._connection._shell.tmpdir = folder
             target = posixpath.join(folder, "image-%s" % image.id)
-            self._display.display("%s: copying image %s (%d MB)" % (self.task_vars["inventory_hostname"], image.name, os.path.getsize(source) >> 20))
+            self._display.display(
+                "%s: copying image %s (%d MB)"
+                % (self.task_vars["inventory_hostname"], image.name, os.path.getsize(source) >> 20)
+            )
             self._transfer_file(source, target)
         except AnsibleConnectionFailure as e:
             raise errors.HostUnreachable(host=self.task_vars["inventory_hostname"], reason=str(e)) from e

@@ -32,7 +32,9 @@ class ActionModule(LedgerAction):
             wanted = inputs.names()
             rows = []
             for part in history.chunks(sorted({n for _p, n in wanted})):
-                rows += [r for r in instances.select_live(conn, names=part) if (r.project, r.display_name) in set(wanted)]
+                rows += [
+                    r for r in instances.select_live(conn, names=part) if (r.project, r.display_name) in set(wanted)
+                ]
             shown = views.instance_views(conn, rows)
         bad = [v for v in shown if v["vm_state"] != states.ACTIVE]
         if self.options["print_table"]:

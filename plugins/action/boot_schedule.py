@@ -61,7 +61,10 @@ class ActionModule(LedgerAction):
         return {
             "changed": True,
             "hosts": self._reachable(result.hosts),
-            "placed": [{"name": names.get(u, u), "uuid": u, "host": s.host, "node": s.nodename} for u, s in result.placed.items()],
+            "placed": [
+                {"name": names.get(u, u), "uuid": u, "host": s.host, "node": s.nodename}
+                for u, s in result.placed.items()
+            ],
             "not_placed": sorted(result.failed),
         }
 
@@ -80,7 +83,9 @@ class ActionModule(LedgerAction):
     def _with_strangers(self, states: list[HostState]) -> list[HostState]:
         """Hosts of the inventory that never reported are in the plan too, as down."""
         known = {s.host for s in states}
-        return states + [HostState(host=h, nodename=h, forced_down=True) for h in self.compute_hosts() if h not in known]
+        return states + [
+            HostState(host=h, nodename=h, forced_down=True) for h in self.compute_hosts() if h not in known
+        ]
 
     # --- check mode ---------------------------------------------------------------------------------------------------
 
@@ -104,7 +109,9 @@ class ActionModule(LedgerAction):
             nodes.configure(conn, configurations)
             states = self._with_strangers(nodes.host_states(conn, configurations, self._host_vars()))
             if scheduling.waiting(conn, context.run.id):
-                result = scheduling.schedule(conn, states, scheduler_inputs.scheduler_options(self, context.now, explain=True), context)
+                result = scheduling.schedule(
+                    conn, states, scheduler_inputs.scheduler_options(self, context.now, explain=True), context
+                )
             else:
                 result = scheduling.Scheduled()
             wanted = set(accepted.created) | set(accepted.resumed)
@@ -120,7 +127,12 @@ class ActionModule(LedgerAction):
             "hosts": [],
             "plan": plan,
             "diff": [
-                {"before": "", "after": p["xml"], "before_header": p["name"], "after_header": "%s on %s" % (p["name"], p["host"])}
+                {
+                    "before": "",
+                    "after": p["xml"],
+                    "before_header": p["name"],
+                    "after_header": "%s on %s" % (p["name"], p["host"]),
+                }
                 for p in plan
                 if p["xml"]
             ],
@@ -128,12 +140,18 @@ class ActionModule(LedgerAction):
         if result.failed:
             first = next(p for p in plan if p["error"])
             answer.update(
-                failed=True, error_code=first["error"]["code"], status=first["error"]["status"], retryable=False,
-                remedy="The plan tells for each host what turned it down.", msg="%s: %s" % (first["name"], first["error"]["message"]),
+                failed=True,
+                error_code=first["error"]["code"],
+                status=first["error"]["status"],
+                retryable=False,
+                remedy="The plan tells for each host what turned it down.",
+                msg="%s: %s" % (first["name"], first["error"]["message"]),
             )
         return answer
 
-    def _plan_of(self, row: t.Any, build: t.Any, result: scheduling.Scheduled, fault: t.Any, hostvars: t.Any) -> dict[str, t.Any]:
+    def _plan_of(
+        self, row: t.Any, build: t.Any, result: scheduling.Scheduled, fault: t.Any, hostvars: t.Any
+    ) -> dict[str, t.Any]:
         selection = result.placed.get(row.uuid)
         decision = selection.decision if selection is not None else result.explanations.get(row.uuid)
         lines = ["", "%s (%s)" % (row.display_name, row.spec["flavor"]["name"])]

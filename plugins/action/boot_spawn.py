@@ -13,7 +13,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.metadata imp
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import builds as ledger_builds
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
-from ansible_collections.bootflow.compute.plugins.plugin_utils import guest_of_build, host_settings, passwords, request_inputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    guest_of_build,
+    host_settings,
+    passwords,
+    request_inputs,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import Outcomes, StageAction, item_errors
 
 
@@ -34,8 +39,11 @@ class ActionModule(StageAction):
                     files = guest_of_build.config_drive(build, request, passwords.password_of(build.uuid, request))
                     drives.append(
                         {
-                            "uuid": build.uuid, "path": guest_of_build.config_drive_path(build, settings),
-                            "format": settings.config_drive_format, "files": pack_files(files), "keep": build.resumed,
+                            "uuid": build.uuid,
+                            "path": guest_of_build.config_drive_path(build, settings),
+                            "format": settings.config_drive_format,
+                            "files": pack_files(files),
+                            "keep": build.resumed,
                         }
                     )
                 domains.append(self._domain(build, settings))
@@ -48,12 +56,14 @@ class ActionModule(StageAction):
         if domains:
             result = self.run_module(
                 "domain",
-                {"libvirt_uri": host_settings.libvirt_uri(self), "domains": domains, "workers": host_settings.workers(self, len(domains))},
+                {
+                    "libvirt_uri": host_settings.libvirt_uri(self),
+                    "domains": domains,
+                    "workers": host_settings.workers(self, len(domains)),
+                },
             )
             outcomes.update(item_errors(result, [d["uuid"] for d in domains]))
-            self._power_states = {
-                u: r["power_state"] for u, r in result["outcomes"].items() if not r.get("error")
-            }
+            self._power_states = {u: r["power_state"] for u, r in result["outcomes"].items() if not r.get("error")}
         return {b.uuid: outcomes.get(b.uuid) for b in builds}
 
     def finish(self, conn: t.Any, host: str, good: list[Build], context: Context) -> list[str]:
@@ -72,7 +82,8 @@ class ActionModule(StageAction):
         }
         if settings.wait_console:
             wanted["wait_console"] = {
-                "pattern": settings.wait_console, "timeout": settings.wait_guest_timeout,
+                "pattern": settings.wait_console,
+                "timeout": settings.wait_guest_timeout,
                 "log": guest_of_build.console_log(build, settings),
             }
         addresses = [f["ip_address"] for p, _n in build.ports for f in p.fixed_ips]

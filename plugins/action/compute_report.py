@@ -43,7 +43,13 @@ class ActionModule(LedgerAction):
         cleaned = self._clean_up(ledger, host)
         with ledger.write() as conn:
             nodes.record_report(conn, host, facts, configuration, context.now)
-        return {"changed": bool(cleaned), "reported": True, "compute_node": facts, "configuration": configuration, "cleaned": cleaned}
+        return {
+            "changed": bool(cleaned),
+            "reported": True,
+            "compute_node": facts,
+            "configuration": configuration,
+            "cleaned": cleaned,
+        }
 
     def _clean_up(self, ledger: t.Any, host: str) -> list[str]:
         """Rid the host of what earlier runs could not remove."""

@@ -42,19 +42,27 @@ class ActionModule(LedgerAction):
             transaction = self.open_ledger().write()
         with transaction as conn:
             found = deletion.begin(
-                conn, self.context(), names=o["names"], uuids=o["uuids"], reservations=o["reservation_ids"], project=o["project"],
+                conn,
+                self.context(),
+                names=o["names"],
+                uuids=o["uuids"],
+                reservations=o["reservation_ids"],
+                project=o["project"],
                 everything=o["all"],
             )
         named = [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in found.rows]
         before = "".join("%s %s on %s\n" % (n["name"], n["uuid"], n["host"] or "no host") for n in named)
-        unknown = sorted(set(o["names"] or []) - {n["name"] for n in named}) + sorted(set(o["uuids"] or []) - {n["uuid"] for n in named})
+        unknown = sorted(set(o["names"] or []) - {n["name"] for n in named}) + sorted(
+            set(o["uuids"] or []) - {n["uuid"] for n in named}
+        )
         if self.check_mode and o["print_table"]:
             tables.show(self._display, ["Would delete:", *(before.splitlines() or ["  nothing"])])
         inventory = self.task_vars.get("groups", {}).get("all", [])
         strangers = sorted(h for h in found.hosts if h not in inventory)
         if strangers and not o["force"] and not self.check_mode:
             raise errors.ComputeHostNotFound(
-                host=", ".join(strangers), remedy="Put it into the inventory, or delete with bootflow_delete_force: true if it is gone for good."
+                host=", ".join(strangers),
+                remedy="Put it into the inventory, or delete with bootflow_delete_force: true if it is gone for good.",
             )
         return {
             "changed": bool(named),
@@ -74,8 +82,18 @@ class ActionModule(LedgerAction):
         result: dict[str, t.Any] = {"changed": bool(gone), "deleted": gone, "left": left}
         if left:
             lines = ["DeleteIncomplete: %d instance(s) could not be removed." % len(left)]
-            lines += ["  %s on %s: %s" % (v["name"], v["host"], (v["fault"] or {}).get("message", "the host was not asked")) for v in left]
+            lines += [
+                "  %s on %s: %s" % (v["name"], v["host"], (v["fault"] or {}).get("message", "the host was not asked"))
+                for v in left
+            ]
             remedy = "Bring the host back and delete again; or, if it is gone for good, delete with bootflow_delete_force: true."
             lines.append("Remedy: " + remedy)
-            result.update(failed=True, msg="\n".join(lines), error_code="DeleteIncomplete", status=503, retryable=True, remedy=remedy)
+            result.update(
+                failed=True,
+                msg="\n".join(lines),
+                error_code="DeleteIncomplete",
+                status=503,
+                retryable=True,
+                remedy=remedy,
+            )
         return result

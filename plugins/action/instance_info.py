@@ -35,7 +35,12 @@ class ActionModule(LedgerAction):
             return {"changed": False, "instances": []}
         with ledger.read() as conn:
             rows = instances.select_live(
-                conn, names=o["names"], uuids=o["uuids"], reservations=o["reservation_ids"], project=o["project"], host=o["host"]
+                conn,
+                names=o["names"],
+                uuids=o["uuids"],
+                reservations=o["reservation_ids"],
+                project=o["project"],
+                host=o["host"],
             )
             shown = views.instance_views(conn, rows)
             if o["events"]:

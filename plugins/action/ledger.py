@@ -40,5 +40,10 @@ class ActionModule(LedgerAction):
             "ledger": shown,
             "revision": after,
             "applied": todo,
-            "diff": {"before": "revision: %s\n" % before, "after": "revision: %s\n" % after, "before_header": shown, "after_header": shown},
+            "diff": {
+                "before": "revision: %s\n" % before,
+                "after": "revision: %s\n" % after,
+                "before_header": shown,
+                "after_header": shown,
+            },
         }

@@ -32,7 +32,9 @@ attributes:
     support: full
 options:
   facts_max_age:
-    description: Hosts whose last report is older than this many seconds are named in RV(stale_hosts). Read from the variable C(bootflow_facts_max_age), else 300.
+    description:
+      - Hosts whose last report is older than this many seconds are named in RV(stale_hosts).
+      - Read from the variable C(bootflow_facts_max_age), else 300.
     type: int
   print_table:
     description: Print a line when there is nothing to do. Read from the variable C(bootflow_print_table), else true.

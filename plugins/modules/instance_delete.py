@@ -53,7 +53,9 @@ options:
     choices: [begin, finish]
     default: begin
   force:
-    description: Forget also instances whose host does not answer; the host is cleaned when it reports again. Read from the variable C(bootflow_delete_force), else false.
+    description:
+      - Forget also instances whose host does not answer; the host is cleaned when it reports again.
+      - Read from the variable C(bootflow_delete_force), else false.
     type: bool
   print_table:
     description: Print what was deleted. Read from the variable C(bootflow_print_table), else true.

@@ -144,9 +144,7 @@ def domain_xml(build: Build, settings: GuestSettings) -> str:
         memory_mb=row.memory_mb,
         vcpus=row.vcpus,
         flavor=Flavor(**spec["flavor"]),
-        disks=[
-            planned_disk(d).placed(posixpath.join(base, d["name"]), settings.disk_backend) for d in build.disks
-        ],
+        disks=[planned_disk(d).placed(posixpath.join(base, d["name"]), settings.disk_backend) for d in build.disks],
         image_properties=image.get("properties") or {},
         config_drive=config_drive_path(build, settings) if row.config_drive else None,
         config_drive_format=settings.config_drive_format,

@@ -115,7 +115,8 @@ def _read(name: str, kind: str, value: t.Any) -> t.Any:
 
 def _wrong(name: str, wanted: str, value: t.Any) -> errors.InvalidInput:
     return errors.InvalidInput(
-        message="%s must be %s, not %s" % (name, wanted, str(value)[:60]), remedy="Correct it in the inventory (host_vars, group_vars) or where -e sets it."
+        message="%s must be %s, not %s" % (name, wanted, str(value)[:60]),
+        remedy="Correct it in the inventory (host_vars, group_vars) or where -e sets it.",
     )
 
 

@@ -31,7 +31,12 @@ DEFAULT_LEDGER_URL = "sqlite:////var/lib/bootflow/ledger.db"
 RUN_SECRET = secrets.token_bytes(32)
 
 COMMON: dict[str, dict[str, t.Any]] = {
-    "ledger_url": {"type": "str", "variable": "bootflow_ledger_url", "fallback_default": DEFAULT_LEDGER_URL, "no_log": True},
+    "ledger_url": {
+        "type": "str",
+        "variable": "bootflow_ledger_url",
+        "fallback_default": DEFAULT_LEDGER_URL,
+        "no_log": True,
+    },
 }
 
 
@@ -80,7 +85,8 @@ class LedgerAction(ActionBase):
             if argument.get("required") and self._task.args.get(name) is None:
                 raise errors.InvalidInput(
                     message="%s is not set" % argument["variable"],
-                    remedy="Set it in the inventory, in group_vars or with -e (docs/variables.md), or give the option %s." % name,
+                    remedy="Set it in the inventory, in group_vars or with -e (docs/variables.md), or give the option %s."
+                    % name,
                 )
         try:
             _validation, options = self.validate_argument_spec(argument_spec=spec)
@@ -155,8 +161,11 @@ def module_error(name: str, host: str, result: t.Mapping[str, t.Any]) -> errors.
     if result.get("error_code"):
         return errors.from_dict(
             {
-                "code": result["error_code"], "message": result.get("msg", ""), "status": result.get("status", 500),
-                "remedy": result.get("remedy", ""), "retryable": result.get("retryable", False),
+                "code": result["error_code"],
+                "message": result.get("msg", ""),
+                "status": result.get("status", 500),
+                "remedy": result.get("remedy", ""),
+                "retryable": result.get("retryable", False),
             }
         )
     text = str(result.get("msg") or "").strip()
@@ -170,13 +179,22 @@ def error_result(error: errors.BootflowError) -> dict[str, t.Any]:
     """A failed task's result: the same fields from every module and action."""
     data = error.as_dict()
     result = {
-        "failed": True, "changed": False, "error_code": data["code"], "status": data["status"], "remedy": data["remedy"],
-        "retryable": data["retryable"], "msg": _in_words(data),
+        "failed": True,
+        "changed": False,
+        "error_code": data["code"],
+        "status": data["status"],
+        "remedy": data["remedy"],
+        "retryable": data["retryable"],
+        "msg": _in_words(data),
     }
     if isinstance(error, errors.InvalidRequest):
         result["errors"] = error.errors
         lines = ["%s: %s" % (e.get("path") or "request", _in_words(e)) for e in error.errors]
-        result["msg"] = "The request has %d error%s.\n%s" % (len(lines), "" if len(lines) == 1 else "s", "\n".join(lines))
+        result["msg"] = "The request has %d error%s.\n%s" % (
+            len(lines),
+            "" if len(lines) == 1 else "s",
+            "\n".join(lines),
+        )
     for key in ("filter_results", "explanation"):
         if key in error.details:
             result[key] = error.details[key]
@@ -185,7 +203,11 @@ def error_result(error: errors.BootflowError) -> dict[str, t.Any]:
 
 def _in_words(error: t.Mapping[str, t.Any]) -> str:
     """Code, message and remedy for the person who reads the output."""
-    return "%s: %s%s" % (error["code"], error["message"], ("\n  Remedy: " + error["remedy"]) if error.get("remedy") else "")
+    return "%s: %s%s" % (
+        error["code"],
+        error["message"],
+        ("\n  Remedy: " + error["remedy"]) if error.get("remedy") else "",
+    )
 
 
 def _one_line(text: t.Any) -> str:

@@ -22,15 +22,30 @@ CATALOGUE_ARGUMENTS: dict[str, dict[str, t.Any]] = {
 }
 
 REQUEST_ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    "instances": {"type": "list", "elements": "raw", "required": True, "variable": "bootflow_instances", "no_log": False},
+    "instances": {
+        "type": "list",
+        "elements": "raw",
+        "required": True,
+        "variable": "bootflow_instances",
+        "no_log": False,
+    },
     "quotas": {"type": "dict", "variable": "bootflow_quotas", "fallback_default": {}},
     "project": {"type": "str", "variable": "bootflow_project", "fallback_default": "default"},
-    "default_availability_zone": {"type": "str", "variable": "bootflow_default_availability_zone", "fallback_default": "nova"},
+    "default_availability_zone": {
+        "type": "str",
+        "variable": "bootflow_default_availability_zone",
+        "fallback_default": "nova",
+    },
     "default_flavor": {"type": "str", "variable": "bootflow_default_flavor"},
     "allow_forced_host": {"type": "bool", "variable": "bootflow_allow_forced_host", "fallback_default": False},
     "force_config_drive": {"type": "bool", "variable": "bootflow_force_config_drive", "fallback_default": True},
     "schema_dirs": {"type": "list", "elements": "path", "variable": "bootflow_schema_dirs", "fallback_default": []},
-    "scheduler_hint_names": {"type": "list", "elements": "str", "variable": "bootflow_scheduler_hint_names", "fallback_default": []},
+    "scheduler_hint_names": {
+        "type": "list",
+        "elements": "str",
+        "variable": "bootflow_scheduler_hint_names",
+        "fallback_default": [],
+    },
     **CATALOGUE_ARGUMENTS,
 }
 
@@ -40,7 +55,9 @@ class RequestInputs:
 
     def __init__(self, options: t.Mapping[str, t.Any]):
         self.options = options
-        self.catalogue = catalogue_module.parse_catalogue(options["flavors"], options["images"], options["networks"], options["keypairs"])
+        self.catalogue = catalogue_module.parse_catalogue(
+            options["flavors"], options["images"], options["networks"], options["keypairs"]
+        )
         self.requests: list[ServerRequest] = server_request.parse_requests(
             options["instances"],
             self.catalogue,

@@ -43,13 +43,17 @@ def check(action: LedgerAction) -> None:
     if not 1 <= attempts <= MOST_ATTEMPTS:
         problems.add(
             "bootflow_max_attempts",
-            errors.InvalidInput(message="it is %d" % attempts, remedy="Give 1 to %d: a boot has so many rounds." % MOST_ATTEMPTS),
+            errors.InvalidInput(
+                message="it is %d" % attempts, remedy="Give 1 to %d: a boot has so many rounds." % MOST_ATTEMPTS
+            ),
         )
     for folder in action.options["filter_dirs"] or ():
         if not os.path.isdir(folder):
             problems.add(
                 "bootflow_filter_dirs",
-                errors.InvalidInput(message="there is no folder %s" % folder, remedy="Correct the path, or make the folder."),
+                errors.InvalidInput(
+                    message="there is no folder %s" % folder, remedy="Correct the path, or make the folder."
+                ),
             )
     options = scheduler_options(action, now=0.0)
     for make in (make_filters, make_weighers):

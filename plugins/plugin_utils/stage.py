@@ -56,7 +56,9 @@ class StageAction(LedgerAction):
                 except errors.BootflowError as e:
                     outcomes = {b.uuid: e for b in builds}
         good = [b for b in builds if outcomes.get(b.uuid) is None]
-        bad = {b.uuid: t.cast(errors.BootflowError, outcomes[b.uuid]) for b in builds if outcomes.get(b.uuid) is not None}
+        bad = {
+            b.uuid: t.cast(errors.BootflowError, outcomes[b.uuid]) for b in builds if outcomes.get(b.uuid) is not None
+        }
         failed.update(self._undo([b for b in builds if b.uuid in bad], bad))
         with ledger.write() as conn:
             lost = self.finish(conn, host, good, context)
@@ -69,7 +71,8 @@ class StageAction(LedgerAction):
             "changed": True,
             "builds": [{"uuid": b.uuid, "name": b.row.display_name} for b in good if b.uuid not in lost],
             "failed_builds": [
-                {"uuid": u, "name": names.get(u, u), "outcome": results[u], "error": failed[u].error.as_dict()} for u in sorted(results)
+                {"uuid": u, "name": names.get(u, u), "outcome": results[u], "error": failed[u].error.as_dict()}
+                for u in sorted(results)
             ],
         }
 
@@ -82,7 +85,10 @@ class StageAction(LedgerAction):
             problem = problems.get(build.uuid)
             away = isinstance(problem, (errors.HostUnreachable, errors.HypervisorUnavailable))
             found[build.uuid] = failure.Failed(
-                causes[build.uuid], cleaned=problem is None, cleanup_reason=problem.message if problem else "", unreachable=away
+                causes[build.uuid],
+                cleaned=problem is None,
+                cleanup_reason=problem.message if problem else "",
+                unreachable=away,
             )
         return found
 

@@ -22,8 +22,15 @@ def instance_table(views: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
     """The table of instances: what boot and list end with."""
     head = ("INSTANCE", "UUID", "VM_STATE", "TASK_STATE", "HOST", "ADDRESSES", "SECONDS")
     rows = [
-        (v["name"], v["uuid"], v["vm_state"], v["task_state"] or "-", v["host"] or "-", ", ".join(v["addresses"]) or "-",
-         "-" if v["seconds"] is None else "%.1f" % v["seconds"])
+        (
+            v["name"],
+            v["uuid"],
+            v["vm_state"],
+            v["task_state"] or "-",
+            v["host"] or "-",
+            ", ".join(v["addresses"]) or "-",
+            "-" if v["seconds"] is None else "%.1f" % v["seconds"],
+        )
         for v in views
     ]
     return table(head, rows)

@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "tests" / "lab"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import flow as flow_module  # noqa: E402
+
 import lab as lab_module  # noqa: E402
 
 CACHE = Path(os.environ.get("BOOTFLOW_CACHE", ROOT / ".cache"))
@@ -58,4 +59,8 @@ def _empty(lab) -> None:
         for uuid in host.run("virsh", "-q", "-c", "qemu:///system", "list", "--all", "--uuid").stdout.split():
             host.run("virsh", "-c", "qemu:///system", "destroy", uuid, check=False)
             host.run("virsh", "-c", "qemu:///system", "undefine", "--nvram", uuid, check=False)
-        host.run("sh", "-c", "find /var/lib/bootflow/instances -mindepth 1 -maxdepth 1 ! -name '_*' -exec rm -rf {} + || true")
+        host.run(
+            "sh",
+            "-c",
+            "find /var/lib/bootflow/instances -mindepth 1 -maxdepth 1 ! -name '_*' -exec rm -rf {} + || true",
+        )

@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("BOOTFLOW_CACHE", ROOT / ".cache"))
 PLAYBOOK = str(Path(sys.executable).parent / "ansible-playbook")
 
+# Its private half was thrown away.
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKnMZ7zpKone94Qf1WdxfLIwlVeHizLtLkO1VfU4fAVz ops@example.org"
 FLAVORS = [
     {"name": "tiny", "vcpus": 1, "memory_mb": 192, "root_gb": 1},
     {"name": "full", "vcpus": 1, "memory_mb": 192, "root_gb": 1, "ephemeral_gb": 1, "swap": 64},
@@ -70,7 +72,7 @@ class Flow:
                     "min_ram": 128,
                 }
             ],
-            "bootflow_keypairs": [{"name": "ops", "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKnMZ7zpKone94Qf1WdxfLIwlVeHizLtLkO1VfU4fAVz ops@example.org"}],
+            "bootflow_keypairs": [{"name": "ops", "public_key": PUBLIC_KEY}],
         }
 
     def arguments(self, playbook: str, variables: dict, *options: str) -> list[str]:

@@ -21,7 +21,17 @@ from flow import GUEST_NETWORK, Flow, Run, entry
 
 READY = {"bootflow_wait_console": "BOOTFLOW-GUEST-READY"}
 ODD_NAME = 'a<b>&"../c'
-TABLES = ("instances", "reservations", "request_specs", "ports", "ip_allocations", "claims", "instance_actions", "cleanups", "block_device_mappings")
+TABLES = (
+    "instances",
+    "reservations",
+    "request_specs",
+    "ports",
+    "ip_allocations",
+    "claims",
+    "instance_actions",
+    "cleanups",
+    "block_device_mappings",
+)
 NOT_WRITABLE = "Put bootflow_ledger_url on a folder that this user may write, or correct its permissions."
 
 
@@ -64,21 +74,54 @@ def test_all_errors_of_a_request_at_once(flow: Flow) -> None:
             "web",
             "instances[0]: MalformedRequestBody: Malformed request body: an instance must be a mapping, not string Remedy: Write each instance as a mapping",
         ),
-        (entry("field", flavour="tiny"), "instances[1].flavour: InvalidInput: Unknown field 'flavour' Remedy: Did you mean flavor? Known fields: "),
-        ({"flavor": "tiny", "image": "guest", "networks": "none"}, "instances[2].name: InvalidInput: Server name is not defined Remedy: Add name."),
-        (entry(""), "instances[3].name: InvalidInput: Invalid input for field name: must have at least 1 character(s), has 0 Remedy: Use 1 to 255 printable"),
-        (entry("x" * 256), "instances[4].name: InvalidInput: Invalid input for field name: must have at most 255 characters, has 256 Remedy: Use 1 to 255"),
-        (entry("a\x01b"), "instances[5].name: InvalidInput: Invalid input for field name: 'a\\x01b' character 2 (U+0001) is not printable Remedy: Use 1"),
-        (entry("line\nend"), "instances[6].name: InvalidInput: Invalid input for field name: 'line\\nend' character 5 (U+000A) is not printable Remedy: Use"),
-        (entry(" blank"), "instances[7].name: InvalidInput: Invalid input for field name: ' blank' must not begin or end with blanks Remedy: Use 1 to 255"),
-        (entry("list", metadata=["a"]), "instances[8].metadata: InvalidMetadata: Invalid input for field metadata: must be of type object, not array Remedy: "),
-        (entry("less", min_count=3, max_count=2), "instances[9].min_count: InvalidInput: min_count must be <= max_count Remedy: Lower min_count, or raise"),
+        (
+            entry("field", flavour="tiny"),
+            "instances[1].flavour: InvalidInput: Unknown field 'flavour' Remedy: Did you mean flavor? Known fields: ",
+        ),
+        (
+            {"flavor": "tiny", "image": "guest", "networks": "none"},
+            "instances[2].name: InvalidInput: Server name is not defined Remedy: Add name.",
+        ),
+        (
+            entry(""),
+            "instances[3].name: InvalidInput: Invalid input for field name: must have at least 1 character(s), has 0 Remedy: Use 1 to 255 printable",
+        ),
+        (
+            entry("x" * 256),
+            "instances[4].name: InvalidInput: Invalid input for field name: must have at most 255 characters, has 256 Remedy: Use 1 to 255",
+        ),
+        (
+            entry("a\x01b"),
+            "instances[5].name: InvalidInput: Invalid input for field name: 'a\\x01b' character 2 (U+0001) is not printable Remedy: Use 1",
+        ),
+        (
+            entry("line\nend"),
+            "instances[6].name: InvalidInput: Invalid input for field name: 'line\\nend' character 5 (U+000A) is not printable Remedy: Use",
+        ),
+        (
+            entry(" blank"),
+            "instances[7].name: InvalidInput: Invalid input for field name: ' blank' must not begin or end with blanks Remedy: Use 1 to 255",
+        ),
+        (
+            entry("list", metadata=["a"]),
+            "instances[8].metadata: InvalidMetadata: Invalid input for field metadata: must be of type object, not array Remedy: ",
+        ),
+        (
+            entry("less", min_count=3, max_count=2),
+            "instances[9].min_count: InvalidInput: min_count must be <= max_count Remedy: Lower min_count, or raise",
+        ),
         (
             entry("same", max_count=2, networks=[{"network": "guests", "fixed_ip": "10.77.0.20"}]),
             "instances[10].networks[0].fixed_ip: InvalidFixedIpAndMaxCountRequest: Failed to launch instances: max_count cannot be greater than 1",
         ),
-        (entry("flavor", flavor="nix"), "instances[11].flavor: FlavorNotFound: Flavor nix could not be found. Remedy: Name a flavor of bootflow_flavors."),
-        (entry("image", image="nix"), "instances[12].image: ImageNotFound: Image nix could not be found. Remedy: Name an image of bootflow_images."),
+        (
+            entry("flavor", flavor="nix"),
+            "instances[11].flavor: FlavorNotFound: Flavor nix could not be found. Remedy: Name a flavor of bootflow_flavors.",
+        ),
+        (
+            entry("image", image="nix"),
+            "instances[12].image: ImageNotFound: Image nix could not be found. Remedy: Name an image of bootflow_images.",
+        ),
         (
             entry("net", networks=[{"network": "nix"}]),
             "instances[13].networks[0].network: NetworkNotFound: Network nix could not be found. Remedy: Name a network of bootflow_networks.",
@@ -91,7 +134,10 @@ def test_all_errors_of_a_request_at_once(flow: Flow) -> None:
             entry("pool", networks=[{"network": "pools", "fixed_ip": "10.78.0.5"}]),
             "instances[15].networks[0].fixed_ip: InvalidIpForAllocationPools: IP address 10.78.0.5 is not in the allocation pools of subnet pools-v4",
         ),
-        (entry("groups", security_groups=["web"]), "instances[16].security_groups: NotSupportedYet: Security group 'web'"),
+        (
+            entry("groups", security_groups=["web"]),
+            "instances[16].security_groups: NotSupportedYet: Security group 'web'",
+        ),
         (entry("zone", availability_zone="nova:compute1"), "instances[17].availability_zone: ForcedHostForbidden: "),
         (
             entry("count", max_count="many"),
@@ -107,7 +153,13 @@ def test_all_errors_of_a_request_at_once(flow: Flow) -> None:
         "name": "pools",
         "source": "bf-pools",
         "enforce_allocation_pools": True,
-        "subnets": [{"name": "pools-v4", "cidr": "10.78.0.0/24", "allocation_pools": [{"start": "10.78.0.10", "end": "10.78.0.20"}]}],
+        "subnets": [
+            {
+                "name": "pools-v4",
+                "cidr": "10.78.0.0/24",
+                "allocation_pools": [{"start": "10.78.0.10", "end": "10.78.0.20"}],
+            }
+        ],
     }
     done = refused(
         flow,
@@ -142,7 +194,9 @@ def test_all_errors_of_a_request_at_once(flow: Flow) -> None:
         ],
         bootflow_instances=[entry("web")],
     )
-    refused(flow, "InvalidInput: bootflow_instances is not set Remedy: Set it in the inventory, in group_vars or with -e")
+    refused(
+        flow, "InvalidInput: bootflow_instances is not set Remedy: Set it in the inventory, in group_vars or with -e"
+    )
     refused(flow, "instances[0]: MalformedRequestBody: ", bootflow_instances="web")
     refused(
         flow,
@@ -159,9 +213,21 @@ def test_settings_are_checked_before_anything_is_written(flow: Flow, tmp_path: P
             {
                 "bootflow_compute": {
                     "hosts": {
-                        "compute1": {"bootflow_reserved_memory_mb": "1.5", "bootflow_disabled": "maybe", "bootflow_config_drive_format": "floppy"},
-                        "compute2": {"bootflow_ram_allocation_ratio": "many", "bootflow_cpu_allocation_ratio": "nan", "bootflow_disk_backend": "zfs"},
-                        "compute3": {"bootflow_disk_allocation_ratio": -1, "bootflow_wait_timeout": "soon", "bootflow_cpu_allocation_ratio": "nan"},
+                        "compute1": {
+                            "bootflow_reserved_memory_mb": "1.5",
+                            "bootflow_disabled": "maybe",
+                            "bootflow_config_drive_format": "floppy",
+                        },
+                        "compute2": {
+                            "bootflow_ram_allocation_ratio": "many",
+                            "bootflow_cpu_allocation_ratio": "nan",
+                            "bootflow_disk_backend": "zfs",
+                        },
+                        "compute3": {
+                            "bootflow_disk_allocation_ratio": -1,
+                            "bootflow_wait_timeout": "soon",
+                            "bootflow_cpu_allocation_ratio": "nan",
+                        },
                     }
                 }
             }
@@ -179,7 +245,8 @@ def test_settings_are_checked_before_anything_is_written(flow: Flow, tmp_path: P
         "host compute1: InvalidInput: bootflow_disabled must be true or false, not maybe " + correct,
         "host compute1: InvalidInput: bootflow_config_drive_format must be one of iso9660, vfat, not floppy " + correct,
         "host compute2: InvalidInput: bootflow_ram_allocation_ratio must be a number, not many " + correct,
-        "hosts compute2, compute3: InvalidInput: bootflow_cpu_allocation_ratio must be a number from 0 up, not nan " + correct,
+        "hosts compute2, compute3: InvalidInput: bootflow_cpu_allocation_ratio must be a number from 0 up, not nan "
+        + correct,
         "host compute2: InvalidInput: bootflow_disk_backend must be one of qcow2, raw, not zfs " + correct,
         "host compute3: InvalidInput: bootflow_disk_allocation_ratio must be a number from 0 up, not -1 " + correct,
         "host compute3: InvalidInput: bootflow_wait_timeout must be a number, not soon " + correct,
@@ -220,11 +287,19 @@ def test_ledgers_that_cannot_be_used(flow: Flow, tmp_path: Path) -> None:
     noise.write_bytes(b"this is no ledger\n" * 1000)
     damaged_remedy = "Remedy: The file is no ledger or is damaged: restore a backup, or name another file."
     done = refused(
-        flow, "LedgerError: The ledger sqlite:///%s cannot be used: file is not a database" % noise, damaged_remedy, bootflow_ledger_url=str(noise), **web
+        flow,
+        "LedgerError: The ledger sqlite:///%s cannot be used: file is not a database" % noise,
+        damaged_remedy,
+        bootflow_ledger_url=str(noise),
+        **web,
     )
     assert noise.read_bytes() == b"this is no ledger\n" * 1000, done.output
     refused(
-        flow, "LedgerError: ", "cannot be used: it is a folder Remedy: Name a file in it: %s/ledger.db." % tmp_path, bootflow_ledger_url=str(tmp_path), **web
+        flow,
+        "LedgerError: ",
+        "cannot be used: it is a folder Remedy: Name a file in it: %s/ledger.db." % tmp_path,
+        bootflow_ledger_url=str(tmp_path),
+        **web,
     )
 
     made = flow.run("ledger")
@@ -245,7 +320,11 @@ def test_ledgers_that_cannot_be_used(flow: Flow, tmp_path: Path) -> None:
     with sqlite3.connect(foreign) as connection:
         connection.execute("CREATE TABLE instances (id INTEGER)")
     refused(
-        flow, "LedgerError: ", "it is not a ledger, but has tables of such names (instances) Remedy: Name another file", bootflow_ledger_url=str(foreign), **web
+        flow,
+        "LedgerError: ",
+        "it is not a ledger, but has tables of such names (instances) Remedy: Name another file",
+        bootflow_ledger_url=str(foreign),
+        **web,
     )
     with sqlite3.connect(foreign) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("instances",)]
@@ -254,16 +333,35 @@ def test_ledgers_that_cannot_be_used(flow: Flow, tmp_path: Path) -> None:
     newer.write_bytes(whole)
     with sqlite3.connect(newer) as connection:
         connection.execute("INSERT INTO ledger_revision (revision) VALUES ('9999')")
-    text = "LedgerTooNew: The ledger sqlite:///%s is at revision 9999, which this version does not know (its newest is " % newer
+    text = (
+        "LedgerTooNew: The ledger sqlite:///%s is at revision 9999, which this version does not know (its newest is "
+        % newer
+    )
     for playbook in ("boot", "delete", "list", "ledger"):
         refused(
-            flow, text, "Remedy: Upgrade bootflow.compute on this controller.", playbook=playbook, bootflow_ledger_url=str(newer), bootflow_names=["web"], **web
+            flow,
+            text,
+            "Remedy: Upgrade bootflow.compute on this controller.",
+            playbook=playbook,
+            bootflow_ledger_url=str(newer),
+            bootflow_names=["web"],
+            **web,
         )
 
     # Root may write what the permissions forbid: a mount that is read-only, seen by this run alone.
-    for url, where in ((flow.ledger_path, "%s" % flow.ledger_path), (flow.folder / "new" / "ledger.db", "%s" % (flow.folder / "new"))):
+    for url, where in (
+        (flow.ledger_path, "%s" % flow.ledger_path),
+        (flow.folder / "new" / "ledger.db", "%s" % (flow.folder / "new")),
+    ):
         read_only = subprocess.run(
-            ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"', str(flow.folder)]
+            [
+                "unshare",
+                "--mount",
+                "sh",
+                "-c",
+                'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"',
+                str(flow.folder),
+            ]
             + flow.arguments("boot", {"bootflow_ledger_url": str(url), **web}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -273,7 +371,12 @@ def test_ledgers_that_cannot_be_used(flow: Flow, tmp_path: Path) -> None:
             timeout=60,
             check=False,
         )
-        says(Run(read_only.returncode, read_only.stdout), "LedgerError: The ledger sqlite:///%s cannot be used: " % url, where, "Remedy: " + NOT_WRITABLE)
+        says(
+            Run(read_only.returncode, read_only.stdout),
+            "LedgerError: The ledger sqlite:///%s cannot be used: " % url,
+            where,
+            "Remedy: " + NOT_WRITABLE,
+        )
     assert flow.ledger_path.read_bytes() == whole
     assert flow.residue() == {}
 
@@ -298,7 +401,9 @@ def hostile_images(folder: Path, good: Path, url: str) -> list[dict]:
 
     def qcow2(name: str, *arguments: str) -> Path:
         path = folder / name
-        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *arguments[:-1], str(path), arguments[-1]], check=True)
+        subprocess.run(
+            ["qemu-img", "create", "-q", "-f", "qcow2", *arguments[:-1], str(path), arguments[-1]], check=True
+        )
         return path
 
     secret = folder / "secret"
@@ -310,7 +415,13 @@ def hostile_images(folder: Path, good: Path, url: str) -> list[dict]:
         "wrong-format": good,
     }
     images = [
-        {"name": name, "path": str(path), "disk_format": "qcow2", "checksum": hashlib.sha256(path.read_bytes()).hexdigest()} for name, path in files.items()
+        {
+            "name": name,
+            "path": str(path),
+            "disk_format": "qcow2",
+            "checksum": hashlib.sha256(path.read_bytes()).hexdigest(),
+        }
+        for name, path in files.items()
     ]
     images[-1]["disk_format"] = "raw"
     images.append({"name": "wrong-sum", "path": str(good), "disk_format": "qcow2", "checksum": "0" * 64})
@@ -322,13 +433,13 @@ def hostile_images(folder: Path, good: Path, url: str) -> list[dict]:
 
 def tried_hosts(flow: Flow, name: str) -> list[str]:
     """The hosts that a build was rescheduled from, in order."""
-    query = (
-        "SELECT f.host FROM instance_faults f JOIN instances i ON i.uuid = f.instance_uuid WHERE display_name = ? AND f.details = 'rescheduled' ORDER BY f.id"
-    )
+    query = "SELECT f.host FROM instance_faults f JOIN instances i ON i.uuid = f.instance_uuid WHERE display_name = ? AND f.details = 'rescheduled' ORDER BY f.id"
     return [row["host"] for row in flow.query(query, name)]
 
 
-def test_bad_images_end_their_own_builds_only_and_an_odd_name_is_a_name(flow: Flow, tmp_path: Path, web_server: str) -> None:
+def test_bad_images_end_their_own_builds_only_and_an_odd_name_is_a_name(
+    flow: Flow, tmp_path: Path, web_server: str
+) -> None:
     good = flow.variables["bootflow_images"]
     images = hostile_images(tmp_path, Path(good[0]["path"]), web_server)
     flow.variables["bootflow_images"] = good + images
@@ -342,19 +453,30 @@ def test_bad_images_end_their_own_builds_only_and_an_odd_name_is_a_name(flow: Fl
         "wrong-format": "ImageUnacceptable: Image wrong-format is unacceptable: its format is qcow2, the catalogue says raw Remedy: Correct disk_format in ",
         "wrong-sum": "ImageChecksumMismatch: Image wrong-sum is unacceptable: sha256 is %s, the catalogue says %s Remedy: Fetch the image again"
         % (good[0]["checksum"][7:], "0" * 64),
-        "nobody": "%s: ImageDownloadFailed: Image nobody could not be fetched from http://127.0.0.1:1/x: [Errno 111] Connection refused " + reach,
-        "gone": "%s: ImageDownloadFailed: Image gone could not be fetched from " + web_server + "/gone.qcow2: HTTP 404 File not found " + reach,
+        "nobody": "%s: ImageDownloadFailed: Image nobody could not be fetched from http://127.0.0.1:1/x: [Errno 111] Connection refused "
+        + reach,
+        "gone": "%s: ImageDownloadFailed: Image gone could not be fetched from "
+        + web_server
+        + "/gone.qcow2: HTTP 404 File not found "
+        + reach,
         "no-file": "ImageUnacceptable: Image no-file is unacceptable: the file %s is not on the controller Remedy: Correct its path in bootflow_images."
         % (tmp_path / "no-file"),
     }
     for name in ("nobody", "gone"):
         faults[name] %= "on " + ", ".join(tried_hosts(flow, name))
-    says(done, "BootFailed: 8 of 9 instances are not ACTIVE.", "bytes. Remedy: Take a flavor with a larger root_gb.", *faults.values())
+    says(
+        done,
+        "BootFailed: 8 of 9 instances are not ACTIVE.",
+        "bytes. Remedy: Take a flavor with a larger root_gb.",
+        *faults.values(),
+    )
     for name in faults:
         row = flow.instances()[name]
         assert (row["vm_state"], row["task_state"], row["host"]) == ("error", None, None)
         tried = tried_hosts(flow, name)
-        assert len(tried) == len(set(tried)) == (3 if name in ("nobody", "gone") else 0), "only a fetch may go better elsewhere"
+        assert len(tried) == len(set(tried)) == (3 if name in ("nobody", "gone") else 0), (
+            "only a fetch may go better elsewhere"
+        )
 
     # Nova takes path and XML specials in a name; they are harmless.
     row = flow.instances()[ODD_NAME]
@@ -362,18 +484,27 @@ def test_bad_images_end_their_own_builds_only_and_an_odd_name_is_a_name(flow: Fl
     console = flow.console(row["host"], row["uuid"])
     assert "BOOTFLOW-GUEST hostname=%s " % row["hostname"] in console and "BOOTFLOW-GUEST-READY" in console
     host = flow.lab.host(row["host"])
-    assert host.run("virsh", "-q", "-c", "qemu:///system", "list", "--all", "--name").stdout.split() == [row["domain_name"]]
+    assert host.run("virsh", "-q", "-c", "qemu:///system", "list", "--all", "--name").stdout.split() == [
+        row["domain_name"]
+    ]
     folders = set(host.run("ls", "/var/lib/bootflow/instances").stdout.split())
     assert {name for name in folders if not name.startswith("_")} - {"locks"} == {row["uuid"]}
     listed = flow.run("list", bootflow_names=[ODD_NAME])
     assert ODD_NAME in listed.output and row["uuid"] in listed.output
-    assert [(c["n"], c["instance_uuid"]) for c in flow.query("SELECT count(*) AS n, instance_uuid FROM claims")] == [(1, row["uuid"])]
+    assert [(c["n"], c["instance_uuid"]) for c in flow.query("SELECT count(*) AS n, instance_uuid FROM claims")] == [
+        (1, row["uuid"])
+    ]
     assert flow.query("SELECT count(*) AS n FROM ports")[0]["n"] == 1
     flow.check_ledger()
     for host in flow.lab.hosts:
         left = host.run("sh", "-c", "ls -A /var/lib/bootflow/instances/_base 2>/dev/null || true").stdout.split()
         assert not [name for name in left if "part" in name or "upload" in name], left
-        assert host.run("sh", "-c", "ls -A /tmp /root/.ansible/tmp 2>/dev/null | grep -c ansible-tmp || true").stdout.strip() == "0"
+        assert (
+            host.run(
+                "sh", "-c", "ls -A /tmp /root/.ansible/tmp 2>/dev/null | grep -c ansible-tmp || true"
+            ).stdout.strip()
+            == "0"
+        )
 
     # An address that is taken; a quota; no host. The ledger has nothing of them but the instance that no host had room for.
     address = flow.query("SELECT ip_address FROM ip_allocations")[0]["ip_address"]

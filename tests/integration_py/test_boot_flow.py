@@ -32,7 +32,10 @@ def test_six_guests_over_three_hosts_with_a_failing_one(flow: Flow) -> None:
     addresses = set()
     for name, row in rows.items():
         console = flow.console(row["host"], row["uuid"])
-        address = flow.query("SELECT ip_address FROM ip_allocations JOIN ports ON ports.id = port_id WHERE instance_uuid = ?", row["uuid"])
+        address = flow.query(
+            "SELECT ip_address FROM ip_allocations JOIN ports ON ports.id = port_id WHERE instance_uuid = ?",
+            row["uuid"],
+        )
         assert len(address) == 1
         addresses.add(address[0]["ip_address"])
         assert "BOOTFLOW-GUEST hostname=%s " % name in console
@@ -42,14 +45,18 @@ def test_six_guests_over_three_hosts_with_a_failing_one(flow: Flow) -> None:
         assert "keys=1" in console
         assert name in done.output and row["uuid"] in done.output
     assert len(addresses) == 6
-    rescheduled = flow.query("SELECT DISTINCT instance_uuid FROM instance_faults WHERE host = 'compute2' AND details = 'rescheduled'")
+    rescheduled = flow.query(
+        "SELECT DISTINCT instance_uuid FROM instance_faults WHERE host = 'compute2' AND details = 'rescheduled'"
+    )
     assert rescheduled, "some builds began on compute2"
     for row in rescheduled:
         retry = json.loads(flow.query("SELECT retry FROM instances WHERE uuid = ?", row["instance_uuid"])[0]["retry"])
         assert [h for h, _n in retry["hosts"]][0] == "compute2"
         events = [
             (e["event"], e["host"], e["result"])
-            for e in flow.query("SELECT * FROM instance_action_events WHERE instance_uuid = ? ORDER BY id", row["instance_uuid"])
+            for e in flow.query(
+                "SELECT * FROM instance_action_events WHERE instance_uuid = ? ORDER BY id", row["instance_uuid"]
+            )
         ]
         assert events[:4] == [
             ("schedule", "compute2", "Success"),
@@ -86,12 +93,21 @@ def test_the_states_a_build_goes_through(flow: Flow) -> None:
     uuid = flow.instances()["steps"]["uuid"]
     payloads = [
         json.loads(r["payload"])
-        for r in flow.query("SELECT payload FROM notifications WHERE instance_uuid = ? AND event_type = 'compute.instance.update' ORDER BY id", uuid)
+        for r in flow.query(
+            "SELECT payload FROM notifications WHERE instance_uuid = ? AND event_type = 'compute.instance.update' ORDER BY id",
+            uuid,
+        )
     ]
     assert [p["new_task_state"] for p in payloads] == ["networking", "block_device_mapping", "spawning", None]
     assert payloads[-1]["state"] == "active"
-    events = [r["event_type"] for r in flow.query("SELECT event_type FROM notifications WHERE instance_uuid = ? ORDER BY id", uuid)]
-    assert [e for e in events if e != "compute.instance.update"] == ["compute.instance.create.start", "compute.instance.create.end"]
+    events = [
+        r["event_type"]
+        for r in flow.query("SELECT event_type FROM notifications WHERE instance_uuid = ? ORDER BY id", uuid)
+    ]
+    assert [e for e in events if e != "compute.instance.update"] == [
+        "compute.instance.create.start",
+        "compute.instance.create.end",
+    ]
     action = flow.query("SELECT * FROM instance_actions WHERE instance_uuid = ?", uuid)
     assert [(a["action"], a["message"]) for a in action] == [("create", None)] and action[0]["finish_time"] is not None
     flow.delete("steps")
@@ -175,7 +191,11 @@ def test_a_full_disk_reschedules_and_no_host_left_is_an_error(flow: Flow) -> Non
     assert flow.query("SELECT count(*) AS n FROM ports")[0]["n"] == 0
     tried = {r["host"] for r in flow.query("SELECT host FROM instance_faults WHERE details = 'rescheduled'")}
     assert tried == {"compute1", "compute2", "compute3"}
-    assert "No space left" in done.output or "MaxRetriesExceeded" in done.output or "Exceeded max scheduling attempts" in done.output
+    assert (
+        "No space left" in done.output
+        or "MaxRetriesExceeded" in done.output
+        or "Exceeded max scheduling attempts" in done.output
+    )
     for host in flow.lab.hosts:
         host.restore()
     # The same request again builds it.
@@ -203,7 +223,11 @@ def test_guests_on_a_bridge_answer(flow: Flow) -> None:
     }
     wanted = [
         entry("lan", max_count=2, networks=[{"network": "lan"}]),
-        entry("fixed", networks=[{"network": "lan", "fixed_ip": "198.19.%d.200" % subnet}], availability_zone="nova:compute3"),
+        entry(
+            "fixed",
+            networks=[{"network": "lan", "fixed_ip": "198.19.%d.200" % subnet}],
+            availability_zone="nova:compute3",
+        ),
     ]
     flow.boot(*wanted, bootflow_networks=[bridge], bootflow_wait_address=True, bootflow_allow_forced_host=True)
     rows = flow.instances()
@@ -212,9 +236,13 @@ def test_guests_on_a_bridge_answer(flow: Flow) -> None:
     for address in ("198.19.%d.100" % subnet, "198.19.%d.101" % subnet, "198.19.%d.200" % subnet):
         flow.lab.host("compute1").run("ping", "-c", "1", "-W", "5", address)
     taken = flow.run(
-        "boot", bootflow_networks=[bridge], bootflow_instances=[entry("other", networks=[{"network": "lan", "fixed_ip": "198.19.%d.200" % subnet}])]
+        "boot",
+        bootflow_networks=[bridge],
+        bootflow_instances=[entry("other", networks=[{"network": "lan", "fixed_ip": "198.19.%d.200" % subnet}])],
     )
-    assert taken.returncode == 2 and "IP address 198.19.%d.200 already allocated in subnet lan-v4" % subnet in taken.output
+    assert (
+        taken.returncode == 2 and "IP address 198.19.%d.200 already allocated in subnet lan-v4" % subnet in taken.output
+    )
     flow.delete(*rows)
     assert flow.residue() == {}
 
@@ -229,7 +257,7 @@ def test_hooks_and_passwords(flow: Flow, tmp_path) -> None:
     after = tmp_path / "after.yml"
     seen = tmp_path / "seen.json"
     after.write_text(
-        "- ansible.builtin.copy:\n    content: \"{{ [bootflow_booted.instances, bootflow_admin_passwords.admin_passwords] | to_json }}\"\n"
+        '- ansible.builtin.copy:\n    content: "{{ [bootflow_booted.instances, bootflow_admin_passwords.admin_passwords] | to_json }}"\n'
         "    dest: %s\n    mode: '0600'\n  no_log: true\n" % seen
     )
     entries = [entry("hooked"), entry("known", admin_password="correct horse")]

@@ -16,7 +16,10 @@ POINTS = [
     ("in networking", "SELECT 1 FROM instance_action_events WHERE event = 'networking'"),
     ("after networking", "SELECT 1 FROM instance_action_events WHERE event = 'networking' AND finish_time IS NOT NULL"),
     ("in disks", "SELECT 1 FROM instance_action_events WHERE event = 'block_device_mapping'"),
-    ("after disks", "SELECT 1 FROM instance_action_events WHERE event = 'block_device_mapping' AND finish_time IS NOT NULL"),
+    (
+        "after disks",
+        "SELECT 1 FROM instance_action_events WHERE event = 'block_device_mapping' AND finish_time IS NOT NULL",
+    ),
     ("in spawning", "SELECT 1 FROM instance_action_events WHERE event = 'spawning'"),
 ]
 
@@ -72,7 +75,9 @@ def test_a_live_run_is_not_robbed(flow: Flow) -> None:
 
 
 def test_delete_wins_over_a_running_boot(flow: Flow) -> None:
-    process = flow.start("boot", {"bootflow_instances": [entry("gone", max_count=2)], "bootflow_wait_console": "BOOTFLOW-GUEST-READY"})
+    process = flow.start(
+        "boot", {"bootflow_instances": [entry("gone", max_count=2)], "bootflow_wait_console": "BOOTFLOW-GUEST-READY"}
+    )
     try:
         flow.wait_for("SELECT 1 FROM instance_action_events WHERE event = 'block_device_mapping'", 120, process)
         flow.delete("gone-1", "gone-2")

@@ -429,7 +429,9 @@ def test_networks(host):
         },
     ]
     plan = host.modules("virtual_network", check=True, networks=wanted)
-    assert plan["changed"] and plan["outcomes"]["private"]["changed"] and host.virsh("net-list", "--all", "--name") == ""
+    assert (
+        plan["changed"] and plan["outcomes"]["private"]["changed"] and host.virsh("net-list", "--all", "--name") == ""
+    )
     made = host.modules("virtual_network", diff=True, networks=wanted)
     results = made["outcomes"]
     assert {n: (r.get("error") or {}).get("code") for n, r in results.items()} == {
@@ -484,7 +486,9 @@ def test_a_guest_does_not_run_before_its_interfaces_are_up(host):
         )
         console = {"pattern": r"TINY-GUEST \w+", "timeout": 30}
         missing = host.domains(dict(wanted, vif_plugging_timeout=1, wait_console=console))["outcomes"][guest(1)]
-        assert missing["error"]["code"] == "VirtualInterfaceCreateException" and "bf-late" in missing["error"]["message"]
+        assert (
+            missing["error"]["code"] == "VirtualInterfaceCreateException" and "bf-late" in missing["error"]["message"]
+        )
         assert host.virsh("domstate", guest(1)) == "paused"
         with open(host.log(1), encoding="utf-8", errors="replace") as log:
             assert "TINY-GUEST" not in log.read()
@@ -498,7 +502,9 @@ def test_a_guest_does_not_run_before_its_interfaces_are_up(host):
         host.make_disk(1)
         host.libvirt.run("ip", "link", "set", "bf-late", "down")
         wanted = dict(host.wanted(1), xml=wanted["xml"])
-        without = host.domains(dict(wanted, vif_plugging_timeout=0.5, vif_plugging_is_fatal=False, wait_console=console))
+        without = host.domains(
+            dict(wanted, vif_plugging_timeout=0.5, vif_plugging_is_fatal=False, wait_console=console)
+        )
         assert without["outcomes"][guest(1)]["vifs_missing"] == ["bf-late"]
         assert host.virsh("domstate", guest(1)) == "running"
     finally:

@@ -221,7 +221,9 @@ def test_processes_at_once_fetch_once(host, qcow2, tmp_path):
         answers = [host.module.result(process) for process in running]
     assert asked == ["/guest.qcow2"]
     assert sum(a["image_outcomes"][IMAGE_ID]["changed"] for a in answers) == 1
-    assert [sum(a["outcomes"][GUEST % n]["changed"] for a in answers if GUEST % n in a["outcomes"]) for n in (1, 2)] == [
+    assert [
+        sum(a["outcomes"][GUEST % n]["changed"] for a in answers if GUEST % n in a["outcomes"]) for n in (1, 2)
+    ] == [
         1,
         1,
     ]

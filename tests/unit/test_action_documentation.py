@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import COMMON
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,15 +40,25 @@ def test_documentation_is_the_argument_spec(name: str) -> None:
         for key in ("type", "elements", "choices", "default", "required"):
             assert told[option].get(key) == argument.get(key), "%s.%s of %s" % (option, key, name)
         variable = argument.get("variable")
-        description = " ".join([told[option]["description"]] if isinstance(told[option]["description"], str) else told[option]["description"])
+        description = " ".join(
+            [told[option]["description"]]
+            if isinstance(told[option]["description"], str)
+            else told[option]["description"]
+        )
         assert re.findall(r"C\((bootflow_\w+)\)", description)[:1] == ([variable] if variable else []), option
 
 
 def test_variables_are_in_the_documentation_for_people() -> None:
     text = (ROOT / "docs" / "variables.md").read_text()
-    sources = [*(ROOT / "plugins" / "action").glob("*.py"), *(ROOT / "plugins" / "plugin_utils").glob("*.py"), *(ROOT / "playbooks").glob("*.yml")]
+    sources = [
+        *(ROOT / "plugins" / "action").glob("*.py"),
+        *(ROOT / "plugins" / "plugin_utils").glob("*.py"),
+        *(ROOT / "playbooks").glob("*.yml"),
+    ]
     used = {v for p in sources for v in re.findall(r"\bbootflow_[a-z_]+[a-z]\b", p.read_text())}
     # registered results and the round's number are not inputs
-    ours = set(re.findall(r"register: (bootflow_\w+)", "".join(p.read_text() for p in (ROOT / "playbooks").glob("*.yml"))))
+    ours = set(
+        re.findall(r"register: (bootflow_\w+)", "".join(p.read_text() for p in (ROOT / "playbooks").glob("*.yml")))
+    )
     missing = {v for v in used - ours - {"bootflow_round", "bootflow_filters"} if "`%s`" % v not in text}
     assert not missing

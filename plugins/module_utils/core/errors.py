@@ -407,7 +407,9 @@ class ImageVCPUTopologyRangeExceeded(InvalidInput):
 
 
 class ImageVCPULimitsRangeImpossible(InvalidInput):
-    msg_fmt = "Requested vCPU limits %(sockets)d:%(cores)d:%(threads)d are impossible to satisfy for vcpus count %(vcpus)d"
+    msg_fmt = (
+        "Requested vCPU limits %(sockets)d:%(cores)d:%(threads)d are impossible to satisfy for vcpus count %(vcpus)d"
+    )
     remedy = "Choose maxima whose product reaches the flavor's vcpus."
 
 

@@ -108,8 +108,9 @@ def shown_xml(xml: str) -> str:
 def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False) -> dict[str, t.Any]:
     """Define, start and wait as ``spec`` says, doing only what is missing.
 
-    Gives {changed, defined, started, resumed, power_state, seconds, differences, diff, console_match, vifs_missing}. A running domain whose definition differs gets the new
-    definition for its next start and goes on running. What fails half way stays for the caller to remove.
+    Gives {changed, defined, started, resumed, power_state, seconds, differences, diff, console_match, vifs_missing}.
+    A running domain whose definition differs gets the new definition for its next start and goes on running.
+    What fails half way stays for the caller to remove.
 
     :raises InvalidInput: see checked_xml.
     :raises InstanceExists: another domain has the name.

@@ -84,7 +84,8 @@ class Catalogue:
             raise SubnetNotFound(subnet_id=name_or_id, remedy="Name a subnet of bootflow_networks.")
         if len(hits) > 1:
             raise InvalidInput(
-                reason="subnet %s is in several networks: %s" % (name_or_id, ", ".join(net.name for net, _subnet in hits)),
+                reason="subnet %s is in several networks: %s"
+                % (name_or_id, ", ".join(net.name for net, _subnet in hits)),
                 remedy="Name the network too, or give the subnet's id.",
             )
         return hits[0]
