@@ -26,6 +26,9 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
+EXPLAINED_OF_AN_ENTRY = 3
+HOSTS_PRINTED = 50
+
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
@@ -118,7 +121,13 @@ class ActionModule(LedgerAction):
             rows = instances.select_live(conn, uuids=sorted(wanted))
             placed = {b.uuid: b for b in builds.load(conn, [r for r in rows if r.host is not None])}
             faults = scheduling.faults(conn, result.failed)
-        plan = [self._plan_of(row, placed.get(row.uuid), result, faults.get(row.uuid), hostvars) for row in rows]
+        explained: dict[int, int] = {}
+        plan = []
+        for row in rows:
+            explained[row.request_spec_id] = explained.get(row.request_spec_id, 0) + 1
+            # The hosts of an entry are much the same for each of its instances: printed for the first few, returned for all.
+            in_full = explained[row.request_spec_id] <= EXPLAINED_OF_AN_ENTRY
+            plan.append(self._plan_of(row, placed.get(row.uuid), result, faults.get(row.uuid), hostvars, in_full))
         lines = [line for p in plan for line in p.pop("lines")]
         if self.options["print_table"]:
             tables.show(self._display, ["Plan (nothing is touched):", *lines])
@@ -150,7 +159,7 @@ class ActionModule(LedgerAction):
         return answer
 
     def _plan_of(
-        self, row: t.Any, build: t.Any, result: scheduling.Scheduled, fault: t.Any, hostvars: t.Any
+        self, row: t.Any, build: t.Any, result: scheduling.Scheduled, fault: t.Any, hostvars: t.Any, in_full: bool
     ) -> dict[str, t.Any]:
         selection = result.placed.get(row.uuid)
         decision = selection.decision if selection is not None else result.explanations.get(row.uuid)
@@ -165,7 +174,12 @@ class ActionModule(LedgerAction):
         if fault is not None:
             lines.append("  %s: %s" % (fault["code"], fault["message"]))
         if decision is not None:
-            lines += ["  " + line for line in explain.explanation_text(decision)]
+            if in_full:
+                # Its first line and that of the alternates stand above, in words of our own.
+                text = explain.explanation_text(decision, HOSTS_PRINTED)[1:]
+                lines += [line for line in text if not line.startswith("  alternates:")]
+            else:
+                lines.append("  the hosts: as above; the result's plan has all")
         xml = None
         if build is not None:
             xml = guest_of_build.domain_xml(build, guest_of_build.GuestSettings.of(hostvars[build.row.host]))

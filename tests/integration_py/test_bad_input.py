@@ -433,7 +433,10 @@ def hostile_images(folder: Path, good: Path, url: str) -> list[dict]:
 
 def tried_hosts(flow: Flow, name: str) -> list[str]:
     """The hosts that a build was rescheduled from, in order."""
-    query = "SELECT f.host FROM instance_faults f JOIN instances i ON i.uuid = f.instance_uuid WHERE display_name = ? AND f.details = 'rescheduled' ORDER BY f.id"
+    query = (
+        "SELECT f.host FROM instance_faults f JOIN instances i ON i.uuid = f.instance_uuid"
+        " WHERE display_name = ? AND f.details = 'rescheduled' ORDER BY f.id"
+    )
     return [row["host"] for row in flow.query(query, name)]
 
 

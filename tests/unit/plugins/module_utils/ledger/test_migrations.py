@@ -39,12 +39,16 @@ def shape(ledger: database.Ledger) -> set[str]:
                 if migrations_runner.TABLE not in f
             }
         queries = (
-            "SELECT table_name || ' ' || column_name || ' ' || data_type || ' ' || is_nullable || ' ' ||"
-            " coalesce(character_maximum_length, 0) || ' ' || coalesce(column_default, '')"
-            " FROM information_schema.columns WHERE table_schema = 'public'",
+            (
+                "SELECT table_name || ' ' || column_name || ' ' || data_type || ' ' || is_nullable || ' ' ||"
+                " coalesce(character_maximum_length, 0) || ' ' || coalesce(column_default, '')"
+                " FROM information_schema.columns WHERE table_schema = 'public'"
+            ),
             "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'",
-            "SELECT conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(oid)"
-            " FROM pg_constraint WHERE connamespace = 'public'::regnamespace",
+            (
+                "SELECT conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(oid)"
+                " FROM pg_constraint WHERE connamespace = 'public'::regnamespace"
+            ),
         )
         found = {f for q in queries for f in conn.execute(sa.text(q)).scalars()}
         return {f for f in found if migrations_runner.TABLE not in f}
