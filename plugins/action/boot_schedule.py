@@ -55,7 +55,8 @@ class ActionModule(LedgerAction):
             return {"changed": False, "hosts": self._reachable(hosts), "placed": [], "not_placed": []}
         configurations = scheduler_inputs.configurations(self)
         with ledger.write() as conn:
-            nodes.configure(conn, configurations)
+            nodes.configure(conn, configurations)  # apart: it locks nodes, and scheduling locks instances first
+        with ledger.write() as conn:
             states = self._with_strangers(nodes.host_states(conn, configurations, self._host_vars()))
             result = scheduling.schedule(conn, states, scheduler_inputs.scheduler_options(self, context.now), context)
             names = {r.uuid: r.display_name for r in instances.select_live(conn, run_id=context.run.id)}

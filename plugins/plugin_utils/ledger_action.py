@@ -14,7 +14,6 @@ from __future__ import annotations
 import getpass
 import os
 import secrets
-import socket
 import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
@@ -105,7 +104,7 @@ class LedgerAction(ActionBase):
 
     def context(self) -> Context:
         """This run: the ansible-playbook process is the parent of the worker that we are in."""
-        run = runs.identify(os.getppid(), socket.gethostname(), self._actor())
+        run = runs.identify(os.getppid(), runs.controller_name(), self._actor())
         return Context(
             run=run,
             request_id="req-%s" % run.id,

@@ -16,7 +16,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import builds as ledger_builds
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, failure, runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import cleanups, database, failure, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build, Stage
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
@@ -65,7 +65,14 @@ class StageAction(LedgerAction):
             results = failure.fail_builds(conn, host, self.STAGE.name, failed, context)
         if lost:
             # A delete or another run won while we worked; what we made of it may have come after its look at the host.
-            self._clean([b for b in good if b.uuid in lost])
+            late = [b for b in good if b.uuid in lost]
+            problems = self._clean(late)
+            with ledger.write() as conn:
+                for build in late:
+                    if build.uuid in problems:
+                        cleanups.add(
+                            conn, host, build.uuid, build.row.domain_name, problems[build.uuid].message, context.now
+                        )
         names = {b.uuid: b.row.display_name for b in builds}
         return {
             "changed": True,

@@ -36,7 +36,9 @@ class Accepted:
 
     reservation_id: str | None = None
     created: list[str] = field(default_factory=list)  # uuids
-    resumed: list[str] = field(default_factory=list)  # a dead run left them half-built, or an earlier build ended in ERROR
+    resumed: list[str] = field(
+        default_factory=list
+    )  # a dead run left them half-built, or an earlier build ended in ERROR
     unchanged: list[str] = field(default_factory=list)
 
     @property
@@ -110,7 +112,9 @@ def _quota_path(requests: t.Sequence[ServerRequest], error: errors.BootflowError
     return "instances"
 
 
-def _living(conn: t.Any, requests: t.Sequence[ServerRequest], wanted: t.Sequence[t.Sequence[str]]) -> dict[tuple[str, str], t.Any]:
+def _living(
+    conn: t.Any, requests: t.Sequence[ServerRequest], wanted: t.Sequence[t.Sequence[str]]
+) -> dict[tuple[str, str], t.Any]:
     found = {}
     for project in sorted({r.project for r in requests}):
         names = sorted({n for r, part in zip(requests, wanted) if r.project == project for n in part})
@@ -121,11 +125,19 @@ def _living(conn: t.Any, requests: t.Sequence[ServerRequest], wanted: t.Sequence
 
 
 def _asked_twice(name: str) -> errors.BootflowError:
-    return errors.InvalidInput(reason="the name %s is asked for twice" % name, remedy="Give each entry a name of its own.")
+    return errors.InvalidInput(
+        reason="the name %s is asked for twice" % name, remedy="Give each entry a name of its own."
+    )
 
 
 def _compare(
-    conn: t.Any, row: t.Any, digest: t.Mapping[str, t.Any], accepted: Accepted, resume: list[t.Any], context: Context, dead: set[str]
+    conn: t.Any,
+    row: t.Any,
+    digest: t.Mapping[str, t.Any],
+    accepted: Accepted,
+    resume: list[t.Any],
+    context: Context,
+    dead: set[str],
 ) -> errors.BootflowError | None:
     differences = expand.describe_difference(row.digest, digest)
     if differences:
@@ -139,7 +151,10 @@ def _compare(
         return runs.locked_error(conn, row.display_name, row.run_id)
     if row.task_state == states.DELETING:
         return errors.InstanceInvalidState(
-            method="boot", instance_uuid=row.uuid, attr="task_state", state=row.task_state,
+            method="boot",
+            instance_uuid=row.uuid,
+            attr="task_state",
+            state=row.task_state,
             remedy="Finish the deletion first: run bootflow.compute.delete for it again.",
         )
     resume.append(row)
@@ -161,13 +176,19 @@ def _take_over(conn: t.Any, rows: t.Sequence[t.Any], context: Context, accepted:
         else:
             values.update(task_state=None)
             history.start_events(conn, [row.uuid], "resume", row.host, now)
-            history.finish_events(conn, [row.uuid], "resume", history.SUCCESS, now, "taken over from run %s" % row.run_id)
+            history.finish_events(
+                conn, [row.uuid], "resume", history.SUCCESS, now, "taken over from run %s" % row.run_id
+            )
         conn.execute(instances_table.update().where(c.uuid == row.uuid).values(**values))
         accepted.resumed.append(row.uuid)
 
 
 def _fit_quota(
-    conn: t.Any, requests: t.Sequence[ServerRequest], wanted: t.Sequence[t.Sequence[str]], new: list[list[str]], limits: t.Mapping[str, t.Any]
+    conn: t.Any,
+    requests: t.Sequence[ServerRequest],
+    wanted: t.Sequence[t.Sequence[str]],
+    new: list[list[str]],
+    limits: t.Mapping[str, t.Any],
 ) -> None:
     """Cut each entry's new names to what the project's quota lets in (rows A24, A30); OverQuota below min_count."""
     missing = [
@@ -180,21 +201,38 @@ def _fit_quota(
 
 
 def _insert(
-    conn: t.Any, request: ServerRequest, digest: t.Mapping[str, t.Any], names: t.Sequence[str], options: AcceptOptions,
-    context: Context, allocator: ports.Allocator, accepted: Accepted,
+    conn: t.Any,
+    request: ServerRequest,
+    digest: t.Mapping[str, t.Any],
+    names: t.Sequence[str],
+    options: AcceptOptions,
+    context: Context,
+    allocator: ports.Allocator,
+    accepted: Accepted,
 ) -> None:
     now = context.now
     if accepted.reservation_id is None:
-        accepted.reservation_id = "r-%s" % "".join(context.rng.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _i in range(8))
+        accepted.reservation_id = "r-%s" % "".join(
+            context.rng.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _i in range(8)
+        )
         conn.execute(
             reservations.insert().values(
-                id=accepted.reservation_id, project=request.project, user_name=context.actor, request_id=context.request_id, created_at=now
+                id=accepted.reservation_id,
+                project=request.project,
+                user_name=context.actor,
+                request_id=context.request_id,
+                created_at=now,
             )
         )
     image_properties = request.image.properties if request.image else {}
     wishes = _network_wishes(request.networks, options.networks)
     spec_id = conn.execute(
-        request_specs.insert().values(reservation_id=accepted.reservation_id, spec_version=SPEC_VERSION, digest=digest, spec=_spec(request, wishes))
+        request_specs.insert().values(
+            reservation_id=accepted.reservation_id,
+            spec_version=SPEC_VERSION,
+            digest=digest,
+            spec=_spec(request, wishes),
+        )
     ).inserted_primary_key[0]
     disks = [
         d.as_dict()
@@ -227,7 +265,9 @@ def _insert(
                 "root_gb": request.flavor.root_gb,
                 "ephemeral_gb": request.flavor.ephemeral_gb,
                 "swap_mb": request.flavor.swap,
-                "config_drive": config_drive_rules.config_drive_wanted(options.force_config_drive, request.config_drive, image_properties),
+                "config_drive": config_drive_rules.config_drive_wanted(
+                    options.force_config_drive, request.config_drive, image_properties
+                ),
                 "key_name": request.key_name,
                 "run_id": context.run.id,
                 "created_at": now,
@@ -236,7 +276,8 @@ def _insert(
             }
         )
         disk_rows.extend(
-            {"instance_uuid": uuid, "position": i, "device_name": d["device_name"], "disk": d} for i, d in enumerate(disks)
+            {"instance_uuid": uuid, "position": i, "device_name": d["device_name"], "disk": d}
+            for i, d in enumerate(disks)
         )
     conn.execute(instances_table.insert(), rows)
     if disk_rows:
@@ -247,7 +288,9 @@ def _insert(
     accepted.created.extend(uuids)
 
 
-def _network_wishes(wishes: t.Sequence[NetworkRequest], networks: t.Mapping[str, Network]) -> list[tuple[NetworkRequest, Network]]:
+def _network_wishes(
+    wishes: t.Sequence[NetworkRequest], networks: t.Mapping[str, Network]
+) -> list[tuple[NetworkRequest, Network]]:
     return [(w, networks[w.network]) for w in wishes if w.network is not None]
 
 
@@ -283,7 +326,9 @@ def _image_data(image: Image | None) -> dict[str, t.Any] | None:
     if image is None:
         return None
     data = {**asdict(image), "properties": dict(image.properties)}
-    data["url"] = re.sub(r"(://)[^/@]*@", r"\1", data["url"])  # a password in it is taken from the catalogue when it is needed
+    data["url"] = re.sub(
+        r"(://)[^/@]*@", r"\1", data["url"]
+    )  # a password in it is taken from the catalogue when it is needed
     return data
 
 

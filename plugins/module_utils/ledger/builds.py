@@ -57,14 +57,21 @@ def begin(conn: t.Any, stage: Stage, host: str, context: Context) -> tuple[list[
     now = context.now
     runs.renew(conn, context.run, now)
     rows = [
-        r for r in instances.select_live(conn, run_id=context.run.id, host=host, vm_state=states.BUILDING)
+        r
+        for r in instances.select_live(conn, run_id=context.run.id, host=host, vm_state=states.BUILDING)
         if r.task_state in stage.expected
     ]
     if not rows:
         return [], {}
     moved = instances.swap(
-        conn, [r.uuid for r in rows], stage.expected, now, context.run.id, context.notify_on_state_change,
-        vm_state=states.BUILDING, task_state=stage.task_state,
+        conn,
+        [r.uuid for r in rows],
+        stage.expected,
+        now,
+        context.run.id,
+        context.notify_on_state_change,
+        vm_state=states.BUILDING,
+        task_state=stage.task_state,
     )
     rows = [r for r in rows if r.uuid in moved]
     uuids = [r.uuid for r in rows]
@@ -111,7 +118,10 @@ def done(conn: t.Any, stage: Stage, uuids: t.Sequence[str], context: Context) ->
     """
     runs.renew(conn, context.run, context.now)
     history.finish_events(conn, uuids, stage.name, history.SUCCESS, context.now)
-    mine = {r.uuid for r in instances.select_live(conn, uuids=list(uuids), run_id=context.run.id, task_state=stage.task_state)}
+    mine = {
+        r.uuid
+        for r in instances.select_live(conn, uuids=list(uuids), run_id=context.run.id, task_state=stage.task_state)
+    }
     return [u for u in uuids if u not in mine]
 
 
@@ -126,8 +136,16 @@ def spawned(conn: t.Any, host: str, power_states: t.Mapping[str, int], context: 
     for power_state, uuids in by_power.items():
         active += sorted(
             instances.swap(
-                conn, uuids, [states.SPAWNING], now, context.run.id, context.notify_on_state_change,
-                vm_state=states.ACTIVE, task_state=None, power_state=power_state, launched_at=now,
+                conn,
+                uuids,
+                [states.SPAWNING],
+                now,
+                context.run.id,
+                context.notify_on_state_change,
+                vm_state=states.ACTIVE,
+                task_state=None,
+                power_state=power_state,
+                launched_at=now,
             )
         )
     history.finish_events(conn, list(power_states), SPAWNING.name, history.SUCCESS, now)

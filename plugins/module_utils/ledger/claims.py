@@ -41,7 +41,9 @@ class Wish:
     candidates: t.Sequence[Candidate]
 
 
-def take(conn: t.Any, wishes: t.Sequence[Wish], now: float) -> dict[str, Candidate | errors.ComputeResourcesUnavailable]:
+def take(
+    conn: t.Any, wishes: t.Sequence[Wish], now: float
+) -> dict[str, Candidate | errors.ComputeResourcesUnavailable]:
     """Claim for each wish the first candidate that still has room under the lock.
 
     Returns uuid -> where it was claimed, or the refusal of its last candidate (all reasons joined).
@@ -55,7 +57,9 @@ def take(conn: t.Any, wishes: t.Sequence[Wish], now: float) -> dict[str, Candida
     results: dict[str, Candidate | errors.ComputeResourcesUnavailable] = {}
     for wish in wishes:
         request = wish.request
-        outcome: Candidate | errors.ComputeResourcesUnavailable = errors.ComputeResourcesUnavailable(reason="the host is gone from the ledger")
+        outcome: Candidate | errors.ComputeResourcesUnavailable = errors.ComputeResourcesUnavailable(
+            reason="the host is gone from the ledger"
+        )
         for candidate in wish.candidates:
             place = (candidate.host, candidate.node)
             if place not in usage:
@@ -73,8 +77,12 @@ def take(conn: t.Any, wishes: t.Sequence[Wish], now: float) -> dict[str, Candida
             taken[node_id] = [before + more for before, more in zip(taken[node_id], amounts)]
             inserts.append(
                 {
-                    "instance_uuid": wish.instance_uuid, "compute_node_id": node_id, "memory_mb": delta.memory_mb_used,
-                    "disk_gb": delta.local_gb_used, "vcpus": delta.vcpus_used, "created_at": now,
+                    "instance_uuid": wish.instance_uuid,
+                    "compute_node_id": node_id,
+                    "memory_mb": delta.memory_mb_used,
+                    "disk_gb": delta.local_gb_used,
+                    "vcpus": delta.vcpus_used,
+                    "created_at": now,
                 }
             )
             break
@@ -91,7 +99,10 @@ def take(conn: t.Any, wishes: t.Sequence[Wish], now: float) -> dict[str, Candida
                 vcpus_used=c.vcpus_used + sa.bindparam("cpus"),
                 num_instances=c.num_instances + sa.bindparam("count"),
             ),
-            [{"node_id": n, "memory": v[0], "disk": v[1], "cpus": v[2], "count": v[3]} for n, v in sorted(taken.items())],
+            [
+                {"node_id": n, "memory": v[0], "disk": v[1], "cpus": v[2], "count": v[3]}
+                for n, v in sorted(taken.items())
+            ],
         )
     return results
 
@@ -102,9 +113,13 @@ def release(conn: t.Any, uuids: t.Sequence[str], host: str | None = None) -> int
     for part in chunks(list(uuids)):
         wanted = claims.c.instance_uuid.in_(part)
         if host is not None:
-            wanted = sa.and_(wanted, claims.c.compute_node_id.in_(sa.select(compute_nodes.c.id).where(compute_nodes.c.host == host)))
+            wanted = sa.and_(
+                wanted, claims.c.compute_node_id.in_(sa.select(compute_nodes.c.id).where(compute_nodes.c.host == host))
+            )
         conditions.append(wanted)
-    node_ids = {r.compute_node_id for w in conditions for r in conn.execute(sa.select(claims.c.compute_node_id).where(w))}
+    node_ids = {
+        r.compute_node_id for w in conditions for r in conn.execute(sa.select(claims.c.compute_node_id).where(w))
+    }
     if not node_ids:
         return 0
     nodes.lock(conn, node_ids)
@@ -124,6 +139,10 @@ def _lock(conn: t.Any, places: t.Collection[tuple[str, str]]) -> list[t.Any]:
 
 def _usage(row: t.Any) -> NodeUsage:
     return NodeUsage(
-        memory_mb=row.memory_mb, memory_mb_used=row.memory_mb_used, local_gb=row.local_gb,
-        local_gb_used=row.local_gb_used, vcpus=row.vcpus, vcpus_used=row.vcpus_used,
+        memory_mb=row.memory_mb,
+        memory_mb_used=row.memory_mb_used,
+        local_gb=row.local_gb,
+        local_gb_used=row.local_gb_used,
+        vcpus=row.vcpus,
+        vcpus_used=row.vcpus_used,
     )

@@ -21,7 +21,11 @@ def add(conn: t.Any, host: str, instance_uuid: str, domain_name: str, reason: st
     """Remember that ``host`` is to be rid of the instance."""
     c = cleanups.c
     if conn.execute(sa.select(c.id).where(c.host == host, c.instance_uuid == instance_uuid)).first() is None:
-        conn.execute(cleanups.insert().values(host=host, instance_uuid=instance_uuid, domain_name=domain_name, reason=reason[:2000], created_at=now))
+        conn.execute(
+            cleanups.insert().values(
+                host=host, instance_uuid=instance_uuid, domain_name=domain_name, reason=reason[:2000], created_at=now
+            )
+        )
 
 
 def of_host(conn: t.Any, host: str) -> list[t.Any]:
@@ -33,7 +37,9 @@ def of_instances(conn: t.Any, uuids: t.Sequence[str]) -> list[t.Any]:
     """What is still to be removed of these instances, on any host."""
     found: list[t.Any] = []
     for part in chunks(list(uuids)):
-        found.extend(conn.execute(sa.select(cleanups).where(cleanups.c.instance_uuid.in_(part)).order_by(cleanups.c.id)))
+        found.extend(
+            conn.execute(sa.select(cleanups).where(cleanups.c.instance_uuid.in_(part)).order_by(cleanups.c.id))
+        )
     return found
 
 

@@ -39,7 +39,9 @@ class Ledger:
         with self._errors(), self.engine.connect() as plain:
             options: dict[str, t.Any] = {"bootflow_read_only": True}
             if self.engine.dialect.name == "postgresql":
-                options.update(isolation_level="REPEATABLE READ", postgresql_readonly=True)  # one moment for all, as on sqlite
+                options.update(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )  # one moment for all, as on sqlite
             conn = plain.execution_options(**options)
             with conn.begin():
                 yield conn
@@ -59,7 +61,9 @@ class Ledger:
         try:
             yield
         except sa.exc.DBAPIError as e:
-            error = errors.LedgerError(url=shown(self.url), reason=_first_line(e.orig), remedy=_remedy(self.url, e.orig))
+            error = errors.LedgerError(
+                url=shown(self.url), reason=_first_line(e.orig), remedy=_remedy(self.url, e.orig)
+            )
             error.retryable = _collided(e.orig)
             raise error from e
 
@@ -75,9 +79,10 @@ def normalise_url(url: str) -> str:
         return url
     match = re.match(r"^(postgres|postgresql|postgresql\+psycopg)://", url)
     if match:
-        return "postgresql+psycopg://" + url[match.end():]
+        return "postgresql+psycopg://" + url[match.end() :]
     raise errors.LedgerError(
-        url=shown(url), reason="it is neither a path nor a sqlite:/// or postgresql:// URL",
+        url=shown(url),
+        reason="it is neither a path nor a sqlite:/// or postgresql:// URL",
         remedy="Set bootflow_ledger_url, for example sqlite:////var/lib/bootflow/ledger.db.",
     )
 
@@ -90,7 +95,7 @@ def shown(url: str) -> str:
 def sqlite_path(url: str) -> str | None:
     """The file of a sqlite URL; None for anything else (also an in-memory ledger)."""
     if url.startswith("sqlite:///") and url != "sqlite://":
-        return url[len("sqlite:///"):]
+        return url[len("sqlite:///") :]
     return None
 
 
@@ -110,7 +115,8 @@ def open_ledger(url: str, create: bool = False, check_revision: bool = True) -> 
         ledger = Ledger(url, _engine(url))
     except (sa.exc.ArgumentError, ValueError):
         raise errors.LedgerError(
-            url=shown(url), reason="it is no database URL",
+            url=shown(url),
+            reason="it is no database URL",
             remedy="Write it as postgresql://user@host:5432/database; special characters of a password as %40, %2F...",
         ) from None
     if check_revision:
@@ -134,9 +140,15 @@ def memory_ledger() -> Ledger:
 
 def _prepare_file(url: str, path: str, create: bool) -> None:
     if not os.path.isabs(path):
-        raise errors.LedgerError(url=shown(url), reason="the path is relative", remedy="Give an absolute path: sqlite:////folder/ledger.db has four slashes.")
+        raise errors.LedgerError(
+            url=shown(url),
+            reason="the path is relative",
+            remedy="Give an absolute path: sqlite:////folder/ledger.db has four slashes.",
+        )
     if os.path.isdir(path):
-        raise errors.LedgerError(url=shown(url), reason="it is a folder", remedy="Name a file in it: %s." % os.path.join(path, "ledger.db"))
+        raise errors.LedgerError(
+            url=shown(url), reason="it is a folder", remedy="Name a file in it: %s." % os.path.join(path, "ledger.db")
+        )
     folder = os.path.dirname(path)
     try:
         if create and not os.path.exists(path):
@@ -146,12 +158,14 @@ def _prepare_file(url: str, path: str, create: bool) -> None:
             raise errors.LedgerMissing(url=shown(url))
     except OSError as e:
         raise errors.LedgerError(
-            url=shown(url), reason="%s: %s" % (e.strerror, e.filename),
+            url=shown(url),
+            reason="%s: %s" % (e.strerror, e.filename),
             remedy="Put bootflow_ledger_url on a folder that this user may write, or correct its permissions.",
         ) from e
     if not (_writable(path) and _writable(folder)):
         raise errors.LedgerError(
-            url=shown(url), reason="%s or its folder is read-only" % path,
+            url=shown(url),
+            reason="%s or its folder is read-only" % path,
             remedy="Put bootflow_ledger_url on a folder that this user may write, or correct its permissions.",
         )
 
@@ -190,7 +204,12 @@ def _engine(url: str) -> t.Any:
 def _collided(error: t.Any) -> bool:
     """Whether another run was in the way: the same transaction goes through the next time."""
     if getattr(error, "sqlstate", None) is not None:
-        return error.sqlstate in ("40001", "40P01", "55P03", "23505")  # serialisation, deadlock, lock timeout, unique row
+        return error.sqlstate in (
+            "40001",
+            "40P01",
+            "55P03",
+            "23505",
+        )  # serialisation, deadlock, lock timeout, unique row
     return "locked" in str(error) or "UNIQUE" in str(error)
 
 

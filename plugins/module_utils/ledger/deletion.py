@@ -27,8 +27,13 @@ class Deleting:
 
 
 def begin(
-    conn: t.Any, context: Context, names: t.Sequence[str] | None = None, uuids: t.Sequence[str] | None = None,
-    reservations: t.Sequence[str] | None = None, project: str | None = None, everything: bool = False,
+    conn: t.Any,
+    context: Context,
+    names: t.Sequence[str] | None = None,
+    uuids: t.Sequence[str] | None = None,
+    reservations: t.Sequence[str] | None = None,
+    project: str | None = None,
+    everything: bool = False,
 ) -> Deleting:
     """Mark what is to go as deleting and tell which hosts have a part in it. What is not there is no error.
 
@@ -50,8 +55,14 @@ def begin(
             raise runs.locked_error(conn, row.display_name, row.run_id)
     found = [r.uuid for r in rows]
     instances.swap(
-        conn, found, sorted({r.task_state for r in rows}, key=str), now, None, context.notify_on_state_change,
-        task_state=states.DELETING, run_id=context.run.id,
+        conn,
+        found,
+        sorted({r.task_state for r in rows}, key=str),
+        now,
+        None,
+        context.notify_on_state_change,
+        task_state=states.DELETING,
+        run_id=context.run.id,
     )
     for owner in sorted({r.project for r in rows}):
         begun = [r.uuid for r in rows if r.project == owner and r.task_state != states.DELETING]
@@ -76,7 +87,11 @@ def host_done(conn: t.Any, host: str, uuids: t.Sequence[str], context: Context) 
     cleanups.done(conn, host, uuids)
     c = instances_table.c
     for part in history.chunks(list(uuids)):
-        conn.execute(instances_table.update().where(c.uuid.in_(part), c.host == host, c.task_state == states.DELETING).values(host=None, node=None))
+        conn.execute(
+            instances_table.update()
+            .where(c.uuid.in_(part), c.host == host, c.task_state == states.DELETING)
+            .values(host=None, node=None)
+        )
     now = context.now
     history.start_events(conn, uuids, "delete", host, now)
     history.finish_events(conn, uuids, "delete", history.SUCCESS, now)
@@ -107,7 +122,14 @@ def finish(conn: t.Any, context: Context, force: bool = False) -> tuple[list[str
     gone, left = [], []
     for row in rows:
         if row.uuid in waiting and not force:
-            left.append({"name": row.display_name, "uuid": row.uuid, "host": waiting[row.uuid][0], "fault": faults.get(row.uuid)})
+            left.append(
+                {
+                    "name": row.display_name,
+                    "uuid": row.uuid,
+                    "host": waiting[row.uuid][0],
+                    "fault": faults.get(row.uuid),
+                }
+            )
             continue
         for host in waiting.get(row.uuid, ()):
             cleanups.add(conn, host, row.uuid, row.domain_name, "deleted by force while the host did not answer", now)
@@ -123,10 +145,16 @@ def finish(conn: t.Any, context: Context, force: bool = False) -> tuple[list[str
             instances_table.update()
             .where(c.uuid.in_(part))
             .values(
-                deleted=sa.cast(c.uuid, sa.String), deleted_at=now, vm_state=states.DELETED, task_state=None,
-                power_state=states.NOSTATE, host=None, node=None,
+                deleted=sa.cast(c.uuid, sa.String),
+                deleted_at=now,
+                vm_state=states.DELETED,
+                task_state=None,
+                power_state=states.NOSTATE,
+                host=None,
+                node=None,
             )
         )
+    history.finish_actions(conn, uuids, "create", now, "Error")  # those that were deleted while they were built
     history.finish_actions(conn, uuids, "delete", now)
     history.notify(conn, uuids, "compute.instance.delete.end", {}, now)
     return [r.display_name for r in gone], left

@@ -30,11 +30,18 @@ class Failed:
     unreachable: bool = False
 
 
-def fail_builds(conn: t.Any, host: str, event: str, failures: t.Mapping[str, Failed], context: Context) -> dict[str, str]:
+def fail_builds(
+    conn: t.Any, host: str, event: str, failures: t.Mapping[str, Failed], context: Context
+) -> dict[str, str]:
     """Write the outcome of builds that failed on ``host`` during ``event``. Returns uuid -> rescheduled, error or gone."""
     now = context.now
     outcomes: dict[str, str] = {}
-    mine = {r.uuid: r for r in instances.select_live(conn, uuids=list(failures), run_id=context.run.id, vm_state=states.BUILDING, lock=True)}
+    mine = {
+        r.uuid: r
+        for r in instances.select_live(
+            conn, uuids=list(failures), run_id=context.run.id, vm_state=states.BUILDING, lock=True
+        )
+    }
     for uuid, failed in failures.items():
         error = failed.error
         if not failed.cleaned and not failed.unreachable:
@@ -75,8 +82,17 @@ def _fail(conn: t.Any, row: t.Any, host: str, failed: Failed, error: errors.Boot
         record = retry.record_failure(row.retry, row.host, row.node, error)
         history.add_fault(conn, row.uuid, error, host, now, details="rescheduled")
         instances.swap(
-            conn, [row.uuid], [row.task_state], now, context.run.id, context.notify_on_state_change,
-            vm_state=states.BUILDING, task_state=states.SCHEDULING, host=None, node=None, retry=record,
+            conn,
+            [row.uuid],
+            [row.task_state],
+            now,
+            context.run.id,
+            context.notify_on_state_change,
+            vm_state=states.BUILDING,
+            task_state=states.SCHEDULING,
+            host=None,
+            node=None,
+            retry=record,
         )
         return "rescheduled"
     # The ledger knows that it is still this run's, so nothing ends quietly here: it would hold its place for ever.
@@ -100,13 +116,28 @@ def refused(conn: t.Any, row: t.Any, error: errors.BootflowError, record: t.Any,
     instances.swap(conn, [row.uuid], [states.SCHEDULING], now, context.run.id, retry=record)
 
 
-def end_in_error(conn: t.Any, rows: t.Sequence[t.Any], error: errors.BootflowError, host: str | None, context: Context, details: str = "") -> None:
+def end_in_error(
+    conn: t.Any,
+    rows: t.Sequence[t.Any],
+    error: errors.BootflowError,
+    host: str | None,
+    context: Context,
+    details: str = "",
+) -> None:
     """These instances end in ERROR: nothing held, the fault written, the action closed (rows A40, A57)."""
     now = context.now
     uuids = [r.uuid for r in rows]
     instances.swap(
-        conn, uuids, sorted({r.task_state for r in rows}, key=str), now, context.run.id, context.notify_on_state_change,
-        vm_state=states.ERROR, task_state=None, host=None, node=None,
+        conn,
+        uuids,
+        sorted({r.task_state for r in rows}, key=str),
+        now,
+        context.run.id,
+        context.notify_on_state_change,
+        vm_state=states.ERROR,
+        task_state=None,
+        host=None,
+        node=None,
     )
     ports.release(conn, uuids)
     for uuid in uuids:

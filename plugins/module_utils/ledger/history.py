@@ -19,13 +19,22 @@ SUCCESS = "Success"
 ERROR = "Error"
 
 
-def start_actions(conn: t.Any, uuids: t.Sequence[str], action: str, request_id: str, project: str, user: str, now: float) -> None:
+def start_actions(
+    conn: t.Any, uuids: t.Sequence[str], action: str, request_id: str, project: str, user: str, now: float
+) -> None:
     """One open ``action`` row for each instance, before the work is dispatched (row A32)."""
     if uuids:
         conn.execute(
             instance_actions.insert(),
             [
-                {"instance_uuid": u, "action": action, "request_id": request_id, "project": project, "user_name": user, "start_time": now}
+                {
+                    "instance_uuid": u,
+                    "action": action,
+                    "request_id": request_id,
+                    "project": project,
+                    "user_name": user,
+                    "start_time": now,
+                }
                 for u in uuids
             ],
         )
@@ -51,7 +60,9 @@ def start_events(conn: t.Any, uuids: t.Sequence[str], event: str, host: str | No
         )
 
 
-def finish_events(conn: t.Any, uuids: t.Sequence[str], event: str, result: str, now: float, details: str | None = None) -> None:
+def finish_events(
+    conn: t.Any, uuids: t.Sequence[str], event: str, result: str, now: float, details: str | None = None
+) -> None:
     """Journal how ``event`` ended (Success or Error) for these instances."""
     c = instance_action_events.c
     for part in chunks(uuids):
@@ -62,12 +73,20 @@ def finish_events(conn: t.Any, uuids: t.Sequence[str], event: str, result: str, 
         )
 
 
-def add_fault(conn: t.Any, uuid: str, error: errors.BootflowError, host: str | None, now: float, details: str = "") -> None:
+def add_fault(
+    conn: t.Any, uuid: str, error: errors.BootflowError, host: str | None, now: float, details: str = ""
+) -> None:
     """A fault row. source: 000, wrap_instance_fault (row A47)"""
     conn.execute(
         instance_faults.insert().values(
-            instance_uuid=uuid, code=error.status, error_code=error.code, message=text(error.message), remedy=text(error.remedy),
-            details=text(details), host=host, created_at=now,
+            instance_uuid=uuid,
+            code=error.status,
+            error_code=error.code,
+            message=text(error.message),
+            remedy=text(error.remedy),
+            details=text(details),
+            host=host,
+            created_at=now,
         )
     )
 
@@ -77,7 +96,10 @@ def notify(conn: t.Any, uuids: t.Sequence[str], event_type: str, payload: t.Mapp
     if uuids:
         conn.execute(
             notifications.insert(),
-            [{"instance_uuid": u, "event_type": event_type, "payload": dict(payload), "created_at": now} for u in uuids],
+            [
+                {"instance_uuid": u, "event_type": event_type, "payload": dict(payload), "created_at": now}
+                for u in uuids
+            ],
         )
 
 
@@ -91,8 +113,13 @@ def last_faults(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, dict[str, t.An
         for row in rows:
             before = found.get(row.instance_uuid)
             found[row.instance_uuid] = {
-                "code": row.error_code, "status": row.code, "message": row.message, "remedy": row.remedy, "host": row.host,
-                "created_at": row.created_at, "rescheduled": row.details == "rescheduled",
+                "code": row.error_code,
+                "status": row.code,
+                "message": row.message,
+                "remedy": row.remedy,
+                "host": row.host,
+                "created_at": row.created_at,
+                "rescheduled": row.details == "rescheduled",
                 "tried": [*before["tried"], before] if before is not None and before["rescheduled"] else [],
             }
     return found
@@ -101,10 +128,19 @@ def last_faults(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, dict[str, t.An
 def events_of(conn: t.Any, uuid: str) -> list[dict[str, t.Any]]:
     """The journal of one instance, oldest first."""
     rows = conn.execute(
-        sa.select(instance_action_events).where(instance_action_events.c.instance_uuid == uuid).order_by(instance_action_events.c.id)
+        sa.select(instance_action_events)
+        .where(instance_action_events.c.instance_uuid == uuid)
+        .order_by(instance_action_events.c.id)
     )
     return [
-        {"event": r.event, "host": r.host, "start_time": r.start_time, "finish_time": r.finish_time, "result": r.result, "details": r.details}
+        {
+            "event": r.event,
+            "host": r.host,
+            "start_time": r.start_time,
+            "finish_time": r.finish_time,
+            "result": r.result,
+            "details": r.details,
+        }
         for r in rows
     ]
 
@@ -117,7 +153,7 @@ def text(words: str) -> str:
 def chunks(values: t.Sequence[t.Any], size: int = 500) -> t.Iterator[t.Sequence[t.Any]]:
     """Slices short enough for an IN list of any database."""
     for i in range(0, len(values), size):
-        yield values[i:i + size]
+        yield values[i : i + size]
 
 
 def with_event(conn: t.Any, uuids: t.Sequence[str], event: str) -> set[str]:
@@ -125,5 +161,10 @@ def with_event(conn: t.Any, uuids: t.Sequence[str], event: str) -> set[str]:
     found: set[str] = set()
     c = instance_action_events.c
     for part in chunks(uuids):
-        found.update(r.instance_uuid for r in conn.execute(sa.select(c.instance_uuid).where(c.instance_uuid.in_(part), c.event == event).distinct()))
+        found.update(
+            r.instance_uuid
+            for r in conn.execute(
+                sa.select(c.instance_uuid).where(c.instance_uuid.in_(part), c.event == event).distinct()
+            )
+        )
     return found

@@ -46,7 +46,9 @@ def swap(
         condition = sa.and_(c.uuid.in_(part), c.deleted == LIVE, state)
         if owner is not None:
             condition = sa.and_(condition, c.run_id == owner)
-        rows = conn.execute(sa.select(c.uuid, c.vm_state, c.task_state).where(condition).order_by(c.uuid).with_for_update()).all()
+        rows = conn.execute(
+            sa.select(c.uuid, c.vm_state, c.task_state).where(condition).order_by(c.uuid).with_for_update()
+        ).all()
         if not rows:
             continue
         conn.execute(instances.update().where(c.uuid.in_([r.uuid for r in rows])).values(updated_at=now, **values))
@@ -55,7 +57,9 @@ def swap(
     return moved
 
 
-def _notify_change(conn: t.Any, rows: t.Sequence[t.Any], values: t.Mapping[str, t.Any], notify: str, now: float) -> None:
+def _notify_change(
+    conn: t.Any, rows: t.Sequence[t.Any], values: t.Mapping[str, t.Any], notify: str, now: float
+) -> None:
     if notify == NOTIFY_NOTHING or not rows:
         return
     for row in rows:
@@ -64,7 +68,12 @@ def _notify_change(conn: t.Any, rows: t.Sequence[t.Any], values: t.Mapping[str, 
         vm_changed = vm_state != row.vm_state
         task_changed = task_state != row.task_state
         if vm_changed or (task_changed and notify == NOTIFY_VM_AND_TASK_STATE):
-            payload = {"old_state": row.vm_state, "state": vm_state, "old_task_state": row.task_state, "new_task_state": task_state}
+            payload = {
+                "old_state": row.vm_state,
+                "state": vm_state,
+                "old_task_state": row.task_state,
+                "new_task_state": task_state,
+            }
             history.notify(conn, [row.uuid], "compute.instance.update", payload, now)
 
 
@@ -104,11 +113,19 @@ def select_live(
     for column, values in ((c.display_name, names), (c.uuid, uuids), (c.reservation_id, reservations)):
         if values is not None:
             query = query.where(column.in_(list(values)))
-    for column, value in ((c.project, project), (c.run_id, run_id), (c.host, host), (c.task_state, task_state), (c.vm_state, vm_state)):
+    for column, value in (
+        (c.project, project),
+        (c.run_id, run_id),
+        (c.host, host),
+        (c.task_state, task_state),
+        (c.vm_state, vm_state),
+    ):
         if value is not None:
             query = query.where(column == value)
     query = query.order_by(c.uuid).with_for_update(of=instances) if lock else query
-    return sorted(conn.execute(query), key=lambda r: (r.project, r.created_at, r.request_spec_id, r.launch_index, r.uuid))
+    return sorted(
+        conn.execute(query), key=lambda r: (r.project, r.created_at, r.request_spec_id, r.launch_index, r.uuid)
+    )
 
 
 def disks_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
@@ -116,7 +133,9 @@ def disks_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.
     found: dict[str, list[dict[str, t.Any]]] = {u: [] for u in uuids}
     c = block_device_mappings.c
     for part in chunks(list(uuids)):
-        for row in conn.execute(sa.select(c.instance_uuid, c.disk).where(c.instance_uuid.in_(part)).order_by(c.instance_uuid, c.position)):
+        for row in conn.execute(
+            sa.select(c.instance_uuid, c.disk).where(c.instance_uuid.in_(part)).order_by(c.instance_uuid, c.position)
+        ):
             found[row.instance_uuid].append(row.disk)
     return found
 
@@ -127,13 +146,23 @@ def usage(conn: t.Any, projects: t.Collection[str]) -> dict[str, dict[str, int]]
     found = {p: {"instances": 0, "cores": 0, "ram": 0, "ports": 0} for p in projects}
     mine = sa.and_(c.deleted == LIVE, c.project.in_(sorted(projects)))
     rows = conn.execute(
-        sa.select(c.project, sa.func.count(), sa.func.coalesce(sa.func.sum(c.vcpus), 0), sa.func.coalesce(sa.func.sum(c.memory_mb), 0))
+        sa.select(
+            c.project,
+            sa.func.count(),
+            sa.func.coalesce(sa.func.sum(c.vcpus), 0),
+            sa.func.coalesce(sa.func.sum(c.memory_mb), 0),
+        )
         .where(mine)
         .group_by(c.project)
     )
     for project, count, cores, ram in rows:
         found[project].update(instances=int(count), cores=int(cores), ram=int(ram))
-    rows = conn.execute(sa.select(c.project, sa.func.count()).join(ports, ports.c.instance_uuid == c.uuid).where(mine).group_by(c.project))
+    rows = conn.execute(
+        sa.select(c.project, sa.func.count())
+        .join(ports, ports.c.instance_uuid == c.uuid)
+        .where(mine)
+        .group_by(c.project)
+    )
     for project, count in rows:
         found[project]["ports"] = int(count)
     return found

@@ -41,7 +41,8 @@ def pending(conn: t.Any, url: str = "") -> list[str]:
         foreign = sorted(set(sa.inspect(conn).get_table_names()) & set(metadata.tables))
         if foreign:
             raise errors.LedgerError(
-                url=url, reason="it is not a ledger, but has tables of such names (%s)" % ", ".join(foreign[:5]),
+                url=url,
+                reason="it is not a ledger, but has tables of such names (%s)" % ", ".join(foreign[:5]),
                 remedy="Name another file or database in bootflow_ledger_url.",
             )
     return [r for r in REVISIONS if current is None or r > current]

@@ -19,12 +19,21 @@ from .tables import claims, compute_nodes
 
 # Inventory variable -> column: the configuration of a host is read fresh for each run, its facts are reported.
 CONFIGURATION = (
-    "ram_allocation_ratio", "disk_allocation_ratio", "cpu_allocation_ratio", "reserved_memory_mb", "reserved_disk_gb",
-    "reserved_vcpus", "availability_zone", "disabled", "disabled_reason",
+    "ram_allocation_ratio",
+    "disk_allocation_ratio",
+    "cpu_allocation_ratio",
+    "reserved_memory_mb",
+    "reserved_disk_gb",
+    "reserved_vcpus",
+    "availability_zone",
+    "disabled",
+    "disabled_reason",
 )
 
 
-def record_report(conn: t.Any, host: str, facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any], now: float) -> int:
+def record_report(
+    conn: t.Any, host: str, facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any], now: float
+) -> int:
     """Enter what a host reported; usage is what the node reserves plus the sum of its claims. Returns the node's id.
 
     A second report updates the row of (host, node); it never makes a second one (row B32).
@@ -94,7 +103,9 @@ def configure(conn: t.Any, configurations: t.Mapping[str, t.Mapping[str, t.Any]]
     changed: dict[str, int] = {}
     reserves: list[int] = []
     columns = [compute_nodes.c[k] for k in CONFIGURATION]
-    rows = conn.execute(sa.select(compute_nodes.c.id, compute_nodes.c.host, *columns).order_by(compute_nodes.c.id)).all()
+    rows = conn.execute(
+        sa.select(compute_nodes.c.id, compute_nodes.c.host, *columns).order_by(compute_nodes.c.id)
+    ).all()
     for row in rows:
         wanted = configurations.get(row.host)
         if wanted is None:
@@ -120,7 +131,9 @@ def stale_hosts(conn: t.Any, hosts: t.Iterable[str], now: float, max_age: float)
     return [h for h in hosts if h not in fresh]
 
 
-def host_states(conn: t.Any, hosts: t.Collection[str], host_vars: t.Mapping[str, t.Mapping[str, t.Any]] | None = None) -> list[HostState]:
+def host_states(
+    conn: t.Any, hosts: t.Collection[str], host_vars: t.Mapping[str, t.Mapping[str, t.Any]] | None = None
+) -> list[HostState]:
     """The inventory's hosts as the scheduler sees them, in one query, ordered by host and node."""
     wanted = set(hosts)
     rows = conn.execute(sa.select(compute_nodes).order_by(compute_nodes.c.host, compute_nodes.c.node))

@@ -55,8 +55,14 @@ class Allocator:
                 self._ip_rows.append({"subnet_id": subnet.id, "ip_address": address, "port_id": port_id})
             self._port_rows.append(
                 {
-                    "id": port_id, "instance_uuid": instance_uuid, "position": position, "network_id": network.id,
-                    "mac_address": self._mac(), "tag": wish.tag, "network": asdict(network), "created_at": self.now,
+                    "id": port_id,
+                    "instance_uuid": instance_uuid,
+                    "position": position,
+                    "network_id": network.id,
+                    "mac_address": self._mac(),
+                    "tag": wish.tag,
+                    "network": asdict(network),
+                    "created_at": self.now,
                 }
             )
 
@@ -77,7 +83,10 @@ class Allocator:
     def _mac(self) -> str:
         for _attempt in range(MAC_ATTEMPTS):
             mac = ipam.new_mac(self.rng)
-            if mac not in self._macs and self.conn.execute(sa.select(ports.c.id).where(ports.c.mac_address == mac)).first() is None:
+            if (
+                mac not in self._macs
+                and self.conn.execute(sa.select(ports.c.id).where(ports.c.mac_address == mac)).first() is None
+            ):
                 self._macs.add(mac)
                 return mac
         raise errors.VirtualInterfaceMacAddressException()
@@ -100,7 +109,9 @@ class Allocator:
                 found.append((subnet, address))
                 break
             else:
-                raise errors.NoMoreFixedIps(net=network.name, remedy="Delete instances, or widen the allocation_pools of its subnets.")
+                raise errors.NoMoreFixedIps(
+                    net=network.name, remedy="Delete instances, or widen the allocation_pools of its subnets."
+                )
         return found
 
     def _fixed(self, address: str, subnets: t.Sequence[Subnet], network: Network) -> tuple[Subnet, str]:
@@ -127,7 +138,9 @@ class Allocator:
 
     def _used_in(self, subnet: Subnet) -> set[int]:
         if subnet.id not in self._used:
-            rows = self.conn.execute(sa.select(ip_allocations.c.ip_address).where(ip_allocations.c.subnet_id == subnet.id))
+            rows = self.conn.execute(
+                sa.select(ip_allocations.c.ip_address).where(ip_allocations.c.subnet_id == subnet.id)
+            )
             self._used[subnet.id] = {int(ipaddress.ip_address(r.ip_address)) for r in rows}
         return self._used[subnet.id]
 
@@ -145,10 +158,20 @@ def ports_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, list[tuple[PortRe
         )
         for r in rows:
             addresses.setdefault(r.port_id, []).append({"subnet_id": r.subnet_id, "ip_address": r.ip_address})
-        for r in conn.execute(sa.select(ports).where(ports.c.instance_uuid.in_(part), ports.c.position >= 0).order_by(ports.c.instance_uuid, ports.c.position)):
+        for r in conn.execute(
+            sa.select(ports)
+            .where(ports.c.instance_uuid.in_(part), ports.c.position >= 0)
+            .order_by(ports.c.instance_uuid, ports.c.position)
+        ):
             record = PortRecord(
-                id=r.id, network_id=r.network_id, mac_address=r.mac_address, fixed_ips=tuple(addresses.get(r.id, ())),
-                instance_uuid=r.instance_uuid, tag=r.tag, preserve_on_delete=False, host=r.host,
+                id=r.id,
+                network_id=r.network_id,
+                mac_address=r.mac_address,
+                fixed_ips=tuple(addresses.get(r.id, ())),
+                instance_uuid=r.instance_uuid,
+                tag=r.tag,
+                preserve_on_delete=False,
+                host=r.host,
             )
             found[r.instance_uuid].append((record, network_from(r.network)))
     return found
@@ -173,7 +196,11 @@ def release(conn: t.Any, uuids: t.Sequence[str]) -> int:
 def hold(conn: t.Any, uuid: str, host: str) -> None:
     """Keep the addresses taken that this instance has on ``host``, though it builds elsewhere or is gone: a guest may
     still use them there. release_on() ends it."""
-    conn.execute(ports.update().where(ports.c.instance_uuid == uuid, ports.c.host == host, ports.c.position >= 0).values(position=HELD))
+    conn.execute(
+        ports.update()
+        .where(ports.c.instance_uuid == uuid, ports.c.host == host, ports.c.position >= 0)
+        .values(position=HELD)
+    )
 
 
 def release_on(conn: t.Any, uuid: str, host: str) -> None:

@@ -11,6 +11,7 @@ is gone, as seen from the same machine) or whose lease is out may be taken over.
 from __future__ import annotations
 
 import os
+import socket
 import typing as t
 from dataclasses import dataclass
 
@@ -62,12 +63,22 @@ def _pid_namespace(pid: int) -> str:
         return ""
 
 
+def controller_name() -> str:
+    """This machine, told apart from others of the same hostname: its machine id, or where it has none its boot id."""
+    try:
+        with open("/etc/machine-id", encoding="ascii") as f:
+            machine = f.read().strip()
+    except OSError:
+        machine = ""
+    return "%s/%s" % (socket.gethostname(), machine or _boot_id())
+
+
 def identify(pid: int, controller: str, actor: str) -> RunIdentity:
     """The identity of the run whose main process is ``pid``: the same for every task of one ansible-playbook."""
     started = process_started(pid) or 0
     boot_id = _boot_id()
     return RunIdentity(
-        id="%s:%s:%d:%d" % (controller[:24], boot_id[:8], pid, started),
+        id="%s:%s:%d:%d" % (controller.partition("/")[0][:24], boot_id[:8], pid, started),
         controller=controller,
         boot_id=boot_id,
         pid_namespace=_pid_namespace(pid),
@@ -83,9 +94,17 @@ def renew(conn: t.Any, run: RunIdentity, now: float, lease_seconds: float = LEAS
     if done.rowcount == 0:
         # Two tasks of one run may come here at once; the other's lease is as good.
         insert_new(
-            conn, runs,
-            id=run.id, controller=run.controller, boot_id=run.boot_id, pid_namespace=run.pid_namespace, pid=run.pid,
-            pid_started=run.pid_started, actor=run.actor, started_at=now, lease_until=now + lease_seconds,
+            conn,
+            runs,
+            id=run.id,
+            controller=run.controller,
+            boot_id=run.boot_id,
+            pid_namespace=run.pid_namespace,
+            pid=run.pid,
+            pid_started=run.pid_started,
+            actor=run.actor,
+            started_at=now,
+            lease_until=now + lease_seconds,
         )
 
 

@@ -31,7 +31,9 @@ class Scheduled:
     hosts: list[str] = field(default_factory=list)  # every host with builds of this run
     waiting: list[str] = field(default_factory=list)  # lost their claims to another run: next round
     failed: list[str] = field(default_factory=list)  # ended in ERROR here
-    explanations: dict[str, t.Any] = field(default_factory=dict)  # uuid -> why no host was found, where it was asked for
+    explanations: dict[str, t.Any] = field(
+        default_factory=dict
+    )  # uuid -> why no host was found, where it was asked for
 
 
 def schedule(conn: t.Any, host_states: t.Sequence[HostState], options: SchedulerOptions, context: Context) -> Scheduled:
@@ -42,12 +44,16 @@ def schedule(conn: t.Any, host_states: t.Sequence[HostState], options: Scheduler
     """
     runs.renew(conn, context.run, context.now)
     result = Scheduled()
-    rows = instances.select_live(conn, run_id=context.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True)
+    rows = instances.select_live(
+        conn, run_id=context.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True
+    )
     if rows:
         fleet = Fleet(host_states)
         wishes: list[claims.Wish] = []
         retries: dict[str, t.Any] = {}
-        barred: dict[str, set[str]] = {}  # a host that still has remains of an instance: its cleanup would take the new build too
+        barred: dict[
+            str, set[str]
+        ] = {}  # a host that still has remains of an instance: its cleanup would take the new build too
         for cleanup in cleanups.of_instances(conn, [r.uuid for r in rows]):
             barred.setdefault(cleanup.instance_uuid, set()).add(cleanup.host)
         for group, ignore_hosts in _groups(rows, barred):
@@ -61,7 +67,10 @@ def waiting(conn: t.Any, run_id: str) -> bool:
     """Whether an instance of this run waits for a host."""
     c = instances_table.c
     query = sa.select(c.uuid).where(
-        c.run_id == run_id, c.deleted == instances.LIVE, c.vm_state == states.BUILDING, c.task_state == states.SCHEDULING
+        c.run_id == run_id,
+        c.deleted == instances.LIVE,
+        c.vm_state == states.BUILDING,
+        c.task_state == states.SCHEDULING,
     )
     return conn.execute(query.limit(1)).first() is not None
 
@@ -75,7 +84,9 @@ def hosts_of_run(conn: t.Any, run_id: str) -> list[str]:
     """Hosts on which this run has builds."""
     c = instances_table.c
     rows = conn.execute(
-        sa.select(c.host).where(c.run_id == run_id, c.deleted == instances.LIVE, c.vm_state == states.BUILDING, c.host.is_not(None)).distinct()
+        sa.select(c.host)
+        .where(c.run_id == run_id, c.deleted == instances.LIVE, c.vm_state == states.BUILDING, c.host.is_not(None))
+        .distinct()
     )
     return sorted(r.host for r in rows)
 
@@ -86,21 +97,33 @@ def _groups(rows: t.Sequence[t.Any], barred: t.Mapping[str, set[str]]) -> list[t
     for row in rows:
         tried = tuple(map(tuple, (row.retry or {}).get("hosts", ())))
         closed = tuple(sorted(barred.get(row.uuid, ())))
-        groups.setdefault((row.request_spec_id, (row.retry or {}).get("num_attempts", 0), tried, closed), []).append(row)
+        groups.setdefault((row.request_spec_id, (row.retry or {}).get("num_attempts", 0), tried, closed), []).append(
+            row
+        )
     return [(group, key[-1]) for key, group in groups.items()]
 
 
 def _select(
-    conn: t.Any, group: list[t.Any], ignore_hosts: t.Sequence[str], fleet: Fleet, options: SchedulerOptions, context: Context, result: Scheduled,
-    wishes: list[claims.Wish], retries: dict[str, t.Any],
+    conn: t.Any,
+    group: list[t.Any],
+    ignore_hosts: t.Sequence[str],
+    fleet: Fleet,
+    options: SchedulerOptions,
+    context: Context,
+    result: Scheduled,
+    wishes: list[claims.Wish],
+    retries: dict[str, t.Any],
 ) -> None:
     first = group[0]
     spec = first.spec
     uuids = [r.uuid for r in group]
     try:
         record = retry.populate_retry(
-            first.retry, max_attempts=options.max_attempts, instance_uuid=first.uuid,
-            force_hosts=[spec["forced_host"]] if spec["forced_host"] else [], force_nodes=[spec["forced_node"]] if spec["forced_node"] else [],
+            first.retry,
+            max_attempts=options.max_attempts,
+            instance_uuid=first.uuid,
+            force_hosts=[spec["forced_host"]] if spec["forced_host"] else [],
+            force_nodes=[spec["forced_node"]] if spec["forced_node"] else [],
         )
         request = replace(request_spec(spec, uuids, record, first.project), ignore_hosts=ignore_hosts)
         selections = select_destinations(fleet, request, options)
@@ -120,7 +143,12 @@ def _select(
 
 
 def _claim(
-    conn: t.Any, rows: t.Mapping[str, t.Any], wishes: t.Sequence[claims.Wish], retries: t.Mapping[str, t.Any], context: Context, result: Scheduled
+    conn: t.Any,
+    rows: t.Mapping[str, t.Any],
+    wishes: t.Sequence[claims.Wish],
+    retries: t.Mapping[str, t.Any],
+    context: Context,
+    result: Scheduled,
 ) -> None:
     now = context.now
     updates: list[dict[str, t.Any]] = []
@@ -139,8 +167,12 @@ def _claim(
         record = retry.record_host(record, outcome.host, outcome.node)
         updates.append(
             {
-                "row": uuid, "new_host": outcome.host, "new_node": outcome.node, "new_limits": dict(outcome.limits),
-                "new_retry": record, "at": now,
+                "row": uuid,
+                "new_host": outcome.host,
+                "new_node": outcome.node,
+                "new_limits": dict(outcome.limits),
+                "new_retry": record,
+                "at": now,
             }
         )
     if not updates:
@@ -151,8 +183,14 @@ def _claim(
         instances_table.update()
         .where(c.uuid == b("row"))
         .values(
-            host=b("new_host"), node=b("new_node"), launched_on=b("new_host"), limits=b("new_limits", type_=sa.JSON),
-            retry=b("new_retry", type_=sa.JSON(none_as_null=True)), task_state=sa.null(), scheduled_at=b("at"), updated_at=b("at"),
+            host=b("new_host"),
+            node=b("new_node"),
+            launched_on=b("new_host"),
+            limits=b("new_limits", type_=sa.JSON),
+            retry=b("new_retry", type_=sa.JSON(none_as_null=True)),
+            task_state=sa.null(),
+            scheduled_at=b("at"),
+            updated_at=b("at"),
         ),
         updates,
     )
@@ -196,10 +234,14 @@ def resource_request(spec: t.Mapping[str, t.Any]) -> ResourceRequest:
 
 def give_up(conn: t.Any, options_max_attempts: int, context: Context) -> list[str]:
     """End what still waits after the last round: MaxRetriesExceeded, or the refusal itself (row D04). Returns the uuids."""
-    rows = instances.select_live(conn, run_id=context.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True)
+    rows = instances.select_live(
+        conn, run_id=context.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True
+    )
     for row in rows:
         try:
-            retry.populate_retry(row.retry, max_attempts=options_max_attempts, instance_uuid=row.uuid, force_hosts=[], force_nodes=[])
+            retry.populate_retry(
+                row.retry, max_attempts=options_max_attempts, instance_uuid=row.uuid, force_hosts=[], force_nodes=[]
+            )
             error: errors.BootflowError = errors.NoValidHost(reason="No round was left to build it in.")
         except errors.BootflowError as e:
             error = e

@@ -17,7 +17,9 @@ def instance_views(conn: t.Any, rows: t.Sequence[t.Any]) -> list[dict[str, t.Any
     """One dictionary for each ledger row, in the rows' order; Nova's field names."""
     uuids = [r.uuid for r in rows]
     port_records = ports.ports_of(conn, uuids)
-    faults = history.last_faults(conn, [r.uuid for r in rows if r.vm_state == states.ERROR or r.task_state == states.DELETING])
+    faults = history.last_faults(
+        conn, [r.uuid for r in rows if r.vm_state == states.ERROR or r.task_state == states.DELETING]
+    )
     return [_view(r, port_records[r.uuid], faults.get(r.uuid)) for r in rows]
 
 

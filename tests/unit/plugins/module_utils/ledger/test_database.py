@@ -193,7 +193,7 @@ def _as_nobody(work: t.Callable[[], errors.LedgerError]) -> str:
 def test_a_lock_that_is_not_given_back(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "BUSY_SECONDS", 0)
     migrate(str(tmp_path / "ledger.db"))
-    one, two = (database.open_ledger(str(tmp_path / "ledger.db")) for _ in range(2))
+    one, two = (database.open_ledger(str(tmp_path / "ledger.db")) for _each in range(2))
     with one.write() as conn:
         conn.execute(sa.text("DELETE FROM runs"))
         with pytest.raises(errors.LedgerError) as caught, two.write():

@@ -163,10 +163,10 @@ def _upgrade(url: str, barrier: t.Any, answers: t.Any) -> None:
 def test_two_upgrades_at_once(empty_url: str) -> None:
     fork = multiprocessing.get_context("fork")
     barrier, answers = fork.Barrier(4), fork.Queue()
-    workers = [fork.Process(target=_upgrade, args=(empty_url, barrier, answers)) for _ in range(4)]
+    workers = [fork.Process(target=_upgrade, args=(empty_url, barrier, answers)) for _each in range(4)]
     for worker in workers:
         worker.start()
-    found = [answers.get(timeout=60) for _ in workers]
+    found = [answers.get(timeout=60) for _each in workers]
     for worker in workers:
         worker.join(60)
     assert sorted(map(str, found)) == ["['0001']", "[]", "[]", "[]"]

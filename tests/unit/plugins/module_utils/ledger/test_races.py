@@ -41,7 +41,7 @@ def race(world: World, work: Work, processes: int = PROCESSES) -> list[list[str]
     workers = [fork.Process(target=child, args=(n,)) for n in range(processes)]
     for worker in workers:
         worker.start()
-    found = dict(answers.get(timeout=120) for _ in workers)
+    found = dict(answers.get(timeout=120) for _each in workers)
     for worker in workers:
         worker.join(60)
     crashed = [a for answer in found.values() for a in answer if a.startswith("crashed")]
