@@ -91,8 +91,6 @@ def extract(drive, fmt, target):
         argv = ["mcopy", "-s", "-n", "-i", str(drive), "::/*", str(target)]
     else:
         argv = ["xorriso", "-osirrox", "on", "-indev", str(drive), "-extract", "/", str(target)]
-    if shutil.which(argv[0]) is None:
-        pytest.skip("%s is not installed" % argv[0])
     subprocess.run(argv, check=True, capture_output=True)
     subprocess.run(["chmod", "-R", "u+rwX", str(target)], check=True)
 
@@ -106,8 +104,6 @@ def as_cloudinit_sees(tmp_path, files, fmt, macs):
     argv = [PYTHON, str(READER), str(tmp_path), json.dumps(macs)]
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     done = subprocess.run(argv, capture_output=True, text=True, env=clean, check=False)
-    if "No module named 'cloudinit'" in done.stderr:
-        pytest.skip("cloud-init is not installed")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -11,6 +11,7 @@ is a number). Mask and explanation come from the same arrays, so they can not di
 
 from __future__ import annotations
 
+import abc
 import typing as t
 from dataclasses import dataclass
 
@@ -32,7 +33,7 @@ class FilterResult:
     text: t.Callable[[int], str] | None = None  # position among the rows -> why that host was turned down
 
 
-class Filter:
+class Filter(abc.ABC):
     """Base of the filters.
 
     ``run_once_per_request``: the answer can not change between the instances of a request (row D06).
@@ -47,8 +48,9 @@ class Filter:
     def __init__(self, options: SchedulerOptions):
         self.options = options
 
+    @abc.abstractmethod
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
-        raise NotImplementedError
+        """Which of ``rows`` pass, and the numbers that were compared."""
 
     def limits(self, fleet: Fleet, row: int) -> dict[str, float]:
         """What this filter wants the claim to hold on to (row D03)."""

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import abc
 import typing as t
 
 from ..columns import Column, Fleet, Rows
@@ -15,7 +16,7 @@ if t.TYPE_CHECKING:
     from ..placement import SchedulerOptions
 
 
-class Weigher:
+class Weigher(abc.ABC):
     """Base of the weighers.
 
     ``minval`` and ``maxval`` are the ends of the scale where they are fixed (row D17). ``per_host``: the number of a host
@@ -31,6 +32,6 @@ class Weigher:
     def __init__(self, options: SchedulerOptions):
         self.options = options
 
+    @abc.abstractmethod
     def raw(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> Column:
         """float64, one for each of ``rows`` (or one, where it is a number). More is better."""
-        raise NotImplementedError
