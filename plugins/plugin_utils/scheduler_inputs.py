@@ -84,8 +84,10 @@ def filter_dirs(action: LedgerAction) -> list[str]:
     given = action.options["filter_dirs"]
     if given is not None:
         return list(given)
-    beside = action.task_vars.get("inventory_dir")
-    return [os.path.join(beside, "bootflow_filters")] if beside else []
+    # localhost is usually implicit and has no inventory_dir; the sources are told to every host.
+    sources = action.task_vars.get("ansible_inventory_sources") or []
+    folders = [s if os.path.isdir(s) else os.path.dirname(s) for s in sources if os.path.isabs(s)]
+    return [os.path.join(folder, "bootflow_filters") for folder in dict.fromkeys(folders)]
 
 
 def configurations(action: LedgerAction) -> dict[str, dict[str, t.Any]]:

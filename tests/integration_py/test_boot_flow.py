@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 from flow import Flow, entry
 
@@ -274,4 +276,26 @@ def test_hooks_and_passwords(flow: Flow, tmp_path) -> None:
         content = ledger.read()
     assert not [p for p in passwords.values() if p.encode() in content]
     flow.delete("hooked", "known")
+    assert flow.residue() == {}
+
+
+def test_a_filter_of_the_user(flow: Flow) -> None:
+    """A file in bootflow_filters beside the inventory is enough; it sees the host's variables, and the plan names it."""
+    folder = Path(flow.lab.inventory).parent / "bootflow_filters"
+    folder.mkdir()
+    (folder / "quiet.py").write_text(
+        "class QuietHostFilter:\n"
+        "    def host_passes(self, host_state, spec):\n"
+        "        if host_state.vars.get('inventory_hostname') != 'compute3':\n"
+        "            return False, 'it is noisy'\n"
+        "        return True\n"
+    )
+    try:
+        plan = flow.boot(entry("quiet", max_count=2), options=("--check",))
+        assert "QuietHostFilter: it is noisy" in plan.output
+        flow.boot(entry("quiet", max_count=2))
+        assert {r["host"] for r in flow.instances().values()} == {"compute3"}
+        flow.delete("quiet-1", "quiet-2")
+    finally:
+        shutil.rmtree(folder)
     assert flow.residue() == {}
