@@ -22,6 +22,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.instances import NOTIFY_CHOICES, NOTIFY_NOTHING
 
 DEFAULT_LEDGER_URL = "sqlite:////var/lib/bootflow/ledger.db"
 
@@ -105,11 +106,13 @@ class LedgerAction(ActionBase):
     def context(self) -> Context:
         """This run: the ansible-playbook process is the parent of the worker that we are in."""
         run = runs.identify(os.getppid(), runs.controller_name(), self._actor())
-        return Context(
-            run=run,
-            request_id="req-%s" % run.id,
-            notify_on_state_change=self.variable("bootflow_notify_on_state_change", "none"),
-        )
+        notify = str(self.variable("bootflow_notify_on_state_change", NOTIFY_NOTHING))
+        if notify not in NOTIFY_CHOICES:
+            raise errors.InvalidInput(
+                reason="bootflow_notify_on_state_change is %r" % notify,
+                remedy="Give one of: %s." % ", ".join(NOTIFY_CHOICES),
+            )
+        return Context(run=run, request_id="req-%s" % run.id, notify_on_state_change=notify)
 
     def _actor(self) -> str:
         # AWX tells the person behind the job template.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import traceback
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
@@ -55,6 +56,10 @@ class StageAction(LedgerAction):
                     outcomes = self.work(builds)
                 except errors.BootflowError as e:
                     outcomes = {b.uuid: e for b in builds}
+                except Exception as e:  # any other exception: the next host (row A68), and never a failed play
+                    self._display.vvv(traceback.format_exc(), host=host)
+                    unknown = errors.RemoteError(reason="%s: %s" % (type(e).__name__, e))
+                    outcomes = {b.uuid: unknown for b in builds}
         good = [b for b in builds if outcomes.get(b.uuid) is None]
         bad = {
             b.uuid: t.cast(errors.BootflowError, outcomes[b.uuid]) for b in builds if outcomes.get(b.uuid) is not None

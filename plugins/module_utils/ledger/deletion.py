@@ -37,7 +37,7 @@ def begin(
 ) -> Deleting:
     """Mark what is to go as deleting and tell which hosts have a part in it. What is not there is no error.
 
-    :raises InvalidInput: nothing says which instances.
+    :raises InvalidInput: nothing says which instances, or a name is in several projects and none is given.
     :raises InstanceLocked: a live run is deleting one of them.
     """
     if names is None and uuids is None and reservations is None and not (project is not None and everything):
@@ -48,6 +48,8 @@ def begin(
     now = context.now
     runs.renew(conn, context.run, now)
     rows = instances.select_live(conn, names=names, uuids=uuids, reservations=reservations, project=project, lock=True)
+    if project is None and uuids is None:
+        _refuse_ambiguous(rows, names or ())
     dead = runs.dead_among(conn, [r.run_id for r in rows], context.run, now)
     for row in rows:
         mine = row.run_id in (None, context.run.id)
@@ -70,6 +72,19 @@ def begin(
     history.notify(conn, found, "compute.instance.delete.start", {}, now)
     hosts = {r.host for r in rows if r.host is not None} | {c.host for c in cleanups.of_instances(conn, found)}
     return Deleting(rows=rows, hosts=sorted(hosts))
+
+
+def _refuse_ambiguous(rows: t.Sequence[t.Any], names: t.Collection[str]) -> None:
+    projects: dict[str, set[str]] = {}
+    for row in rows:
+        if row.display_name in names:
+            projects.setdefault(row.display_name, set()).add(row.project)
+    several = {name: sorted(found) for name, found in projects.items() if len(found) > 1}
+    if several:
+        raise errors.InvalidInput(
+            reason="; ".join("%s is in the projects %s" % (n, ", ".join(p)) for n, p in sorted(several.items())),
+            remedy="Say which with bootflow_project, or give the UUID.",
+        )
 
 
 def of_host(conn: t.Any, host: str, context: Context) -> list[dict[str, str]]:

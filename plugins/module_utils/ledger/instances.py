@@ -23,6 +23,7 @@ LIVE = ""  # value of the column `deleted` while an instance lives
 NOTIFY_NOTHING = "none"
 NOTIFY_VM_STATE = "vm_state"
 NOTIFY_VM_AND_TASK_STATE = "vm_and_task_state"
+NOTIFY_CHOICES = (NOTIFY_NOTHING, NOTIFY_VM_STATE, NOTIFY_VM_AND_TASK_STATE)
 
 
 def swap(

@@ -173,3 +173,14 @@ def test_a_host_is_also_rid_of_older_remains(world: World) -> None:
     assert world.finish() == (["new"], [])
     assert world.cleanups() == world.claims() == set()
     assert world.state(old) == (states.ERROR, None, None)
+
+
+def test_a_name_of_two_projects_is_not_guessed(world: World) -> None:
+    world.report("h1")
+    one, two = world.boot("web", project="one"), world.boot("web", project="two")
+    before = world.everything()
+    with pytest.raises(errors.InvalidInput, match="web is in the projects one, two"):
+        world.delete(names=["web"])
+    assert world.everything()["instances"] == before["instances"]
+    assert [r.uuid for r in world.delete(names=["web"], project="two").rows] == [two]
+    assert [r.uuid for r in world.delete(uuids=[one]).rows] == [one]
