@@ -13,7 +13,6 @@ Root, the Debian packages libvirt-daemon and qemu, and unshare are all it needs.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,16 +21,6 @@ import uuid
 
 _TREES = ("/etc/libvirt", "/var/lib/libvirt", "/var/cache/libvirt", "/var/log/libvirt", "/run")
 _QEMU_CONF = 'user = "root"\ngroup = "root"\nsecurity_driver = "none"\ncgroup_controllers = [ ]\nnamespaces = [ ]\n'
-
-
-def missing():
-    """Why it cannot run here; empty when it can."""
-    if os.geteuid() != 0:
-        return "needs root"
-    gone = [
-        name for name in ("unshare", "nsenter", "libvirtd", "virtlogd", "qemu-system-x86_64") if not shutil.which(name)
-    ]
-    return "needs %s" % ", ".join(gone) if gone else ""
 
 
 class PrivateLibvirt:

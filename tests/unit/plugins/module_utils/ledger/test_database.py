@@ -14,11 +14,12 @@ import typing as t
 
 import pytest
 import sqlalchemy as sa
+from postgres import PASSWORD, PostgresServer
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, runs, tables
 
-from .conftest import PASSWORD, PostgresServer, migrate
+from .conftest import migrate
 from .world import World, request
 
 
