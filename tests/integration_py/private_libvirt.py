@@ -61,7 +61,8 @@ class PrivateLibvirt:
     @property
     def prefix(self):
         """What enters the namespaces."""
-        return ["nsenter", "--target", str(self.pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--"]
+        target = ["--target", str(self.pid), "--mount", "--root", "--uts", "--ipc", "--net", "--pid"]
+        return ["nsenter", *target, "--wd=/", "--"]
 
     def run(self, *argv, check=True):
         """Run a command there; its output."""
