@@ -6,14 +6,13 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
+import random
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.identifiers import generate_password
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET
-
-LENGTH = 12  # Nova's password_length
 
 
 def password_of(uuid: str, request: ServerRequest | None) -> str:
@@ -21,4 +20,5 @@ def password_of(uuid: str, request: ServerRequest | None) -> str:
     if request is not None and request.admin_password:
         return request.admin_password
     digest = hmac.new(RUN_SECRET, uuid.encode(), hashlib.sha256).digest()
-    return base64.b32encode(digest).decode().lower()[:LENGTH]
+    # A source of its own for each password, seeded with 256 bits that nobody else has: the same in every worker.
+    return generate_password(random.Random(digest))

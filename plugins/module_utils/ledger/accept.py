@@ -18,7 +18,7 @@ from ..core import config_drive_rules, errors, quotas, states
 from ..core.block_devices import BlockDeviceOptions, block_device_plan
 from ..core.guest import domain_name
 from ..core.model import Image, Network, NetworkRequest, ServerRequest
-from ..core.request import expand
+from ..core.request import expand, identifiers
 from ..core.request.hostname import instance_hostname
 from ..core.request.problems import Problems
 from . import history, instances, ports, runs
@@ -212,9 +212,7 @@ def _insert(
 ) -> None:
     now = context.now
     if accepted.reservation_id is None:
-        accepted.reservation_id = "r-%s" % "".join(
-            context.rng.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _i in range(8)
-        )
+        accepted.reservation_id = identifiers.reservation_id(context.rng)
         conn.execute(
             reservations.insert().values(
                 id=accepted.reservation_id,
