@@ -22,23 +22,24 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        inputs = request_inputs.RequestInputs(self.options)
+        inputs = request_inputs.RequestInputs(self.options, scheduler_inputs.reading_of(self))
         scheduler_inputs.check(self)
         context = self.context()
         if self.check_mode:
             ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
-            transaction = ledger.rehearse()
         else:
             ledger = self.open_ledger()
-            transaction = ledger.write()
         hosts = self.compute_hosts()
-        with transaction as conn:
+
+        def write(conn: t.Any) -> tuple[accept.Accepted, list[str]]:
             accepted = accept.accept(conn, inputs.requests, inputs.accept_options(), context)
-            stale: list[str] = []
-            if accepted.changed:
-                to_clean = cleanups.hosts(conn)
-                stale = nodes.stale_hosts(conn, hosts, context.now, self.options["facts_max_age"])
-                stale += [h for h in hosts if h in to_clean and h not in stale]
+            if not accepted.changed:
+                return accepted, []
+            to_clean = cleanups.hosts(conn)
+            stale = nodes.stale_hosts(conn, hosts, context.now, self.options["facts_max_age"])
+            return accepted, stale + [h for h in hosts if h in to_clean and h not in stale]
+
+        accepted, stale = ledger.rehearsal(write) if self.check_mode else ledger.transact(write, collisions=3)
         if not accepted.changed and self.options["print_table"]:
             count = len(accepted.unchanged)
             tables.show(

@@ -21,9 +21,13 @@ class ActionModule(LedgerAction):
         if self.check_mode:
             return {"changed": False, "skipped": True}
         inputs = request_inputs.RequestInputs(self.options)
-        with self.open_ledger().read() as conn:
-            rows = instances.select_live(conn, run_id=self.context().run.id, vm_state=states.ACTIVE)
-            resumed = history.with_event(conn, [r.uuid for r in rows], "resume")
+        run = self.context().run.id
+
+        def read(conn: t.Any) -> tuple[list[t.Any], set[str]]:
+            rows = instances.select_live(conn, run_id=run, vm_state=states.ACTIVE)
+            return rows, history.with_event(conn, [r.uuid for r in rows], "resume")
+
+        rows, resumed = self.open_ledger().inspect(read)
         found = {}
         for row in rows:
             request = inputs.request_of(row.project, row.display_name)

@@ -27,15 +27,16 @@ class ActionModule(LedgerAction):
         inputs = request_inputs.RequestInputs(self.options)
         ledger = self.open_ledger()
         context = self.context()
-        with ledger.write() as conn:
+        wanted = set(inputs.names())
+
+        def end(conn: t.Any) -> list[dict[str, t.Any]]:
             scheduling.give_up(conn, self.options["max_attempts"], context)
-            wanted = inputs.names()
-            rows = []
+            rows: list[t.Any] = []
             for part in history.chunks(sorted({n for _p, n in wanted})):
-                rows += [
-                    r for r in instances.select_live(conn, names=part) if (r.project, r.display_name) in set(wanted)
-                ]
-            shown = views.instance_views(conn, rows)
+                rows += [r for r in instances.select_live(conn, names=part) if (r.project, r.display_name) in wanted]
+            return views.instance_views(conn, rows)
+
+        shown = ledger.transact(end)
         bad = [v for v in shown if v["vm_state"] != states.ACTIVE]
         if self.options["print_table"]:
             tables.show(self._display, tables.instance_table(shown))

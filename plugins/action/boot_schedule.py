@@ -10,10 +10,11 @@ import os
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     accept,
     builds,
+    fleet,
     instances,
     nodes,
     scheduling,
@@ -48,18 +49,19 @@ class ActionModule(LedgerAction):
     def _schedule(self) -> dict[str, t.Any]:
         context = self.context()
         ledger = self.open_ledger()
-        with ledger.read() as conn:
-            waiting = scheduling.waiting(conn, context.run.id)
-            hosts = scheduling.hosts_of_run(conn, context.run.id)
+        waiting = ledger.inspect(scheduling.waiting, context.run.id)
+        hosts = ledger.inspect(scheduling.hosts_of_run, context.run.id)
         if not waiting:
             return {"changed": False, "hosts": self._reachable(hosts), "placed": [], "not_placed": []}
         configurations = scheduler_inputs.configurations(self)
-        with ledger.write() as conn:
-            nodes.configure(conn, configurations)  # apart: it locks nodes, and scheduling locks instances first
-        with ledger.write() as conn:
-            states = self._with_strangers(nodes.host_states(conn, configurations, self._host_vars()))
-            result = scheduling.schedule(conn, states, scheduler_inputs.scheduler_options(self, context.now), context)
-            names = {r.uuid: r.display_name for r in instances.select_live(conn, run_id=context.run.id)}
+        ledger.transact(nodes.configure, configurations)  # apart: it locks nodes, and scheduling locks instances first
+
+        def write(conn: t.Any) -> tuple[scheduling.Scheduled, dict[str, str]]:
+            options = scheduler_inputs.scheduler_options(self, context.now)
+            result = scheduling.schedule(conn, self._fleet_reader(configurations), options, context)
+            return result, {r.uuid: r.display_name for r in instances.select_live(conn, run_id=context.run.id)}
+
+        result, names = ledger.transact(write)
         for uuid in result.failed:
             self._display.warning("%s was not placed; the report tells why." % names.get(uuid, uuid))
         return {
@@ -84,18 +86,15 @@ class ActionModule(LedgerAction):
             return {}
         return {h: self.task_vars["hostvars"][h] for h in self.compute_hosts()}
 
-    def _with_strangers(self, states: list[HostState]) -> list[HostState]:
-        """Hosts of the inventory that never reported are in the plan too, as down."""
-        known = {s.host for s in states}
-        return states + [
-            HostState(host=h, nodename=h, forced_down=True) for h in self.compute_hosts() if h not in known
-        ]
+    def _fleet_reader(self, hosts: t.Collection[str]) -> t.Callable[[t.Any, fleet.Needs], Fleet]:
+        aggregates, host_vars = scheduler_inputs.aggregates_of(self), self._host_vars()
+        return lambda conn, needs: fleet.read(conn, hosts, aggregates, host_vars, needs)
 
     # --- check mode ---------------------------------------------------------------------------------------------------
 
     def _plan(self) -> dict[str, t.Any]:
         """The whole boot up to the domain XML, in a transaction that is rolled back."""
-        inputs = request_inputs.RequestInputs(self.options)
+        inputs = request_inputs.RequestInputs(self.options, scheduler_inputs.reading_of(self))
         context = self.context()
         ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
         configurations = scheduler_inputs.configurations(self)
@@ -111,11 +110,9 @@ class ActionModule(LedgerAction):
                 elif report and report.get("error"):
                     nodes.record_unreachable(conn, host, report["error"]["message"])
             nodes.configure(conn, configurations)
-            states = self._with_strangers(nodes.host_states(conn, configurations, self._host_vars()))
             if scheduling.waiting(conn, context.run.id):
-                result = scheduling.schedule(
-                    conn, states, scheduler_inputs.scheduler_options(self, context.now, explain=True), context
-                )
+                options = scheduler_inputs.scheduler_options(self, context.now, explain=True)
+                result = scheduling.schedule(conn, self._fleet_reader(configurations), options, context)
             else:
                 result = scheduling.Scheduled()
             wanted = set(accepted.created) | set(accepted.resumed)

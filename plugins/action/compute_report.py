@@ -29,20 +29,20 @@ class ActionModule(LedgerAction):
                     "libvirt_uri": host_settings.libvirt_uri(self),
                     "instances_path": host_settings.instances_path(self),
                     "virt_type": str(self.variable("bootflow_virt_type", "auto")),
+                    "pci_device_spec": configuration["pci_device_spec"],
+                    "isolated_disks": configuration["isolated_disks"],
                 },
             )["compute_node"]
         except errors.BootflowError as e:
             if not self.check_mode:
-                with self.open_ledger().write() as conn:
-                    nodes.record_unreachable(conn, host, e.message)
+                self.open_ledger().transact(nodes.record_unreachable, host, e.message)
             self._display.warning("%s did not report and is left out: %s %s" % (host, e.message, e.remedy))
             return {"changed": False, "reported": False, "error": e.as_dict()}
         if self.check_mode:
             return {"changed": False, "reported": True, "compute_node": facts, "configuration": configuration}
         ledger = self.open_ledger()
         cleaned = self._clean_up(ledger, host)
-        with ledger.write() as conn:
-            nodes.record_report(conn, host, facts, configuration, context.now)
+        ledger.transact(nodes.record_report, host, facts, configuration, context.now)
         return {
             "changed": bool(cleaned),
             "reported": True,
@@ -53,14 +53,12 @@ class ActionModule(LedgerAction):
 
     def _clean_up(self, ledger: t.Any, host: str) -> list[str]:
         """Rid the host of what earlier runs could not remove."""
-        with ledger.read() as conn:
-            todo = [{"uuid": c.instance_uuid, "name": c.domain_name} for c in cleanups.of_host(conn, host)]
+        todo = [{"uuid": c.instance_uuid, "name": c.domain_name} for c in ledger.inspect(cleanups.of_host, host)]
         if not todo:
             return []
         problems = clean_host(self, todo)
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
-        with ledger.write() as conn:
-            cleanups.done(conn, host, done)
+        ledger.transact(cleanups.done, host, done)
         for uuid, problem in problems.items():
             self._display.warning("%s still has to be rid of instance %s: %s" % (host, uuid, problem.message))
         return done

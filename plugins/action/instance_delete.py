@@ -35,21 +35,18 @@ class ActionModule(LedgerAction):
 
     def _begin(self) -> dict[str, t.Any]:
         o = self.options
+        chosen = {
+            "names": o["names"],
+            "uuids": o["uuids"],
+            "reservations": o["reservation_ids"],
+            "project": o["project"],
+            "everything": o["all"],
+        }
         if self.check_mode:
             ledger = request_inputs.rehearsal_ledger(o["ledger_url"])
-            transaction = ledger.rehearse()
+            found = ledger.rehearsal(deletion.begin, self.context(), **chosen)
         else:
-            transaction = self.open_ledger().write()
-        with transaction as conn:
-            found = deletion.begin(
-                conn,
-                self.context(),
-                names=o["names"],
-                uuids=o["uuids"],
-                reservations=o["reservation_ids"],
-                project=o["project"],
-                everything=o["all"],
-            )
+            found = self.open_ledger().transact(deletion.begin, self.context(), **chosen)
         named = [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in found.rows]
         before = "".join("%s %s on %s\n" % (n["name"], n["uuid"], n["host"] or "no host") for n in named)
         unknown = sorted(set(o["names"] or []) - {n["name"] for n in named}) + sorted(
@@ -75,8 +72,7 @@ class ActionModule(LedgerAction):
     def _finish(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True}
-        with self.open_ledger().write() as conn:
-            gone, left = deletion.finish(conn, self.context(), force=self.options["force"])
+        gone, left = self.open_ledger().transact(deletion.finish, self.context(), force=self.options["force"])
         if self.options["print_table"]:
             tables.show(self._display, ["Deleted: %s" % (", ".join(gone) or "nothing")])
         result: dict[str, t.Any] = {"changed": bool(gone), "deleted": gone, "left": left}

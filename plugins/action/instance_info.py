@@ -33,7 +33,8 @@ class ActionModule(LedgerAction):
             if o["print_table"]:
                 tables.show(self._display, ["No instances. %s." % e.message])
             return {"changed": False, "instances": []}
-        with ledger.read() as conn:
+
+        def read(conn: t.Any) -> list[dict[str, t.Any]]:
             rows = instances.select_live(
                 conn,
                 names=o["names"],
@@ -46,6 +47,9 @@ class ActionModule(LedgerAction):
             if o["events"]:
                 for view in shown:
                     view["events"] = history.events_of(conn, view["uuid"])
+            return shown
+
+        shown = ledger.inspect(read)
         if o["print_table"]:
             tables.show(self._display, tables.instance_table(shown) if shown else ["No instances."])
         return {"changed": False, "instances": shown}

@@ -22,16 +22,18 @@ class ActionModule(LedgerAction):
         host = self.task_vars["inventory_hostname"]
         context = self.context()
         ledger = self.open_ledger()
-        with ledger.read() as conn:
-            todo = deletion.of_host(conn, host, context)
+        todo = ledger.inspect(deletion.of_host, host, context)
         if not todo:
             return {"changed": False, "removed": []}
         with lease_kept(self.options["ledger_url"], context):
             problems = clean_host(self, todo)
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
-        with ledger.write() as conn:
+
+        def write(conn: t.Any) -> None:
             deletion.host_done(conn, host, done, context)
             deletion.host_failed(conn, host, problems, context)
+
+        ledger.transact(write)
         for uuid, problem in sorted(problems.items()):
             self._display.warning("%s could not be rid of instance %s: %s" % (host, uuid, problem.message))
         return {"changed": bool(done), "removed": done, "problems": {u: p.as_dict() for u, p in problems.items()}}

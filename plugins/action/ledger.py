@@ -6,40 +6,69 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, migrations_runner
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+    backup,
+    commits,
+    migrations_runner,
+    purge,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 
 class ActionModule(LedgerAction):
-    ARGUMENTS = {"state": {"type": "str", "choices": ["migrated"], "default": "migrated"}}
+    ARGUMENTS = {
+        "state": {"type": "str", "choices": ["migrated", "backup", "purged"], "default": "migrated"},
+        "dest": {"type": "path", "variable": "bootflow_ledger_backup"},
+        "history_retention_days": {
+            "type": "float",
+            "variable": "bootflow_history_retention_days",
+            "fallback_default": 0.0,
+        },
+    }
 
     def act(self) -> dict[str, t.Any]:
-        url = self.options["ledger_url"]
-        shown = database.shown(database.normalise_url(url))
-        if self.check_mode:
-            try:
-                ledger = database.open_ledger(url, check_revision=False)
-            except errors.LedgerMissing:
-                todo, before = list(migrations_runner.REVISIONS), None
-            else:
-                with ledger.read() as conn:
-                    todo, before = migrations_runner.pending(conn, shown), migrations_runner.current_revision(conn)
+        result: dict[str, t.Any] = {"ledger": str(self.options["ledger_url"])}
+        result.update(getattr(self, "_" + self.options["state"])())
+        return result
+
+    # --- migrated ---------------------------------------------------------------------------------------------------
+
+    def _migrated(self) -> dict[str, t.Any]:
+        shown = str(self.options["ledger_url"])
+        before = None
+        try:
+            # Not patient: the first task of every playbook tells at once when nobody is there.
+            ledger = self.open_ledger(create=not self.check_mode, check_revision=False, patient=False)
+        except errors.LedgerMissing:
+            if not self.check_mode:
+                raise
+            todo = [
+                {"revision": r, "description": migrations_runner.description(r)} for r in migrations_runner.REVISIONS
+            ]
         else:
-            ledger = database.open_ledger(url, create=True, check_revision=False)
-            with ledger.read() as conn:
-                todo, before = migrations_runner.pending(conn, shown), migrations_runner.current_revision(conn)
-            if todo:
-                with ledger.write() as conn:
-                    todo = migrations_runner.upgrade(conn, shown)
-        after = todo[-1] if todo else before
+            todo = ledger.inspect(migrations_runner.plan, shown)
+            before = ledger.inspect(migrations_runner.current_revision)
+            if not self.check_mode:
+                applied = ledger.migrate()
+                todo = [step for step in todo if step["revision"] in applied]
+                ledger.inspect(migrations_runner.check_complete, shown)
+                ledger.transact(commits.forget_old, time.time())
+            ledger.close()
+        if self.check_mode and todo:
+            lines = ["Would bring %s to revision %s:" % (shown, todo[-1]["revision"])]
+            lines += ["  %(revision)s  %(description)s" % step for step in todo]
+            tables.show(self._display, lines)
+        after = todo[-1]["revision"] if todo else migrations_runner.HEAD
         return {
             "changed": bool(todo),
-            "ledger": shown,
             "revision": after,
-            "applied": todo,
+            "applied": [step["revision"] for step in todo],
+            "plan": todo,
             "diff": {
                 "before": "revision: %s\n" % before,
                 "after": "revision: %s\n" % after,
@@ -47,3 +76,45 @@ class ActionModule(LedgerAction):
                 "after_header": shown,
             },
         }
+
+    # --- backup -----------------------------------------------------------------------------------------------------
+
+    def _backup(self) -> dict[str, t.Any]:
+        dest = self.options["dest"]
+        if not dest:
+            raise errors.InvalidInput(
+                reason="a backup needs dest", remedy="Name a new file with dest or bootflow_ledger_backup."
+            )
+        backup.check(self.options["ledger_url"].url, dest)
+        ledger = self.open_ledger(check_revision=False)
+        try:
+            if self.check_mode:
+                return {"changed": True, "dest": dest}
+            return {"changed": True, "dest": dest, "size": backup.backup(ledger, dest)}
+        finally:
+            ledger.close()
+
+    # --- purged -----------------------------------------------------------------------------------------------------
+
+    def _purged(self) -> dict[str, t.Any]:
+        days = self.options["history_retention_days"]
+        if not 0 <= days <= 1_000_000:
+            raise errors.InvalidInput(
+                reason="bootflow_history_retention_days is %s" % days, remedy="Give days from 0 (keep for ever)."
+            )
+        before = purge.cutoff(time.time(), days)
+        if before is None:
+            return {"changed": False, "purged": {}, "msg": "History is kept: bootflow_history_retention_days is 0."}
+        ledger = self.open_ledger()
+        try:
+            counts = ledger.inspect(purge.plan, before) if self.check_mode else purge.purge(ledger, before)
+        finally:
+            ledger.close()
+        lines = ["%s of before %s:" % ("Would forget" if self.check_mode else "Forgot", _utc(before))]
+        lines += ["  %8d %s" % (count, name) for name, count in counts.items()] or ["  nothing"]
+        tables.show(self._display, lines)
+        return {"changed": bool(counts), "purged": counts}
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

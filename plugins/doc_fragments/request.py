@@ -16,7 +16,9 @@ options:
     elements: raw
     required: true
   quotas:
-    description: C(instances), C(cores), C(ram) (MB) and other limits of a project; -1, the default, is unlimited. Read from the variable C(bootflow_quotas).
+    description:
+      - The limits of a project, C(instances), C(cores), C(ram) (MB), C(ports), C(server_groups), C(server_group_members); -1 is unlimited.
+      - Those of server groups are 10 by default, all others unlimited. Read from the variable C(bootflow_quotas).
     type: dict
   project:
     description: The project of entries that name none. Read from the variable C(bootflow_project), else V(default).
@@ -41,6 +43,12 @@ options:
     description: Scheduler hints that filters of your own read. Read from the variable C(bootflow_scheduler_hint_names).
     type: list
     elements: str
+  server_groups:
+    description: The server groups that the hint C(group) may name. Read from the variable C(bootflow_server_groups).
+    type: raw
+  pci_alias:
+    description: Names for kinds of PCI devices that flavors may ask for, as Nova's C([pci]alias). Read from the variable C(bootflow_pci_alias).
+    type: raw
 
   flavors:
     description: The flavors that requests may name, a list of dictionaries. Read from the variable C(bootflow_flavors).

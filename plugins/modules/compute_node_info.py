@@ -20,7 +20,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: In check mode the answer about KVM is not kept.
+    details: In check mode neither the answer about KVM nor the CPU times are kept.
   diff_mode:
     support: none
   idempotent:
@@ -46,6 +46,25 @@ options:
   arch:
     description: Architecture of the guests to come. Without it that of the host.
     type: str
+  pci_device_spec:
+    description:
+      - Which PCI devices of the host may be given to guests, in the form of Nova's C(passthrough_whitelist).
+      - Each entry names any of C(vendor_id), C(product_id) and either C(address) or C(devname); what it leaves out may be anything.
+        C(address) is a text such as V(*:0a:00.*), or a dictionary of regular expressions for C(domain), C(bus), C(slot) and C(function).
+        The address of a physical function stands for its virtual functions as well.
+      - All other keys (C(physical_network), C(trusted)) become tags of the devices.
+      - Without entries no device is offered.
+    type: list
+    elements: dict
+    default: []
+  isolated_disks:
+    description:
+      - Physical disks that are set aside for guests, each of which goes to one guest whole. Names below C(/dev/disk/by-id) last.
+      - A disk that is mounted, has a partition in use, is an LVM physical volume, is held by another device or by a domain is
+        reported with the reason, and not offered.
+    type: list
+    elements: path
+    default: []
 requirements:
   - python3-libvirt
   - python3-lxml
@@ -131,9 +150,27 @@ compute_node:
       elements: list
       returned: success
     pci_passthrough_devices:
-      description: PCI devices that may be given to guests.
+      description:
+        - PCI devices that O(pci_device_spec) admits, whether or not a guest has them.
+        - Each has C(address), C(vendor_id), C(product_id), C(numa_node) (null where the host does not say), C(dev_type) (V(type-PCI),
+          V(type-PF) or V(type-VF)), C(parent_addr) (of a virtual function its physical one), C(tags), C(dev_id) and C(label).
       type: list
       elements: dict
+      returned: success
+    isolated_disks:
+      description:
+        - The disks of O(isolated_disks), with C(path), C(size_gb), C(medium) (V(hdd), V(ssd) or V(nvme)), C(serial) and C(reason).
+        - A disk with a C(reason) is not to be given away.
+      type: list
+      elements: dict
+      returned: success
+    metrics:
+      description:
+        - Numbers of Nova's CPU monitor, C(cpu.frequency) in MHz, C(cpu.user.time), C(cpu.kernel.time), C(cpu.idle.time) and
+          C(cpu.iowait.time) in nanoseconds since the host started, the same with C(percent) for C(time), and C(cpu.percent) for all but idle.
+        - The percentages are of the time since the report before this one.
+        - Empty where libvirt does not have the numbers.
+      type: dict
       returned: success
     virt_type:
       description: What guests run under, V(kvm) or V(qemu).
@@ -160,9 +197,15 @@ compute_node:
       type: int
       returned: success
     domains:
-      description: All domains, with C(uuid), C(name) and C(power_state) (Nova's number).
+      description:
+        - All domains, with C(uuid), C(name), C(power_state) (Nova's number), C(memory_mb), C(vcpus), and C(ours), whether this collection made it.
       type: list
       elements: dict
+      returned: success
+    instance_folders:
+      description: UUIDs that have a folder below O(instances_path).
+      type: list
+      elements: str
       returned: success
 error_code:
   description: The kind of error, one stable word.
@@ -200,6 +243,8 @@ def main():
             "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
             "virt_type": {"type": "str", "choices": ["auto", "kvm", "qemu"], "default": "auto"},
             "arch": {"type": "str"},
+            "pci_device_spec": {"type": "list", "elements": "dict", "default": []},
+            "isolated_disks": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
     )
@@ -207,7 +252,13 @@ def main():
     try:
         with connect(args["libvirt_uri"]) as connection:
             node = compute_node(
-                connection, args["instances_path"], args["virt_type"], args["arch"] or "", not module.check_mode
+                connection,
+                args["instances_path"],
+                args["virt_type"],
+                args["arch"] or "",
+                not module.check_mode,
+                args["pci_device_spec"],
+                args["isolated_disks"],
             )
     except Exception as error:
         fail(module, error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: ledger
-short_description: Make the ledger or bring it to this version
+short_description: Make the ledger, bring it to this version, back it up, purge it
 version_added: "0.1.0"
 description:
   - >-
@@ -28,10 +28,26 @@ attributes:
     support: full
 options:
   state:
-    description: V(migrated) applies the revisions that are missing; a sqlite file is made with mode 0600.
+    description:
+      - V(migrated) applies the revisions that are missing; a sqlite file is made with mode 0600.
+      - V(backup) copies a sqlite ledger to O(dest), whatever runs are writing to it meanwhile. For PostgreSQL there is
+        C(pg_dump).
+      - V(purged) removes deleted instances and their history that are older than O(history_retention_days), and old
+        runs and notifications. Nothing of a living instance goes.
+      - In check mode nothing is written; the result tells what would be.
     type: str
-    choices: [migrated]
+    choices: [migrated, backup, purged]
     default: migrated
+  dest:
+    description:
+      - With O(state=backup), the file to make on the controller (mode 0600). One that is there is never replaced.
+      - Read from the variable C(bootflow_ledger_backup).
+    type: path
+  history_retention_days:
+    description:
+      - With O(state=purged), how many days what is over is kept, 0 for ever.
+      - Read from the variable C(bootflow_history_retention_days), else V(0).
+    type: float
 requirements:
   - SQLAlchemy >= 2.0 (on the controller)
   - alembic (on the controller)
@@ -45,6 +61,23 @@ EXAMPLES = r"""
 - name: Make the ledger, or upgrade it
   bootflow.compute.ledger:
     ledger_url: sqlite:////var/lib/bootflow/ledger.db
+
+- name: In PostgreSQL, with TLS, the password in a file
+  bootflow.compute.ledger:
+    ledger_url: postgresql://bootflow@db.example.org/bootflow
+    ledger_password_file: /etc/bootflow/ledger.password
+    ledger_sslmode: verify-full
+    ledger_sslrootcert: /etc/bootflow/ca.pem
+
+- name: Back up the sqlite file
+  bootflow.compute.ledger:
+    state: backup
+    dest: /var/backups/bootflow/ledger-{{ now(utc=true, fmt='%Y%m%dT%H%M%SZ') }}.db
+
+- name: Forget what was deleted more than 90 days ago
+  bootflow.compute.ledger:
+    state: purged
+    history_retention_days: 90
 """
 
 RETURN = r"""
@@ -57,14 +90,33 @@ ledger:
 revision:
   description: The revision it has now (in check mode, would have).
   type: str
-  returned: success
+  returned: success and state is migrated
   sample: "0001"
 applied:
   description: The revisions applied.
   type: list
   elements: str
-  returned: success
+  returned: success and state is migrated
   sample: ["0001"]
+plan:
+  description: The revisions applied, or in check mode those that would be, with what each does.
+  type: list
+  elements: dict
+  returned: success and state is migrated
+  sample: [{"revision": "0001", "description": "First shape of the ledger"}]
+dest:
+  description: The backup.
+  type: str
+  returned: success and state is backup
+size:
+  description: Its size in bytes.
+  type: int
+  returned: success and state is backup, not in check mode
+purged:
+  description: For each table, how many rows were removed, or in check mode would be.
+  type: dict
+  returned: success and state is purged
+  sample: {"instances": 3, "instance_actions": 6}
 
 error_code:
   description: The kind of error, one stable word.

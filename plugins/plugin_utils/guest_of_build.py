@@ -16,6 +16,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import guest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import metadata
 from ansible_collections.bootflow.compute.plugins.module_utils.core.block_devices import planned_disk
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topology import (
+    GuestNUMATopology,
+    HostNUMATopology,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.views import utc
 from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import TRUE_WORDS
@@ -160,6 +164,9 @@ def domain_xml(build: Build, settings: GuestSettings) -> str:
         image_id=image.get("id"),
         user=row.user_name,
         project=row.project,
+        numa_topology=GuestNUMATopology.from_dict(build.parts["numa"]) if build.parts.get("numa") else None,
+        pci_devices=build.parts.get("pci") or (),
+        whole_disks=build.parts.get("disks") or (),
         creation_time=utc(row.created_at),
         package_version=VERSION,
     )
@@ -171,5 +178,6 @@ def domain_xml(build: Build, settings: GuestSettings) -> str:
         uefi=bool(facts.get("uefi")),
         libvirt_version=facts.get("libvirt_version") or 0,
         host=row.host or "",
+        numa_topology=HostNUMATopology.from_facts(facts.get("numa_topology")),
     )
     return core_guest.guest_xml(guest, host)

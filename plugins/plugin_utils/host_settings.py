@@ -9,10 +9,13 @@ source: semantics 2 (ratios), 1 (reserved); docs/variables.md lists them for peo
 
 from __future__ import annotations
 
+import json
 import math
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topology import reserved_pages
+from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.spec import parse_device_specs
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
 
 # column of the ledger's compute_nodes <- (inventory variable, kind, default)
@@ -26,6 +29,10 @@ CONFIGURATION: dict[str, tuple[str, str, t.Any]] = {
     "availability_zone": ("bootflow_availability_zone", "text", "nova"),
     "disabled": ("bootflow_disabled", "boolean", False),
     "disabled_reason": ("bootflow_disabled_reason", "text", ""),
+    "pci_device_spec": ("bootflow_pci_device_spec", "PCI devices", ()),
+    "isolated_disks": ("bootflow_isolated_disks", "absolute paths", ()),
+    "reserved_huge_pages": ("bootflow_reserved_huge_pages", "huge pages", ()),
+    "metrics": ("bootflow_metrics", "numbers by name", None),
 }
 # What shapes the guests of a host (guest_of_build.GuestSettings) and has a form to check.
 GUEST_KINDS = {
@@ -51,7 +58,10 @@ FALSE_WORDS = ("false", "no", "off", "0", "")
 
 
 def configuration(variables: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any]:
-    """The settings of ``host`` as columns of the ledger.
+    """The settings of ``host`` as columns of the ledger, plain data.
+
+    pci_device_spec and isolated_disks are what the host is asked to look for; reserved_huge_pages is a list of {node,
+    size (kB), count}; metrics is name -> number.
 
     :raises InvalidRequest: every value that is not of its kind, or is negative.
     """
@@ -59,7 +69,7 @@ def configuration(variables: t.Mapping[str, t.Any], host: str) -> dict[str, t.An
     problems = Problems()
     for column, (name, kind, default) in CONFIGURATION.items():
         value = variables.get(name)
-        found[column] = default
+        found[column] = {} if kind == "numbers by name" else list(default) if default == () else default
         if value is not None:
             with problems.collect("host %s" % host):
                 found[column] = _read(name, kind, value)
@@ -90,6 +100,8 @@ def check(hostvars: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Iterable[str
 
 def _read(name: str, kind: str, value: t.Any) -> t.Any:
     """``value`` as its kind; InvalidInput where it is none."""
+    if kind in _STRUCTURES:
+        return _STRUCTURES[kind](name, _loaded(value))
     text = str(value)
     if kind == "boolean":
         if text.lower() not in TRUE_WORDS + FALSE_WORDS:
@@ -111,6 +123,92 @@ def _read(name: str, kind: str, value: t.Any) -> t.Any:
             raise _wrong(name, wanted + " from 0 up", value)
         return number
     return text
+
+
+def _loaded(value: t.Any) -> t.Any:
+    """Extra vars on a command line bring lists and mappings as JSON text."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _items(name: str, wanted: str, value: t.Any) -> list[t.Any]:
+    if not isinstance(value, (list, tuple)):
+        raise _wrong(name, wanted, value)
+    return list(value)
+
+
+def _pci_devices(name: str, value: t.Any) -> list[t.Any]:
+    entries = _items(name, "a list of mappings", value)
+    try:
+        parse_device_specs(entries)
+    except errors.BootflowError as e:
+        raise errors.InvalidInput(
+            message="%s: %s" % (name, e.message), remedy=e.remedy or "Correct it in the inventory."
+        ) from e
+    return [dict(e) if isinstance(e, t.Mapping) else e for e in entries]
+
+
+def _absolute_paths(name: str, value: t.Any) -> list[str]:
+    paths = _items(name, "a list of absolute paths", value)
+    for path in paths:
+        if not isinstance(path, str) or not path.startswith("/") or ".." in path.split("/") or "\0" in path:
+            raise _wrong(name, "a list of absolute paths", path)
+    twice = sorted({str(p) for p in paths if paths.count(p) > 1})
+    if twice:
+        raise _wrong(name, "a list without doubles", ", ".join(twice))
+    return [str(p) for p in paths]
+
+
+def _huge_pages(name: str, value: t.Any) -> list[dict[str, int]]:
+    wanted = "a list of {node, size (kB, or such as 2MB), count}"
+    entries = _items(name, wanted, value)
+    found: dict[tuple[int, int], int] = {}
+    for entry in entries:
+        if isinstance(entry, t.Mapping) and set(entry) != {"node", "size", "count"}:
+            raise _wrong(name, wanted, dict(entry))
+        try:
+            pages = reserved_pages([entry])
+        except errors.BootflowError:
+            raise _wrong(name, wanted, entry) from None
+        if any(node < 0 or size <= 0 for node, size in pages) or set(pages) & set(found):
+            raise _wrong(name, wanted + ", each node and size once", entry)
+        found.update(pages)
+    return [{"node": node, "size": size, "count": count} for (node, size), count in found.items()]
+
+
+def _numbers_by_name(name: str, value: t.Any) -> dict[str, float]:
+    if not isinstance(value, t.Mapping):
+        raise _wrong(name, "a mapping of names to numbers", value)
+    found = {}
+    for key, item in value.items():
+        number = to_number(item)
+        if number is None:
+            raise _wrong(name, "a mapping of names to numbers", "%s: %s" % (key, item))
+        found[str(key)] = number
+    return found
+
+
+def to_number(value: t.Any) -> float | None:
+    """A finite number, or the text of one; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+_STRUCTURES: dict[str, t.Callable[[str, t.Any], t.Any]] = {
+    "PCI devices": _pci_devices,
+    "absolute paths": _absolute_paths,
+    "huge pages": _huge_pages,
+    "numbers by name": _numbers_by_name,
+}
 
 
 def _wrong(name: str, wanted: str, value: t.Any) -> errors.InvalidInput:

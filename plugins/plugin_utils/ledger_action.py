@@ -21,9 +21,17 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.address import (
+    SSL_MODES,
+    LedgerAddress,
+    normalise_url,
+    password_in,
+    url_is_sqlite,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.instances import NOTIFY_CHOICES, NOTIFY_NOTHING
 
+LEAST_LEASE = 30
 DEFAULT_LEDGER_URL = "sqlite:////var/lib/bootflow/ledger.db"
 
 # Made when the parent process loads the first action, inherited by every worker it forks, gone with the run: what
@@ -36,6 +44,38 @@ COMMON: dict[str, dict[str, t.Any]] = {
         "variable": "bootflow_ledger_url",
         "fallback_default": DEFAULT_LEDGER_URL,
         "no_log": True,
+    },
+    "ledger_password": {"type": "str", "variable": "bootflow_ledger_password", "no_log": True},
+    # the path is no secret, whatever its name makes Ansible think
+    "ledger_password_file": {"type": "path", "variable": "bootflow_ledger_password_file", "no_log": False},
+    "ledger_sslmode": {"type": "str", "choices": list(SSL_MODES), "variable": "bootflow_ledger_sslmode"},
+    "ledger_sslrootcert": {"type": "path", "variable": "bootflow_ledger_sslrootcert"},
+    "ledger_sslcert": {"type": "path", "variable": "bootflow_ledger_sslcert"},
+    "ledger_sslkey": {"type": "path", "variable": "bootflow_ledger_sslkey", "no_log": False},
+    "ledger_connect_timeout": {
+        "type": "int",
+        "variable": "bootflow_ledger_connect_timeout",
+        "fallback_default": LedgerAddress.connect_timeout,
+    },
+    "ledger_lock_timeout": {
+        "type": "float",
+        "variable": "bootflow_ledger_lock_timeout",
+        "fallback_default": LedgerAddress.lock_timeout,
+    },
+    "ledger_statement_timeout": {
+        "type": "float",
+        "variable": "bootflow_ledger_statement_timeout",
+        "fallback_default": LedgerAddress.statement_timeout,
+    },
+    "ledger_idle_timeout": {
+        "type": "float",
+        "variable": "bootflow_ledger_idle_timeout",
+        "fallback_default": LedgerAddress.idle_timeout,
+    },
+    "ledger_retry_timeout": {
+        "type": "float",
+        "variable": "bootflow_ledger_retry_timeout",
+        "fallback_default": LedgerAddress.retry_timeout,
     },
 }
 
@@ -53,6 +93,8 @@ class LedgerAction(ActionBase):
         self.task_vars = task_vars or {}
         try:
             self.options = self._read_options()
+            # The URL with all that belongs to it: what opens a ledger takes it where it takes a URL.
+            self.options["ledger_url"] = self._address()
             result.update(self.act())
         except errors.BootflowError as e:
             result.update(error_result(e))
@@ -100,8 +142,25 @@ class LedgerAction(ActionBase):
 
     # --- the ledger -----------------------------------------------------------------------------------------------
 
-    def open_ledger(self, create: bool = False, check_revision: bool = True) -> database.Ledger:
-        return database.open_ledger(self.options["ledger_url"], create=create, check_revision=check_revision)
+    def open_ledger(self, create: bool = False, check_revision: bool = True, patient: bool = True) -> database.Ledger:
+        ledger = database.open_ledger(
+            self.options["ledger_url"], create=create, check_revision=check_revision, patient=patient
+        )
+        for text in ledger.warnings:
+            self._display.warning(text)
+        return ledger
+
+    def _address(self) -> LedgerAddress:
+        url = normalise_url(self.options["ledger_url"])
+        if not url_is_sqlite(url) and password_in(url):
+            self._display.warning(
+                "bootflow_ledger_url has a password in it, which whatever shows variables shows. Leave it out of the URL"
+                " and set bootflow_ledger_password (in a vault), bootflow_ledger_password_file or ~/.pgpass."
+            )
+        settings = {name[len("ledger_") :]: self.options[name] for name in COMMON if name != "ledger_url"}
+        address = LedgerAddress(url=url, application_name="bootflow %s" % _run_id(), **settings)
+        address.check()
+        return address
 
     def context(self) -> Context:
         """This run: the ansible-playbook process is the parent of the worker that we are in."""
@@ -112,7 +171,31 @@ class LedgerAction(ActionBase):
                 reason="bootflow_notify_on_state_change is %r" % notify,
                 remedy="Give one of: %s." % ", ".join(NOTIFY_CHOICES),
             )
-        return Context(run=run, request_id="req-%s" % run.id, notify_on_state_change=notify)
+        return Context(
+            run=run,
+            request_id="req-%s" % run.id,
+            notify_on_state_change=notify,
+            count_failed_builds=self._number("bootflow_consecutive_build_service_disable_threshold", 10) != 0,
+            lease_seconds=self._lease_seconds(),
+        )
+
+    def _lease_seconds(self) -> float:
+        seconds = self._number("bootflow_lease_seconds", runs.LEASE_SECONDS)
+        if not LEAST_LEASE <= seconds < float("inf"):
+            raise errors.InvalidInput(
+                reason="bootflow_lease_seconds is %s" % seconds,
+                remedy="Give %d or more: a run that works must have time to renew its lease." % LEAST_LEASE,
+            )
+        return seconds
+
+    def _number(self, name: str, default: float) -> float:
+        value = self.variable(name, default)
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise errors.InvalidInput(
+                reason="%s is %r" % (name, value), remedy="Give a number; docs/variables.md tells which."
+            ) from None
 
     def _actor(self) -> str:
         # AWX tells the person behind the job template.
@@ -156,6 +239,10 @@ class LedgerAction(ActionBase):
         for text in result.get("warnings") or []:
             self._display.warning("%s: %s" % (host, text))
         return t.cast("dict[str, t.Any]", result)
+
+
+def _run_id() -> str:
+    return runs.identify(os.getppid(), runs.controller_name(), "").id
 
 
 def module_error(name: str, host: str, result: t.Mapping[str, t.Any]) -> errors.BootflowError:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, quotas
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network, ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue as catalogue_module
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import expand, server_request
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept, database
+from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_inputs import Reading, reading_by_names
 
 CATALOGUE_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "flavors": {"type": "raw", "variable": "bootflow_flavors", "fallback_default": []},
@@ -46,6 +48,8 @@ REQUEST_ARGUMENTS: dict[str, dict[str, t.Any]] = {
         "variable": "bootflow_scheduler_hint_names",
         "fallback_default": [],
     },
+    "server_groups": {"type": "raw", "variable": "bootflow_server_groups", "fallback_default": []},
+    "pci_alias": {"type": "raw", "variable": "bootflow_pci_alias", "fallback_default": []},
     **CATALOGUE_ARGUMENTS,
 }
 
@@ -53,11 +57,26 @@ REQUEST_ARGUMENTS: dict[str, dict[str, t.Any]] = {
 class RequestInputs:
     """The entries of the request and the catalogue they name things of."""
 
-    def __init__(self, options: t.Mapping[str, t.Any]):
+    def __init__(self, options: t.Mapping[str, t.Any], reading: Reading | None = None):
+        """:arg reading: what the scheduler looks at. Without it, what its settings among the options tell; where they
+        are not among them, hints are not held against filters.
+        """
         self.options = options
         self.catalogue = catalogue_module.parse_catalogue(
-            options["flavors"], options["images"], options["networks"], options["keypairs"]
+            options["flavors"],
+            options["images"],
+            options["networks"],
+            options["keypairs"],
+            options["server_groups"],
+            options["pci_alias"],
+            default_project=options["project"],
         )
+        problems = Problems()
+        with problems.collect("server_groups"):
+            quotas.check_server_groups(self.catalogue.server_groups.values(), options["quotas"])
+        problems.raise_if_any()
+        if reading is None and "enabled_filters" in options:
+            reading = reading_by_names(options["enabled_filters"], options["weighers"])
         self.requests: list[ServerRequest] = server_request.parse_requests(
             options["instances"],
             self.catalogue,
@@ -67,6 +86,9 @@ class RequestInputs:
                 default_project=options["project"],
                 force_config_drive=options["force_config_drive"],
                 extra_hint_names=tuple(options["scheduler_hint_names"]),
+                hints_read=None if reading is None else reading.hints,
+                enabled_filters=None if reading is None else reading.filters,
+                enabled_weighers=None if reading is None else reading.weighers,
                 schema_dirs=tuple(options["schema_dirs"]),
             ),
         )

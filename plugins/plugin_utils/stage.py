@@ -45,8 +45,7 @@ class StageAction(LedgerAction):
         host = self.task_vars["inventory_hostname"]
         ledger = self.open_ledger()
         context = self.context()
-        with ledger.write() as conn:
-            builds, failed = ledger_builds.begin(conn, self.STAGE, host, context)
+        builds, failed = ledger.transact(ledger_builds.begin, self.STAGE, host, context)
         if not builds and not failed:
             return {"changed": False, "builds": [], "failed_builds": []}
         outcomes: Outcomes = {}
@@ -65,19 +64,25 @@ class StageAction(LedgerAction):
             b.uuid: t.cast(errors.BootflowError, outcomes[b.uuid]) for b in builds if outcomes.get(b.uuid) is not None
         }
         failed.update(self._undo([b for b in builds if b.uuid in bad], bad))
-        with ledger.write() as conn:
+
+        def write(conn: t.Any) -> tuple[list[str], dict[str, str]]:
             lost = self.finish(conn, host, good, context)
-            results = failure.fail_builds(conn, host, self.STAGE.name, failed, context)
+            return lost, failure.fail_builds(conn, host, self.STAGE.name, failed, context)
+
+        lost, results = ledger.transact(write)
         if lost:
             # A delete or another run won while we worked; what we made of it may have come after its look at the host.
             late = [b for b in good if b.uuid in lost]
             problems = self._clean(late)
-            with ledger.write() as conn:
+
+            def remember(conn: t.Any) -> None:
                 for build in late:
                     if build.uuid in problems:
                         cleanups.add(
                             conn, host, build.uuid, build.row.domain_name, problems[build.uuid].message, context.now
                         )
+
+            ledger.transact(remember)
         names = {b.uuid: b.row.display_name for b in builds}
         return {
             "changed": True,
@@ -145,12 +150,13 @@ def lease_kept(url: str, context: Context) -> t.Iterator[None]:
     over = threading.Event()
 
     def renew() -> None:
-        while not over.wait(runs.LEASE_SECONDS / 4):
+        while not over.wait(context.lease_seconds / 4):
             with contextlib.suppress(errors.BootflowError):  # the next one tries again; a lease outlasts three misses
                 ledger = database.open_ledger(url, check_revision=False)
-                with ledger.write() as conn:
-                    runs.renew(conn, context.run, context.now)
-                ledger.close()
+                try:
+                    ledger.transact(runs.renew, context.run, context.now, context.lease_seconds)
+                finally:
+                    ledger.close()
 
     thread = threading.Thread(target=renew, daemon=True, name="bootflow-lease")
     thread.start()

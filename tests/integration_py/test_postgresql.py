@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The whole flow with its ledger in PostgreSQL: two runs at once for different entries, a failing host, delete."""
+"""The whole flow with its ledger in PostgreSQL: two runs at once, a server that restarts under a run, a restored backup."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ from psycopg.rows import dict_row
 
 class PostgresFlow(Flow):
     dsn = ""
+    server: PostgresServer
 
     def query(self, sql: str, *arguments: t.Any) -> list[t.Any]:
-        with psycopg.connect(self.dsn, row_factory=dict_row) as conn:
-            try:
+        try:
+            with psycopg.connect(self.dsn, row_factory=dict_row) as conn:
                 return conn.execute(sql.replace("?", "%s"), arguments).fetchall()
-            except psycopg.errors.UndefinedTable:
-                return []
+        except psycopg.errors.UndefinedTable:
+            return []
+
+    def use(self, name: str) -> None:
+        where = "%s?host=%s" % (name, self.server.folder)
+        self.dsn = "postgresql://postgres@/" + where
+        self.variables["bootflow_ledger_url"] = "postgresql://checked@/" + where
 
 
 @pytest.fixture
@@ -35,8 +41,12 @@ def postgres_flow(flow: Flow, lab, guest_image, tmp_path) -> t.Iterator[Postgres
         with server.connect() as conn:
             conn.execute("ALTER DATABASE %s OWNER TO checked" % name)
         found = PostgresFlow(lab, tmp_path, guest_image)
-        found.dsn = "postgresql://postgres@/%s?host=%s" % (name, server.folder)
-        found.variables["bootflow_ledger_url"] = "postgresql://checked:%s@/%s?host=%s" % (PASSWORD, name, server.folder)
+        found.server = server
+        found.use(name)
+        password = tmp_path / "ledger.password"
+        password.write_text(PASSWORD + "\n")
+        password.chmod(0o600)
+        found.variables["bootflow_ledger_password_file"] = str(password)
         yield found
     finally:
         server.stop()
@@ -60,4 +70,48 @@ def test_two_runs_share_a_ledger(postgres_flow: PostgresFlow) -> None:
     assert "changed=0" in again.output
     flow.lab.host("compute2").restore()
     flow.delete(*rows)
+    assert flow.residue() == {}
+
+
+def test_a_server_that_restarts_under_a_run(postgres_flow: PostgresFlow) -> None:
+    flow = postgres_flow
+    flow.boot(entry("first"))  # images and networks are there now
+    for number, state in enumerate(("networking", "block_device_mapping", "spawning")):
+        names = ["restart-%d-%d" % (number, i) for i in range(3)]
+        run = flow.start("boot", {"bootflow_instances": [entry(n) for n in names]})
+        flow.wait_for(
+            "SELECT 1 FROM instances WHERE deleted = '' AND display_name LIKE 'restart-%d-%%%%' AND"
+            " (task_state = '%s' OR vm_state = 'active')" % (number, state),
+            120,
+            run,
+        )
+        flow.server.restart("immediate" if number == 2 else "fast")
+        assert run.wait(timeout=300) == 0, (flow.folder / "killed.log").read_text()[-3000:]
+        rows = flow.instances()
+        assert {rows[n]["vm_state"] for n in names} == {"active"}
+        flow.check_ledger()
+    flow.delete(*flow.instances())
+    assert flow.residue() == {}
+
+
+def test_a_restored_backup_goes_on(postgres_flow: PostgresFlow) -> None:
+    flow, server = postgres_flow, postgres_flow.server
+    flow.boot(entry("kept", max_count=2))
+    before = {n: (r["uuid"], r["host"], r["vm_state"]) for n, r in flow.instances().items()}
+    name = flow.dsn.rpartition("?")[0].rpartition("/")[2]
+    dump = "%s/ledger.dump" % server.folder
+    where = ("-h", server.folder, "-U", "postgres")
+    server.run("pg_dump", *where, "--format=custom", "--file=" + dump, "--dbname=" + name)
+    server.drop(name)  # the disaster
+    restored = server.create()
+    how = ("--no-owner", "--role=checked", "--exit-on-error", "--single-transaction")
+    with server.connect() as conn:
+        conn.execute("ALTER DATABASE %s OWNER TO checked" % restored)
+    server.run("pg_restore", *where, *how, "--dbname=" + restored, dump)
+    flow.use(restored)
+    assert {n: (r["uuid"], r["host"], r["vm_state"]) for n, r in flow.instances().items()} == before
+    assert "changed=0" in flow.boot(entry("kept", max_count=2)).output
+    flow.boot(entry("more"))
+    flow.check_ledger()
+    flow.delete(*flow.instances())
     assert flow.residue() == {}

@@ -10,9 +10,13 @@ import glob
 import itertools
 import os
 import pathlib
+import select
 import shutil
+import socket
 import subprocess
 import tempfile
+import threading
+import time
 import typing as t
 
 import psycopg
@@ -31,10 +35,11 @@ class PostgresServer:
         )
         if found is None and not programs:
             raise RuntimeError("PostgreSQL is not installed: install the Debian package postgresql")
-        self.programs = os.path.dirname(found or programs[-1])
+        self.programs = os.path.dirname(os.path.realpath(found or programs[-1]))
         self.folder = tempfile.mkdtemp(prefix="ledger-pg-", dir="/tmp")  # short: a socket's path has 107 bytes
         self.data = os.path.join(self.folder, "data")
         self.user = "postgres" if os.getuid() == 0 else None  # the server refuses to be root
+        self.settings: dict[str, str] = {}
         self._numbers = itertools.count()
 
     def start(self) -> None:
@@ -42,14 +47,54 @@ class PostgresServer:
             shutil.chown(self.folder, self.user)
         self.run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         hba = pathlib.Path(self.data, "pg_hba.conf")
-        hba.write_text("local all checked scram-sha-256\nlocal all all trust\n")
+        hba.write_text(
+            "local all checked scram-sha-256\nlocal all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n"
+        )
+        self._start()
+        with self.connect() as conn:
+            conn.execute("CREATE ROLE checked LOGIN PASSWORD '%s'" % PASSWORD)
+
+    def _start(self) -> None:
         options = (
             "-c listen_addresses='' -c unix_socket_directories=%s -c fsync=off -c full_page_writes=off -c max_connections=60"
             " -c deadlock_timeout=200ms" % self.folder
         )
+        for setting in self.settings.items():
+            options += " -c %s=%s" % setting
         self.run("pg_ctl", "-D", self.data, "-w", "-l", os.path.join(self.folder, "log"), "-o", options, "start")
-        with self.connect() as conn:
-            conn.execute("CREATE ROLE checked LOGIN PASSWORD '%s'" % PASSWORD)
+
+    def halt(self, mode: str = "fast") -> None:
+        """Stop serving; ``immediate`` is a crash: what was not committed is lost, and the log is replayed."""
+        self.run("pg_ctl", "-D", self.data, "-m", mode, "-w", "stop")
+
+    def resume(self) -> None:
+        self._start()
+
+    def restart(self, mode: str = "fast") -> None:
+        self.halt(mode)
+        self.resume()
+
+    def use_tls(self) -> int:
+        """Listen on 127.0.0.1 with a certificate for the name localhost, signed by ca.pem of the folder. Returns the port."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = int(free.getsockname()[1])
+        for line in (
+            "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test-ca -keyout ca.key -out ca.pem",
+            "req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout server.key -out server.csr",
+            "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out server.pem",
+        ):
+            subprocess.run(["openssl", *line.split()], cwd=self.folder, check=True, capture_output=True)
+        for name in ("server.key", "server.pem"):
+            path = os.path.join(self.folder, name)
+            os.chmod(path, 0o600)
+            if self.user:
+                shutil.chown(path, self.user)
+        self.settings.update(
+            ssl="on", ssl_cert_file="%s/server.pem" % self.folder, ssl_key_file="%s/server.key" % self.folder,
+            listen_addresses="127.0.0.1", port=str(port),
+        )  # fmt: skip
+        return port
 
     def stop(self) -> None:
         if os.path.exists(os.path.join(self.data, "postmaster.pid")):
@@ -67,7 +112,8 @@ class PostgresServer:
         assert done.returncode == 0, pathlib.Path(log).read_text()
 
     def connect(self) -> t.Any:
-        return psycopg.connect(host=self.folder, user="postgres", dbname="postgres", autocommit=True)
+        port = self.settings.get("port", "5432")
+        return psycopg.connect(host=self.folder, port=port, user="postgres", dbname="postgres", autocommit=True)
 
     def create(self) -> str:
         name = "test_%d" % next(self._numbers)
@@ -81,3 +127,69 @@ class PostgresServer:
 
     def url(self, name: str, user: str = "postgres") -> str:
         return "postgresql://%s@/%s?host=%s" % (user, name, self.folder)
+
+
+class Wire:
+    """A socket before the server's that can break the connection around a COMMIT.
+
+    ``breaks`` is a list of how the next commits go: ``before`` (it never reaches the server), ``after`` (it is done, the
+    answer is lost), ``late`` (the client loses its connection, the server gets the COMMIT a second afterwards).
+    """
+
+    def __init__(self, server: PostgresServer):
+        self.server = server
+        self.folder = tempfile.mkdtemp(prefix="ledger-wire-", dir="/tmp")
+        self.breaks: list[str] = []
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(os.path.join(self.folder, ".s.PGSQL.5432"))
+        self._listener.listen(20)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def url(self, name: str) -> str:
+        return "postgresql://postgres@/%s?host=%s" % (name, self.folder)
+
+    def refuse(self) -> None:
+        """Take no connection any more; those that are there stay."""
+        os.unlink(os.path.join(self.folder, ".s.PGSQL.5432"))
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _address = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.socket(socket.AF_UNIX) as server:
+            server.connect(os.path.join(self.server.folder, ".s.PGSQL.5432"))
+            while True:
+                ready, _w, _x = select.select([client, server], [], [])
+                for one in ready:
+                    try:
+                        data = one.recv(65536)
+                    except OSError:
+                        return
+                    if not data:
+                        return
+                    if one is client and self.breaks and b"COMMIT" in data:
+                        self._break(self.breaks.pop(0), data, client, server)
+                        return
+                    (server if one is client else client).sendall(data)
+
+    @staticmethod
+    def _break(how: str, data: bytes, client: socket.socket, server: socket.socket) -> None:
+        if how == "after":
+            server.sendall(data)
+            server.recv(65536)
+        elif how == "late":
+            client.shutdown(socket.SHUT_RDWR)
+            client.close()
+            time.sleep(1)
+            server.sendall(data)
+            server.recv(65536)

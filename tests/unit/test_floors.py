@@ -30,7 +30,7 @@ def test_the_example_of_the_documentation_runs() -> None:
     code = re.search(r"```python\n(.*?)```", text, re.DOTALL)
     assert code is not None
     answer = python(code.group(1)).splitlines()
-    assert [line.split()[:2] for line in answer] == [["one", "kvm2"], ["two", "kvm2"]]
+    assert [line.split()[:2] for line in answer] == [["one", "kvm2"], ["two", "kvm1"]]
 
 
 def test_the_core_imports_nothing_but_itself() -> None:

@@ -77,10 +77,16 @@ class UsageDelta:
         )
 
 
-def claim_test(node: NodeUsage, request: ResourceRequest, limits: t.Mapping[str, t.Any] | None) -> None:
+def claim_test(
+    node: NodeUsage,
+    request: ResourceRequest,
+    limits: t.Mapping[str, t.Any] | None,
+    parts_reasons: t.Sequence[str] = (),
+) -> None:
     """Test a request against a node under the limits that the scheduler gave.
 
-    A limit that is absent or None is no limit; 0 is one. All tests run, in the order memory, disk, vCPU.
+    A limit that is absent or None is no limit; 0 is one. All tests run, in the order memory, disk, vCPU, NUMA, PCI: of the
+    last two the reasons are given (core.parts.refusals).
     Raises ComputeResourcesUnavailable with every reason, joined by "; ".
     """
     limits = limits or {}
@@ -89,7 +95,7 @@ def claim_test(node: NodeUsage, request: ResourceRequest, limits: t.Mapping[str,
         _test("disk", "GB", node.local_gb_used, request.total_disk_gb, limits.get("disk_gb")),
         _test("vcpu", "VCPU", node.vcpus_used, request.total_vcpus, limits.get("vcpu")),
     ]
-    found = [r for r in reasons if r is not None]
+    found = [r for r in reasons if r is not None] + list(parts_reasons)
     if found:
         raise ComputeResourcesUnavailable(
             reason="; ".join(found), remedy="Another host is tried; free some there, or raise its allocation ratio."

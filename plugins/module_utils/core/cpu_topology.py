@@ -33,12 +33,16 @@ def topology_wanted(flavor_specs: t.Mapping[str, t.Any], image_properties: t.Map
 
 
 def best_topology(
-    vcpus: int, flavor_specs: t.Mapping[str, t.Any], image_properties: t.Mapping[str, t.Any]
+    vcpus: int,
+    flavor_specs: t.Mapping[str, t.Any],
+    image_properties: t.Mapping[str, t.Any],
+    numa_threads: int | None = None,
 ) -> CpuTopology:
     """The topology whose product is ``vcpus`` and that meets most of what is preferred, within the maxima.
 
     The flavor's maxima bind the image's; a preference of the flavor hides all preferences of the image. Left open,
-    sockets go before cores before threads.
+    sockets go before cores before threads. ``numa_threads``: the threads per core that the guest's CPUs are pinned to;
+    as many of them as go, and no more, are then shown, fewer where fewer are preferred.
 
     :raises ImageVCPUTopologyRangeExceeded: the image asks for more than the flavor permits.
     :raises ImageVCPULimitsRangeImpossible: no topology within the maxima has that many vcpus.
@@ -55,7 +59,15 @@ def best_topology(
     if not possible:
         limits: dict[str, t.Any] = dict(maximum)
         raise ImageVCPULimitsRangeImpossible(vcpus=vcpus, **limits)
+    if numa_threads:
+        possible = _with_threads(possible, min(numa_threads, preferred["threads"] or numa_threads))
     return max(possible, key=lambda topology: _score(topology, preferred))  # max keeps the first of equals
+
+
+def _with_threads(possible: list[CpuTopology], wanted: int) -> list[CpuTopology]:
+    """Those with the most threads per core that are not above ``wanted``; 1 is always among the possible, unless sockets and cores are bound."""
+    below = [topology.threads for topology in possible if topology.threads <= wanted]
+    return [topology for topology in possible if topology.threads == max(below)] if below else possible
 
 
 def _score(topology: CpuTopology, preferred: t.Mapping[str, int | None]) -> int:

@@ -20,6 +20,7 @@ from .block_devices import PlannedDisk, config_drive_disk
 from .domain.domain import DomainConfig, render
 from .domain.metadata import NovaFlavorConfig, NovaInstanceConfig, NovaIpConfig, NovaPortConfig
 from .errors import InvalidInput
+from .guest_numa import GuestNuma
 from .guest_spec import GuestOptions, GuestSpec, HostCapabilities
 
 __all__ = ["GuestOptions", "GuestSpec", "HostCapabilities", "domain_name", "guest_config", "guest_xml", "render"]
@@ -61,6 +62,7 @@ def guest_config(guest: GuestSpec, host: HostCapabilities) -> DomainConfig:
     :raises InvalidInput: name, UUID, memory, vcpus, a path or a setting that cannot be.
     :raises UnsupportedHardware: a wish of image or flavor that QEMU cannot fulfil.
     :raises HostLacksHardware: one that only this host cannot fulfil (machine type, UEFI).
+    :raises NUMATopologyUnsupported: the host has not the NUMA cells that the guest was fitted to.
     :raises VirtualInterfaceCreateException: a VIF that cannot be plugged here.
     """
     _check(guest)
@@ -69,6 +71,7 @@ def guest_config(guest: GuestSpec, host: HostCapabilities) -> DomainConfig:
     disks = _all_disks(guest, host, machine)
     serials, consoles = devices.console_configs(guest)
     memory = guest.memory_mb * KIB_PER_MIB
+    numa = GuestNuma(guest, host)
     return DomainConfig(
         type=host.virt_type,
         name=guest.name,
@@ -78,13 +81,15 @@ def guest_config(guest: GuestSpec, host: HostCapabilities) -> DomainConfig:
         memory=memory,
         current_memory_unit="KiB",
         current_memory=memory,
+        memory_backing=numa.memory_backing(),
         vcpu_placement="static",
         vcpus=guest.vcpus,
-        cputune=platform.cputune_config(guest),
+        cputune=numa.cputune(platform.cputune_config(guest)),
+        numatune=numa.numatune(),
         sysinfo=platform.sysinfo_config(guest, host),
         os=platform.os_config(guest, host, machine, devices.boot_devices(disks)),
         features=platform.features_config(guest, host),
-        cpu=platform.cpu_config(guest, host),
+        cpu=numa.cpu(platform.cpu_config(guest, host)),
         clock=platform.clock_config(guest, host),
         emulator=host.emulator,
         disks=tuple(devices.disk_configs(guest, disks, host.virt_type, machine)),
@@ -96,6 +101,7 @@ def guest_config(guest: GuestSpec, host: HostCapabilities) -> DomainConfig:
         inputs=devices.input_configs(guest),
         graphics=devices.graphics_configs(guest),
         videos=devices.video_configs(guest, host),
+        hostdevs=devices.hostdev_configs(guest),
         watchdogs=devices.watchdog_configs(guest, host.virt_type),
         memballoon=devices.memballoon_config(guest),
         rngs=devices.rng_configs(guest, host.virt_type),
@@ -126,6 +132,7 @@ def _check(guest: GuestSpec) -> None:
 
 def _all_disks(guest: GuestSpec, host: HostCapabilities, machine: str | None) -> list[PlannedDisk]:
     disks = list(guest.disks)
+    disks += devices.whole_disk_plan(guest, disks, host.virt_type, machine, host.arch)
     if guest.config_drive:
         drive = config_drive_disk(
             disks,

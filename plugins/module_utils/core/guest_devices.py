@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .block_devices import PlannedDisk
-from .disk_names import check_bus
+from .disk_names import check_bus, default_bus, free_name
 from .domain.address import drive_address
 from .domain.devices import (
     ChannelConfig,
@@ -25,10 +26,12 @@ from .domain.devices import (
     WatchdogConfig,
 )
 from .domain.disk import DiskConfig, DiskIoTuneConfig, DiskSourceHostConfig
+from .domain.hostdev import HostdevConfig
 from .domain.interface import InterfaceConfig
 from .errors import InvalidInput, UnsupportedHardware, VirtualInterfaceCreateException
 from .guest_platform import is_windows, quota_number
 from .guest_spec import GuestSpec, HostCapabilities, is_true
+from .pci.spec import split_address
 
 DEFAULT_CACHE: t.Mapping[str, str] = {"file": "writeback", "block": "none", "network": "none"}
 CACHE_MODES = ("default", "none", "writethrough", "writeback", "directsync", "unsafe")
@@ -91,6 +94,58 @@ def disk_configs(
             )
         )
     return result
+
+
+def whole_disk_plan(
+    guest: GuestSpec, disks: t.Sequence[PlannedDisk], virt_type: str, machine: str | None, arch: str
+) -> list[PlannedDisk]:
+    """The guest's physical disks, named after those in ``disks``: raw, past the host's cache (row B71).
+
+    :raises InvalidInput: a disk without an absolute path, or given twice.
+    :raises InvalidBDM: there is no name left on the bus.
+    """
+    bus = default_bus("disk", guest.image_properties, virt_type, machine, arch)
+    taken = {disk.dev for disk in disks}
+    paths = {disk.path for disk in disks if disk.path}
+    planned = []
+    for disk in guest.whole_disks:
+        path = str(disk.get("path") or "")
+        if not path.startswith("/") or path in paths:
+            raise InvalidInput(
+                reason="%r is no disk for %s: %s" % (path, guest.name, "twice" if path in paths else "no absolute path")
+            )
+        paths.add(path)
+        name = free_name(bus, taken)
+        taken.add(name)
+        planned.append(
+            PlannedDisk(
+                name=path,
+                kind="whole_disk",
+                device_name="/dev/" + name,
+                disk_bus=bus,
+                backend="raw",
+                source="block",
+                path=path,
+                driver_format="raw",
+                cache="none",
+                io="native",
+                # Of a serial libvirt takes only these characters.
+                serial=re.sub(r"[^A-Za-z0-9_.+-]+", "_", str(disk.get("serial") or "").strip()) or None,
+            )
+        )
+    return planned
+
+
+def hostdev_configs(guest: GuestSpec) -> tuple[HostdevConfig, ...]:
+    """One per PCI device of the guest, in order. libvirt detaches it from the host's driver and gives it back.
+
+    :raises PciDeviceWrongAddressFormat: an address that is none.
+    """
+    result = []
+    for device in guest.pci_devices:
+        domain, bus, slot, function = split_address(str(device.get("address") or ""))
+        result.append(HostdevConfig(domain="0x" + domain, bus="0x" + bus, slot="0x" + slot, function="0x" + function))
+    return tuple(result)
 
 
 def _format(disk: PlannedDisk) -> str:

@@ -210,7 +210,7 @@ def _cpu_feature(flag: str) -> CpuFeatureConfig:
 
 def cputune_config(guest: GuestSpec) -> CpuTuneConfig | None:
     """The flavor's quota:cpu_shares, _period and _quota; nothing where it has none, as the cgroup may be missing."""
-    values = {name: quota_number(guest, "cpu_%s" % name) for name in ("shares", "period", "quota")}
+    values: dict[str, t.Any] = {name: quota_number(guest, "cpu_%s" % name) for name in ("shares", "period", "quota")}
     return CpuTuneConfig(**values) if any(value is not None for value in values.values()) else None
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from .block_devices import PlannedDisk
 from .model import Flavor
+from .numa.topology import GuestNUMATopology, HostNUMATopology
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class HostCapabilities:
     uefi: bool = False
     libvirt_version: int = 0  # 9000000 is 9.0.0
     host: str = ""
+    numa_topology: HostNUMATopology | None = None  # needed for guests that have one
 
     @property
     def is_x86(self) -> bool:
@@ -70,6 +72,9 @@ class GuestSpec:
     network_info: t.Sequence[t.Mapping[str, t.Any]] = ()
     console_log: str | None = None
     options: GuestOptions = field(default_factory=GuestOptions)
+    pci_devices: t.Sequence[t.Mapping[str, t.Any]] = ()  # {address}: given to this guest alone
+    whole_disks: t.Sequence[t.Mapping[str, t.Any]] = ()  # {path, serial}: physical disks of this guest alone
+    numa_topology: GuestNUMATopology | None = None  # fitted to the host
     # for the metadata element only
     image_id: str | None = None
     user: str | None = None

@@ -9,6 +9,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from .server_groups import ServerGroup
+
+if t.TYPE_CHECKING:
+    from .numa.topology import GuestNUMATopology
+    from .pci.request import PciRequest
+    from .whole_disks import WholeDiskRequest
+
 
 @dataclass(frozen=True)
 class Flavor:
@@ -142,3 +149,8 @@ class ServerRequest:
     hostname: str | None = None
     return_reservation_id: bool = False
     extra: t.Mapping[str, t.Any] = field(default_factory=dict)  # properties that user schema fragments added
+    server_group: ServerGroup | None = None  # that of the hint group, without its members
+    check_server_group_quota: bool = True
+    numa_topology: GuestNUMATopology | None = None  # what flavor and image wish of a host, as is what follows
+    pci_requests: tuple[PciRequest, ...] = ()
+    whole_disks: tuple[WholeDiskRequest, ...] = ()

@@ -5,6 +5,7 @@
 """How many instances a project's quotas let through. source: semantics 9 and 18; 000, rows A24, A25 and A30.
 
 Resources: instances, cores, ram (MB) and, where the caller counts them, ports. A limit of -1, or none, is unlimited.
+Server groups of a project, and members of one of them, are limited to 10 unless the quotas say otherwise (row A29).
 """
 
 from __future__ import annotations
@@ -13,21 +14,27 @@ import typing as t
 
 from .errors import InvalidInput, OverQuota, PortLimitExceeded
 from .model import ServerRequest
+from .server_groups import ServerGroup
 
 #: in the order of Nova's texts
 RESOURCES = ("instances", "cores", "ram")
 PORTS = "ports"
+SERVER_GROUPS = "server_groups"
+SERVER_GROUP_MEMBERS = "server_group_members"
+#: where the quotas say nothing
+DEFAULTS = {SERVER_GROUPS: 10, SERVER_GROUP_MEMBERS: 10}
 UNLIMITED = -1
 
 Amounts = t.Mapping[str, int]
 
 
 def limits_of(quotas: t.Optional[t.Mapping[str, t.Any]], project: str) -> dict[str, int]:
-    """The limits of one project from bootflow_quotas: {instances, cores, ram, ports, projects: {name: the same}}.
+    """The limits of one project from bootflow_quotas: {instances, cores, ram, ports, server_groups,
+    server_group_members, projects: {name: the same}}.
 
     :raises InvalidInput: an unknown resource, or a limit that is no integer of -1 or more.
     """
-    found = dict.fromkeys((*RESOURCES, PORTS), UNLIMITED)
+    found = {**dict.fromkeys((*RESOURCES, PORTS), UNLIMITED), **DEFAULTS}
     quotas = quotas or {}
     projects = quotas.get("projects") or {}
     if not isinstance(projects, t.Mapping):
@@ -96,6 +103,38 @@ def fit_projects(
         for place, count in zip(places, fitted):
             counts[place] = count
     return counts
+
+
+def check_server_groups(groups: t.Iterable[ServerGroup], quotas: t.Optional[t.Mapping[str, t.Any]]) -> None:
+    """Whether every project may have its groups.
+
+    :raises OverQuota: a project has more than its quota; the text is Nova's.
+    """
+    counts: dict[str, int] = {}
+    for group in groups:
+        counts[group.project] = counts.get(group.project, 0) + 1
+    for project, count in counts.items():
+        limit = _limit(limits_of(quotas, project), SERVER_GROUPS)
+        if limit is not None and count > limit:
+            raise OverQuota(
+                message="Quota exceeded, too many server groups: project %s has %d of %d" % (project, count, limit),
+                remedy="Take groups out of bootflow_server_groups, or raise server_groups in bootflow_quotas.",
+            )
+
+
+def check_group_members(group: ServerGroup, members: int, new: int, limits: Amounts) -> None:
+    """Whether ``new`` instances may join a group that has ``members`` already (row A29). All of them, or none.
+
+    :arg limits: of the group's project, see limits_of().
+    :raises OverQuota: the text is Nova's.
+    """
+    limit = _limit(limits, SERVER_GROUP_MEMBERS)
+    if limit is not None and new > 0 and members + new > limit:
+        raise OverQuota(
+            message="Quota exceeded, too many servers in group: %d more in group %s, which has %d of %d"
+            % (new, group.name, members, limit),
+            remedy="Ask for fewer, take another group, or raise server_group_members in bootflow_quotas.",
+        )
 
 
 def _limit(limits: Amounts, name: str) -> t.Optional[int]:

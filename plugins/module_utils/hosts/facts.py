@@ -9,15 +9,21 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ..core.domain.metadata import NOVA_NAMESPACE
+from ..core.errors import InvalidInput
 from ..core.optional import optional_import
+from .disk_devices import isolated_disks
 from .domains import POWER_STATE_OF_DOMAIN_STATE
 from .libvirt_connection import libvirt, libvirt_errors
-from .paths import checked_instances_path
+from .metrics import cpu_metrics
+from .paths import checked_instances_path, checked_uuid
+from .pci_facts import pci_passthrough_devices
 from .virt_probe import Verdict, working_virt_type
 
 etree = optional_import("lxml.etree")
 
 GIB = 1024**3
+MAKER = "bootflow.compute"  # as core.guest_platform writes it
 
 #: Our words for libvirt's architectures, where they differ. source: Nova's canonical architecture names
 _CANONICAL_ARCH = {"i386": "i686", "i486": "i686", "i586": "i686", "amd64": "x86_64", "arm64": "aarch64"}
@@ -29,12 +35,17 @@ def compute_node(
     virt_type: str = "auto",
     arch: str = "",
     write_cache: bool = True,
+    pci_device_spec: t.Any = (),
+    isolated_disk_paths: t.Sequence[str] = (),
 ) -> dict[str, t.Any]:
     """Facts of this host for the scheduler and the guest's XML.
 
     :arg virt_type: auto (tried out), kvm or qemu.
     :arg arch: architecture of the guests to come; "" is the host's own.
-    :arg write_cache: keep the probe's answer below instances_path.
+    :arg write_cache: keep the probe's answer and the CPUs' times below instances_path.
+    :arg pci_device_spec: which PCI devices may be given to guests, in the form of Nova's passthrough_whitelist.
+    :arg isolated_disk_paths: physical disks that may be given to guests whole.
+    :raises InvalidInput: an entry of pci_device_spec is wrong.
     :raises HypervisorUnavailable: libvirt is gone, or virt_type is kvm and it has none.
     """
     instances_path = checked_instances_path(instances_path)
@@ -62,7 +73,11 @@ def compute_node(
             "supported_instances": [
                 row for row in guests["supported_instances"] if verdict.virt_type == "kvm" or row[1] != "kvm"
             ],
-            "pci_passthrough_devices": [],
+            "pci_passthrough_devices": pci_passthrough_devices(connection, pci_device_spec),
+            "isolated_disks": isolated_disks(
+                isolated_disk_paths, block_devices_of(domains) if isolated_disk_paths else {}
+            ),
+            "metrics": cpu_metrics(connection, instances_path, write_cache),
             "emulators": guests["emulators"],
             "machine_types": guests["machine_types"],
             "uefi": has_uefi(connection, emulator, arch, verdict),
@@ -72,7 +87,8 @@ def compute_node(
         node["vcpus_used"] = vcpus_used(domains)
     node["virt_type"] = verdict.virt_type
     node["virt_type_reason"] = verdict.reason
-    node["domains"] = [{"uuid": d["uuid"], "name": d["name"], "power_state": d["power_state"]} for d in domains]
+    node["domains"] = domain_facts(domains)
+    node["instance_folders"] = instance_folders(instances_path)
     node["running_domains"] = sum(1 for d in domains if d["active"])
     return node
 
@@ -151,6 +167,49 @@ def list_domains(connection: t.Any) -> list[dict[str, t.Any]]:
     return sorted(rows, key=lambda row: str(row["name"]))
 
 
+def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """uuid, name, power_state, memory_mb, vcpus of each domain, and whether this collection made it (``ours``)."""
+    found = []
+    for row in domains:
+        try:
+            xml = _parse(row["domain"].XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+            _state, most, _now, cpus, _time = row["domain"].info()
+        except libvirt.libvirtError:
+            continue
+        found.append(
+            {
+                "uuid": row["uuid"],
+                "name": row["name"],
+                "power_state": row["power_state"],
+                "memory_mb": int(most) // 1024,
+                "vcpus": int(cpus),
+                "ours": made_by_us(xml),
+            }
+        )
+    return found
+
+
+def made_by_us(xml: t.Any) -> bool:
+    """Whether a domain's XML has the instance's metadata and our name as its maker: Nova's own guests have the first, too."""
+    maker = xml.findtext("sysinfo/system/entry[@name='manufacturer']")
+    return xml.find("metadata/{%s}instance" % NOVA_NAMESPACE) is not None and maker == MAKER
+
+
+def instance_folders(instances_path: str) -> list[str]:
+    """UUIDs that have a folder below ``instances_path``."""
+    try:
+        names = os.listdir(instances_path)
+    except OSError:
+        return []
+    found = []
+    for name in names:
+        try:
+            found.append(checked_uuid(name))
+        except InvalidInput:
+            continue  # the image cache, locks, and what is not ours
+    return sorted(found)
+
+
 def vcpus_used(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:
     """Virtual CPUs of the running domains."""
     total = 0
@@ -188,6 +247,21 @@ def overcommitted_bytes(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:
             except (libvirt.libvirtError, OSError):
                 continue
     return total
+
+
+def block_devices_of(domains: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, str]:
+    """Real path of each block device that a domain has as a disk, now or at its next start -> name of that domain."""
+    found: dict[str, str] = {}
+    for row in domains:
+        for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
+            try:
+                xml = _parse(row["domain"].XMLDesc(flags))
+            except libvirt.libvirtError:
+                continue
+            for source in xml.iterfind("devices/disk[@type='block']/source"):
+                if source.get("dev"):
+                    found.setdefault(os.path.realpath(source.get("dev")), str(row["name"]))
+    return found
 
 
 def cpu_info(connection: t.Any, capabilities: t.Any) -> dict[str, t.Any]:

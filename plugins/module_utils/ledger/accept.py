@@ -21,13 +21,16 @@ from ..core.model import Image, Network, NetworkRequest, ServerRequest
 from ..core.request import expand, identifiers
 from ..core.request.hostname import instance_hostname
 from ..core.request.problems import Problems
-from . import history, instances, ports, runs
+from . import groups, history, instances, ports, runs
 from .context import Context
 from .locks import take_turns
 from .tables import block_device_mappings, request_specs, reservations
 from .tables import instances as instances_table
 
-SPEC_VERSION = "1.0"
+SPEC_VERSION = "1.1"
+_UUID = re.compile(r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
+# Which field of an entry an error of writing it is about; of all others it is the networks.
+_PLACES: dict[type[errors.BootflowError], str] = {errors.InstanceNotFound: "scheduler_hints"}
 
 
 @dataclass
@@ -60,7 +63,7 @@ def accept(conn: t.Any, requests: t.Sequence[ServerRequest], options: AcceptOpti
         Nothing is written then: the caller's transaction is to be rolled back.
     """
     now = context.now
-    runs.renew(conn, context.run, now)
+    runs.renew(conn, context.run, now, context.lease_seconds)
     take_turns(conn, "project", [r.project for r in requests])  # names and quotas are theirs
     accepted = Accepted()
     refusals = Problems()
@@ -86,6 +89,7 @@ def accept(conn: t.Any, requests: t.Sequence[ServerRequest], options: AcceptOpti
         _fit_quota(conn, requests, wanted, new, options.quotas)
     except errors.BootflowError as e:
         refusals.add(_quota_path(requests, e), e)
+    _enter_groups(conn, requests, new, options.quotas, now, refusals)
     if not refusals.errors:
         networks = [n for r in requests for _w, n in _network_wishes(r.networks, options.networks)]
         allocator = ports.Allocator(conn, context.rng, now, networks)
@@ -95,7 +99,8 @@ def accept(conn: t.Any, requests: t.Sequence[ServerRequest], options: AcceptOpti
             try:
                 _insert(conn, request, digest, names, options, context, allocator, accepted)
             except errors.BootflowError as e:
-                place = "block_device_mapping" if isinstance(e, errors.InvalidBDM) else "networks"
+                place = _PLACES.get(type(e), "networks")
+                place = "block_device_mapping" if isinstance(e, errors.InvalidBDM) else place
                 refusals.add("instances[%d].%s" % (index, place), e)
         if not refusals.errors:
             allocator.write()
@@ -200,6 +205,52 @@ def _fit_quota(
         new[index] = new[index][:count]
 
 
+def _enter_groups(
+    conn: t.Any,
+    requests: t.Sequence[ServerRequest],
+    new: t.Sequence[t.Sequence[str]],
+    limits: t.Mapping[str, t.Any],
+    now: float,
+    refusals: Problems,
+) -> None:
+    """Server groups of the requests, each with room for its new members (row A29)."""
+    used = {
+        r.server_group.id: r.server_group for r, names in zip(requests, new) if r.server_group is not None and names
+    }
+    members = groups.count_members(conn, used)
+    for index, (request, names) in enumerate(zip(requests, new)):
+        group = request.server_group
+        if group is None or not names:
+            continue
+        try:
+            groups.ensure(conn, group, now)
+            if request.check_server_group_quota:
+                room = quotas.limits_of(limits, request.project)
+                quotas.check_group_members(group, members[group.id], len(names), room)
+            members[group.id] += len(names)
+        except errors.BootflowError as e:
+            refusals.add("instances[%d].scheduler_hints.group" % index, e)
+
+
+def _resolved_hints(conn: t.Any, request: ServerRequest) -> dict[str, t.Any]:
+    """The hints with the UUIDs of the instances that they name: a name may be another instance's later.
+
+    :raises InstanceNotFound: nothing of that name lives in the project.
+    """
+    hints = dict(request.scheduler_hints)
+    for hint in ("same_host", "different_host"):
+        if hint not in hints:
+            continue
+        named = [hints[hint]] if isinstance(hints[hint], str) else list(hints[hint])
+        names = [n for n in named if not _UUID.match(n)]
+        living = {r.display_name: r.uuid for r in instances.select_live(conn, names=names, project=request.project)}
+        for name in names:
+            if name not in living:
+                raise errors.InstanceNotFound(instance_id=name)
+        hints[hint] = [living.get(n, n) for n in named]
+    return hints
+
+
 def _insert(
     conn: t.Any,
     request: ServerRequest,
@@ -229,7 +280,7 @@ def _insert(
             reservation_id=accepted.reservation_id,
             spec_version=SPEC_VERSION,
             digest=digest,
-            spec=_spec(request, wishes),
+            spec=_spec(request, wishes, _resolved_hints(conn, request)),
         )
     ).inserted_primary_key[0]
     disks = [
@@ -267,6 +318,7 @@ def _insert(
                     options.force_config_drive, request.config_drive, image_properties
                 ),
                 "key_name": request.key_name,
+                "server_group_id": request.server_group.id if request.server_group is not None else None,
                 "run_id": context.run.id,
                 "created_at": now,
                 "updated_at": now,
@@ -298,14 +350,16 @@ def wishes_of(spec: t.Mapping[str, t.Any]) -> list[tuple[NetworkRequest, Network
     return [(NetworkRequest(**w), networks[w["network"]]) for w in spec["networks"]]
 
 
-def _spec(request: ServerRequest, wishes: t.Sequence[tuple[NetworkRequest, Network]]) -> dict[str, t.Any]:
+def _spec(
+    request: ServerRequest, wishes: t.Sequence[tuple[NetworkRequest, Network]], hints: t.Mapping[str, t.Any]
+) -> dict[str, t.Any]:
     return {
         "flavor": {**asdict(request.flavor), "extra_specs": dict(request.flavor.extra_specs)},
         "image": _image_data(request.image),
         "availability_zone": request.availability_zone,
         "forced_host": request.forced_host,
         "forced_node": request.forced_node,
-        "scheduler_hints": dict(request.scheduler_hints),
+        "scheduler_hints": dict(hints),
         "metadata": dict(request.metadata),
         "description": request.description,
         "disk_config": request.disk_config,
@@ -317,6 +371,9 @@ def _spec(request: ServerRequest, wishes: t.Sequence[tuple[NetworkRequest, Netwo
         "network_definitions": [asdict(n) for n in {n.id: n for _w, n in wishes}.values()],
         "min_count": request.min_count,
         "max_count": request.max_count,
+        "numa_topology": request.numa_topology.as_dict() if request.numa_topology is not None else None,
+        "pci_requests": [p.as_dict() for p in request.pci_requests],
+        "whole_disks": [d.as_dict() for d in request.whole_disks],
     }
 
 

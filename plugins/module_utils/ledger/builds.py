@@ -11,12 +11,12 @@ none -> networking -> block_device_mapping -> spawning -> none.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..core import errors, states
 from ..core.model import Network
 from ..core.network_info import PortRecord, build_network_info
-from . import failure, history, instances, nodes, ports, runs
+from . import claims, failure, history, instances, nodes, ports, runs
 from .context import Context
 
 
@@ -41,6 +41,7 @@ class Build:
     ports: list[tuple[PortRecord, Network]]
     network_info: list[dict[str, t.Any]]
     facts: dict[str, t.Any]  # of its node
+    parts: dict[str, t.Any] = field(default_factory=dict)  # claims.parts_of: NUMA cells and devices it has for itself
     resumed: bool = False  # a dead run may have done this stage already
 
     @property
@@ -55,7 +56,7 @@ def begin(conn: t.Any, stage: Stage, host: str, context: Context) -> tuple[list[
     are builds that failed already: no address was left for them.
     """
     now = context.now
-    runs.renew(conn, context.run, now)
+    runs.renew(conn, context.run, now, context.lease_seconds)
     rows = [
         r
         for r in instances.select_live(conn, run_id=context.run.id, host=host, vm_state=states.BUILDING)
@@ -89,6 +90,7 @@ def load(conn: t.Any, rows: t.Sequence[t.Any]) -> list[Build]:
     uuids = [r.uuid for r in rows]
     disks = instances.disks_of(conn, uuids)
     port_records = ports.ports_of(conn, uuids)
+    parts = claims.parts_of(conn, uuids)
     resumed = history.with_event(conn, uuids, "resume")
     facts: dict[tuple[str, str], dict[str, t.Any]] = {}
     builds = []
@@ -104,6 +106,7 @@ def load(conn: t.Any, rows: t.Sequence[t.Any]) -> list[Build]:
                 ports=port_records[row.uuid],
                 network_info=build_network_info([p for p, _n in port_records[row.uuid]], networks),
                 facts=facts[place],
+                parts=parts.get(row.uuid, {}),
                 resumed=row.uuid in resumed,
             )
         )
@@ -116,7 +119,7 @@ def done(conn: t.Any, stage: Stage, uuids: t.Sequence[str], context: Context) ->
     Returns those that are no longer this run's: deleted or taken over while it worked. The caller removes what it made
     of them on the host; the run that has them now may have looked there too early.
     """
-    runs.renew(conn, context.run, context.now)
+    runs.renew(conn, context.run, context.now, context.lease_seconds)
     history.finish_events(conn, uuids, stage.name, history.SUCCESS, context.now)
     mine = {
         r.uuid
@@ -128,7 +131,7 @@ def done(conn: t.Any, stage: Stage, uuids: t.Sequence[str], context: Context) ->
 def spawned(conn: t.Any, host: str, power_states: t.Mapping[str, int], context: Context) -> tuple[list[str], list[str]]:
     """The guests run: ACTIVE, unless they were deleted meanwhile (row A69). Returns (active, lost the swap)."""
     now = context.now
-    runs.renew(conn, context.run, now)
+    runs.renew(conn, context.run, now, context.lease_seconds)
     active: list[str] = []
     by_power: dict[int, list[str]] = {}
     for uuid, power_state in power_states.items():

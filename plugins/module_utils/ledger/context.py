@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from .instances import NOTIFY_NOTHING
-from .runs import RunIdentity
+from .runs import LEASE_SECONDS, RunIdentity
 
 
 @dataclass
@@ -23,6 +23,8 @@ class Context:
     run: RunIdentity
     request_id: str
     notify_on_state_change: str = NOTIFY_NOTHING
+    count_failed_builds: bool = True  # consecutive_build_service_disable_threshold is not 0 (row D18)
+    lease_seconds: float = LEASE_SECONDS  # how long what this run holds outlives it
     rng: random.Random = field(default_factory=random.SystemRandom)
     clock: t.Callable[[], float] = time.time
 

@@ -2,43 +2,154 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Opening the ledger: sqlite or PostgreSQL behind one door, every failure in words.
+"""Opening the ledger: sqlite or PostgreSQL behind one door, every failure in words, every transaction repeated that
+another run or a restarting server spoiled.
 
-sqlite: WAL, synchronous=FULL (a claim that was answered survives a power cut), a busy timeout on every connection and
-BEGIN IMMEDIATE for each writing transaction: a lock upgrade in the middle fails at once and ignores the timeout.
+A function given to ``transact`` may run several times, and only its last run counts. So it
+
+- learns all that it needs from ``conn`` and its arguments, and reads it again each time;
+- changes nothing but the ledger: no file, no host, no argument, nothing that outlives the call;
+- returns plain data (rows are), no open cursor;
+- lets database errors through. Errors of core.errors end it, and roll back, at once.
+
+source: semantics 20
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import re
+import random
+import time
 import typing as t
 
 from ..core import errors
-from . import migrations_runner
+from . import commits, database_errors, engine, migrations_runner, sqlite_file
+from .address import LedgerAddress, as_address, normalise_url, shown, sqlite_path
+from .database_errors import Kind
 from .libraries import need_libraries, sa
 
-BUSY_SECONDS = 60
+__all__ = ["Ledger", "LedgerAddress", "memory_ledger", "normalise_url", "open_ledger", "shown", "sqlite_path"]
+
+FIRST_DELAY = 0.02  # seconds; doubles with each attempt, and is drawn between 0 and that
+LONGEST_DELAY = 3.0
+
+Result = t.TypeVar("Result")
 
 
 class Ledger:
-    """An open ledger. ``with ledger.write() as conn`` is one transaction or nothing; ``read()`` never locks writers."""
+    """An open ledger: ``transact`` to write, ``inspect`` to read, ``rehearsal`` to write and take it back.
 
-    def __init__(self, url: str, engine: t.Any):
-        self.url = url
+    ``with ledger.write() as conn`` and its like are one attempt: an error of the database comes out as LedgerError.
+    """
+
+    def __init__(self, address: LedgerAddress, engine: t.Any, warnings: t.Sequence[str] = ()):
+        self.address = address
+        self.url = normalise_url(address.url)
         self.engine = engine
+        self.warnings = list(warnings)
+        self._worker = commits.Worker()
+        self._secrets = (address.password, address.secret()) if self._is_server else ()
+
+    @property
+    def _is_server(self) -> bool:
+        return bool(self.engine.dialect.name == "postgresql")
+
+    # --- repeated until they go through ----------------------------------------------------------------------------
+
+    def transact(
+        self, function: t.Callable[..., Result], *arguments: t.Any, collisions: int = 0, **named: t.Any
+    ) -> Result:
+        """What ``function(conn, *arguments, **named)`` returns, its writes committed exactly once.
+
+        :arg collisions: repeat so many times after a unique row that is there already: for a function that reads first
+            and inserts what it did not find.
+        :raises LedgerError: it did not go through within the address's retry_timeout; nothing was written, unless the
+            message says that this is not known.
+        """
+        doubt: tuple[tuple[str, int], Result] | None = None  # mark and value of a COMMIT without an answer
+        tries = _Tries(self.address.retry_timeout)
+        while True:
+            mark = None
+            committing = False
+            value: t.Any = None
+            try:
+                with self.engine.connect() as conn, conn.begin():
+                    if doubt is not None:
+                        if not commits.sign_again(conn, doubt[0]):
+                            return doubt[1]
+                        mark, doubt = doubt[0], None  # it was not committed: there is no doubt any more
+                    value = function(conn, *arguments, **named)
+                    if mark is None and self._is_server:
+                        mine = self._worker.next()
+                        mark = mine if commits.sign(conn, mine) else None
+                    committing = True
+                return t.cast(Result, value)
+            except sa.exc.DBAPIError as e:
+                kind = database_errors.kind_of(e)
+                if committing and kind in (Kind.LOST, Kind.AWAY) and mark is not None:
+                    doubt = (mark, value)
+                repeat = kind in (Kind.CONFLICT, Kind.LOST, Kind.AWAY)
+                if kind is Kind.COLLISION and collisions > 0:
+                    collisions, repeat = collisions - 1, True
+                if not (repeat and tries.again()):
+                    if doubt is not None:
+                        raise database_errors.outcome_unknown(self.address) from e
+                    raise self._in_words(e) from e
+
+    def inspect(self, function: t.Callable[..., Result], *arguments: t.Any, **named: t.Any) -> Result:
+        """What ``function(conn, ...)`` returns, reading one moment of the ledger; again after a lost connection."""
+        return self._repeat(self._reading, function, arguments, named)
+
+    def rehearsal(self, function: t.Callable[..., Result], *arguments: t.Any, **named: t.Any) -> Result:
+        """What ``function(conn, ...)`` returns in a writing transaction that is rolled back: what check mode runs."""
+        return self._repeat(self._rehearsing, function, arguments, named)
+
+    def migrate(self) -> list[str]:
+        """Bring the ledger to this version's shape. Returns the revisions applied."""
+        return self._repeat(self._migrating, migrations_runner.upgrade, (shown(self.url),), {})
+
+    def _repeat(
+        self,
+        begin: t.Callable[[], t.ContextManager[t.Any]],
+        function: t.Callable[..., Result],
+        arguments: t.Sequence[t.Any],
+        named: t.Mapping[str, t.Any],
+    ) -> Result:
+        tries = _Tries(self.address.retry_timeout)
+        while True:
+            try:
+                with begin() as conn:
+                    return function(conn, *arguments, **named)
+            except sa.exc.DBAPIError as e:
+                repeat = database_errors.kind_of(e) in (Kind.CONFLICT, Kind.LOST, Kind.AWAY)
+                if not (repeat and tries.again()):
+                    raise self._in_words(e) from e
+
+    # --- one attempt -----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def write(self) -> t.Iterator[t.Any]:
+        """One transaction or nothing."""
         with self._errors(), self.engine.begin() as conn:
             yield conn
 
     @contextlib.contextmanager
     def read(self) -> t.Iterator[t.Any]:
-        with self._errors(), self.engine.connect() as plain:
-            options: dict[str, t.Any] = {"bootflow_read_only": True}
-            if self.engine.dialect.name == "postgresql":
+        """One moment of the ledger; never locks writers."""
+        with self._errors(), self._reading() as conn:
+            yield conn
+
+    @contextlib.contextmanager
+    def rehearse(self) -> t.Iterator[t.Any]:
+        """A writing transaction that is always rolled back: what check mode runs."""
+        with self._errors(), self._rehearsing() as conn:
+            yield conn
+
+    @contextlib.contextmanager
+    def _reading(self) -> t.Iterator[t.Any]:
+        with self.engine.connect() as plain:
+            options: dict[str, t.Any] = {engine.READ_ONLY: True}
+            if self._is_server:
                 options.update(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 )  # one moment for all, as on sqlite
@@ -47,9 +158,8 @@ class Ledger:
                 yield conn
 
     @contextlib.contextmanager
-    def rehearse(self) -> t.Iterator[t.Any]:
-        """A writing transaction that is always rolled back: what check mode runs."""
-        with self._errors(), self.engine.connect() as conn:
+    def _rehearsing(self) -> t.Iterator[t.Any]:
+        with self.engine.connect() as conn:
             transaction = conn.begin()
             try:
                 yield conn
@@ -57,72 +167,85 @@ class Ledger:
                 transaction.rollback()
 
     @contextlib.contextmanager
+    def _migrating(self) -> t.Iterator[t.Any]:
+        with self.engine.connect() as plain:
+            conn = plain.execution_options(**{engine.FOREIGN_KEYS_OFF: True})  # a table that is remade has referrers
+            with conn.begin():
+                if self._is_server:
+                    conn.execute(sa.text("SET LOCAL statement_timeout = 0"))
+                yield conn
+                if not self._is_server and conn.exec_driver_sql("PRAGMA foreign_key_check").first() is not None:
+                    raise errors.LedgerError(
+                        url=shown(self.url),
+                        reason="a row refers to one that is not there",
+                        remedy="Restore a backup; nothing was changed.",
+                    )
+
+    @contextlib.contextmanager
     def _errors(self) -> t.Iterator[None]:
         try:
             yield
         except sa.exc.DBAPIError as e:
-            error = errors.LedgerError(
-                url=shown(self.url), reason=_first_line(e.orig), remedy=_remedy(self.url, e.orig)
-            )
-            error.retryable = _collided(e.orig)
-            raise error from e
+            raise self._in_words(e) from e
+
+    def _in_words(self, error: t.Any) -> errors.LedgerError:
+        if getattr(error.orig, "_pgconn", None) is not None:
+            error.orig._pgconn = None  # psycopg keeps there what it connected with, the password too
+        return database_errors.in_words(self.address, error, self._secrets)
 
     def close(self) -> None:
         self.engine.dispose()
 
 
-def normalise_url(url: str) -> str:
-    """A path or a database URL to SQLAlchemy's form; raise LedgerError for anything that is neither sqlite nor PostgreSQL."""
-    if url.startswith(("/", "~")):
-        return "sqlite:///" + os.path.expanduser(url)
-    if url.startswith("sqlite:///"):
-        return url
-    match = re.match(r"^(postgres|postgresql|postgresql\+psycopg)://", url)
-    if match:
-        return "postgresql+psycopg://" + url[match.end() :]
-    raise errors.LedgerError(
-        url=shown(url),
-        reason="it is neither a path nor a sqlite:/// or postgresql:// URL",
-        remedy="Set bootflow_ledger_url, for example sqlite:////var/lib/bootflow/ledger.db.",
-    )
+class _Tries:
+    """Waits between attempts: longer each time, drawn, so that runs that collided do not again; up to a total."""
+
+    def __init__(self, seconds: float):
+        self.end = time.monotonic() + seconds
+        self.delay = FIRST_DELAY
+
+    def again(self) -> bool:
+        """Wait, and say whether there is time for one more attempt."""
+        wait = random.uniform(0.2, 1.0) * self.delay
+        self.delay = min(self.delay * 2, LONGEST_DELAY)
+        if time.monotonic() + wait >= self.end:
+            return False
+        time.sleep(wait)
+        return True
 
 
-def shown(url: str) -> str:
-    """The URL without its password, also one that holds an @ or is written as an option."""
-    return re.sub(r"(password=)[^&]*", r"\1***", re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url))
-
-
-def sqlite_path(url: str) -> str | None:
-    """The file of a sqlite URL; None for anything else (also an in-memory ledger)."""
-    if url.startswith("sqlite:///") and url != "sqlite://":
-        return url[len("sqlite:///") :]
-    return None
-
-
-def open_ledger(url: str, create: bool = False, check_revision: bool = True) -> Ledger:
-    """Open the ledger at ``url``.
+def open_ledger(
+    address: str | LedgerAddress, create: bool = False, check_revision: bool = True, patient: bool = True
+) -> Ledger:
+    """Open the ledger at ``address``, a URL or a path or one of them with its settings.
 
     :arg create: make the sqlite file (0600) and its folder where they are missing.
     :arg check_revision: refuse a ledger that is newer (LedgerTooNew) or older (LedgerTooOld) than this code.
+    :arg patient: wait for a server that does not answer, up to retry_timeout: it may be restarting.
     :raises LedgerError: it cannot be opened, with the reason and the remedy.
+    :raises InvalidInput: settings of the connection that cannot be.
     """
-    url = normalise_url(url)
+    address = as_address(address)
+    url = normalise_url(address.url)
+    address.check()
     need_libraries(url)
     path = sqlite_path(url)
-    if path is not None:
-        _prepare_file(url, path, create)
+    warnings = [] if path is None else sqlite_file.prepare(shown(url), path, create)
     try:
-        ledger = Ledger(url, _engine(url))
+        ledger = Ledger(address, engine.make_engine(address), warnings)
     except (sa.exc.ArgumentError, ValueError):
         raise errors.LedgerError(
             url=shown(url),
             reason="it is no database URL",
             remedy="Write it as postgresql://user@host:5432/database; special characters of a password as %40, %2F...",
         ) from None
-    if check_revision:
+    if check_revision or not patient:
         try:
-            with ledger.read() as conn:
-                migrations_runner.check_revision(conn, shown(url))
+            if not patient:
+                with ledger.read():
+                    pass
+            if check_revision:
+                ledger.inspect(migrations_runner.check_revision, shown(url))
         except errors.BootflowError:
             ledger.close()
             raise
@@ -132,103 +255,7 @@ def open_ledger(url: str, create: bool = False, check_revision: bool = True) -> 
 def memory_ledger() -> Ledger:
     """An empty, migrated ledger that nobody else sees: check mode before the first boot."""
     need_libraries("sqlite://")
-    ledger = Ledger("sqlite://", _engine("sqlite://"))
-    with ledger.write() as conn:
-        migrations_runner.upgrade(conn)
+    address = LedgerAddress(url="sqlite://")
+    ledger = Ledger(address, engine.make_engine(address))
+    ledger.migrate()
     return ledger
-
-
-def _prepare_file(url: str, path: str, create: bool) -> None:
-    if not os.path.isabs(path):
-        raise errors.LedgerError(
-            url=shown(url),
-            reason="the path is relative",
-            remedy="Give an absolute path: sqlite:////folder/ledger.db has four slashes.",
-        )
-    if os.path.isdir(path):
-        raise errors.LedgerError(
-            url=shown(url), reason="it is a folder", remedy="Name a file in it: %s." % os.path.join(path, "ledger.db")
-        )
-    folder = os.path.dirname(path)
-    try:
-        if create and not os.path.exists(path):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        elif not os.path.exists(path):
-            raise errors.LedgerMissing(url=shown(url))
-    except OSError as e:
-        raise errors.LedgerError(
-            url=shown(url),
-            reason="%s: %s" % (e.strerror, e.filename),
-            remedy="Put bootflow_ledger_url on a folder that this user may write, or correct its permissions.",
-        ) from e
-    if not (_writable(path) and _writable(folder)):
-        raise errors.LedgerError(
-            url=shown(url),
-            reason="%s or its folder is read-only" % path,
-            remedy="Put bootflow_ledger_url on a folder that this user may write, or correct its permissions.",
-        )
-
-
-def _writable(path: str) -> bool:
-    # os.access answers for root by permission bits alone; a read-only mount shows in statvfs.
-    return os.access(path, os.W_OK) and not os.statvfs(path).f_flag & os.ST_RDONLY
-
-
-def _engine(url: str) -> t.Any:
-    if not url.startswith("sqlite"):
-        return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
-    options: dict[str, t.Any] = {"connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False}}
-    if url == "sqlite://":
-        options["poolclass"] = sa.pool.StaticPool
-    engine = sa.create_engine(url, **options)
-
-    @sa.event.listens_for(engine, "connect")
-    def on_connect(dbapi_connection: t.Any, _record: t.Any) -> None:
-        dbapi_connection.isolation_level = None  # the transaction is begun below, not by the driver
-        cursor = dbapi_connection.cursor()
-        cursor.execute("PRAGMA busy_timeout=%d" % (BUSY_SECONDS * 1000))
-        cursor.execute("PRAGMA journal_mode=WAL")
-        cursor.execute("PRAGMA synchronous=FULL")
-        cursor.execute("PRAGMA foreign_keys=ON")
-        cursor.close()
-
-    @sa.event.listens_for(engine, "begin")
-    def on_begin(conn: t.Any) -> None:
-        read_only = conn.get_execution_options().get("bootflow_read_only")
-        conn.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
-
-    return engine
-
-
-def _collided(error: t.Any) -> bool:
-    """Whether another run was in the way: the same transaction goes through the next time."""
-    if getattr(error, "sqlstate", None) is not None:
-        return error.sqlstate in (
-            "40001",
-            "40P01",
-            "55P03",
-            "23505",
-        )  # serialisation, deadlock, lock timeout, unique row
-    return "locked" in str(error) or "UNIQUE" in str(error)
-
-
-def _first_line(error: t.Any) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-
-
-def _remedy(url: str, error: t.Any) -> str:
-    text = str(error)
-    if _collided(error) and "locked" not in text:
-        return "Another run wrote the same at the same moment; run again. Nothing was changed."
-    if "readonly" in text or "read-only" in text or "unable to open" in text:
-        return "Put bootflow_ledger_url on a folder that this user may write, or correct its permissions."
-    if "locked" in text:
-        return "Another run held the ledger for more than %d s; run again." % BUSY_SECONDS
-    if "disk" in text and "full" in text:
-        return "Free space where the ledger lies, then run again; nothing was changed."
-    if "not a database" in text or "malformed" in text:
-        return "The file is no ledger or is damaged: restore a backup, or name another file."
-    if not url.startswith("sqlite"):
-        return "Check that the server runs and that host, user and password of bootflow_ledger_url are right."
-    return "Look at the reason; nothing was changed."

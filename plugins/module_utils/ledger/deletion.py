@@ -46,7 +46,7 @@ def begin(
             remedy="Give names, uuids or a reservation id; for a whole project also bootflow_delete_all: true.",
         )
     now = context.now
-    runs.renew(conn, context.run, now)
+    runs.renew(conn, context.run, now, context.lease_seconds)
     rows = instances.select_live(conn, names=names, uuids=uuids, reservations=reservations, project=project, lock=True)
     if project is None and uuids is None:
         _refuse_ambiguous(rows, names or ())
@@ -97,7 +97,7 @@ def of_host(conn: t.Any, host: str, context: Context) -> list[dict[str, str]]:
 
 def host_done(conn: t.Any, host: str, uuids: t.Sequence[str], context: Context) -> None:
     """``host`` is rid of these instances: their claims on it go back."""
-    runs.renew(conn, context.run, context.now)
+    runs.renew(conn, context.run, context.now, context.lease_seconds)
     instances.select_live(conn, uuids=uuids, lock=True)
     cleanups.done(conn, host, uuids)
     c = instances_table.c

@@ -76,7 +76,8 @@ def _fail(conn: t.Any, row: t.Any, host: str, failed: Failed, error: errors.Boot
         ports.hold(conn, row.uuid, host)
     if failed.unreachable:
         nodes.record_unreachable(conn, host, error.message)
-    nodes.count_failed_build(conn, host, True)
+    if context.count_failed_builds:
+        nodes.count_failed_build(conn, host, True)
     outcome = build_outcome.outcome_of(error, has_retry=bool(row.retry))
     if outcome.kind == build_outcome.RESCHEDULE:
         record = retry.record_failure(row.retry, row.host, row.node, error)

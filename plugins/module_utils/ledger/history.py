@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ..core import errors
+from . import bulk
 from .libraries import sa
 from .tables import instance_action_events, instance_actions, instance_faults, notifications
 
@@ -71,6 +72,26 @@ def finish_events(
             .where(c.instance_uuid.in_(part), c.event == event, c.finish_time.is_(None))
             .values(finish_time=now, result=result, details=None if details is None else text(details))
         )
+
+
+def add_events(conn: t.Any, hosts: t.Mapping[str, str | None], event: str, result: str, now: float) -> None:
+    """Journal an ``event`` that is over already, for each instance on its host."""
+    bulk.insert(
+        conn,
+        instance_action_events,
+        [
+            {
+                "instance_uuid": uuid,
+                "event": event,
+                "host": host,
+                "start_time": now,
+                "finish_time": now,
+                "result": result,
+                "details": None,
+            }
+            for uuid, host in hosts.items()
+        ],
+    )
 
 
 def add_fault(

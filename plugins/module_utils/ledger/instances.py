@@ -9,6 +9,7 @@ source: 000, instance.save(expected_task_state=...) (rows A50, A62, A69); 001 se
 
 from __future__ import annotations
 
+import types
 import typing as t
 
 from ..core import errors
@@ -106,11 +107,7 @@ def select_live(
     :arg lock: keep others from writing them until the transaction ends. For whoever writes what it decided from these rows.
     """
     c = instances.c
-    query = (
-        sa.select(instances, request_specs.c.digest, request_specs.c.spec)
-        .join(request_specs, request_specs.c.id == c.request_spec_id)
-        .where(c.deleted == LIVE)
-    )
+    query = sa.select(instances).where(c.deleted == LIVE)
     for column, values in ((c.display_name, names), (c.uuid, uuids), (c.reservation_id, reservations)):
         if values is not None:
             query = query.where(column.in_(list(values)))
@@ -125,8 +122,23 @@ def select_live(
             query = query.where(column == value)
     query = query.order_by(c.uuid).with_for_update(of=instances) if lock else query
     return sorted(
-        conn.execute(query), key=lambda r: (r.project, r.created_at, r.request_spec_id, r.launch_index, r.uuid)
+        with_specs(conn, conn.execute(query)),
+        key=lambda r: (r.project, r.created_at, r.request_spec_id, r.launch_index, r.uuid),
     )
+
+
+class Live(types.SimpleNamespace):
+    """An instance's row, with ``spec`` and ``digest`` of the request it came from, which the rows of a request share."""
+
+
+def with_specs(conn: t.Any, rows: t.Iterable[t.Any]) -> list[t.Any]:
+    """Rows of instances with the requests that they came from: each request is read once."""
+    found = [dict(r._mapping) for r in rows]
+    specs: dict[int, t.Any] = {}
+    s = request_specs.c
+    for part in chunks(sorted({r["request_spec_id"] for r in found})):
+        specs.update((r.id, r) for r in conn.execute(sa.select(s.id, s.spec, s.digest).where(s.id.in_(part))))
+    return [Live(**r, spec=specs[r["request_spec_id"]].spec, digest=specs[r["request_spec_id"]].digest) for r in found]
 
 
 def disks_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:

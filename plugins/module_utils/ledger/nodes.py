@@ -11,11 +11,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ..core.scheduler.host_state import HostState
+from . import profiles
 from .history import chunks
+from .host_parts import offered_disks
 from .libraries import sa
 from .locks import insert_new
 from .tables import claims, compute_nodes
+from .tables import node_facts as node_facts_table
+
+# What of the facts the scheduler looks at and many nodes have alike.
+PROFILE_KEYS = ("cpu_info", "supported_instances")
 
 # Inventory variable -> column: the configuration of a host is read fresh for each run, its facts are reported.
 CONFIGURATION = (
@@ -48,7 +53,11 @@ def record_report(
         "disk_available_least": facts.get("disk_available_least"),
         "hypervisor_type": facts.get("hypervisor_type") or "QEMU",
         "hypervisor_version": facts.get("hypervisor_version") or 0,
-        "facts": dict(facts),
+        "profile_id": profiles.profile_id(conn, {k: facts[k] for k in PROFILE_KEYS if facts.get(k)}),
+        "numa_profile_id": _numa_profile(conn, facts, configuration),
+        "has_pci": bool(facts.get("pci_passthrough_devices")),
+        "has_disks": bool(offered_disks(facts)),
+        "metrics": {**(facts.get("metrics") or {}), **(configuration.get("metrics") or {})} or None,
         "reported_at": now,
         "unreachable_reason": None,
         **{k: configuration[k] for k in CONFIGURATION if k in configuration},
@@ -57,9 +66,34 @@ def record_report(
     if conn.execute(compute_nodes.update().where(mine).values(**values)).rowcount == 0:
         if not insert_new(conn, compute_nodes, host=host, node=node, created_at=now, **values):
             conn.execute(compute_nodes.update().where(mine).values(**values))  # another run was faster
-    node_id = conn.execute(sa.select(c.id).where(mine)).scalar_one()
+    node_id = int(conn.execute(sa.select(c.id).where(mine)).scalar_one())
+    table = node_facts_table
+    its = table.c.compute_node_id == node_id
+    if conn.execute(table.update().where(its).values(facts=dict(facts))).rowcount == 0:
+        if not insert_new(conn, table, compute_node_id=node_id, facts=dict(facts)):
+            conn.execute(table.update().where(its).values(facts=dict(facts)))
     recount(conn, [node_id])
-    return int(node_id)
+    return node_id
+
+
+def _numa_profile(conn: t.Any, facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any]) -> int | None:
+    """The row of the node's NUMA cells, with the huge pages that the inventory keeps from guests."""
+    numa = facts.get("numa_topology")
+    if not numa or not numa.get("cells"):
+        return None
+    kept = {(int(r["node"]), int(r["size"])): int(r["count"]) for r in configuration.get("reserved_huge_pages") or ()}
+    if kept:
+        cells = [
+            {
+                **cell,
+                "pages": [
+                    {**page, "reserved": kept.get((cell["id"], page["size_kb"]), 0)} for page in cell.get("pages") or ()
+                ],
+            }
+            for cell in numa["cells"]
+        ]
+        numa = {**numa, "cells": cells}
+    return profiles.profile_id(conn, numa)
 
 
 def record_unreachable(conn: t.Any, host: str, reason: str) -> None:
@@ -80,20 +114,24 @@ def lock(conn: t.Any, node_ids: t.Collection[int]) -> list[t.Any]:
 def recount(conn: t.Any, node_ids: t.Sequence[int]) -> None:
     """Set usage from scratch: reserved + the sum of the claims, for these nodes (whose rows the caller has locked)."""
     c = compute_nodes.c
-    for node_id in sorted(node_ids):
-        mine = claims.c.compute_node_id == node_id
+    mine = claims.c.compute_node_id == c.id
 
-        def total(column: t.Any, mine: t.Any = mine) -> t.Any:
-            return sa.select(sa.func.coalesce(sa.func.sum(column), 0)).where(mine).scalar_subquery()
+    def total(column: t.Any) -> t.Any:
+        return (
+            sa.select(sa.func.coalesce(sa.func.sum(column), 0)).where(mine).correlate(compute_nodes).scalar_subquery()
+        )
 
+    # Counted are guests: one that is being resized has two claims.
+    guests = sa.select(sa.func.count(claims.c.instance_uuid.distinct())).where(mine)
+    for part in chunks(sorted(node_ids)):
         conn.execute(
             compute_nodes.update()
-            .where(c.id == node_id)
+            .where(c.id.in_(part))
             .values(
                 memory_mb_used=c.reserved_memory_mb + total(claims.c.memory_mb),
                 local_gb_used=c.reserved_disk_gb + total(claims.c.disk_gb),
                 vcpus_used=c.reserved_vcpus + total(claims.c.vcpus),
-                num_instances=sa.select(sa.func.count()).select_from(claims).where(mine).scalar_subquery(),
+                num_instances=guests.correlate(compute_nodes).scalar_subquery(),
             )
         )
 
@@ -131,50 +169,12 @@ def stale_hosts(conn: t.Any, hosts: t.Iterable[str], now: float, max_age: float)
     return [h for h in hosts if h not in fresh]
 
 
-def host_states(
-    conn: t.Any, hosts: t.Collection[str], host_vars: t.Mapping[str, t.Mapping[str, t.Any]] | None = None
-) -> list[HostState]:
-    """The inventory's hosts as the scheduler sees them, in one query, ordered by host and node."""
-    wanted = set(hosts)
-    rows = conn.execute(sa.select(compute_nodes).order_by(compute_nodes.c.host, compute_nodes.c.node))
-    return [_host_state(r, (host_vars or {}).get(r.host)) for r in rows if r.host in wanted]
-
-
-def _host_state(row: t.Any, variables: t.Mapping[str, t.Any] | None) -> HostState:
-    facts = row.facts
-    return HostState(
-        host=row.host,
-        nodename=row.node,
-        memory_mb=row.memory_mb,
-        memory_mb_used=row.memory_mb_used,
-        local_gb=row.local_gb,
-        local_gb_used=row.local_gb_used,
-        vcpus=row.vcpus,
-        vcpus_used=row.vcpus_used,
-        ram_allocation_ratio=row.ram_allocation_ratio,
-        disk_allocation_ratio=row.disk_allocation_ratio,
-        cpu_allocation_ratio=row.cpu_allocation_ratio,
-        disk_available_least=row.disk_available_least,
-        hypervisor_type=row.hypervisor_type,
-        hypervisor_version=row.hypervisor_version,
-        cpu_info=facts.get("cpu_info") or {},
-        supported_instances=[tuple(s) for s in facts.get("supported_instances") or []],
-        availability_zones=(row.availability_zone,),
-        disabled=row.disabled,
-        disabled_reason=row.disabled_reason or "",
-        forced_down=row.unreachable_reason is not None,
-        updated_at=row.reported_at,
-        num_instances=row.num_instances,
-        num_io_ops=row.num_io_ops,
-        failed_builds=row.failed_builds,
-        vars=dict(variables or {}),
-    )
-
-
 def node_facts(conn: t.Any, host: str, node: str) -> dict[str, t.Any]:
     """The facts that a node last reported; empty when it never did."""
     c = compute_nodes.c
-    row = conn.execute(sa.select(c.facts).where(c.host == host, c.node == node)).first()
+    table = node_facts_table
+    query = sa.select(table.c.facts).join(compute_nodes, c.id == table.c.compute_node_id)
+    row = conn.execute(query.where(c.host == host, c.node == node)).first()
     return dict(row.facts) if row is not None else {}
 
 

@@ -17,6 +17,7 @@ from dataclasses import asdict
 from ..core import errors, ipam
 from ..core.model import Network, NetworkRequest, Subnet
 from ..core.network_info import PortRecord
+from . import bulk
 from .history import chunks
 from .libraries import sa
 from .locks import take_turns
@@ -181,6 +182,18 @@ def bind(conn: t.Any, uuids: t.Sequence[str], host: str) -> None:
     """The ports of these instances are on ``host`` now."""
     for part in chunks(list(uuids)):
         conn.execute(ports.update().where(ports.c.instance_uuid.in_(part), ports.c.position >= 0).values(host=host))
+
+
+def bind_each(conn: t.Any, hosts: t.Mapping[str, str]) -> None:
+    """The ports of each instance (uuid -> host) are on its host now."""
+    rows = [
+        {"id": r.id, "host": hosts[r.instance_uuid]}
+        for part in chunks(list(hosts))
+        for r in conn.execute(
+            sa.select(ports.c.id, ports.c.instance_uuid).where(ports.c.instance_uuid.in_(part), ports.c.position >= 0)
+        )
+    ]
+    bulk.update(conn, ports, "id", rows)
 
 
 def release(conn: t.Any, uuids: t.Sequence[str]) -> int:

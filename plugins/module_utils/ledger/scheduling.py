@@ -15,12 +15,18 @@ from dataclasses import dataclass, field, replace
 from ..core import errors, retry, states
 from ..core.claims import ResourceRequest, estimate_overhead
 from ..core.model import Flavor
+from ..core.numa.topology import GuestNUMATopology
+from ..core.parts import Wish as PartsWish
+from ..core.pci.request import PciRequest
 from ..core.scheduler.columns import Fleet
-from ..core.scheduler.host_state import HostState
 from ..core.scheduler.placement import SchedulerOptions, Selection, select_destinations
+from ..core.scheduler.registry import make_filters, make_weighers
 from ..core.scheduler.request_spec import RequestSpec
-from . import claims, cleanups, failure, history, instances, ports, runs
+from ..core.server_groups import ServerGroup
+from ..core.whole_disks import WholeDiskRequest
+from . import bulk, claims, cleanups, failure, groups, history, instances, ports, runs
 from .context import Context
+from .fleet import Needs
 from .libraries import sa
 from .tables import instances as instances_table
 
@@ -36,19 +42,24 @@ class Scheduled:
     )  # uuid -> why no host was found, where it was asked for
 
 
-def schedule(conn: t.Any, host_states: t.Sequence[HostState], options: SchedulerOptions, context: Context) -> Scheduled:
+def schedule(
+    conn: t.Any, read_fleet: t.Callable[[t.Any, Needs], Fleet], options: SchedulerOptions, context: Context
+) -> Scheduled:
     """Place and claim every instance of this run that waits in task_state scheduling.
+
+    :arg read_fleet: ledger.fleet.read with the inventory's hosts: it is asked once, for what the requests need.
 
     Entries are all or nothing, as in Nova: where a host is missing for one instance of an entry, all of that entry end in
     ERROR (row A40, D01). Refused claims (another run was faster) wait for the next round.
     """
-    runs.renew(conn, context.run, context.now)
+    runs.renew(conn, context.run, context.now, context.lease_seconds)
     result = Scheduled()
     rows = instances.select_live(
         conn, run_id=context.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True
     )
     if rows:
-        fleet = Fleet(host_states)
+        members = groups.load(conn, {r.server_group_id for r in rows if r.server_group_id}, lock=True)
+        fleet = read_fleet(conn, needs_of([r.spec for r in _one_of_each(rows)], options))
         wishes: list[claims.Wish] = []
         retries: dict[str, t.Any] = {}
         barred: dict[
@@ -57,10 +68,34 @@ def schedule(conn: t.Any, host_states: t.Sequence[HostState], options: Scheduler
         for cleanup in cleanups.of_instances(conn, [r.uuid for r in rows]):
             barred.setdefault(cleanup.instance_uuid, set()).add(cleanup.host)
         for group, ignore_hosts in _groups(rows, barred):
-            _select(conn, group, ignore_hosts, fleet, options, context, result, wishes, retries)
+            _select(conn, group, ignore_hosts, fleet, options, context, result, wishes, retries, members)
         _claim(conn, {r.uuid: r for r in rows}, wishes, retries, context, result)
     result.hosts = hosts_of_run(conn, context.run.id)
     return result
+
+
+def _one_of_each(rows: t.Sequence[t.Any]) -> list[t.Any]:
+    return list({r.request_spec_id: r for r in rows}.values())
+
+
+def needs_of(specs: t.Sequence[t.Mapping[str, t.Any]], options: SchedulerOptions) -> Needs:
+    """What these stored requests, and the enabled filters and weighers, look at beside a host's numbers."""
+    user = options.load_user_classes()
+    judges: list[t.Any] = [*make_filters(options, user), *make_weighers(options, user)]
+    hints = {h for s in specs for h in s["scheduler_hints"]}
+
+    def wanted(flag: str) -> bool:
+        return any(getattr(getattr(j, "made", j), flag, False) for j in judges)
+
+    def by_hint(flag: str) -> bool:
+        return any(getattr(j, flag, False) and (not j.hints or hints.intersection(j.hints)) for j in judges)
+
+    return Needs(
+        numa=any(s.get("numa_topology") for s in specs),
+        devices=any(s.get("pci_requests") or s.get("whole_disks") for s in specs) or wanted("needs_pci"),
+        instances=by_hint("needs_instances"),
+        metrics=wanted("needs_metrics") and bool(options.metrics_weight_setting),
+    )
 
 
 def waiting(conn: t.Any, run_id: str) -> bool:
@@ -113,6 +148,7 @@ def _select(
     result: Scheduled,
     wishes: list[claims.Wish],
     retries: dict[str, t.Any],
+    members: t.Mapping[str, ServerGroup],
 ) -> None:
     first = group[0]
     spec = first.spec
@@ -125,7 +161,12 @@ def _select(
             force_hosts=[spec["forced_host"]] if spec["forced_host"] else [],
             force_nodes=[spec["forced_node"]] if spec["forced_node"] else [],
         )
-        request = replace(request_spec(spec, uuids, record, first.project), ignore_hosts=ignore_hosts)
+        server_group = members.get(first.server_group_id)
+        if first.server_group_id and server_group is None:
+            raise errors.InstanceGroupNotFound(group=first.server_group_id)
+        request = replace(
+            request_spec(spec, uuids, record, first.project), ignore_hosts=ignore_hosts, instance_group=server_group
+        )
         selections = select_destinations(fleet, request, options)
     except errors.BootflowError as e:
         failure.end_in_error(conn, group, e, None, context)
@@ -134,10 +175,10 @@ def _select(
             result.explanations.update(dict.fromkeys(uuids, e.details["decision"]))
         return
     resources = resource_request(spec)
+    parts = PartsWish.of(request)
     for selection in selections:
-        places = [claims.Candidate(selection.host, selection.nodename, selection.limits)]
-        places += [claims.Candidate(a.host, a.nodename, a.limits) for a in selection.alternates]
-        wishes.append(claims.Wish(selection.instance_uuid, resources, places))
+        places = claims.candidates_of(selection)
+        wishes.append(claims.Wish(selection.instance_uuid, resources, places, parts, server_group))
         retries[selection.instance_uuid] = record
         result.placed[selection.instance_uuid] = selection
 
@@ -167,40 +208,21 @@ def _claim(
         record = retry.record_host(record, outcome.host, outcome.node)
         updates.append(
             {
-                "row": uuid,
-                "new_host": outcome.host,
-                "new_node": outcome.node,
-                "new_limits": dict(outcome.limits),
-                "new_retry": record,
-                "at": now,
+                "uuid": uuid,
+                "host": outcome.host,
+                "node": outcome.node,
+                "launched_on": outcome.host,
+                "limits": dict(outcome.limits),
+                "retry": record,
+                "task_state": None,
+                "scheduled_at": now,
+                "updated_at": now,
             }
         )
-    if not updates:
-        return
-    c = instances_table.c
-    b = sa.bindparam
-    conn.execute(
-        instances_table.update()
-        .where(c.uuid == b("row"))
-        .values(
-            host=b("new_host"),
-            node=b("new_node"),
-            launched_on=b("new_host"),
-            limits=b("new_limits", type_=sa.JSON),
-            retry=b("new_retry", type_=sa.JSON(none_as_null=True)),
-            task_state=sa.null(),
-            scheduled_at=b("at"),
-            updated_at=b("at"),
-        ),
-        updates,
-    )
-    by_host: dict[str, list[str]] = {}
-    for u in updates:
-        by_host.setdefault(u["new_host"], []).append(u["row"])
-    for host, uuids in by_host.items():
-        history.start_events(conn, uuids, "schedule", host, now)
-        history.finish_events(conn, uuids, "schedule", history.SUCCESS, now)
-        ports.bind(conn, uuids, host)
+    bulk.update(conn, instances_table, "uuid", updates)
+    hosts = {u["uuid"]: u["host"] for u in updates}
+    history.add_events(conn, hosts, "schedule", history.SUCCESS, now)
+    ports.bind_each(conn, hosts)
 
 
 def request_spec(spec: t.Mapping[str, t.Any], uuids: t.Sequence[str], record: t.Any, project: str) -> RequestSpec:
@@ -218,6 +240,11 @@ def request_spec(spec: t.Mapping[str, t.Any], uuids: t.Sequence[str], record: t.
         metadata=dict(spec["metadata"]),
         project=project,
         memory_overhead_mb=estimate_overhead(spec["flavor"]["vcpus"], spec["flavor"]["memory_mb"]),
+        image_id=image.get("id") or "",
+        image_name=image.get("name") or "",
+        numa_topology=GuestNUMATopology.from_dict(spec["numa_topology"]) if spec.get("numa_topology") else None,
+        pci_requests=tuple(PciRequest.from_dict(p) for p in spec.get("pci_requests") or ()),
+        whole_disks=tuple(WholeDiskRequest.from_dict(d) for d in spec.get("whole_disks") or ()),
     )
 
 

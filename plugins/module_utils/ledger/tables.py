@@ -24,6 +24,19 @@ metadata = sa.MetaData(
 )
 
 
+# Instances that load their host's disks just now. source: Nova's stats.io_workload
+IO_TASKS = (
+    states.RESIZE_MIGRATING,
+    states.REBUILDING,
+    states.RESIZE_PREP,
+    states.IMAGE_SNAPSHOT,
+    states.IMAGE_BACKUP,
+    states.UNSHELVING,
+    states.RESCUING,
+)
+BUSY = "deleted = '' AND (vm_state = 'building' OR task_state IN (%s))" % ", ".join("'%s'" % t for t in IO_TASKS)
+
+
 def _one_of(column: str, values: object) -> object:
     listed = ", ".join("'%s'" % v for v in sorted(values))  # type: ignore[call-overload]
     return sa.CheckConstraint("%s IS NULL OR %s IN (%s)" % (column, column, listed), name="ck_instances_%s" % column)
@@ -72,12 +85,51 @@ compute_nodes = sa.Table(
     sa.Column("hypervisor_type", sa.String(64), nullable=False, default="QEMU"),
     sa.Column("hypervisor_version", sa.Integer, nullable=False, default=0),
     sa.Column("num_instances", sa.Integer, nullable=False, default=0),
-    sa.Column("num_io_ops", sa.Integer, nullable=False, default=0),
     sa.Column("failed_builds", sa.Integer, nullable=False, default=0),
-    sa.Column("facts", sa.JSON, nullable=False),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("reported_at", sa.Float),
+    # What people say of the host in the ledger, beside the inventory's own word (source: rows A37, D18)
+    sa.Column("service_disabled", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
+    sa.Column("service_disabled_reason", sa.String(255), nullable=False, default="", server_default=""),
+    sa.Column("forced_down", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
+    sa.Column("forced_down_reason", sa.String(255), nullable=False, default="", server_default=""),
+    sa.Column("host_ip", sa.String(64), nullable=False, default="", server_default=""),
+    sa.Column("profile_id", sa.Integer),  # node_profiles: its CPU and what guests it takes
+    sa.Column("numa_profile_id", sa.Integer),  # node_profiles: its NUMA cells; empty where it told none
+    sa.Column("has_pci", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
+    sa.Column("has_disks", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
+    sa.Column("metrics", sa.JSON(none_as_null=True)),
     sa.UniqueConstraint("host", "node", name="uq_compute_nodes_host_node"),
+)
+
+# All that a node reported, as a whole: read for one node at a time, never by the scheduler over the fleet.
+node_facts = sa.Table(
+    "node_facts",
+    metadata,
+    sa.Column("compute_node_id", sa.Integer, sa.ForeignKey("compute_nodes.id"), primary_key=True, autoincrement=False),
+    sa.Column("facts", sa.JSON, nullable=False),
+)
+
+# What many nodes have alike, once: a fleet of one kind of machine is one row, and is read and judged once.
+node_profiles = sa.Table(
+    "node_profiles",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("digest", sa.String(64), nullable=False, unique=True),
+    sa.Column("profile", sa.JSON, nullable=False),
+)
+
+# source: semantics 8; row A29
+server_groups = sa.Table(
+    "server_groups",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("project", sa.String(255), nullable=False),
+    sa.Column("name", sa.String(255), nullable=False),
+    sa.Column("policy", sa.String(32), nullable=False),
+    sa.Column("max_server_per_host", sa.Integer, nullable=False, default=1),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.UniqueConstraint("project", "name", name="uq_server_groups_project_name"),
 )
 
 # One call of boot. source: 000, _create_instance (row A16)
@@ -107,7 +159,7 @@ instances = sa.Table(
     metadata,
     sa.Column("uuid", sa.String(36), primary_key=True),
     sa.Column("reservation_id", sa.String(32), sa.ForeignKey("reservations.id"), nullable=False, index=True),
-    sa.Column("request_spec_id", sa.Integer, sa.ForeignKey("request_specs.id"), nullable=False),
+    sa.Column("request_spec_id", sa.Integer, sa.ForeignKey("request_specs.id"), nullable=False, index=True),
     sa.Column("project", sa.String(255), nullable=False),
     sa.Column("user_name", sa.String(255), nullable=False, default=""),
     sa.Column("display_name", sa.String(255), nullable=False),
@@ -138,8 +190,10 @@ instances = sa.Table(
     sa.Column("deleted_at", sa.Float),
     # '' while it lives, its uuid afterwards: one living instance of a name in a project
     sa.Column("deleted", sa.String(36), nullable=False, default=""),
+    sa.Column("server_group_id", sa.String(36), index=True),
     sa.UniqueConstraint("project", "display_name", "deleted", name="uq_instances_name"),
     sa.Index("ix_instances_host", "host", "deleted"),
+    sa.Index("ix_instances_io", "host", sqlite_where=sa.text(BUSY), postgresql_where=sa.text(BUSY)),
     _one_of("vm_state", states.VM_STATES),
     _one_of("task_state", states.TASK_STATES),
 )
@@ -155,7 +209,27 @@ claims = sa.Table(
     sa.Column("disk_gb", sa.Integer, nullable=False),
     sa.Column("vcpus", sa.Integer, nullable=False),
     sa.Column("created_at", sa.Float, nullable=False),
-    sa.UniqueConstraint("instance_uuid", "compute_node_id", name="uq_claims_instance_node"),
+    sa.Column("kind", sa.String(8), nullable=False, default="build", server_default="build"),  # build, or move (A84)
+    sa.Column("numa", sa.JSON(none_as_null=True)),  # the fitted topology: cells, pinned CPUs, pages (A63)
+    sa.Column("server_group_id", sa.String(36)),
+    # anti-affinity: which of the max_server_per_host places of the host; no two members can have the same
+    sa.Column("group_slot", sa.Integer),
+    sa.Index("uq_claims_instance_node_kind", "instance_uuid", "compute_node_id", "kind", unique=True),
+    sa.Index("uq_claims_group_node_slot", "server_group_id", "compute_node_id", "group_slot", unique=True),
+)
+
+# Devices of a node that an instance has for itself: PCI addresses and whole disks. The row is the device (row B71).
+device_claims = sa.Table(
+    "device_claims",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("instance_uuid", sa.String(36), sa.ForeignKey("instances.uuid"), nullable=False, index=True),
+    sa.Column("compute_node_id", sa.Integer, sa.ForeignKey("compute_nodes.id"), nullable=False),
+    sa.Column("claim_kind", sa.String(8), nullable=False, default="build"),
+    sa.Column("kind", sa.String(8), nullable=False),  # pci, disk
+    sa.Column("device", sa.String(255), nullable=False),  # PCI address, or path of the disk
+    sa.Column("detail", sa.JSON, nullable=False),  # the device as it was reported, and for which wish it was taken
+    sa.UniqueConstraint("compute_node_id", "kind", "device", name="uq_device_claims_node_device"),
 )
 
 # source: 001 section 8.5.7 (rows B42-B45)

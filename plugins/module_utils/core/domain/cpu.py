@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from .element import Element, at, many
+from .numa import NumaCellConfig, VcpuPinConfig, VcpuSchedConfig
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,18 @@ class CpuConfig(Element):
     cores: t.Optional[int] = at("topology/@cores", "int")
     threads: t.Optional[int] = at("topology/@threads", "int")
     features: t.Tuple[CpuFeatureConfig, ...] = many(CpuFeatureConfig)
+    numa_cells: t.Tuple[NumaCellConfig, ...] = many(NumaCellConfig, "numa/cell")
 
 
 @dataclass(frozen=True)
 class CpuTuneConfig(Element):
-    """``<cputune>``: weight, and microseconds of CPU per period in microseconds."""
+    """``<cputune>``: weight, microseconds of CPU per period in microseconds, and the host's CPUs that it runs on."""
 
     TAG: t.ClassVar[str] = "cputune"
 
     shares: t.Optional[int] = at("shares", "int")
     period: t.Optional[int] = at("period", "int")
     quota: t.Optional[int] = at("quota", "int")
+    vcpupins: t.Tuple[VcpuPinConfig, ...] = many(VcpuPinConfig)
+    emulatorpin: t.Optional[str] = at("emulatorpin/@cpuset")
+    vcpuscheds: t.Tuple[VcpuSchedConfig, ...] = many(VcpuSchedConfig)

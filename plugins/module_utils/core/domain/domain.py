@@ -24,8 +24,10 @@ from .devices import (
 )
 from .disk import DiskConfig
 from .element import Element, at, many, one, parse, to_text
+from .hostdev import HostdevConfig
 from .interface import InterfaceConfig
 from .metadata import NovaInstanceConfig
+from .numa import MemoryBackingConfig, NumaTuneConfig
 from .platform import ClockConfig, FeaturesConfig, OsConfig, SysinfoConfig
 
 
@@ -45,10 +47,12 @@ class DomainConfig(Element):
     memory: int = at("memory", "int", default=0)
     current_memory_unit: t.Optional[str] = at("currentMemory/@unit")
     current_memory: t.Optional[int] = at("currentMemory", "int")
+    memory_backing: t.Optional[MemoryBackingConfig] = one(MemoryBackingConfig)
     vcpu_placement: t.Optional[str] = at("vcpu/@placement")
     vcpus: int = at("vcpu", "int", default=1)
     iothreads: t.Optional[int] = at("iothreads", "int")
     cputune: t.Optional[CpuTuneConfig] = one(CpuTuneConfig)
+    numatune: t.Optional[NumaTuneConfig] = one(NumaTuneConfig)
     sysinfo: t.Optional[SysinfoConfig] = one(SysinfoConfig)
     os: t.Optional[OsConfig] = one(OsConfig)
     features: t.Optional[FeaturesConfig] = one(FeaturesConfig)
@@ -67,6 +71,7 @@ class DomainConfig(Element):
     inputs: t.Tuple[InputConfig, ...] = many(InputConfig, "devices/input")
     graphics: t.Tuple[GraphicsConfig, ...] = many(GraphicsConfig, "devices/graphics")
     videos: t.Tuple[VideoConfig, ...] = many(VideoConfig, "devices/video")
+    hostdevs: t.Tuple[HostdevConfig, ...] = many(HostdevConfig, "devices/hostdev")
     watchdogs: t.Tuple[WatchdogConfig, ...] = many(WatchdogConfig, "devices/watchdog")
     memballoon: t.Optional[MemballoonConfig] = one(MemballoonConfig, "devices/memballoon")
     rngs: t.Tuple[RngConfig, ...] = many(RngConfig, "devices/rng")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The catalogue: flavors, images, networks and key pairs, which people keep as variables of the inventory."""
+"""The catalogue: flavors, images, networks, key pairs and groups, which people keep as variables of the inventory."""
 
 from __future__ import annotations
 
@@ -24,9 +24,12 @@ from ..errors import (
     SubnetNotFound,
 )
 from ..model import Flavor, Image, Network, Subnet
+from ..server_groups import ServerGroup
+from .catalogue_groups import find_server_group, read_server_groups
 from .catalogue_networks import read_network
 from .fields import Fields, catalogue_id, entries_of
 from .problems import Problems
+from .resource_wishes import read_pci_aliases
 
 #: Glance's disk formats
 DISK_FORMATS = ("raw", "qcow2", "vmdk", "vdi", "vhd", "vhdx", "iso", "ploop", "ami", "ari", "aki")
@@ -47,6 +50,8 @@ class Catalogue:
     images: t.Mapping[str, Image] = field(default_factory=dict)
     networks: t.Mapping[str, Network] = field(default_factory=dict)
     keypairs: t.Mapping[str, str] = field(default_factory=dict)  # name: public key
+    server_groups: t.Mapping[tuple[str, str], ServerGroup] = field(default_factory=dict)  # (project, name): group
+    pci_aliases: t.Any = field(default_factory=dict)  # as core.pci.request.parse_aliases gives them
 
     def flavor(self, name_or_id: str) -> Flavor:
         """:raises FlavorNotFound: none such, or it is disabled (row A07)."""
@@ -96,6 +101,10 @@ class Catalogue:
             raise KeypairNotFound(name=name)
         return self.keypairs[name]
 
+    def server_group(self, project: str, name_or_id: str) -> ServerGroup:
+        """:raises InstanceGroupNotFound: the project has none such."""
+        return find_server_group(self.server_groups, project, name_or_id)
+
 
 def _find(entries: t.Mapping[str, T], name_or_id: str, id_field: str) -> t.Optional[T]:
     for entry in entries.values():
@@ -104,13 +113,23 @@ def _find(entries: t.Mapping[str, T], name_or_id: str, id_field: str) -> t.Optio
     return entries.get(name_or_id)
 
 
-def parse_catalogue(flavors: t.Any, images: t.Any, networks: t.Any, keypairs: t.Any) -> Catalogue:
-    """The catalogue from the variables bootflow_flavors, _images, _networks and _keypairs.
+def parse_catalogue(
+    flavors: t.Any,
+    images: t.Any,
+    networks: t.Any,
+    keypairs: t.Any,
+    server_groups: t.Any = None,
+    pci_alias: t.Any = None,
+    default_project: str = "default",
+) -> Catalogue:
+    """The catalogue from the variables bootflow_flavors, _images, _networks, _keypairs, _server_groups and _pci_alias.
 
     Each is a list of mappings with the fields of core.model (plus ``name``), or a mapping keyed by name, or None. A
-    key pair is {name, public_key}, or in the keyed form just the public key.
+    key pair is {name, public_key}, or in the keyed form just the public key. ``pci_alias`` is Nova's list.
 
-    :raises InvalidRequest: all errors, the paths beginning with flavors, images, networks or keypairs.
+    :arg default_project: whose the server groups are that name no project.
+    :raises InvalidRequest: all errors, the paths beginning with flavors, images, networks, keypairs, server_groups or
+        pci_alias.
     """
     problems = Problems()
     catalogue = Catalogue(
@@ -118,6 +137,8 @@ def parse_catalogue(flavors: t.Any, images: t.Any, networks: t.Any, keypairs: t.
         images=_read_all("images", images, _read_image, problems, "id"),
         networks=_read_all("networks", networks, read_network, problems, "id"),
         keypairs=_read_all("keypairs", keypairs, _read_keypair, problems),
+        server_groups=read_server_groups(server_groups, default_project, problems),
+        pci_aliases=read_pci_aliases(pci_alias, problems),
     )
     problems.raise_if_any()
     return catalogue

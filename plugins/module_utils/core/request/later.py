@@ -11,11 +11,6 @@ import typing as t
 from ..errors import BootflowError, NotSupportedYet
 from .formats import to_boolean
 
-#: the hints that Nova's own filters read
-NOVA_HINTS = frozenset(
-    ("group", "same_host", "different_host", "query", "build_near_host_ip", "cidr", "target_cell", "different_cell")
-)
-
 _FIELDS = {
     "host": ("Asking for a host that the scheduler still tests (host)", "Force it: availability_zone zone:host."),
     "hypervisor_hostname": (
@@ -43,8 +38,6 @@ def later_fields(entry: t.Mapping[str, t.Any], bad: t.Container[str]) -> t.Itera
                 remedy="Write it in the form of version 2 (source_type, ...).",
             ),
         )
-    if "check_server_group_quota" not in bad and to_boolean(entry.get("check_server_group_quota", False)):
-        yield "check_server_group_quota", NotSupportedYet(feature="The quota of server groups", remedy="Leave it out.")
 
 
 def later_security_groups(groups: t.Iterable[str]) -> t.Iterator[BootflowError]:
@@ -54,24 +47,3 @@ def later_security_groups(groups: t.Iterable[str]) -> t.Iterator[BootflowError]:
                 feature="Security group %s (any other than default)" % ascii(group),
                 remedy="Leave security_groups out, or say default.",
             )
-
-
-def later_hints(
-    hints: t.Mapping[str, t.Any], read_by_filters: t.Container[str]
-) -> t.Iterator[tuple[str, BootflowError]]:
-    """(hint, error) of the hints that no filter here reads."""
-    for name in hints:
-        if name in read_by_filters:
-            continue
-        feature = (
-            "Scheduler hint %s" % ascii(name)
-            if name in NOVA_HINTS
-            else "Scheduler hint %s, which no filter reads," % ascii(name)
-        )
-        yield (
-            str(name),
-            NotSupportedYet(
-                feature=feature,
-                remedy="Leave it out, or name it in bootflow_scheduler_hints if a filter of yours reads it.",
-            ),
-        )

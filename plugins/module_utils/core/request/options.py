@@ -30,6 +30,9 @@ class RequestOptions:
     enable_injected_files: bool = True
     allow_duplicate_networks: bool = True
     extra_hint_names: t.Collection[str] = ()  # scheduler hints that the user's own filters read
+    hints_read: t.Optional[t.Collection[str]] = None  # hints that the enabled filters read; None: not checked here
+    enabled_filters: t.Optional[t.Collection[str]] = None  # their names; None: not checked here
+    enabled_weighers: t.Optional[t.Collection[str]] = None
     schema_dirs: t.Sequence[str] = ()  # folders with more schema fragments
     metadata_items: int = 128
     injected_files: int = 5

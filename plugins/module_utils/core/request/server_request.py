@@ -21,16 +21,19 @@ from ..errors import (
     PolicyNotAuthorized,
 )
 from ..model import BlockDevice, Flavor, Image, InjectedFile, NetworkRequest, ServerRequest
+from ..server_groups import ServerGroup
 from .availability_zone import parse_az
 from .block_device_mapping import requested_block_devices
 from .catalogue import Catalogue
 from .formats import to_boolean, to_integer
 from .guest_data import requested_files, requested_metadata, requested_user_data
+from .hints import requested_hints
 from .image_rules import disk_config, image_errors
-from .later import later_fields, later_hints, later_security_groups
+from .later import later_fields, later_security_groups
 from .networks import requested_networks
 from .options import RequestOptions
 from .problems import Problems
+from .resource_wishes import ResourceWishes, resource_wishes
 from .schema import create_schema, entry_errors, load_fragments, schema_validator, without_nulls
 
 __all__ = ["RequestOptions", "parse_az", "parse_requests"]
@@ -130,6 +133,11 @@ class _Entry:
         user_data = requested_user_data(self.get("user_data"), self.get("user_data_base64"), self.path, self.problems)
         files = requested_files(self.get("injected_files", ()), self.options, self.at("injected_files"), self.problems)
         key_name, key_data = self._key()
+        project = self.text("project", self.options.default_project)
+        hints, group = self._hints(project)
+        wishes = ResourceWishes()
+        if flavor is not None:
+            wishes = resource_wishes(flavor, image, self.catalogue.pci_aliases, self.at("flavor"), self.problems)
         for field, error in later_fields(self.entry, self.bad):
             self.problems.add(self.at(field), error)
         return ServerRequest(
@@ -139,14 +147,14 @@ class _Entry:
             image=image,
             min_count=min_count,
             max_count=max_count,
-            project=self.text("project", self.options.default_project),
+            project=project,
             user=self.text("user", self.options.default_user),
             description=self.text("description", ""),
             networks=networks,
             availability_zone=zone,
             forced_host=host,
             forced_node=node,
-            scheduler_hints=self._hints(),
+            scheduler_hints=hints,
             metadata=requested_metadata(self.get("metadata", {}), self.options, self.at("metadata"), self.problems),
             user_data=user_data,
             config_drive=self._config_drive(image, user_data, files, key_name),
@@ -162,6 +170,11 @@ class _Entry:
             hostname=self._hostname(max_count),
             return_reservation_id=to_boolean(self.get("return_reservation_id", False)),
             extra={key: value for key, value in self.entry.items() if key not in HONOURED and key not in self.bad},
+            server_group=group,
+            check_server_group_quota=self._check_server_group_quota(group),
+            numa_topology=wishes.numa_topology,
+            pci_requests=wishes.pci_requests,
+            whole_disks=wishes.whole_disks,
         )
 
     def _counts(self) -> tuple[int, int]:
@@ -233,11 +246,28 @@ class _Entry:
                 )
         return zone, host, node
 
-    def _hints(self) -> dict[str, t.Any]:
-        hints = dict(self.get("scheduler_hints", {}))
-        for name, error in later_hints(hints, self.options.extra_hint_names):
-            self.problems.add("%s.%s" % (self.at("scheduler_hints"), name), error)
-        return hints
+    def _hints(self, project: str) -> tuple[dict[str, t.Any], t.Optional[ServerGroup]]:
+        return requested_hints(
+            self.get("scheduler_hints", {}),
+            project,
+            self.catalogue,
+            self.options,
+            self.at("scheduler_hints"),
+            self.problems,
+        )
+
+    def _check_server_group_quota(self, group: t.Optional[ServerGroup]) -> bool:
+        """Nova leaves this to the operator; so only who may force hosts may say no."""
+        check = to_boolean(self.get("check_server_group_quota", True))
+        if not check and group is not None and not self.options.allow_forced_host:
+            self.problems.add(
+                self.at("check_server_group_quota"),
+                PolicyNotAuthorized(
+                    action="create:check_server_group_quota",
+                    remedy="Leave it out, or set bootflow_allow_forced_host: true for administrators.",
+                ),
+            )
+        return check
 
     def _security_groups(self) -> tuple[str, ...]:
         wished = [item["name"] if isinstance(item, t.Mapping) else item for item in self.get("security_groups", ())]

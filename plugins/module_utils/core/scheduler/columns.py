@@ -10,11 +10,15 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..optional import optional_import, require
+from ..server_groups import ServerGroup
 from .host_state import HostState
 from .request_spec import RequestSpec
 
 if t.TYPE_CHECKING:
     import numpy as np
+
+    from ..numa.topology import HostNUMATopology
+    from ..pci.device import PciDevice
 else:
     np = optional_import("numpy")
 
@@ -35,6 +39,44 @@ class Groups:
         return np.asarray(verdicts)[self.codes[rows]]
 
 
+class Same(t.Sequence[t.Hashable]):
+    """One label for all hosts."""
+
+    def __init__(self, count: int):
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, _index: t.Any) -> t.Any:
+        return 0
+
+
+class LazyHosts(t.Sequence[HostState]):
+    """HostStates that are made when somebody looks at one: most of a large fleet is only ever numbers."""
+
+    def __init__(self, count: int, make: t.Callable[[int], HostState]):
+        self._made: list[HostState | None] = [None] * count
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    @t.overload
+    def __getitem__(self, index: int) -> HostState: ...
+
+    @t.overload
+    def __getitem__(self, index: slice) -> t.Sequence[HostState]: ...
+
+    def __getitem__(self, index: t.Any) -> t.Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        found = self._made[index]
+        if found is None:
+            found = self._made[index] = self._make(int(index) % len(self))
+        return found
+
+
 class Fleet:
     """Columns over HostStates, and what a request has virtually taken of them.
 
@@ -43,44 +85,161 @@ class Fleet:
 
     def __init__(self, hosts: t.Iterable[HostState]):
         require(np, "numpy", "numpy")
-        self.hosts: list[HostState] = list(hosts)
-        states = self.hosts
-        self.total_ram_mb = self._column((h.memory_mb for h in states), np.int64)
-        self.free_ram_mb = self.total_ram_mb - self._column((h.memory_mb_used for h in states), np.int64)
-        self.total_disk_mb = self._column((h.local_gb * 1024 for h in states), np.int64)
-        self.free_disk_mb = self._column((h.free_disk_mb for h in states), np.int64)
-        self.vcpus_total = self._column((h.vcpus for h in states), np.int64)
-        self.vcpus_used = self._column((h.vcpus_used for h in states), np.int64)
-        self.ram_allocation_ratio = self._column((h.ram_allocation_ratio for h in states), np.float64)
-        self.disk_allocation_ratio = self._column((h.disk_allocation_ratio for h in states), np.float64)
-        self.cpu_allocation_ratio = self._column((h.cpu_allocation_ratio for h in states), np.float64)
-        self.num_instances = self._column((h.num_instances for h in states), np.int64)
-        self.num_io_ops = self._column((h.num_io_ops for h in states), np.int64)
+        self._start(list(hosts), {}, {})
+
+    @classmethod
+    def of_columns(
+        cls,
+        columns: t.Mapping[str, t.Sequence[t.Any]],
+        alike: t.Mapping[str, t.Sequence[t.Hashable]],
+        make: t.Callable[[int], HostState],
+    ) -> Fleet:
+        """A fleet that was read as columns.
+
+        :arg columns: attribute of HostState -> its value on each host; those of ``NUMBERS`` and host at least.
+        :arg alike: attribute of HostState -> a label on each host; hosts with the same label have the same value.
+        :arg make: position -> the whole HostState.
+        """
+        require(np, "numpy", "numpy")
+        fleet = cls.__new__(cls)
+        fleet._start(LazyHosts(len(columns["host"]), make), columns, alike)
+        return fleet
+
+    def _start(
+        self,
+        hosts: t.Sequence[HostState],
+        columns: t.Mapping[str, t.Sequence[t.Any]],
+        alike: t.Mapping[str, t.Sequence[t.Hashable]],
+    ) -> None:
+        self.hosts = hosts
+        self._given = columns
+        self._alike = alike
+        self._columns: dict[str, Column] = {}
         self._groups: dict[str, Groups] = {}
+        self._kinds_of: dict[tuple[str, ...], tuple[t.Sequence[int], Column]] = {}
+        self._group_counts: dict[str, Column] = {}
+        self._several_nodes: bool | None = None
         self._current: dict[int, HostState] = {}
+        self._parts: dict[int, _Parts] = {}  # rows whose NUMA cells or devices were taken from
+        self._before: dict[int, list[_Parts]] = {}
+        self.total_ram_mb = self._numbers("memory_mb")
+        self.free_ram_mb = self.total_ram_mb - self._numbers("memory_mb_used")
+        self.total_disk_mb = self._numbers("local_gb") * 1024
+        self.free_disk_mb = self._free_disk_mb()
+        self.vcpus_total = self._numbers("vcpus")
+        self.vcpus_used = self._numbers("vcpus_used")
+        self.ram_allocation_ratio = self._numbers("ram_allocation_ratio", np.float64)
+        self.disk_allocation_ratio = self._numbers("disk_allocation_ratio", np.float64)
+        self.cpu_allocation_ratio = self._numbers("cpu_allocation_ratio", np.float64)
+        self.num_instances = self._numbers("num_instances")
+        self.num_io_ops = self._numbers("num_io_ops")
 
     def __len__(self) -> int:
         return len(self.hosts)
 
-    def _column(self, values: t.Iterable[t.Any], dtype: t.Any) -> Column:
-        return np.fromiter(values, dtype=dtype, count=len(self.hosts))
+    def values(self, name: str) -> t.Sequence[t.Any]:
+        """An attribute of every host, as it was given."""
+        given = self._given.get(name)
+        return given if given is not None else [getattr(h, name) for h in self.hosts]
+
+    def _numbers(self, name: str, dtype: t.Any = None) -> Column:
+        return np.array(self.values(name), dtype=dtype or np.int64)
+
+    def _free_disk_mb(self) -> Column:
+        """As HostState.free_disk_mb: the books, or the file system where that says less."""
+        free_gb = self._numbers("local_gb") - self._numbers("local_gb_used")
+        least = self._numbers("disk_available_least", np.float64)  # None becomes NaN
+        return np.fmin(free_gb, least).astype(np.int64) * 1024
 
     def column(self, name: str, dtype: t.Any = None) -> Column:
         """A column of any attribute of the hosts, made when first asked for."""
-        cached = self.__dict__.get("_column_" + name)
+        cached = self._columns.get(name)
         if cached is None:
-            cached = np.array([getattr(h, name) for h in self.hosts], dtype=dtype)
-            self.__dict__["_column_" + name] = cached
+            cached = self._columns[name] = np.array(self.values(name), dtype=dtype)
         return cached
 
-    def groups(self, name: str, key: t.Callable[[HostState], t.Hashable]) -> Groups:
-        """Hosts grouped by ``key`` (kept under ``name``): a rule in Python is then asked once per group, not per host."""
+    def groups(self, name: str, key: t.Callable[[HostState], t.Hashable], of: t.Sequence[str] = ()) -> Groups:
+        """Hosts grouped by ``key`` (kept under ``name``): a rule in Python is then asked once per group, not per host.
+
+        :arg of: the attributes that ``key`` looks at. Where it is known which hosts are alike in them, one of each kind is looked at.
+        """
         found = self._groups.get(name)
         if found is None:
-            seen: dict[t.Hashable, int] = {}
-            codes = [seen.setdefault(key(h), len(seen)) for h in self.hosts]
-            found = self._groups[name] = Groups(np.array(codes, dtype=np.int64), list(seen))
+            found = self._groups[name] = self._group(key, of)
         return found
+
+    def _group(self, key: t.Callable[[HostState], t.Hashable], of: t.Sequence[str]) -> Groups:
+        seen: dict[t.Hashable, int] = {}
+        if not of or not all(a in self._alike or a in self._given for a in of):
+            codes = [seen.setdefault(key(h), len(seen)) for h in self.hosts]
+            return Groups(np.array(codes, dtype=np.int64), list(seen))
+        first, kinds = self._kinds(tuple(of))
+        codes = [seen.setdefault(key(self.hosts[int(row)]), len(seen)) for row in first]
+        return Groups(np.array(codes, dtype=np.int64)[kinds] if len(codes) != 1 else kinds * 0, list(seen))
+
+    def _kinds(self, of: tuple[str, ...]) -> tuple[t.Sequence[int], Column]:
+        """Which hosts are alike in these attributes: one row of each kind, and the kind of every row."""
+        found = self._kinds_of.get(of)
+        if found is None:
+            found = self._kinds_of[of] = self._make_kinds(of)
+        return found
+
+    def _make_kinds(self, of: tuple[str, ...]) -> tuple[t.Sequence[int], Column]:
+        if len(of) == 1:
+            name = of[0]
+            labels = self._alike[name] if name in self._alike else self._given[name]
+            places: dict[t.Hashable, int] = {}
+            if isinstance(labels, Same):
+                return ([0] if len(self) else []), np.zeros(len(self), dtype=np.int64)
+            for row, label in enumerate(labels):
+                places.setdefault(label, row)
+            numbers = {label: number for number, label in enumerate(places)}
+            codes = np.fromiter(map(numbers.__getitem__, labels), dtype=np.int64, count=len(self))
+            return list(places.values()), codes
+        parts = [self._kinds((name,)) for name in of]
+        several = [(first, codes) for first, codes in parts if len(first) > 1]
+        if len(several) <= 1:
+            return several[0] if several else parts[0]
+        whole, size = several[0][1], len(several[0][0])
+        for first, codes in several[1:]:
+            whole = whole * len(first) + codes
+            size *= len(first)
+        _values, rows, inverse = np.unique(whole, return_index=True, return_inverse=True)
+        return rows.tolist(), inverse
+
+    # --- what is left of a host in this request -----------------------------------------------------------------------
+
+    def numa(self, row: int) -> HostNUMATopology | None:
+        """The host's cells with what is used of them now."""
+        parts = self._parts.get(row)
+        return parts.numa if parts is not None else self.hosts[row].numa_topology
+
+    def pci_devices(self, row: int) -> t.Sequence[PciDevice]:
+        """Devices of the host that are free now."""
+        parts = self._parts.get(row)
+        return parts.pci if parts is not None else self.hosts[row].pci_devices
+
+    def free_disks(self, row: int) -> t.Sequence[t.Mapping[str, t.Any]]:
+        """Whole disks of the host that are free now."""
+        parts = self._parts.get(row)
+        return parts.disks if parts is not None else self.hosts[row].free_disks
+
+    def group_counts(self, group: ServerGroup) -> Column:
+        """Members of the group on each host, with those that were placed in this request."""
+        counts = self._group_counts.get(group.id)
+        if counts is None:
+            there = group.host_counts
+            names = self.values("host") if there else ()
+            counts = np.array([there.get(h, 0) for h in names] if there else np.zeros(len(self)), dtype=np.int64)
+            self._group_counts[group.id] = counts
+        return counts
+
+    def _rows_of_host(self, row: int) -> t.Any:
+        """All nodes of a node's host: members of a group that are on one are on the host."""
+        if self._several_nodes is None:
+            names = self.values("host")
+            self._several_nodes = len(set(names)) < len(names)
+        return np.flatnonzero(self.column("host", object) == self.hosts[row].host) if self._several_nodes else row
 
     def consume(self, row: int, spec: RequestSpec, sign: int = 1) -> None:
         """Take (``sign`` 1) or give back (-1) what one instance of ``spec`` needs of one host.
@@ -92,7 +251,23 @@ class Fleet:
         self.vcpus_used[row] += sign * spec.vcpus
         self.num_instances[row] += sign
         self.num_io_ops[row] += sign
+        if spec.instance_group is not None:
+            self.group_counts(spec.instance_group)[self._rows_of_host(row)] += sign
+        if spec.numa_topology is not None or spec.pci_requests or spec.whole_disks:
+            self._consume_parts(row, spec, sign)
         self._current.pop(row, None)
+
+    def _consume_parts(self, row: int, spec: RequestSpec, sign: int) -> None:
+        before = _Parts(self.numa(row), self.pci_devices(row), self.free_disks(row))
+        if sign > 0:
+            self._before.setdefault(row, []).append(before)
+            from .. import parts  # loaded where a guest asks for such things
+
+            taken = parts.take(before.numa, before.pci, before.disks, parts.Wish.of(spec), None)
+            if taken is not None:
+                self._parts[row] = _Parts(taken.numa, taken.free_pci, taken.free_disks)
+        elif self._before.get(row):
+            self._parts[row] = self._before[row].pop()
 
     def host_state(self, row: int) -> HostState:
         """One host as it stands after what was taken."""
@@ -111,9 +286,19 @@ class Fleet:
                     vcpus_used=int(self.vcpus_used[row]),
                     num_instances=int(self.num_instances[row]),
                     num_io_ops=int(self.num_io_ops[row]),
+                    numa_topology=self.numa(row),
+                    pci_devices=self.pci_devices(row),
+                    free_disks=self.free_disks(row),
                 )
             self._current[row] = state
         return state
 
     def all_rows(self) -> Column:
         return np.arange(len(self.hosts))
+
+
+@dataclass(frozen=True)
+class _Parts:
+    numa: HostNUMATopology | None
+    pci: t.Sequence[PciDevice]
+    disks: t.Sequence[t.Mapping[str, t.Any]]

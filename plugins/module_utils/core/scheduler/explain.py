@@ -9,11 +9,15 @@ from __future__ import annotations
 import math
 import typing as t
 
+from ..errors import BootflowError
 from .columns import Column, Fleet, np
 from .filters.base import Filter, FilterResult
 from .filters.capacity import at
 from .request_spec import RequestSpec
+from .smallest_change import smallest_change
 from .weighing import Ranking
+
+Against = t.Tuple[Filter, t.Dict[str, t.Any]]  # a filter that turned a host down, and how
 
 
 def explain(
@@ -29,44 +33,97 @@ def explain(
 
     Returns {instance_uuid, forced, chosen: {host, node}|None, filters: [{name, start, end}], hosts, nearest_miss}. A host is
     {host, node, passed, filters_passed: [names], rejected_by: {filter, reason, available, needed, unit, missing}|None,
-    rank: 1 is the best|None, weight, weighers: [{name, raw, normalised, multiplier, score}]}; those that passed come
-    first, best first. available, needed and missing (how much less would have been enough) are None where no numbers
-    were compared.
+    filters: [{name, passed, available, needed, unit, reason}], rank: 1 is the best|None, weight,
+    weighers: [{name, raw, normalised, multiplier, score}]}; those that passed come first, best first. Its ``filters`` are
+    the verdicts of all of them, those that were not reached too; passed is None where one could not answer there.
+    available, needed and missing (how much less would have been enough) are None where no numbers were compared.
+    nearest_miss: {host, node, missing: [rejections], smallest_change: see there|None}, or None.
     """
     entries = {row: _entry(fleet, row) for row in range(len(fleet))}
     counts: list[dict[str, t.Any]] = []
-    rejections: dict[int, list[dict[str, t.Any]]] = {}
-    rows = np.asarray(candidates, dtype=np.int64)
-    for row in set(entries) - {int(r) for r in rows}:
+    against: dict[int, list[Against]] = {}
+    candidates = np.asarray(candidates, dtype=np.int64)
+    for row in set(entries) - {int(r) for r in candidates}:
         entries[row]["rejected_by"] = _outside(spec)
-    if not spec.forced:
-        for filter_ in filters:
-            if not len(rows):
-                break
-            result = filter_.evaluate(fleet, spec, rows)
-            mask = np.asarray(result.mask, dtype=bool)
-            for position in np.flatnonzero(~mask):
-                rejection = _rejection(filter_, result, int(position))
-                entries[int(rows[position])]["rejected_by"] = rejection
-                rejections[int(rows[position])] = [rejection]
-            for row in rows[mask]:
-                entries[int(row)]["filters_passed"].append(filter_.name)
+    alive = np.ones(len(candidates), dtype=bool)
+    for filter_ in () if spec.forced else filters:
+        reached = alive.copy()
+        rows = candidates[reached]
+        if len(rows):
+            mask = _judge(filter_, filter_.evaluate(fleet, spec, rows), rows, entries, against, reached=True)
             counts.append({"name": filter_.name, "start": len(rows), "end": int(mask.sum())})
-            rows = rows[mask]
+            alive[np.flatnonzero(reached)[~mask]] = False
+        rest = candidates[~reached]
+        if len(rest):
+            try:
+                result = filter_.evaluate(fleet, spec, rest)
+            except BootflowError as e:  # it was never asked about these hosts, so it may not like them
+                for row in rest:
+                    entries[int(row)]["filters"].append(_verdict(filter_.name, None, None, None, "", e.message))
+            else:
+                _judge(filter_, result, rest, entries, against, reached=False)
+    rows = candidates[alive]
     for row in rows:
         entries[int(row)]["passed"] = True
     ordered = [int(r) for r in rows]
     if ranking is not None and len(ranking):
         ordered = _weights(entries, ranking)
-    _further_rejections(fleet, spec, filters, rejections)
-    rest = [row for row in entries if not entries[row]["passed"]]
+    rest_rows = [row for row in entries if not entries[row]["passed"]]
     return {
         "instance_uuid": instance_uuid,
         "forced": spec.forced,
         "chosen": None if chosen is None else {"host": fleet.hosts[chosen].host, "node": fleet.hosts[chosen].nodename},
         "filters": counts,
-        "hosts": [entries[row] for row in ordered + rest],
-        "nearest_miss": _nearest_miss(entries, rejections),
+        "hosts": [entries[row] for row in ordered + rest_rows],
+        "nearest_miss": _nearest_miss(fleet, spec, filters, entries, against),
+    }
+
+
+def _judge(
+    filter_: Filter,
+    result: FilterResult,
+    rows: Column,
+    entries: dict[int, dict[str, t.Any]],
+    against: dict[int, list[Against]],
+    reached: bool,
+) -> Column:
+    """Enter one filter's verdicts about these hosts. Returns who passed."""
+    mask = np.broadcast_to(np.asarray(result.mask, dtype=bool), rows.shape)
+    for position, row in enumerate(rows.tolist()):
+        entry = entries[row]
+        if mask[position]:
+            available, needed = _number(result.available, position), _number(result.needed, position)
+            entry["filters"].append(_verdict(filter_.name, True, available, needed, result.unit, ""))
+            if reached:
+                entry["filters_passed"].append(filter_.name)
+            continue
+        rejection = _rejection(filter_, result, position)
+        entry["filters"].append(
+            _verdict(
+                filter_.name,
+                False,
+                rejection["available"],
+                rejection["needed"],
+                result.unit,
+                rejection["reason"],
+            )
+        )
+        if reached:
+            entry["rejected_by"] = rejection
+        against.setdefault(row, []).append((filter_, rejection))
+    return mask
+
+
+def _verdict(
+    name: str, passed: bool | None, available: float | None, needed: float | None, unit: str, reason: str
+) -> dict[str, t.Any]:
+    return {
+        "name": name,
+        "passed": passed,
+        "available": available,
+        "needed": needed,
+        "unit": unit,
+        "reason": reason,
     }
 
 
@@ -78,6 +135,7 @@ def _entry(fleet: Fleet, row: int) -> dict[str, t.Any]:
         "passed": False,
         "filters_passed": [],
         "rejected_by": None,
+        "filters": [],
         "rank": None,
         "weight": None,
         "weighers": [],
@@ -103,13 +161,14 @@ def _number(value: t.Any, position: int) -> float | None:
 
 def _rejection(filter_: Filter, result: FilterResult, position: int) -> dict[str, t.Any]:
     available, needed = _number(result.available, position), _number(result.needed, position)
+    lacks = filter_.counts_capacity and available is not None and needed is not None and needed > available
     return {
         "filter": filter_.name,
         "reason": result.text(position) if result.text is not None else "",
         "available": available,
         "needed": needed,
         "unit": result.unit,
-        "missing": needed - available if available is not None and needed is not None and needed > available else None,
+        "missing": needed - available if lacks and available is not None and needed is not None else None,
     }
 
 
@@ -128,41 +187,44 @@ def _weights(entries: dict[int, dict[str, t.Any]], ranking: Ranking) -> list[int
                     "name": scale.weigher.name,
                     "raw": raw,
                     "normalised": float(scale.normalised(raw)),
-                    "multiplier": float(scale.weigher.multiplier),
+                    "multiplier": scale.multiplier_at(int(position)),
                     "score": float(scale.part[position]),
                 }
             )
     return ordered
 
 
-def _further_rejections(
-    fleet: Fleet, spec: RequestSpec, filters: t.Sequence[Filter], rejections: dict[int, list[dict[str, t.Any]]]
-) -> None:
-    """What else would have turned these hosts down, by the filters that compare numbers: how near a miss was."""
-    for filter_ in filters:
-        rows = np.array([r for r, found in rejections.items() if found[0]["filter"] != filter_.name], dtype=np.int64)
-        if not filter_.counts_capacity or not len(rows):
-            continue
-        result = filter_.evaluate(fleet, spec, rows)
-        for position in np.flatnonzero(~np.asarray(result.mask, dtype=bool)):
-            rejections[int(rows[position])].append(_rejection(filter_, result, int(position)))
-
-
 def _nearest_miss(
-    entries: dict[int, dict[str, t.Any]], rejections: dict[int, list[dict[str, t.Any]]]
+    fleet: Fleet,
+    spec: RequestSpec,
+    filters: t.Sequence[Filter],
+    entries: dict[int, dict[str, t.Any]],
+    against: dict[int, list[Against]],
 ) -> dict[str, t.Any] | None:
-    """The host that lacks least: the fewest filters against it, then the smallest part of the need missing."""
+    """The host that lacks least: the fewest filters against it, least of them without numbers, then the smallest part missing.
+
+    Where something is against it that no number measures, that is the only thing against it.
+    """
     best: tuple[t.Any, int] | None = None
-    for row, found in rejections.items():
-        if any(r["missing"] is None for r in found):
+    for row, found in against.items():
+        unmeasured = sum(r["missing"] is None for dummy, r in found)
+        if entries[row]["passed"] or (unmeasured and len(found) > 1):
             continue
-        key = (len(found), max(r["missing"] / r["needed"] for r in found))
+        if any(verdict["passed"] is None for verdict in entries[row]["filters"]):
+            continue
+        gap = max(r["missing"] / r["needed"] if r["missing"] is not None else 0.0 for dummy, r in found)
+        key = (len(found), unmeasured, gap)
         if best is None or key < best[0]:
             best = (key, row)
     if best is None:
         return None
     row = best[1]
-    return {"host": entries[row]["host"], "node": entries[row]["node"], "missing": rejections[row]}
+    return {
+        "host": entries[row]["host"],
+        "node": entries[row]["node"],
+        "missing": [rejection for dummy, rejection in against[row]],
+        "smallest_change": smallest_change(fleet, spec, row, against[row], filters),
+    }
 
 
 def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None) -> list[str]:
@@ -175,16 +237,15 @@ def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None) 
     lines = ["%s -> %s" % (decision["instance_uuid"], where)]
     if decision.get("alternates"):
         lines.append("  alternates: %s" % ", ".join(_name(a) for a in decision["alternates"]))
-    if decision["filters"]:
-        lines.append(
-            "  filters: %s" % ", ".join("%s %d->%d" % (c["name"], c["start"], c["end"]) for c in decision["filters"])
-        )
+    lines.extend(_filter_lines(decision["filters"]))
     passed = [h for h in decision["hosts"] if h["passed"]]
     rejected = [h for h in decision["hosts"] if not h["passed"]]
+    telling = {w["name"] for h in passed for w in h["weighers"] if w["score"]}
     for host in passed[:limit]:
         parts = [
             "%s %.10g -> %.4f x %.10g" % (w["name"], w["raw"], w["normalised"], w["multiplier"])
             for w in host["weighers"]
+            if w["name"] in telling
         ]
         weight = "" if host["weight"] is None else "  weight %.4f" % host["weight"]
         lines.append("  + %s%s%s" % (_name(host), weight, " (%s)" % "; ".join(parts) if parts else ""))
@@ -195,9 +256,23 @@ def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None) 
     lines.extend(_more(rejected, limit, "turned down"))
     miss = decision["nearest_miss"]
     if chosen is None and miss is not None:
-        lacks = ", ".join("%.10g %s" % (m["missing"], m["unit"]) for m in miss["missing"])
-        lines.append("  nearest miss: %s lacks %s" % (_name(miss), lacks))
+        lacks = ", ".join("%.10g %s" % (m["missing"], m["unit"]) for m in miss["missing"] if m["missing"] is not None)
+        others = "; ".join("%s: %s" % (m["filter"], m["reason"]) for m in miss["missing"] if m["missing"] is None)
+        lines.append("  nearest miss: %s %s" % (_name(miss), "lacks " + lacks if lacks else "- " + others))
+        if miss.get("smallest_change"):
+            lines.append("  smallest change: %s" % miss["smallest_change"]["text"])
     return lines
+
+
+def _filter_lines(counts: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
+    """How many hosts were left after each filter that turned some down; the others in a word."""
+    if not counts:
+        return []
+    some = ["%s %d->%d" % (c["name"], c["start"], c["end"]) for c in counts if c["start"] != c["end"]]
+    silent = len(counts) - len(some)
+    if silent:
+        some.append("%d other%s turned none down" % (silent, "s" if silent > 1 else ""))
+    return ["  filters: of %d hosts: %s" % (counts[0]["start"], ", ".join(some))]
 
 
 def _name(place: t.Mapping[str, t.Any]) -> str:

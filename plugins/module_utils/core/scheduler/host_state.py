@@ -14,6 +14,11 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..errors import InvalidInput
+from .aggregates import Aggregate
+
+if t.TYPE_CHECKING:
+    from ..numa.topology import HostNUMATopology
+    from ..pci.device import PciDevice
 
 RAM_ALLOCATION_RATIO = 1.5
 DISK_ALLOCATION_RATIO = 1.0
@@ -58,7 +63,7 @@ class HostState:
     cpu_info: t.Mapping[str, t.Any] = field(default_factory=dict)
     supported_instances: t.Sequence[t.Sequence[str]] = ()  # (arch, hv_type, vm_mode)
     availability_zones: t.Sequence[str] = ()  # none: it is in the default zone
-    aggregates: t.Sequence[str] = ()
+    aggregates: t.Sequence[Aggregate] = ()
     disabled: bool = False
     disabled_reason: str = ""
     forced_down: bool = False
@@ -66,9 +71,15 @@ class HostState:
     num_instances: int = 0
     num_io_ops: int = 0
     failed_builds: int = 0
-    numa_topology: t.Any = None
-    pci_device_pools: t.Any = None
+    numa_topology: HostNUMATopology | None = None  # with what claims use of it; None: the host told none
+    pci_devices: t.Sequence[PciDevice] = ()  # those that are still free to give away
+    free_disks: t.Sequence[t.Mapping[str, t.Any]] = ()  # whole disks that nobody has: {path, size_gb, medium}
+    instances: t.Mapping[str, str] = field(
+        default_factory=dict
+    )  # uuid -> flavor name; filled where a filter asks for it
+    metrics: t.Mapping[str, float] = field(default_factory=dict)  # name (cpu.percent...) -> last value
     stats: t.Mapping[str, t.Any] = field(default_factory=dict)
+    node_id: int | None = None  # of the ledger's row; None: it has none
     vars: t.Mapping[str, t.Any] = field(default_factory=dict)  # the host's inventory variables, for filters of the user
 
     def __post_init__(self) -> None:

@@ -34,7 +34,18 @@ class SchedulerOptions:
     max_attempts: int = 3  # one host and max_attempts - 1 alternates
     now: float | None = None  # epoch seconds; None: the age of reports is not looked at
     service_down_time: float = 60.0  # seconds
+    max_facts_age: float | None = None  # seconds, for FactsAgeFilter; None: any age will do
     default_availability_zone: str = "nova"
+    max_io_ops_per_host: int = 8
+    max_instances_per_host: int = 50
+    isolated_hosts: t.Sequence[str] = ()
+    isolated_images: t.Sequence[str] = ()  # ids or names
+    restrict_isolated_hosts_to_isolated_images: bool = True
+    aggregate_image_properties_isolation_namespace: str = ""
+    aggregate_image_properties_isolation_separator: str = "."
+    metrics_weight_setting: t.Mapping[str, float] = field(default_factory=dict)  # metric -> ratio
+    metrics_required: bool = True
+    metrics_weight_of_unavailable: float = -10000.0
     rng: random.Random | None = None  # None: seeded by the request, so that the same request draws the same
     user_filter_dirs: t.Sequence[str] = ()
     explain: bool = False
@@ -53,19 +64,21 @@ class Alternate:
 
     host: str
     nodename: str
-    limits: dict[str, float]
+    limits: dict[str, t.Any]
+    node_id: int | None = None
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Where one instance goes. limits: {memory_mb, disk_gb, vcpu} that the claim must hold (total x ratio)."""
+    """Where one instance goes. limits: {memory_mb, disk_gb, vcpu, numa_topology} that the claim must hold (total x ratio)."""
 
     instance_uuid: str
     host: str
     nodename: str
-    limits: dict[str, float]
+    limits: dict[str, t.Any]
     alternates: tuple[Alternate, ...] = ()
     decision: dict[str, t.Any] | None = None
+    node_id: int | None = None
 
 
 @dataclass
@@ -87,46 +100,60 @@ def select_destinations(fleet: Fleet, spec: RequestSpec, options: SchedulerOptio
     Raises NoValidHost (with ``details``: filters, placed, requested, instance_uuid, decision) and leaves the fleet as it
     was; InvalidInput for unknown names of filters and weighers.
     """
-    user = options.load_user_classes()
-    placement = _Placement(fleet, spec, options, make_filters(options, user), make_weighers(options, user))
-    try:
-        return placement.run()
-    except BaseException:
-        placement.give_back()
-        raise
+    return Placement(fleet, spec, options).select(spec.instance_uuids)
 
 
-class _Placement:
-    def __init__(
-        self, fleet: Fleet, spec: RequestSpec, options: SchedulerOptions, filters: list[Filter], weighers: list[Weigher]
-    ):
+class Placement:
+    """One request over one fleet, which may be asked for hosts again and again: what was filtered and weighed once is kept,
+    and only what was taken from is looked at anew.
+
+    Raises InvalidInput for unknown names of filters and weighers.
+    """
+
+    def __init__(self, fleet: Fleet, spec: RequestSpec, options: SchedulerOptions):
+        user = options.load_user_classes()
         self.fleet = fleet
         self.spec = spec
         self.options = options
-        self.filters = filters
-        self.weighers = weighers
+        self.filters: list[Filter] = make_filters(options, user)
+        self.weighers: list[Weigher] = make_weighers(options, user)
         self.rng = options.rng
         self.counts: list[FilterCount] = []
-        self.taken: list[int] = []
-        self._limits: dict[int, dict[str, float]] = {}
+        self.taken: list[int] = []  # by the present call
+        self._ranking: Ranking | None = None
+        self._changed: int | None = None  # the host that was taken from since the ranking was last right
+        self._limits: dict[int, dict[str, t.Any]] = {}
 
-    def run(self) -> list[Selection]:
-        uuids = self.spec.instance_uuids
+    def select(self, uuids: t.Sequence[str]) -> list[Selection]:
+        """A host for each of these instances, or none of them is placed: see select_destinations()."""
         if not uuids:
             return []
-        self.candidates, self.why_none = _candidates(self.fleet, self.spec)
-        ranking = Ranking(self.fleet, self.spec, self._filter_all(self.candidates), self.weighers)
+        self.taken = []
+        try:
+            return self._select(uuids)
+        except BaseException:
+            for row in self.taken:
+                self.fleet.consume(row, self.spec, -1)
+            self._ranking = None
+            raise
+
+    def _select(self, uuids: t.Sequence[str]) -> list[Selection]:
+        if self._ranking is None:
+            self.candidates, self.why_none = _candidates(self.fleet, self.spec)
+            self._ranking = Ranking(self.fleet, self.spec, self._filter_all(self.candidates), self.weighers)
+            self._changed = None
+        ranking = self._ranking
         decisions: list[dict[str, t.Any] | None] = []
-        for number, uuid in enumerate(uuids):
-            if number:
-                self._filter_again(ranking)
+        for uuid in uuids:
+            self._filter_again(ranking)
             if not len(ranking):
-                raise self._no_valid_host(uuid)
-            row = ranking.pick(self._draw(len(ranking)))
+                raise self._no_valid_host(uuid, len(uuids))
+            row = ranking.pick(self._draw(len(ranking), uuids))
             decisions.append(self._explain(uuid, ranking, row))
             self.fleet.consume(row, self.spec)
+            self._changed = row
             self.taken.append(row)
-        alternates = self._alternates(ranking)
+        alternates = self._alternates(ranking, uuids)
         return [
             Selection(
                 instance_uuid=uuid,
@@ -135,14 +162,10 @@ class _Placement:
                 limits=dict(self._limits_of(row)),
                 alternates=alternates,
                 decision=self._with_alternates(decision, alternates),
+                node_id=self.fleet.hosts[row].node_id,
             )
             for uuid, row, decision in zip(uuids, self.taken, decisions)
         ]
-
-    def give_back(self) -> None:
-        for row in self.taken:
-            self.fleet.consume(row, self.spec, -1)
-        self.taken = []
 
     def _filter_all(self, rows: Column) -> Column:
         """The hosts that pass all filters, each of which runs on the survivors of those before it."""
@@ -159,8 +182,12 @@ class _Placement:
 
     def _filter_again(self, ranking: Ranking) -> None:
         """For the next instance: only one host was taken from, so the filters that look at one host ask it alone."""
+        changed = self._changed
+        if changed is None:
+            return
+        self._changed = None
         self.counts = []
-        last: int | None = self.taken[-1]
+        last: int | None = changed
         for filter_ in self.filters:
             if filter_.run_once_per_request or self.spec.forced:
                 continue
@@ -173,17 +200,17 @@ class _Placement:
                 ranking.drop(last)
                 last = None
             self.counts.append(FilterCount(filter_.name, start, len(ranking)))
-        ranking.update(self.taken[-1])
+        ranking.update(changed)
 
-    def _draw(self, count: int) -> int:
+    def _draw(self, count: int, uuids: t.Sequence[str]) -> int:
         size = min(max(int(self.options.host_subset_size), 1), count)
         if size == 1:
             return 0
         if self.rng is None:
-            self.rng = random.Random(self.spec.instance_uuids[0])
+            self.rng = random.Random(uuids[0])
         return self.rng.randrange(size)
 
-    def _alternates(self, ranking: Ranking) -> tuple[Alternate, ...]:
+    def _alternates(self, ranking: Ranking, uuids: t.Sequence[str]) -> tuple[Alternate, ...]:
         """Hosts next in order that would also fit, none of which was chosen in this request."""
         wanted = max(int(self.options.max_attempts), 1) - 1
         if not wanted:
@@ -192,7 +219,7 @@ class _Placement:
         if len(self.taken) > 1:
             self._filter_again(ranking)
             if len(ranking):
-                ranking.pick(self._draw(len(ranking)))
+                ranking.pick(self._draw(len(ranking), uuids))
         self.counts = counts
         chosen = set(self.taken)
         found: list[Alternate] = []
@@ -200,17 +227,19 @@ class _Placement:
             row = int(ranking.rows[position])
             if row not in chosen:
                 host = self.fleet.hosts[row]
-                found.append(Alternate(host.host, host.nodename, dict(self._limits_of(row))))
+                found.append(Alternate(host.host, host.nodename, dict(self._limits_of(row)), host.node_id))
                 if len(found) == wanted:
                     break
         return tuple(found)
 
-    def _limits_of(self, row: int) -> dict[str, float]:
+    def _limits_of(self, row: int) -> dict[str, t.Any]:
         limits = self._limits.get(row)
         if limits is None:
             limits = self._limits[row] = {}
             for filter_ in self.filters:
                 limits.update(filter_.limits(self.fleet, row))
+            if self.spec.numa_topology is None:
+                limits.pop("numa_topology", None)
         return limits
 
     def _explain(self, uuid: str, ranking: Ranking | None, row: int | None) -> dict[str, t.Any] | None:
@@ -225,10 +254,10 @@ class _Placement:
             decision["alternates"] = [{"host": a.host, "node": a.nodename} for a in alternates]
         return decision
 
-    def _no_valid_host(self, uuid: str) -> NoValidHost:
+    def _no_valid_host(self, uuid: str, requested: int) -> NoValidHost:
         parts = ["There are not enough hosts available."]
         if self.taken:
-            parts.append("%d of %d instances found one." % (len(self.taken), self.spec.num_instances))
+            parts.append("%d of %d instances found one." % (len(self.taken), requested))
         if self.why_none:
             parts.append(self.why_none)
         elif self.counts:
@@ -241,7 +270,7 @@ class _Placement:
             reason=" ".join(parts),
             filters=[{"name": c.name, "start": c.start, "end": c.end} for c in self.counts],
             placed=len(self.taken),
-            requested=self.spec.num_instances,
+            requested=requested,
             instance_uuid=uuid,
             decision=self._explain(uuid, None, None),
         )

@@ -20,39 +20,98 @@ import typing as t
 
 from ..errors import BootflowError, InvalidInput
 from .columns import Column, Fleet, Rows, np
+from .filters.affinity_filter import DifferentHostFilter, SameHostFilter, SimpleCIDRAffinityFilter
+from .filters.aggregate_image_properties_isolation import AggregateImagePropertiesIsolation
+from .filters.aggregate_instance_extra_specs_filter import AggregateInstanceExtraSpecsFilter
+from .filters.aggregate_multitenancy_isolation import AggregateMultiTenancyIsolation
 from .filters.availability_zone_filter import AvailabilityZoneFilter
 from .filters.base import Filter, FilterResult
 from .filters.compute_capabilities_filter import ComputeCapabilitiesFilter
 from .filters.compute_filter import ComputeFilter
-from .filters.core_filter import CoreFilter
-from .filters.disk_filter import DiskFilter
+from .filters.core_filter import AggregateCoreFilter, CoreFilter
+from .filters.disk_filter import AggregateDiskFilter, DiskFilter
+from .filters.facts_age_filter import FactsAgeFilter
 from .filters.image_props_filter import ImagePropertiesFilter
-from .filters.ram_filter import RamFilter
+from .filters.io_ops_filter import AggregateIoOpsFilter, IoOpsFilter
+from .filters.isolated_hosts_filter import IsolatedHostsFilter
+from .filters.json_filter import JsonFilter
+from .filters.metrics_filter import MetricsFilter
+from .filters.num_instances_filter import AggregateNumInstancesFilter, NumInstancesFilter
+from .filters.numa_topology_filter import NUMATopologyFilter
+from .filters.pci_passthrough_filter import PciPassthroughFilter
+from .filters.ram_filter import AggregateRamFilter, RamFilter
 from .filters.retry_filter import RetryFilter
+from .filters.server_group_filters import ServerGroupAffinityFilter, ServerGroupAntiAffinityFilter
+from .filters.type_filter import AggregateTypeAffinityFilter, TypeAffinityFilter
+from .filters.whole_disk_filter import WholeDiskFilter
 from .request_spec import RequestSpec
+from .weighers.affinity import ServerGroupSoftAffinityWeigher, ServerGroupSoftAntiAffinityWeigher
 from .weighers.base import Weigher
+from .weighers.build_failure import BuildFailureWeigher
 from .weighers.cpu import CPUWeigher
 from .weighers.disk import DiskWeigher
+from .weighers.io_ops import IoOpsWeigher
+from .weighers.metrics import MetricsWeigher
+from .weighers.pci import PCIWeigher
 from .weighers.ram import RAMWeigher
 
 if t.TYPE_CHECKING:
     from .placement import SchedulerOptions
 
-# The order of Nova's default list. Ram, Disk and Core are in it, because no placement service stands in front that
-# has sorted out full hosts; without a filter its limit is absent, and the claim would not hold on to it either.
-BUILTIN_FILTERS: tuple[type[Filter], ...] = (
+# Enabled unless the user lists others, in the order of Nova's default list. Ram, Disk and Core are in it, because no
+# placement service stands in front that has sorted out full hosts; without a filter its limit is absent, and the claim
+# would not hold on to it either.
+ENABLED_FILTERS: tuple[type[Filter], ...] = (
     RetryFilter,
     AvailabilityZoneFilter,
     ComputeFilter,
+    FactsAgeFilter,
     RamFilter,
     DiskFilter,
     CoreFilter,
     ComputeCapabilitiesFilter,
     ImagePropertiesFilter,
+    ServerGroupAntiAffinityFilter,
+    ServerGroupAffinityFilter,
+    NUMATopologyFilter,
+    PciPassthroughFilter,
+    WholeDiskFilter,
 )
-BUILTIN_WEIGHERS: tuple[type[Weigher], ...] = (RAMWeigher, CPUWeigher, DiskWeigher)
+BUILTIN_FILTERS: tuple[type[Filter], ...] = (
+    *ENABLED_FILTERS,
+    AggregateRamFilter,
+    AggregateDiskFilter,
+    AggregateCoreFilter,
+    AggregateImagePropertiesIsolation,
+    AggregateInstanceExtraSpecsFilter,
+    AggregateIoOpsFilter,
+    AggregateMultiTenancyIsolation,
+    AggregateNumInstancesFilter,
+    AggregateTypeAffinityFilter,
+    DifferentHostFilter,
+    IoOpsFilter,
+    IsolatedHostsFilter,
+    JsonFilter,
+    MetricsFilter,
+    NumInstancesFilter,
+    SameHostFilter,
+    SimpleCIDRAffinityFilter,
+    TypeAffinityFilter,
+)
+# All of them, as nova.scheduler.weights.all_weighers; Nova sums in the order that its folder is read in.
+BUILTIN_WEIGHERS: tuple[type[Weigher], ...] = (
+    RAMWeigher,
+    CPUWeigher,
+    DiskWeigher,
+    IoOpsWeigher,
+    PCIWeigher,
+    MetricsWeigher,
+    BuildFailureWeigher,
+    ServerGroupSoftAffinityWeigher,
+    ServerGroupSoftAntiAffinityWeigher,
+)
 
-DEFAULT_FILTERS = tuple(cls.name for cls in BUILTIN_FILTERS)
+DEFAULT_FILTERS = tuple(cls.name for cls in ENABLED_FILTERS)
 DEFAULT_WEIGHERS = tuple(cls.name for cls in BUILTIN_WEIGHERS)
 
 
@@ -67,6 +126,10 @@ class HostPasses(Filter):
         once = getattr(made, "run_once_per_request", getattr(made, "run_filter_once_per_request", False))
         self.run_once_per_request = bool(once)
         self.per_host = bool(getattr(made, "per_host", True))
+        hints = getattr(made, "hints", ())
+        self.hints = (hints,) if isinstance(hints, str) else tuple(hints)
+        for need in ("needs_instances", "needs_numa", "needs_pci", "needs_metrics"):
+            setattr(self, need, bool(getattr(made, need, False)))
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         answers = [self._ask(fleet, spec, int(row)) for row in np.atleast_1d(rows)]
@@ -162,7 +225,7 @@ def _load(path: str, found: UserClasses) -> None:
         ) from e
     finally:
         sys.dont_write_bytecode = writes
-    reserved = set(DEFAULT_FILTERS) | set(DEFAULT_WEIGHERS)
+    reserved = {f.name for f in BUILTIN_FILTERS} | {w.name for w in BUILTIN_WEIGHERS}
     for value in list(vars(module).values()):
         if not isinstance(value, type) or value.__module__ != module_name or value.__name__.startswith("_"):
             continue
@@ -191,9 +254,16 @@ def make_filters(options: SchedulerOptions, user: UserClasses) -> list[Filter]:
     of_user = {name: c for name, c in user.items() if _is_filter(c[0])}
     names = options.enabled_filters
     if names is None:
-        names = [*DEFAULT_FILTERS, *of_user]
+        ageless = options.max_facts_age is None  # FactsAgeFilter has nothing to say then
+        defaults = (n for n in DEFAULT_FILTERS if not (ageless and n == FactsAgeFilter.name))
+        names = [*defaults, *of_user]
     _check_names("filter", names, [*builtin, *of_user], "bootflow_enabled_filters")
     return [builtin[n](options) if n in builtin else _user_filter(options, n, *of_user[n]) for n in names]
+
+
+def hints_read_by(filters: t.Iterable[Filter | type[Filter]]) -> frozenset[str]:
+    """The scheduler hints that any of these filters reads, as far as they name them."""
+    return frozenset(name for filter_ in filters for name in filter_.hints)
 
 
 def make_weighers(options: SchedulerOptions, user: UserClasses) -> list[Weigher]:
@@ -208,15 +278,23 @@ def make_weighers(options: SchedulerOptions, user: UserClasses) -> list[Weigher]
     _check_names("weigher", list(options.multipliers), known, "bootflow_weight_multipliers")
     made = [builtin[n](options) if n in builtin else _user_weigher(options, n, *of_user[n]) for n in names]
     for weigher in made:
-        value = options.multipliers.get(weigher.name, weigher.multiplier)
-        try:
-            weigher.multiplier = float(value)
-        except (TypeError, ValueError):
-            raise InvalidInput(
-                reason="the multiplier of %s is %r" % (weigher.name, value),
-                remedy="Give a number in bootflow_weight_multipliers.",
-            ) from None
+        weigher.multiplier = _multiplier(weigher, options.multipliers.get(weigher.name, weigher.multiplier))
     return made
+
+
+def _multiplier(weigher: Weigher, value: t.Any) -> float:
+    try:
+        multiplier = float(value)
+    except (TypeError, ValueError):
+        multiplier = math.nan
+    least = weigher.least_multiplier
+    if not math.isfinite(multiplier) or (least is not None and multiplier < least):
+        raise InvalidInput(
+            reason="the multiplier of %s is %r" % (weigher.name, value),
+            remedy="Give a number%s in bootflow_weight_multipliers."
+            % ("" if least is None else ", %g or more," % least),
+        )
+    return multiplier
 
 
 def _check_names(kind: str, names: t.Sequence[str], known: t.Sequence[str], setting: str) -> None:

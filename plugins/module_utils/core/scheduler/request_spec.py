@@ -10,6 +10,12 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..model import Flavor
+from ..server_groups import ServerGroup
+
+if t.TYPE_CHECKING:
+    from ..numa.topology import GuestNUMATopology
+    from ..pci.request import PciRequest
+    from ..whole_disks import WholeDiskRequest
 
 
 @dataclass
@@ -28,6 +34,12 @@ class RequestSpec:
     metadata: t.Mapping[str, str] = field(default_factory=dict)
     project: str = ""
     memory_overhead_mb: int = 0
+    image_id: str = ""
+    image_name: str = ""
+    instance_group: ServerGroup | None = None
+    numa_topology: GuestNUMATopology | None = None  # what the guest wishes, not yet fitted to a host
+    pci_requests: t.Sequence[PciRequest] = ()
+    whole_disks: t.Sequence[WholeDiskRequest] = ()
 
     @property
     def num_instances(self) -> int:

@@ -6,37 +6,46 @@
 
 After a pick only the picked host's numbers change. Nova weighs and sorts all hosts anew; this gives the same numbers
 and the same order (to the last bit and among equals), but touches all hosts only when an end of a weigher's scale moved.
-source: semantics 13; rows D16, D17
+Multipliers may differ from host to host (aggregates set them). source: semantics 13; rows D16, D17
 """
 
 from __future__ import annotations
 
+import math
 import typing as t
 
 from .columns import Column, Fleet, np
+from .filters.capacity import at
 from .request_spec import RequestSpec
-from .weighers.base import Weigher
+from .weighers.base import Changes, Weigher
 
 
 class Scale:
-    """One weigher over the hosts of a Ranking: raw numbers, the ends of the scale, and multiplier x normalised."""
+    """One weigher over the hosts of a Ranking: raw numbers, the ends of the scale, and multiplier x normalised.
 
-    def __init__(self, weigher: Weigher, raw: Column):
+    :arg multiplier: one number, or one for each host.
+    """
+
+    def __init__(self, weigher: Weigher, raw: Column, multiplier: t.Any = 1.0, changes: Changes = Changes.PICKED):
         self.weigher = weigher
+        self.multiplier = multiplier
+        self.changes = changes
         self.raw = np.array(raw, dtype=np.float64)
-        self.lo, self.hi = self._ends()
-        self.part = self._parts()
+        self.refresh()
 
-    def _ends(self) -> tuple[float, float]:
+    def _find_ends(self) -> None:
         """The seen values, and the fixed ends where there are: a seen value beyond a fixed end stretches the scale."""
-        if not len(self.raw):
-            return 0.0, 0.0
-        lo, hi = float(self.raw.min()), float(self.raw.max())
-        if self.weigher.minval is not None:
-            lo = min(lo, float(self.weigher.minval))
-        if self.weigher.maxval is not None:
-            hi = max(hi, float(self.weigher.maxval))
-        return lo, hi
+        lo = hi = 0.0
+        if len(self.raw):
+            lo, hi = float(self.raw.min()), float(self.raw.max())
+            if self.weigher.minval is not None:
+                lo = min(lo, float(self.weigher.minval))
+            if self.weigher.maxval is not None:
+                hi = max(hi, float(self.weigher.maxval))
+        self.lo, self.hi = lo, hi
+        # How many hosts hold an end where it is; an end that is fixed stays when they leave.
+        self._at_lo = math.inf if lo == self.weigher.minval else int((self.raw == lo).sum())
+        self._at_hi = math.inf if hi == self.weigher.maxval else int((self.raw == hi).sum())
 
     def normalised(self, values: t.Any) -> t.Any:
         """0 to 1; 0 for all when they are all equal."""
@@ -44,37 +53,59 @@ class Scale:
             return values * 0.0
         return (values - self.lo) / (self.hi - self.lo)
 
-    def _parts(self) -> Column:
-        return self.weigher.multiplier * self.normalised(self.raw)
+    def multiplier_at(self, position: int) -> float:
+        return float(at(self.multiplier, position))
 
     def refresh(self) -> None:
         """All numbers anew, from raw."""
-        self.lo, self.hi = self._ends()
-        self.part = self._parts()
+        self._find_ends()
+        self.part = self.multiplier * self.normalised(self.raw)
+        # Nothing makes a difference here any more, whoever leaves: of most weighers that nobody configured.
+        self.flat = self.changes is Changes.NOBODY and self.lo == self.hi
+
+    def _ends_moved(self) -> bool:
+        ends = self.lo, self.hi
+        self._find_ends()
+        return ends != (self.lo, self.hi)
 
     def change(self, position: int, value: float) -> bool:
         """One host's raw number changed. True when the scale moved, so that every host's part is another."""
         old = self.raw[position]
+        if value == old:
+            return False
         self.raw[position] = value
-        moved = False
-        if (old == self.hi or old == self.lo or value > self.hi or value < self.lo) and value != old:
-            ends = self._ends()
-            moved = ends != (self.lo, self.hi)
-            self.lo, self.hi = ends
-        if moved:
-            self.part = self._parts()
-        else:
-            self.part[position] = self.weigher.multiplier * self.normalised(value)
-        return moved
+        self._at_lo += int(value == self.lo) - int(old == self.lo)
+        self._at_hi += int(value == self.hi) - int(old == self.hi)
+        outside = value > self.hi or value < self.lo
+        if (outside or not self._at_lo or not self._at_hi) and self._ends_moved():
+            self.part = self.multiplier * self.normalised(self.raw)
+            return True
+        self.part[position] = self.multiplier_at(position) * self.normalised(value)
+        return False
 
     def drop(self, position: int) -> bool:
         """The host leaves. True when the scale moved."""
+        if np.ndim(self.multiplier):
+            self.multiplier = np.delete(self.multiplier, position)
+        if self.flat:
+            self.raw, self.part = self.raw[1:], self.part[1:]
+            return False
+        old = self.raw[position]
         self.raw = np.delete(self.raw, position)
-        ends = self._ends()
-        moved = ends != (self.lo, self.hi)
-        self.lo, self.hi = ends
-        self.part = self._parts() if moved else np.delete(self.part, position)
-        return moved
+        self.part = np.delete(self.part, position)
+        self._at_lo -= int(old == self.lo)
+        self._at_hi -= int(old == self.hi)
+        if (not self._at_lo or not self._at_hi) and self._ends_moved():
+            self.part = self.multiplier * self.normalised(self.raw)
+            return True
+        return False
+
+    def keep(self, mask: Column) -> None:
+        """Only these hosts stay."""
+        self.raw = self.raw[mask]
+        if np.ndim(self.multiplier):
+            self.multiplier = self.multiplier[mask]
+        self.refresh()
 
 
 class Ranking:
@@ -90,9 +121,18 @@ class Ranking:
         self.weighers = weighers
         self.rows = np.array(rows)
         self.order = np.arange(len(self.rows))  # positions among rows, best first
-        self.scales = [Scale(w, w.raw(fleet, spec, self.rows)) for w in weighers] if len(self.rows) else []
+        # One host is not weighed, and hosts only ever leave.
+        self.scales = [self._scale(w) for w in weighers] if len(self.rows) > 1 else []
         self._moved = True  # a scale moved since the last sort
         self._sort()
+
+    def _scale(self, weigher: Weigher) -> Scale:
+        return Scale(
+            weigher,
+            weigher.raw(self.fleet, self.spec, self.rows),
+            weigher.multipliers(self.fleet, self.rows),
+            weigher.changes(self.fleet, self.spec),
+        )
 
     def __len__(self) -> int:
         return len(self.order)
@@ -105,7 +145,8 @@ class Ranking:
             return
         score = np.zeros(len(self.rows))
         for scale in self.scales:
-            score += scale.part
+            if not scale.flat:
+                score += scale.part
         self.score = score
         keys = -score[self.order]
         if np.any(keys[1:] < keys[:-1]):
@@ -150,15 +191,16 @@ class Ranking:
         self.order = new_position[self.order[mask[self.order]]]
         self.rows = self.rows[mask]
         for scale in self.scales:
-            scale.raw = scale.raw[mask]
-            scale.refresh()
+            scale.keep(mask)
         self._moved = True
 
     def update(self, row: int) -> None:
         """Put the hosts in order again, after the one picked last (``row``, at the top if it did not leave) was taken from."""
         position = self._position(row)
         for scale in self.scales:
-            if not scale.weigher.per_host:
+            if scale.changes is Changes.NOBODY:
+                continue
+            if scale.changes is Changes.ALL:
                 scale.raw = np.array(scale.weigher.raw(self.fleet, self.spec, self.rows), dtype=np.float64)
                 scale.refresh()
                 self._moved = True
@@ -174,7 +216,8 @@ class Ranking:
         """Move the host at the top to its place by its new score: after the better ones, before its equals."""
         score = 0.0
         for scale in self.scales:
-            score += scale.part[position]
+            if not scale.flat:
+                score += scale.part[position]
         self.score[position] = score
         place = int(np.searchsorted(self.keys[1:], -score, side="left"))
         self.order[:place] = self.order[1 : place + 1].copy()

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import typing as t
 
+from ..aggregates import aggregate_groups
 from ..columns import Fleet, Rows, np
 from ..host_state import HostState
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
+from .capacity import at
+from .verdicts import pass_all
+
+KEY = "availability_zone"
 
 
 def zones_of(host: HostState) -> tuple[str, ...]:
@@ -20,7 +25,7 @@ def zones_of(host: HostState) -> tuple[str, ...]:
 
 
 class AvailabilityZoneFilter(Filter):
-    """Passes hosts in the zone asked for; a host without a zone is in the default zone (row D09)."""
+    """Passes hosts in the zone asked for, which they or their aggregates name; with neither, a host is in the default zone (row D09)."""
 
     name = "AvailabilityZoneFilter"
     run_once_per_request = True
@@ -28,13 +33,23 @@ class AvailabilityZoneFilter(Filter):
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         wanted = spec.availability_zone
         if not wanted:
-            return FilterResult(mask=np.ones(len(rows), dtype=bool))
-        groups = fleet.groups("availability_zones", zones_of)
-        default = (self.options.default_availability_zone,)
-        zones: list[t.Any] = [value or default for value in groups.values]
-        mask = groups.spread([wanted in value for value in zones], rows)
+            return pass_all(rows)
+        own = fleet.groups("availability_zones", zones_of, ("availability_zones",))
+        shared = aggregate_groups(fleet)
+        of_aggregates = [sorted(membership.entries(KEY) - {""}) for membership in shared.values]
+        named = np.array([bool(zones) for zones in own.values], dtype=bool)[own.codes[rows]]
+        named = named | np.array([bool(zones) for zones in of_aggregates], dtype=bool)[shared.codes[rows]]
+        mask = np.array([wanted in zones for zones in own.values], dtype=bool)[own.codes[rows]]
+        mask = mask | np.array([wanted in zones for zones in of_aggregates], dtype=bool)[shared.codes[rows]]
+        if wanted == self.options.default_availability_zone:
+            mask = mask | ~named
 
         def text(position: int) -> str:
-            return "zone %s asked for, it is in %s" % (wanted, ", ".join(zones[groups.codes[rows[position]]]))
+            row = at(rows, position)
+            zones: t.Iterable[str] = dict.fromkeys([*own.values[own.codes[row]], *of_aggregates[shared.codes[row]]])
+            return "zone %s asked for, it is in %s" % (
+                wanted,
+                ", ".join(zones) or self.options.default_availability_zone,
+            )
 
         return FilterResult(mask=mask, text=text)

@@ -38,9 +38,15 @@ class Filter(abc.ABC):
 
     ``run_once_per_request``: the answer can not change between the instances of a request (row D06).
     ``per_host``: what it says of a host depends on that host alone, so that after a pick only that host is asked again.
+    ``hints``: the scheduler hints that it reads. ``needs_*``: what the ledger has to fill in of HostState for it.
     """
 
     name = ""
+    hints: tuple[str, ...] = ()
+    needs_instances = False
+    needs_numa = False
+    needs_pci = False
+    needs_metrics = False
     run_once_per_request = False
     per_host = True
     counts_capacity = False  # compares a need with what is left: its shortfalls are what "nearest miss" weighs up
@@ -52,6 +58,6 @@ class Filter(abc.ABC):
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         """Which of ``rows`` pass, and the numbers that were compared."""
 
-    def limits(self, fleet: Fleet, row: int) -> dict[str, float]:
-        """What this filter wants the claim to hold on to (row D03)."""
+    def limits(self, fleet: Fleet, row: int) -> dict[str, t.Any]:
+        """What this filter wants the claim to hold on to, as plain JSON (row D03)."""
         return {}

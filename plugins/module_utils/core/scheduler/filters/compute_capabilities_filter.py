@@ -6,16 +6,46 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import typing as t
 
-from ..columns import Fleet, Rows, np
+from ..columns import Column, Fleet, Rows, np
 from ..extra_specs_ops import match
 from ..host_state import HostState
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
+from .capacity import at
+from .verdicts import pass_all
 
 SCOPE = "capabilities"
+
+
+# What a request takes of: it is looked up as it stands, all else once for all hosts that are alike in it.
+LIVE = frozenset(
+    (
+        "memory_mb_used",
+        "free_ram_mb",
+        "local_gb_used",
+        "disk_mb_used",
+        "disk_available_least",
+        "free_disk_mb",
+        "vcpus_used",
+        "num_instances",
+        "num_io_ops",
+        "numa_topology",
+        "pci_devices",
+        "free_disks",
+    )
+)
+# Property of HostState -> the attribute that it is made from.
+MADE_FROM = {
+    "hypervisor_hostname": "nodename",
+    "total_usable_ram_mb": "memory_mb",
+    "total_usable_disk_gb": "local_gb",
+    "vcpus_total": "vcpus",
+}
+ATTRIBUTES = frozenset(f.name for f in dataclasses.fields(HostState))
 
 
 class ComputeCapabilitiesFilter(Filter):
@@ -29,18 +59,25 @@ class ComputeCapabilitiesFilter(Filter):
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         wishes = _wishes(spec.flavor.extra_specs)
-        reasons: dict[int, str] = {}
-        mask = np.ones(len(rows), dtype=bool)
-        if wishes:
-            for position, row in enumerate(rows):
-                reason = _refusal(fleet.host_state(int(row)), wishes)
-                if reason is not None:
-                    reasons[position] = reason
-            mask[list(reasons)] = False
-        return FilterResult(mask=mask, text=lambda position: reasons.get(position, ""))
+        if not wishes:
+            return pass_all(rows)
+        mask = np.ones(np.shape(rows), dtype=bool)
+        answers: list[tuple[Column, list[str | None]]] = []
+        for wish in wishes:
+            codes, values = _values(fleet, wish, rows)
+            refusals = [_refusal(wish, value) for value in values]
+            mask = mask & np.array([refusal is None for refusal in refusals], dtype=bool)[codes]
+            answers.append((codes, refusals))
+
+        def text(position: int) -> str:
+            found = (refusals[at(codes, position)] for codes, refusals in answers)
+            return next((refusal for refusal in found if refusal is not None), "")
+
+        return FilterResult(mask=mask, text=text)
 
 
 Wish = t.Tuple[str, t.List[str], str]  # the key as written, the path, the requirement
+Value = t.Tuple[bool, t.Optional[str]]  # whether the wish concerns the host, and what the host has
 
 
 def _wishes(extra_specs: t.Mapping[str, t.Any]) -> list[Wish]:
@@ -56,15 +93,35 @@ def _wishes(extra_specs: t.Mapping[str, t.Any]) -> list[Wish]:
     return wishes
 
 
-def _refusal(host: HostState, wishes: t.Iterable[Wish]) -> str | None:
-    for key, path, requirement in wishes:
-        if ":" not in key and not hasattr(host, key) and key not in host.stats:
-            continue  # an unscoped key that the host knows nothing of is somebody else's
-        value = capability(host, path)
-        if value is None:
-            return "%s: needs %s, the host reports nothing of the kind" % (key, requirement)
-        if not match(str(value), requirement):
-            return "%s: needs %s, the host has %s" % (key, requirement, value)
+def _values(fleet: Fleet, wish: Wish, rows: Rows) -> tuple[Column, list[Value]]:
+    """What the hosts of ``rows`` have for a wish, as numbers of values."""
+    key, path, dummy = wish
+
+    def value(host: HostState) -> Value:
+        # an unscoped key that the host knows nothing of is somebody else's
+        concerned = ":" in key or hasattr(host, key) or key in host.stats
+        found = capability(host, path) if concerned else None
+        return concerned, None if found is None else str(found)
+
+    if path[0] in LIVE:
+        seen: dict[Value, int] = {}
+        codes = [seen.setdefault(value(fleet.host_state(int(row))), len(seen)) for row in np.atleast_1d(rows)]
+        return np.array(codes, dtype=np.int64).reshape(np.shape(rows)), list(seen)
+    head = MADE_FROM.get(path[0], path[0])
+    of = (head, "stats") if head in ATTRIBUTES else () if hasattr(HostState, head) else ("stats",)
+    groups = fleet.groups("capability %s" % key, value, of)
+    return groups.codes[rows], groups.values
+
+
+def _refusal(wish: Wish, value: Value) -> str | None:
+    key, dummy, requirement = wish
+    concerned, found = value
+    if not concerned:
+        return None
+    if found is None:
+        return "%s: needs %s, the host reports nothing of the kind" % (key, requirement)
+    if not match(found, requirement):
+        return "%s: needs %s, the host has %s" % (key, requirement, found)
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ..columns import Fleet, Rows, np
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
+from .capacity import at
 
 
 class ComputeFilter(Filter):
@@ -29,14 +30,17 @@ class ComputeFilter(Filter):
             alive = alive & (age <= limit)
 
         def text(position: int) -> str:
-            host = fleet.hosts[rows[position]]
-            if not enabled[position]:
+            host = fleet.hosts[at(rows, position)]
+            if not at(enabled, position):
                 return "disabled: %s" % host.disabled_reason if host.disabled_reason else "disabled"
-            if forced_down[position]:
+            if at(forced_down, position):
                 return "down: it did not answer or was forced down"
             if host.updated_at is None:
                 return "it never reported"
-            return "down: last report %.0f s ago, more than %.10g s" % (age[position] if age is not None else 0, limit)
+            return "down: last report %.0f s ago, more than %.10g s" % (
+                at(age, position) if age is not None else 0,
+                limit,
+            )
 
         return FilterResult(
             mask=enabled & alive, available=age, needed=limit, unit="s since the last report", text=text

@@ -2,14 +2,20 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""CoreFilter: enough vCPUs, over-committed by the host's ratio."""
+"""CoreFilter and AggregateCoreFilter: enough vCPUs, over-committed by the ratio of the host or of its aggregates."""
 
 from __future__ import annotations
 
-from ..columns import Fleet, Rows
+import typing as t
+
+from ..columns import Column, Fleet, Rows
 from ..request_spec import RequestSpec
+from .aggregate_numbers import AggregateNumber
 from .base import Filter, FilterResult
 from .capacity import capacity_result
+
+if t.TYPE_CHECKING:
+    from ..placement import SchedulerOptions
 
 
 class CoreFilter(Filter):
@@ -18,13 +24,30 @@ class CoreFilter(Filter):
     name = "CoreFilter"
     counts_capacity = True
 
+    def ratios(self, fleet: Fleet) -> Column:
+        return fleet.cpu_allocation_ratio
+
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         total = fleet.vcpus_total[rows]
-        usable = total * fleet.cpu_allocation_ratio[rows] - fleet.vcpus_used[rows]
-        result = capacity_result(spec.vcpus, usable, total, "vCPUs", "vcpus", fleet.cpu_allocation_ratio[rows])
+        ratio = self.ratios(fleet)[rows]
+        usable = total * ratio - fleet.vcpus_used[rows]
+        result = capacity_result(spec.vcpus, usable, total, "vCPUs", "vcpus", ratio)
         result.mask = result.mask | (total <= 0)
         return result
 
-    def limits(self, fleet: Fleet, row: int) -> dict[str, float]:
-        limit = float(fleet.vcpus_total[row] * fleet.cpu_allocation_ratio[row])
+    def limits(self, fleet: Fleet, row: int) -> dict[str, t.Any]:
+        limit = float(fleet.vcpus_total[row] * self.ratios(fleet)[row])
         return {"vcpu": limit} if limit > 0 else {}
+
+
+class AggregateCoreFilter(CoreFilter):
+    """CoreFilter with the least cpu_allocation_ratio of the host's aggregates, or its own (row D08)."""
+
+    name = "AggregateCoreFilter"
+
+    def __init__(self, options: SchedulerOptions):
+        super().__init__(options)
+        self._ratio = AggregateNumber("cpu_allocation_ratio")
+
+    def ratios(self, fleet: Fleet) -> Column:
+        return self._ratio.column(fleet, fleet.cpu_allocation_ratio)

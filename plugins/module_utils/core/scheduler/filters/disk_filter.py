@@ -2,30 +2,52 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""DiskFilter: enough local disk, over-committed by the host's ratio."""
+"""DiskFilter and AggregateDiskFilter: enough local disk, over-committed by the ratio of the host or of its aggregates."""
 
 from __future__ import annotations
 
-from ..columns import Fleet, Rows
+import typing as t
+
+from ..columns import Column, Fleet, Rows
 from ..request_spec import RequestSpec
+from .aggregate_numbers import AggregateNumber
 from .base import Filter, FilterResult
 from .capacity import capacity_result
 
+if t.TYPE_CHECKING:
+    from ..placement import SchedulerOptions
+
 
 class DiskFilter(Filter):
-    """Passes where root, ephemeral and swap fit total x disk_allocation_ratio - used (row D07).
+    """Passes where root, ephemeral and swap fit the physical total and total x disk_allocation_ratio - used.
 
-    Used is at least what the file system lacks (HostState.free_disk_mb).
+    Used is at least what the file system lacks (HostState.free_disk_mb). source: semantics 2, row D07
     """
 
     name = "DiskFilter"
     counts_capacity = True
 
+    def ratios(self, fleet: Fleet) -> Column:
+        return fleet.disk_allocation_ratio
+
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         total = fleet.total_disk_mb[rows]
+        ratio = self.ratios(fleet)[rows]
         used = total - fleet.free_disk_mb[rows]
-        usable = total * fleet.disk_allocation_ratio[rows] - used
-        return capacity_result(spec.disk_mb, usable, None, "MB", "disk", fleet.disk_allocation_ratio[rows])
+        return capacity_result(spec.disk_mb, total * ratio - used, total, "MB", "disk", ratio)
 
-    def limits(self, fleet: Fleet, row: int) -> dict[str, float]:
-        return {"disk_gb": float(fleet.total_disk_mb[row] * fleet.disk_allocation_ratio[row] / 1024)}
+    def limits(self, fleet: Fleet, row: int) -> dict[str, t.Any]:
+        return {"disk_gb": float(fleet.total_disk_mb[row] * self.ratios(fleet)[row] / 1024)}
+
+
+class AggregateDiskFilter(DiskFilter):
+    """DiskFilter with the least disk_allocation_ratio of the host's aggregates, or its own (row D08)."""
+
+    name = "AggregateDiskFilter"
+
+    def __init__(self, options: SchedulerOptions):
+        super().__init__(options)
+        self._ratio = AggregateNumber("disk_allocation_ratio")
+
+    def ratios(self, fleet: Fleet) -> Column:
+        return self._ratio.column(fleet, fleet.disk_allocation_ratio)

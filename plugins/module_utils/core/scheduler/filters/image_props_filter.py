@@ -9,10 +9,11 @@ from __future__ import annotations
 import typing as t
 
 from .. import names
-from ..columns import Fleet, Rows, np
+from ..columns import Fleet, Rows
 from ..host_state import HostState
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
+from .verdicts import by_group, pass_all
 
 # Property -> the name that Glance had for it before.
 LEGACY = {
@@ -52,16 +53,15 @@ class ImagePropertiesFilter(Filter):
             if n
         ]
         if not wanted:
-            return FilterResult(mask=np.ones(len(rows), dtype=bool))
+            return pass_all(rows)
         version = props["img_hv_requested_version"]
         comparisons = names.parse_version_range(str(version)) if version else []
         bits = spec.image_properties.get("hw_maxphysaddr_bits")
-        groups = fleet.groups("image_properties", _kind)
+        groups = fleet.groups("image_properties", _kind, ("supported_instances", "hypervisor_version", "cpu_info"))
         reasons = [
             _refusal(kind, wanted, str(version), comparisons, int(bits) if bits else None) for kind in groups.values
         ]
-        mask = groups.spread([reason is None for reason in reasons], rows)
-        return FilterResult(mask=mask, text=lambda position: reasons[groups.codes[rows[position]]] or "")
+        return by_group(groups, reasons, rows)
 
 
 def _refusal(

@@ -2,14 +2,20 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""RamFilter: enough memory, over-committed by the host's ratio."""
+"""RamFilter and AggregateRamFilter: enough memory, over-committed by the ratio of the host or of its aggregates."""
 
 from __future__ import annotations
 
-from ..columns import Fleet, Rows
+import typing as t
+
+from ..columns import Column, Fleet, Rows
 from ..request_spec import RequestSpec
+from .aggregate_numbers import AggregateNumber
 from .base import Filter, FilterResult
 from .capacity import capacity_result
+
+if t.TYPE_CHECKING:
+    from ..placement import SchedulerOptions
 
 
 class RamFilter(Filter):
@@ -18,11 +24,27 @@ class RamFilter(Filter):
     name = "RamFilter"
     counts_capacity = True
 
+    def ratios(self, fleet: Fleet) -> Column:
+        return fleet.ram_allocation_ratio
+
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         total = fleet.total_ram_mb[rows]
+        ratio = self.ratios(fleet)[rows]
         used = total - fleet.free_ram_mb[rows]
-        usable = total * fleet.ram_allocation_ratio[rows] - used
-        return capacity_result(spec.memory_mb, usable, total, "MB", "memory", fleet.ram_allocation_ratio[rows])
+        return capacity_result(spec.memory_mb, total * ratio - used, total, "MB", "memory", ratio)
 
-    def limits(self, fleet: Fleet, row: int) -> dict[str, float]:
-        return {"memory_mb": float(fleet.total_ram_mb[row] * fleet.ram_allocation_ratio[row])}
+    def limits(self, fleet: Fleet, row: int) -> dict[str, t.Any]:
+        return {"memory_mb": float(fleet.total_ram_mb[row] * self.ratios(fleet)[row])}
+
+
+class AggregateRamFilter(RamFilter):
+    """RamFilter with the least ram_allocation_ratio of the host's aggregates, or its own (row D08)."""
+
+    name = "AggregateRamFilter"
+
+    def __init__(self, options: SchedulerOptions):
+        super().__init__(options)
+        self._ratio = AggregateNumber("ram_allocation_ratio")
+
+    def ratios(self, fleet: Fleet) -> Column:
+        return self._ratio.column(fleet, fleet.ram_allocation_ratio)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ..columns import Fleet, Rows, np
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
+from .verdicts import pass_all
 
 
 class RetryFilter(Filter):
@@ -19,7 +20,12 @@ class RetryFilter(Filter):
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         tried = {tuple(pair) for pair in spec.retry_hosts}
-        mask = np.ones(len(rows), dtype=bool)
-        if tried:
-            mask = np.array([(fleet.hosts[r].host, fleet.hosts[r].nodename) not in tried for r in rows], dtype=bool)
-        return FilterResult(mask=mask, text=lambda position: "this build was tried there already")
+        if not tried:
+            return pass_all(rows)
+        pairs = zip(fleet.values("host"), fleet.values("nodename"))
+        mask = np.array([pair not in tried for pair in pairs], dtype=bool)[rows]
+
+        def text(position: int) -> str:
+            return "this build was tried there already (on %s)" % ", ".join(sorted("%s/%s" % pair for pair in tried))
+
+        return FilterResult(mask=mask, text=text)

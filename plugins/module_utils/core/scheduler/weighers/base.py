@@ -2,18 +2,28 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a weigher is: one raw number per host; placement normalises, multiplies and adds."""
+"""What a weigher is: one raw number per host; weighing normalises, multiplies and adds. source: rows D16, D17"""
 
 from __future__ import annotations
 
 import abc
+import enum
 import typing as t
 
-from ..columns import Column, Fleet, Rows
+from ..aggregates import aggregate_groups
+from ..columns import Column, Fleet, Rows, np
 from ..request_spec import RequestSpec
 
 if t.TYPE_CHECKING:
     from ..placement import SchedulerOptions
+
+
+class Changes(enum.Enum):
+    """Whose raw numbers may be others after an instance was placed."""
+
+    NOBODY = 0
+    PICKED = 1
+    ALL = 2
 
 
 class Weigher(abc.ABC):
@@ -21,13 +31,21 @@ class Weigher(abc.ABC):
 
     ``minval`` and ``maxval`` are the ends of the scale where they are fixed (row D17). ``per_host``: the number of a host
     depends on that host alone, so that after a pick only that host is weighed again.
+    ``multiplier``: what is configured; ``least_multiplier``: nothing below is accepted. ``aggregate_key``: the metadata
+    key of aggregates that replaces it for their hosts. ``negated``: it counts against the host.
+    ``needs_*``: what the ledger has to fill in of HostState for it.
     """
 
     name = ""
     multiplier = 1.0
+    least_multiplier: float | None = None
+    aggregate_key = ""
+    negated = False
     minval: float | None = None
     maxval: float | None = None
     per_host = True
+    needs_pci = False
+    needs_metrics = False
 
     def __init__(self, options: SchedulerOptions):
         self.options = options
@@ -35,3 +53,21 @@ class Weigher(abc.ABC):
     @abc.abstractmethod
     def raw(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> Column:
         """float64, one for each of ``rows`` (or one, where it is a number). More is better."""
+
+    def changes(self, fleet: Fleet, spec: RequestSpec) -> Changes:
+        return Changes.PICKED if self.per_host else Changes.ALL
+
+    def multipliers(self, fleet: Fleet, rows: Rows) -> t.Any:
+        """What a host's normalised number is multiplied with: one for each of ``rows``, or one number where it is the same for all.
+
+        The least value that a host's aggregates give; the configured one where they give none or something that is no number.
+        """
+        sign = -1.0 if self.negated else 1.0
+        configured = float(self.multiplier)
+        if self.aggregate_key:
+            groups = aggregate_groups(fleet)
+            least = [membership.minimum(self.aggregate_key) for membership in groups.values]
+            if any(number is not None for number in least):
+                numbers = np.array([configured if n is None else n for n in least], dtype=np.float64)
+                return sign * numbers[groups.codes[rows]]
+        return sign * configured

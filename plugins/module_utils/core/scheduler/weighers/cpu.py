@@ -13,6 +13,7 @@ from .base import Weigher
 
 class CPUWeigher(Weigher):
     name = "CPUWeigher"
+    aggregate_key = "cpu_weight_multiplier"
     minval = 0
 
     def raw(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> Column:

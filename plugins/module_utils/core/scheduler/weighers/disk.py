@@ -13,6 +13,7 @@ from .base import Weigher
 
 class DiskWeigher(Weigher):
     name = "DiskWeigher"
+    aggregate_key = "disk_weight_multiplier"
     minval = 0
 
     def raw(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> Column:

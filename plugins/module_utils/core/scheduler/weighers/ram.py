@@ -13,6 +13,7 @@ from .base import Weigher
 
 class RAMWeigher(Weigher):
     name = "RAMWeigher"
+    aggregate_key = "ram_weight_multiplier"
     minval = 0
 
     def raw(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> Column:

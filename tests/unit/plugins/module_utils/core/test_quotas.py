@@ -15,11 +15,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, NetworkRequest, ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.quotas import (
+    check_group_members,
+    check_server_groups,
     fit_count,
     fit_projects,
     limits_of,
     needs,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import ServerGroup
 
 GB = 1024
 
@@ -121,9 +124,17 @@ def test_projects_have_their_own_limits():
 
 
 def test_limits_of():
-    assert limits_of(None, "p") == {"instances": -1, "cores": -1, "ram": -1, "ports": -1}
-    quotas = {"instances": "10", "cores": 20, "projects": {"p": {"cores": -1}}}
-    assert limits_of(quotas, "p") == {"instances": 10, "cores": -1, "ram": -1, "ports": -1}
+    groups = {"server_groups": 10, "server_group_members": 10}
+    assert limits_of(None, "p") == {"instances": -1, "cores": -1, "ram": -1, "ports": -1, **groups}
+    quotas = {"instances": "10", "cores": 20, "projects": {"p": {"cores": -1, "server_groups": 3}}}
+    assert limits_of(quotas, "p") == {
+        "instances": 10,
+        "cores": -1,
+        "ram": -1,
+        "ports": -1,
+        **groups,
+        "server_groups": 3,
+    }
     assert limits_of(quotas, "q")["cores"] == 20
     for bad in (
         {"cpus": 1},
@@ -138,3 +149,63 @@ def test_limits_of():
             continue
         with pytest.raises(InvalidInput):
             limits_of(bad, "p")
+
+
+GROUP = ServerGroup(id="g", name="web", policy="anti-affinity", project="p")
+
+
+@pytest.mark.parametrize(
+    "members, new, quotas, fits",
+    [
+        (0, 10, None, True),
+        (9, 1, None, True),
+        (10, 1, None, False),  # row A29
+        (9, 2, None, False),
+        (0, 11, {}, False),
+        (10, 0, None, True),
+        (12, 0, None, True),
+        (12, 1, {"server_group_members": -1}, True),
+        (2, 1, {"server_group_members": 3}, True),
+        (3, 1, {"server_group_members": "3"}, False),
+        (0, 1, {"server_group_members": 0}, False),
+        (3, 1, {"server_group_members": 3, "projects": {"p": {"server_group_members": 4}}}, True),
+        (3, 1, {"server_group_members": 9, "projects": {"p": {"server_group_members": 3}}}, False),
+        (3, 1, {"projects": {"q": {"server_group_members": 3}}}, True),
+    ],
+)
+def test_members_of_a_server_group(members, new, quotas, fits):
+    limits = limits_of(quotas, "p")
+    if fits:
+        check_group_members(GROUP, members, new, limits)
+        return
+    with pytest.raises(OverQuota, match="Quota exceeded, too many servers in group") as caught:
+        check_group_members(GROUP, members, new, limits)
+    assert caught.value.status == 403 and "server_group_members" in caught.value.remedy
+
+
+@given(st.integers(0, 30), st.integers(0, 30), st.integers(-1, 30))
+def test_members_never_pass_their_quota(members, new, limit):
+    limits = limits_of({"server_group_members": limit}, "p")
+    try:
+        check_group_members(GROUP, members, new, limits)
+    except OverQuota:
+        assert limit >= 0 and members + new > limit and new
+    else:
+        assert limit < 0 or members + new <= limit or not new
+
+
+def test_server_groups_of_a_project():
+    def groups(count, project):
+        return [
+            ServerGroup(id="%s%d" % (project, i), name="g%d" % i, policy="affinity", project=project)
+            for i in range(count)
+        ]
+
+    check_server_groups(groups(10, "a") + groups(10, "b"), None)
+    check_server_groups([], {"server_groups": 0})
+    check_server_groups(groups(30, "a"), {"server_groups": -1})
+    check_server_groups(groups(11, "a"), {"projects": {"a": {"server_groups": 11}}})
+    for many, quotas in ((groups(11, "a"), None), (groups(3, "b"), {"projects": {"b": {"server_groups": 2}}})):
+        with pytest.raises(OverQuota, match="Quota exceeded, too many server groups") as caught:
+            check_server_groups(groups(1, "c") + many, quotas)
+        assert caught.value.status == 403 and "server_groups" in caught.value.remedy

@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import shutil
 import stat
+import subprocess
 import tempfile
+import time
 import traceback
 import typing as t
 
@@ -17,15 +20,17 @@ import sqlalchemy as sa
 from postgres import PASSWORD, PostgresServer
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, runs, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, runs, sqlite_file, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.address import LedgerAddress, password_in
 
 from .conftest import migrate
 from .world import World, request
 
 
-def refused(url: str, **how: t.Any) -> errors.LedgerError:
+def refused(url: str | LedgerAddress, **how: t.Any) -> errors.LedgerError:
+    address = url if isinstance(url, LedgerAddress) else LedgerAddress(url=url, retry_timeout=0.2)
     with pytest.raises(errors.LedgerError) as caught:
-        ledger = database.open_ledger(url, **how)
+        ledger = database.open_ledger(address, **how)
         with ledger.write() as conn:
             conn.execute(sa.select(tables.runs))
     assert caught.value.remedy, caught.value.message
@@ -191,10 +196,10 @@ def _as_nobody(work: t.Callable[[], errors.LedgerError]) -> str:
     return answer
 
 
-def test_a_lock_that_is_not_given_back(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0)
+def test_a_lock_that_is_not_given_back(tmp_path: pathlib.Path) -> None:
     migrate(str(tmp_path / "ledger.db"))
-    one, two = (database.open_ledger(str(tmp_path / "ledger.db")) for _each in range(2))
+    address = LedgerAddress(url=str(tmp_path / "ledger.db"), lock_timeout=0.01)
+    one, two = (database.open_ledger(address) for _each in range(2))
     with one.write() as conn:
         conn.execute(sa.text("DELETE FROM runs"))
         with pytest.raises(errors.LedgerError) as caught, two.write():
@@ -206,20 +211,110 @@ def test_a_lock_that_is_not_given_back(tmp_path: pathlib.Path, monkeypatch: pyte
     two.close()
 
 
-def test_a_full_disk(tmp_path: pathlib.Path) -> None:
-    migrate(str(tmp_path / "ledger.db"))
-    world = World(str(tmp_path / "ledger.db"))
+@pytest.fixture
+def small_disk(tmp_path: pathlib.Path) -> t.Iterator[pathlib.Path]:
+    """A disk of its own of 2 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "ledger-test", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
-    @sa.event.listens_for(world.ledger.engine, "connect")
-    def limit(connection: t.Any, _record: t.Any) -> None:
-        connection.execute("PRAGMA max_page_count=%d" % (connection.execute("PRAGMA page_count").fetchone()[0] + 2))
 
-    world.ledger.engine.dispose()
+def test_a_full_disk(small_disk: pathlib.Path) -> None:
+    path = small_disk / "ledger.db"
+    migrate(str(path))
+    world = World(str(path))
+    world.boot("first", until="accepted")
+    before = world.everything()
+    (small_disk / "filler").write_bytes(b"x" * (os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_frsize))
     with pytest.raises(errors.LedgerError) as caught:
-        world.accept(request("web", 50))
+        world.accept(request("web", 40))
     assert "full" in caught.value.message and "Free space" in caught.value.remedy
-    assert world.count(tables.instances) == 0
+    assert world.everything() == before
+    error = refused(str(small_disk / "other.db"), create=True)
+    assert "full" in error.message and "Free space" in error.remedy
+    (small_disk / "filler").unlink()
+    world.boot("second", until="accepted")
+    assert world.count(tables.instances) == 2
+    with world.ledger.read() as conn:
+        assert conn.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
     world.ledger.close()
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o666, 0o660])
+def test_a_file_that_was_open_to_others_is_closed(tmp_path: pathlib.Path, suffix: str, mode: int) -> None:
+    path = tmp_path / "ledger.db"
+    migrate(str(path))
+    first = database.open_ledger(str(path))
+    assert first.warnings == []
+    with first.read() as conn:
+        conn.execute(sa.select(tables.runs))
+        wide = tmp_path / ("ledger.db" + suffix)
+        wide.chmod(mode)
+        second = database.open_ledger(str(path))
+        assert stat.S_IMODE(wide.stat().st_mode) == 0o600
+        (warning,) = second.warnings
+        assert str(wide) in warning and "%04o" % mode in warning
+    first.close()
+    second.close()
+
+
+def test_a_file_of_somebody_else_that_is_open_is_refused() -> None:
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="ledger-other-"))
+    try:
+        path = folder / "ledger.db"
+        migrate(str(path))
+        path.chmod(0o666)
+        folder.chmod(0o777)
+        answer = _as_nobody(lambda: refused(str(path)))
+        assert "open to others (mode 0666) and belongs to another user" in answer and "PostgreSQL" in answer
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "network"),
+    [("nfs", True), ("nfs4", True), ("cifs", True), ("smb3", True), ("9p", True), ("fuse.sshfs", True), ("ceph", True),
+     ("virtiofs", True), ("ext4", False), ("xfs", False), ("tmpfs", False), ("overlay", False), ("fuse.ntfs-3g", False)],
+)  # fmt: skip
+def test_network_file_systems_are_refused(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, kind: str, network: bool
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+        "40 22 0:35 / %s rw,relatime shared:2 master:1 - autofs systemd-1 rw\n"
+        "41 22 0:36 / %s rw,relatime - %s server:/export rw,vers=4.2\n"
+        "42 41 0:37 / %s-beside rw - nfs server:/beside rw\n" % ((tmp_path / "a b",) * 2 + (kind, tmp_path / "a b"))
+    )
+    mounts.write_text(mounts.read_text().replace("a b", "a\\040b"))
+    monkeypatch.setattr(sqlite_file, "MOUNTINFO", str(mounts))
+    path = tmp_path / "a b" / "deeper" / "ledger.db"
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "a b")
+    for url in (str(path), str(link / "deeper" / "ledger.db")):
+        if network:
+            error = refused(url, create=True)
+            assert kind in error.message and "network file system" in error.message and "PostgreSQL" in error.remedy
+            assert not path.parent.exists()
+        else:
+            database.open_ledger(url, create=True, check_revision=False).close()
+    database.open_ledger(str(tmp_path / "elsewhere.db"), create=True, check_revision=False).close()
+
+
+def test_this_machine_tells_its_mounts(tmp_path: pathlib.Path) -> None:
+    found = sqlite_file.file_system(str(tmp_path / "ledger.db"))
+    assert found is not None and str(tmp_path).startswith(found[1])
+    assert sqlite_file.file_system("/proc/x") == ("proc", "/proc")
+    assert sqlite_file.file_system(str(tmp_path), "/nowhere") is None
+
+
+def test_a_device_in_its_place() -> None:
+    assert "no plain file" in refused("/dev/null").message
 
 
 # --- PostgreSQL ----------------------------------------------------------------------------------------------------
@@ -233,21 +328,174 @@ def test_unreachable(tmp_path: pathlib.Path) -> None:
         assert "Check that the server runs" in error.remedy
 
 
-@pytest.mark.parametrize("where", ["checked:wrong-secret@", "checked:wrong@secret@", "checked@"])
+def everything_shown(error: BaseException, ledger: t.Any = None) -> str:
+    """All that an error, what it came from, and their objects would print."""
+    texts = []
+    seen: BaseException | None = error
+    while seen is not None:
+        texts += [str(seen), repr(seen), repr(seen.args), repr(vars(seen)), repr(getattr(seen, "orig", None))]
+        seen = seen.__cause__ or seen.__context__
+    texts += traceback.format_exception(error)
+    texts.append(repr(error.as_dict()) if isinstance(error, errors.BootflowError) else "")
+    if ledger is not None:
+        texts += [repr(ledger.engine), repr(ledger.engine.url), str(ledger.engine.url), repr(ledger.address)]
+    return "\n".join(texts)
+
+
+@pytest.mark.parametrize("where", ["checked:wrong-secret@", "checked:wrong@secret@", "checked@", "checked@:setting"])
 def test_a_wrong_password(postgres: PostgresServer, where: str) -> None:
-    url = "postgresql://%s/postgres?host=%s" % (where, postgres.folder)
-    error = refused(url if where != "checked@" else url + "&password=wrong-secret")
-    text = "".join(traceback.format_exception(error)) + error.remedy + repr(error.as_dict())
+    url = "postgresql://%s/postgres?host=%s" % (where.partition(":setting")[0], postgres.folder)
+    address = LedgerAddress(url=url, retry_timeout=30)
+    if where == "checked@":
+        address = LedgerAddress(url=url + "&password=wrong-secret", retry_timeout=30)
+    if where == "checked@:setting":
+        address = LedgerAddress(url=url, password="wrong-secret", retry_timeout=30)
+    begun = time.monotonic()
+    error = refused(address)
+    assert time.monotonic() - begun < 10  # it does not get better by waiting
     assert "password authentication failed" in error.message
-    assert "wrong" not in text and "secret" not in text
-    assert "password of bootflow_ledger_url" in error.remedy
+    ledger = database.open_ledger(address, check_revision=False)
+    text = everything_shown(error, ledger) + error.remedy.replace("bootflow_ledger_password", "")
+    assert [line for line in text.splitlines() if "wrong" in line or "secret" in line] == []
+    assert "bootflow_ledger_password_file" in error.remedy
+    ledger.close()
 
 
-def test_the_right_password(postgres: PostgresServer) -> None:
-    url = "postgresql://checked:%s@/postgres?host=%s" % (PASSWORD, postgres.folder)
+def test_a_password_that_a_message_repeats_is_taken_out(postgres: PostgresServer) -> None:
+    url = "postgresql://checked@/s3cret-w%%2Ford?host=%s" % postgres.folder
+    error = refused(LedgerAddress(url=url, password=PASSWORD))
+    assert "s3cret" in error.message  # a database of that name
+    error = refused(LedgerAddress(url=url.replace("s3cret-w%2Ford", PASSWORD), password=PASSWORD))
+    assert "does not exist" in error.message and PASSWORD not in error.message.replace("/" + PASSWORD, "")
+
+
+def checked_url(postgres: PostgresServer) -> str:
+    return "postgresql://checked@/postgres?host=%s" % postgres.folder
+
+
+def is_let_in(address: LedgerAddress) -> None:
     with pytest.raises(errors.LedgerTooOld) as caught:
-        database.open_ledger(url)
-    assert PASSWORD not in caught.value.message
+        database.open_ledger(address)
+    assert PASSWORD not in everything_shown(caught.value)
+
+
+def test_the_password_comes_from_many_places(
+    postgres: PostgresServer, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = checked_url(postgres)
+    for name in ("BOOTFLOW_LEDGER_PASSWORD", "PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE"):
+        monkeypatch.delenv(name, raising=False)
+    is_let_in(LedgerAddress(url=url, password=PASSWORD))
+    is_let_in(LedgerAddress(url=url.replace("checked@", "checked:%s@" % PASSWORD)))
+    is_let_in(LedgerAddress(url=url + "&password=" + PASSWORD))
+    is_let_in(LedgerAddress(url=url.replace("checked@", "checked:wrong@"), password=PASSWORD))
+    file = tmp_path / "password"
+    file.write_text(PASSWORD + "\n")
+    file.chmod(0o600)
+    is_let_in(LedgerAddress(url=url, password_file=str(file)))
+    for name in ("BOOTFLOW_LEDGER_PASSWORD", "PGPASSWORD"):
+        assert "password" in refused(url).message
+        monkeypatch.setenv(name, PASSWORD)
+        is_let_in(LedgerAddress(url=url))
+        monkeypatch.delenv(name)
+    passfile = tmp_path / "pgpass"
+    passfile.write_text("*:*:*:checked:%s\n" % PASSWORD)
+    passfile.chmod(0o600)
+    monkeypatch.setenv("PGPASSFILE", str(passfile))
+    is_let_in(LedgerAddress(url=url))
+    monkeypatch.delenv("PGPASSFILE")
+    services = tmp_path / "services"
+    services.write_text("[ledger]\nhost=%s\nuser=checked\ndbname=postgres\npassword=%s\n" % (postgres.folder, PASSWORD))
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+    is_let_in(LedgerAddress(url="postgresql://?service=ledger"))
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "words"),
+    [
+        ("s3cret\n", 0o640, "read or written by others (mode 0640)"),
+        ("s3cret\n", 0o604, "read or written by others (mode 0604)"),
+        ("s3cret\n", 0o620, "read or written by others (mode 0620)"),
+        ("", 0o600, "one line with the password"),
+        ("\n", 0o600, "one line with the password"),
+        ("s3cret\nmore\n", 0o600, "one line with the password"),
+        ("s3\0cret\n", 0o600, "one line with the password"),
+        (None, 0o600, "No such file"),
+    ],
+)
+def test_a_password_file_that_cannot_be(tmp_path: pathlib.Path, content: str | None, mode: int, words: str) -> None:
+    file = tmp_path / "password"
+    if content is not None:
+        file.write_text(content)
+        file.chmod(mode)
+    with pytest.raises(errors.InvalidInput) as caught:
+        database.open_ledger(LedgerAddress(url="postgresql://h/d", password_file=str(file)))
+    assert words in caught.value.message and "bootflow_ledger_password_file" in caught.value.message
+    assert "chmod 600" in caught.value.remedy and "s3cret" not in everything_shown(caught.value)
+
+
+def test_a_password_file_of_somebody_else(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "password"
+    file.write_text(PASSWORD)
+    file.chmod(0o600)
+    os.chown(file, 12345, 12345)
+    with pytest.raises(errors.InvalidInput) as caught:
+        database.open_ledger(LedgerAddress(url="postgresql://h/d", password_file=str(file)))
+    assert "belongs to uid 12345" in caught.value.message
+    assert "is no plain file" in _refused_file("/dev/null")
+    assert "cannot be read" in _refused_file(str(tmp_path))
+
+
+def _refused_file(path: str) -> str:
+    with pytest.raises(errors.InvalidInput) as caught:
+        database.open_ledger(LedgerAddress(url="postgresql://h/d", password_file=path))
+    return caught.value.message
+
+
+@pytest.fixture(scope="module")
+def tls_server() -> t.Iterator[tuple[PostgresServer, int]]:
+    server = PostgresServer()
+    try:
+        port = server.use_tls()
+        server.start()
+        yield server, port
+    finally:
+        server.stop()
+
+
+def test_tls(tls_server: tuple[PostgresServer, int], tmp_path: pathlib.Path) -> None:
+    server, port = tls_server
+    ca = os.path.join(server.folder, "ca.pem")
+    good = LedgerAddress(
+        url="postgresql://checked@localhost:%d/postgres?hostaddr=127.0.0.1" % port,
+        password=PASSWORD,
+        sslmode="verify-full",
+        sslrootcert=ca,
+        retry_timeout=0,
+    )
+    is_let_in(good)
+    ledger = database.open_ledger(good, check_revision=False)
+    with ledger.read() as conn:
+        assert conn.execute(sa.text("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")).scalar() is True
+    ledger.close()
+    by_url = good.url + "&sslmode=verify-full&sslrootcert=" + ca
+    is_let_in(LedgerAddress(url=by_url, password=PASSWORD))
+    # the certificate is for another name
+    other = dataclasses.replace(good, url=good.url.replace("localhost", "db.example.org"))
+    error = refused(other)
+    assert "does not match host name" in error.message and "bootflow_ledger_sslrootcert" in error.remedy
+    is_let_in(dataclasses.replace(other, sslmode="verify-ca"))
+    # nobody signed it
+    wrong = tmp_path / "wrong.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=wrong", "-keyout",
+         str(tmp_path / "wrong.key"), "-out", str(wrong)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    error = refused(dataclasses.replace(good, sslrootcert=str(wrong)))
+    assert "certificate verify failed" in error.message and "bootflow_ledger_sslmode" in error.remedy
+    # the setting wins over the URL, and this server takes nobody without TLS
+    assert "no encryption" in refused(LedgerAddress(url=by_url, password=PASSWORD, sslmode="disable")).message
 
 
 def test_a_database_that_is_not_there(postgres: PostgresServer) -> None:
@@ -258,7 +506,38 @@ def test_no_right_to_write(postgres: PostgresServer) -> None:
     url = "postgresql://checked:%s@/postgres?host=%s" % (PASSWORD, postgres.folder)
     with pytest.raises(errors.LedgerError) as caught:
         migrate(url)
-    assert "permission denied" in caught.value.message
+    assert "permission denied" in caught.value.message and "own the database" in caught.value.remedy
+
+
+def test_a_server_that_only_reads(postgres: PostgresServer) -> None:
+    url = postgres.url("postgres") + "&options=-c%20default_transaction_read_only%3Don"
+    with pytest.raises(errors.LedgerError) as caught:
+        migrate(url)
+    assert "target_session_attrs=read-write" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql://u:p@h/d", "p"),
+        ("postgresql://u:p%40%2F@h/d", "p@/"),
+        ("postgresql://u:a+b@h/d", "a+b"),
+        ("postgresql://u:p@q:r@h:5432/d", "p@q:r"),
+        ("postgresql://u@h/d", None),
+        ("postgresql://u:@h/d", None),
+        ("postgresql://u@h/d?password=p%26q&x=1", "p&q"),
+        ("postgresql://u@h:5432/d?sslmode=require", None),
+        ("postgresql:///d?service=ledger", None),
+        ("postgresql://u@h:5432/d?application_name=a@b", None),
+        ("postgresql://u:p@h:5432/d?application_name=a:x@b", "p"),
+        ("postgresql://h:5432/d?application_name=a@b", None),
+    ],
+)
+def test_the_password_of_a_url(url: str, expected: str | None) -> None:
+    assert password_in(url) == expected
+    assert "u:" not in repr(LedgerAddress(url=url, password="s3cret")) and "s3cret" not in repr(
+        LedgerAddress(url=url, password="s3cret")
+    )
 
 
 @pytest.mark.parametrize(

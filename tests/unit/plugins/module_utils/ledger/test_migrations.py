@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import multiprocessing
+import os
 import re
+import signal
 import typing as t
 
 import pytest
@@ -16,13 +19,26 @@ from alembic.migration import MigrationContext
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, migrations_runner, tables
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import r0001
 
 from .world import World
+
+REVISIONS = migrations_runner.REVISIONS
+STARTS = [None, *REVISIONS[:-1]]  # what people have before they upgrade
+BOOKKEEPING = re.compile(r"\bledger_(revision|commits)")  # the database layer's own
+FORK = multiprocessing.get_context("fork")
 
 
 def fresh(url: str) -> database.Ledger:
     return database.open_ledger(url, create=True, check_revision=False)
+
+
+def at(url: str, revision: str | None) -> database.Ledger:
+    """A ledger as the release of ``revision`` made it, from the frozen modules; None: nothing yet."""
+    ledger = fresh(url)
+    if revision is not None:
+        with ledger.write() as conn:
+            migrations_runner.upgrade(conn, to=revision)
+    return ledger
 
 
 def shape(ledger: database.Ledger) -> set[str]:
@@ -34,9 +50,9 @@ def shape(ledger: database.Ledger) -> set[str]:
             ).scalars()
             # the order of the constraints of a table says nothing
             return {
-                " ".join(sorted(re.split(r",\s*\n?\s*", re.sub(r"[\s()]+", " ", f))))
+                " ".join(sorted(re.split(r",\s*\n?\s*", re.sub(r"[\s()\"]+", " ", f))))
                 for f in found
-                if migrations_runner.TABLE not in f
+                if not BOOKKEEPING.search(f)
             }
         queries = (
             (
@@ -51,7 +67,222 @@ def shape(ledger: database.Ledger) -> set[str]:
             ),
         )
         found = {f for q in queries for f in conn.execute(sa.text(q)).scalars()}
-        return {f for f in found if migrations_runner.TABLE not in f}
+        return {f for f in found if not BOOKKEEPING.search(f)}
+
+
+def snapshot(ledger: database.Ledger) -> dict[str, list[dict[str, t.Any]]]:
+    """Every row of every table, as the database itself says its columns are."""
+    found: dict[str, list[dict[str, t.Any]]] = {}
+    with ledger.read() as conn:
+        metadata = sa.MetaData()
+        metadata.reflect(conn)
+        for table in metadata.sorted_tables:
+            if not BOOKKEEPING.search(table.name):
+                order = list(table.primary_key.columns)
+                found[table.name] = [dict(r._mapping) for r in conn.execute(sa.select(table).order_by(*order))]
+    return found
+
+
+def fill(ledger: database.Ledger, count: int = 7) -> None:
+    """Rows in every table of whatever revision this is: full ones, and ones with all that may be empty empty."""
+    chosen = {"vm_state": ("active", "building", "deleted"), "task_state": ("spawning", None, "deleting")}
+    with ledger.write() as conn:
+        metadata = sa.MetaData()
+        metadata.reflect(conn)
+        for table in metadata.sorted_tables:
+            if BOOKKEEPING.search(table.name):
+                continue
+            rows = []
+            for i in range(count):
+                row: dict[str, t.Any] = {}
+                for column in table.columns:
+                    if column.name in chosen:
+                        row[column.name] = chosen[column.name][i % 3]
+                    elif column.nullable and i % 2:
+                        row[column.name] = None
+                    else:
+                        row[column.name] = value(column, i)
+                rows.append(row)
+            conn.execute(table.insert(), rows)
+
+
+def value(column: t.Any, i: int) -> t.Any:
+    for key in column.foreign_keys:
+        return value(key.column, i)
+    if isinstance(column.type, sa.JSON):
+        return {"of": column.name, "n": i, "text": "\u00e4'\"", "list": [None, 1.5, True]}
+    if isinstance(column.type, sa.Boolean):
+        return i % 2 == 0
+    if isinstance(column.type, sa.Float):
+        return 1_700_000_000.25 + i
+    if isinstance(column.type, sa.Integer):
+        return i + 1
+    return ("%s\u00fc-%d" % (column.name, i))[-(getattr(column.type, "length", None) or 100) :]
+
+
+# --- from every release ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_an_upgrade_loses_nothing(empty_url: str, start: str | None) -> None:
+    ledger = at(empty_url, start)
+    if start is not None:
+        fill(ledger)
+    before = snapshot(ledger)
+    assert ledger.migrate() == [r for r in REVISIONS if start is None or r > start]
+    after = snapshot(ledger)
+    for name, rows in before.items():
+        assert len(rows) >= 7
+        kept = set(rows[0]) & set(after[name][0])
+        assert [{k: r[k] for k in kept} for r in after[name]] == [{k: r[k] for k in kept} for r in rows]
+        if name == "compute_nodes" and "facts" in rows[0]:  # they moved
+            moved = {r["compute_node_id"]: r["facts"] for r in after["node_facts"]}
+            assert moved == {r["id"]: r["facts"] for r in rows}
+    assert ledger.migrate() == []
+    assert snapshot(ledger) == after
+    ledger.inspect(migrations_runner.check_complete)
+    ledger.close()
+    database.open_ledger(empty_url).close()
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_every_way_to_the_newest_gives_the_same_ledger(empty_url: str, start: str | None) -> None:
+    ledger = at(empty_url, start)
+    ledger.migrate()
+    upgraded = shape(ledger)
+    with ledger.write() as conn:
+        tables.metadata.drop_all(conn)
+        tables.metadata.create_all(conn)
+    assert upgraded == shape(ledger)
+    ledger.close()
+
+
+def _upgrade_and_die(url: str, after: int, answers: t.Any) -> None:
+    """The process is gone just before its statement number ``after``."""
+    ledger = fresh(url)
+    count = [0]
+
+    @sa.event.listens_for(ledger.engine, "before_cursor_execute")
+    def die(_conn: t.Any, _cursor: t.Any, statement: str, *_rest: t.Any) -> None:
+        if re.match(r"\s*(CREATE|ALTER|DROP|INSERT|UPDATE|DELETE)", statement):
+            count[0] += 1
+            if count[0] == after:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    ledger.migrate()
+    answers.put(count[0])
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_killed_in_the_middle_of_an_upgrade(empty_url: str, start: str | None) -> None:
+    ledger = at(empty_url, start)
+    if start is not None:
+        fill(ledger, 3)
+    before, before_shape = snapshot(ledger), shape(ledger)
+    ledger.close()
+    point, died = 1, 0
+    while True:
+        answers = FORK.Queue()
+        child = FORK.Process(target=_upgrade_and_die, args=(empty_url, point, answers))
+        child.start()
+        child.join(60)
+        if child.exitcode == 0:
+            break
+        assert child.exitcode == -signal.SIGKILL
+        died += 1
+        ledger = fresh(empty_url)
+        assert snapshot(ledger) == before and shape(ledger) == before_shape
+        with pytest.raises(errors.LedgerTooOld):
+            ledger.inspect(migrations_runner.check_revision, "the url")
+        ledger.close()
+        point += 1 + point // 2
+    assert died >= 4 and answers.get(timeout=10) >= 10
+    database.open_ledger(empty_url).close()
+
+
+def _upgrade(url: str, barrier: t.Any, answers: t.Any) -> None:
+    ledger = fresh(url)
+    barrier.wait(60)
+    try:
+        answers.put(ledger.migrate())
+    except Exception as e:
+        answers.put(repr(e))
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_upgrades_at_once(empty_url: str, start: str | None) -> None:
+    at(empty_url, start).close()
+    barrier, answers = FORK.Barrier(4), FORK.Queue()
+    workers = [FORK.Process(target=_upgrade, args=(empty_url, barrier, answers)) for _each in range(4)]
+    for worker in workers:
+        worker.start()
+    found = [answers.get(timeout=60) for _each in workers]
+    for worker in workers:
+        worker.join(60)
+    assert sorted(found, key=len) == [[], [], [], [r for r in REVISIONS if start is None or r > start]]
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_plan_says_what_and_writes_nothing(empty_url: str, start: str | None) -> None:
+    ledger = at(empty_url, start)
+    before = shape(ledger)
+    plan = ledger.inspect(migrations_runner.plan)
+    assert [p["revision"] for p in plan] == [r for r in REVISIONS if start is None or r > start]
+    assert all(len(p["description"]) > 10 and not p["description"].endswith(".") for p in plan)
+    assert shape(ledger) == before
+    ledger.migrate()
+    assert ledger.inspect(migrations_runner.plan) == []
+    ledger.close()
+
+
+def test_revisions_are_frozen_and_in_order() -> None:
+    assert list(REVISIONS) == sorted(set(REVISIONS))
+    for revision in REVISIONS:
+        module = importlib.import_module(migrations_runner.__package__ + ".migrations.r" + revision)
+        assert module.revision == revision
+        assert not re.search(r"import .*\b(tables|states|core)\b", inspect.getsource(module))
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("DELETE FROM ledger_revision WHERE revision = '0001'", "half migrated: revision 0001 is missing"),
+        ("DROP TABLE ip_allocations", "half migrated: table ip_allocations is missing"),
+        ("DELETE FROM ledger_revision", "not a ledger, but has tables"),
+        ("DROP TABLE ledger_revision", "not a ledger, but has tables"),
+    ],
+)
+def test_half_a_ledger_is_refused(empty_url: str, statement: str, words: str) -> None:
+    ledger = at(empty_url, REVISIONS[-1])
+    with ledger.write() as conn:
+        conn.execute(sa.text(statement))
+    before = snapshot(ledger)
+    with pytest.raises(errors.LedgerError) as caught:
+        ledger.migrate()
+        ledger.inspect(migrations_runner.check_complete)
+    assert words in caught.value.message and caught.value.remedy
+    assert snapshot(ledger) == before
+    ledger.close()
+
+
+def test_rows_that_lost_what_they_refer_to_stop_an_upgrade(tmp_path: t.Any) -> None:
+    ledger = at(str(tmp_path / "ledger.db"), REVISIONS[0])
+    fill(ledger, 2)
+    with ledger.engine.connect() as plain:
+        conn = plain.execution_options(bootflow_foreign_keys_off=True)
+        with conn.begin():
+            conn.execute(sa.text("DELETE FROM ports"))
+    before = snapshot(ledger)
+    with pytest.raises(errors.LedgerError) as caught:
+        ledger.migrate()
+    assert "refers to one that is not there" in caught.value.message
+    assert snapshot(ledger) == before
+    with ledger.read() as conn:
+        assert conn.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1  # they are on again afterwards
+    ledger.close()
 
 
 def test_from_nothing_to_the_newest_and_once_more(empty_url: str) -> None:
@@ -82,7 +313,7 @@ def test_a_migrated_ledger_is_what_the_tables_say(empty_url: str) -> None:
             conn,
             opts={
                 "compare_type": True,
-                "include_name": lambda name, kind, _parents: kind != "table" or name != migrations_runner.TABLE,
+                "include_name": lambda name, kind, _parents: kind != "table" or not BOOKKEEPING.search(name),
             },
         )
         assert compare_metadata(context, tables.metadata) == []
@@ -95,10 +326,6 @@ def test_a_migrated_ledger_is_what_the_tables_say(empty_url: str) -> None:
     assert migrated == shape(ledger)  # also the CHECK constraints, which compare_metadata does not look at
     assert sum("ck_instances_vm_state" in line for line in migrated) == 1
     ledger.close()
-
-
-def test_the_first_revision_is_frozen() -> None:
-    assert not re.search(r"import .*\b(tables|states)\b", inspect.getsource(r0001))
 
 
 def test_a_newer_ledger_is_refused(world: World) -> None:
@@ -118,58 +345,37 @@ def test_a_newer_ledger_is_refused(world: World) -> None:
 
 
 def test_an_older_ledger_is_refused_until_it_is_upgraded(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = fresh(empty_url)
-    with ledger.write() as conn:
-        migrations_runner.upgrade(conn)
-    ledger.close()
-    monkeypatch.setattr(migrations_runner, "REVISIONS", (*migrations_runner.REVISIONS, "0002"))
-    monkeypatch.setattr(migrations_runner, "HEAD", "0002")
+    at(empty_url, REVISIONS[-1]).close()
+    monkeypatch.setattr(migrations_runner, "REVISIONS", (*REVISIONS, "0999"))
+    monkeypatch.setattr(migrations_runner, "HEAD", "0999")
     with pytest.raises(errors.LedgerTooOld) as caught:
         database.open_ledger(empty_url)
-    assert "is at revision 0001, this version needs 0002" in caught.value.message
+    assert "is at revision %s, this version needs 0999" % REVISIONS[-1] in caught.value.message
     assert "bootflow.compute.ledger" in caught.value.remedy
-    ledger = database.open_ledger(empty_url, check_revision=False)
-    with ledger.read() as conn:
-        assert migrations_runner.pending(conn) == ["0002"]
+    ledger = fresh(empty_url)
+    assert ledger.inspect(migrations_runner.pending) == ["0999"]
     ledger.close()
 
 
-def test_an_upgrade_that_fails_leaves_nothing(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(op: t.Any, real: t.Any = r0001.upgrade) -> None:
+@pytest.mark.parametrize("start", STARTS)
+def test_an_upgrade_that_fails_leaves_nothing(
+    empty_url: str, start: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module(migrations_runner.__package__ + ".migrations.r" + REVISIONS[-1])
+
+    def broken(op: t.Any, real: t.Any = module.upgrade) -> None:
         real(op)
         raise errors.LedgerError(url="x", reason="half-way")
 
-    monkeypatch.setattr(r0001, "upgrade", broken)
-    ledger = fresh(empty_url)
-    with pytest.raises(errors.LedgerError), ledger.write() as conn:
-        migrations_runner.upgrade(conn)
-    assert shape(ledger) == set()
+    monkeypatch.setattr(module, "upgrade", broken)
+    ledger = at(empty_url, start)
+    before = shape(ledger)
+    with pytest.raises(errors.LedgerError):
+        ledger.migrate()
+    assert shape(ledger) == before
     monkeypatch.undo()
-    with ledger.write() as conn:
-        assert migrations_runner.upgrade(conn) == ["0001"]
+    assert ledger.migrate()[-1] == REVISIONS[-1]
     ledger.close()
-
-
-def _upgrade(url: str, barrier: t.Any, answers: t.Any) -> None:
-    ledger = fresh(url)
-    barrier.wait(60)
-    try:
-        with ledger.write() as conn:
-            answers.put(migrations_runner.upgrade(conn))
-    except Exception as e:
-        answers.put(repr(e))
-
-
-def test_two_upgrades_at_once(empty_url: str) -> None:
-    fork = multiprocessing.get_context("fork")
-    barrier, answers = fork.Barrier(4), fork.Queue()
-    workers = [fork.Process(target=_upgrade, args=(empty_url, barrier, answers)) for _each in range(4)]
-    for worker in workers:
-        worker.start()
-    found = [answers.get(timeout=60) for _each in workers]
-    for worker in workers:
-        worker.join(60)
-    assert sorted(map(str, found)) == ["['0001']", "[]", "[]", "[]"]
 
 
 def test_in_memory() -> None:

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.claims import ResourceRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     claims,
     history,
@@ -96,7 +97,7 @@ def test_only_this_runs_instances_are_placed(world: World) -> None:
 
 def _stale_schedule(world: World, uuid: str, stale: list[t.Any], **options: t.Any) -> scheduling.Scheduled:
     with world.ledger.write() as conn:
-        return scheduling.schedule(conn, stale, world.options(**options), world.context())
+        return scheduling.schedule(conn, lambda *_asked: Fleet(stale), world.options(**options), world.context())
 
 
 def _stale(world: World) -> list[t.Any]:

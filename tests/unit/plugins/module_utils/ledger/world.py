@@ -27,6 +27,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     database,
     deletion,
     failure,
+    fleet,
     instances,
     nodes,
     runs,
@@ -154,11 +155,14 @@ class World:
 
     def schedule(self, run: str = "a", **fields: t.Any) -> scheduling.Scheduled:
         with self.ledger.write() as conn:
-            return scheduling.schedule(conn, self.hosts(conn), self.options(**fields), self.context(run))
+            return scheduling.schedule(conn, self.fleet, self.options(**fields), self.context(run))
+
+    def fleet(self, conn: t.Any, needs: fleet.Needs = fleet.NUMBERS_ONLY) -> t.Any:
+        known = {r.host for r in conn.execute(sa.select(tables.compute_nodes.c.host))}
+        return fleet.read(conn, known, needs=needs)
 
     def hosts(self, conn: t.Any) -> list[t.Any]:
-        known = {r.host for r in conn.execute(sa.select(tables.compute_nodes.c.host))}
-        return nodes.host_states(conn, known)
+        return list(self.fleet(conn).hosts)
 
     def begin(
         self, stage: builds.Stage, host: str, run: str = "a", **context: t.Any

@@ -110,8 +110,8 @@ def test_every_field_of_nova_create_is_honoured(parse):
     [
         ({"networks": [{"port": UUID}]}, "networks[0].port"),
         ({"networks": ["blue"], "security_groups": ["web"]}, "security_groups"),
-        ({"scheduler_hints": {"group": UUID}}, "scheduler_hints.group"),
-        ({"scheduler_hints": {"mine": 1}}, "scheduler_hints.mine"),
+        ({"scheduler_hints": {"target_cell": "c"}}, "scheduler_hints.target_cell"),
+        ({"scheduler_hints": {"different_cell": ["c"]}}, "scheduler_hints.different_cell"),
         ({"block_device_mapping": [{"source_type": "volume", "uuid": "v"}]}, "block_device_mapping[0]"),
         ({"block_device_mapping": [{"snapshot_id": "s"}]}, "block_device_mapping[0]"),
         (
@@ -119,7 +119,6 @@ def test_every_field_of_nova_create_is_honoured(parse):
             "block_device_mapping[0]",
         ),
         ({"legacy_bdm": "true"}, "legacy_bdm"),
-        ({"check_server_group_quota": True}, "check_server_group_quota"),
         ({"tags": ["a"]}, "tags"),
         ({"host": "h"}, "host"),
         ({"hypervisor_hostname": "h"}, "hypervisor_hostname"),

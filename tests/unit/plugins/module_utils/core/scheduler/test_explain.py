@@ -4,12 +4,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import NoValidHost
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.aggregates import Aggregate
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.explain import explanation_text
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
@@ -122,7 +126,10 @@ def test_no_valid_host_carries_the_nearest_miss():
     lines = explanation_text(decision)
     assert lines[0] == "u0 -> no host"
     assert "  - b  RamFilter: memory: needs 1024 MB, the whole host has 1000 MB" in lines
-    assert lines[-1] == "  nearest miss: b lacks 24 MB"
+    assert lines[-2:] == [
+        "  nearest miss: b lacks 24 MB",
+        "  smallest change: 1024 MB -> 1000 MB of memory would have fitted on b",
+    ]
 
 
 def test_a_miss_by_two_filters_names_both():
@@ -155,3 +162,251 @@ def test_forced_and_ignored():
     assert by_host(selection.decision)["a"]["rejected_by"]["reason"] == "another host was forced: off"
     (selection,) = select_destinations(Fleet(hosts()), spec(ignore_hosts=["b"]), OPTIONS)
     assert by_host(selection.decision)["b"]["rejected_by"]["reason"] == "the request ignores this host"
+
+
+# --- every verdict -------------------------------------------------------------------------------------------------
+
+
+def verdicts(decision, name):
+    return {v["name"]: v for v in by_host(decision)[name]["filters"]}
+
+
+def test_every_filter_tells_its_verdict_of_every_host():
+    (selection,) = select_destinations(Fleet(hosts()), spec(), OPTIONS)
+    names = [c["name"] for c in selection.decision["filters"]]
+    for entry in selection.decision["hosts"]:
+        assert [v["name"] for v in entry["filters"]] == names
+        assert entry["passed"] == all(v["passed"] for v in entry["filters"])
+    assert verdicts(selection.decision, "a")["RamFilter"] == {
+        "name": "RamFilter",
+        "passed": True,
+        "available": 4096,
+        "needed": 1024,
+        "unit": "MB",
+        "reason": "",
+    }
+    off = verdicts(selection.decision, "off")
+    assert (off["ComputeFilter"]["passed"], off["RamFilter"]["passed"]) == (
+        False,
+        True,
+    )  # not reached, asked all the same
+    assert verdicts(selection.decision, "full")["DiskFilter"]["reason"].startswith("disk: needs 10240 MB, 5120 MB")
+
+
+def test_a_filter_that_cannot_answer_for_a_host_that_it_was_not_reached_with(tmp_path):
+    (tmp_path / "f.py").write_text("class Rack:\n  def host_passes(self, h, s): return h.vars['rack']\n")
+    states = [host("a", vars={"rack": True}), host("off", disabled=True)]
+    options = dataclasses.replace(OPTIONS, user_filter_dirs=[str(tmp_path)], user_classes=None)
+    (selection,) = select_destinations(Fleet(states), spec(), options)
+    rack = verdicts(selection.decision, "off")["Rack"]
+    assert rack["passed"] is None
+    assert "KeyError" in rack["reason"]
+
+
+def test_the_multiplier_told_is_the_hosts_own():
+    stack = Aggregate("stack", metadata={"ram_weight_multiplier": "-2"})
+    states = [host("a", aggregates=[stack]), host("b", failed_builds=1)]
+    options = SchedulerOptions(now=100.0, explain=True, weighers=["RAMWeigher", "BuildFailureWeigher"])
+    (selection,) = select_destinations(Fleet(states), spec(), options)
+    told = {
+        h["host"]: {w["name"]: (w["multiplier"], w["score"]) for w in h["weighers"]}
+        for h in selection.decision["hosts"]
+    }
+    assert told["a"] == {"RAMWeigher": (-2, -2), "BuildFailureWeigher": (-1000000, 0)}
+    assert told["b"] == {"RAMWeigher": (1, 1), "BuildFailureWeigher": (-1000000, -1000000)}
+
+
+def test_lines_pass_over_weighers_that_tell_no_host_from_another():
+    (selection,) = select_destinations(Fleet(hosts()), spec(), SchedulerOptions(now=100.0, explain=True))
+    lines = explanation_text(selection.decision)
+    assert any("RAMWeigher" in line for line in lines)
+    assert not any("MetricsWeigher" in line or "SoftAffinity" in line for line in lines)
+    assert (
+        "  filters: of 5 hosts: ComputeFilter 5->4, RamFilter 4->3, DiskFilter 3->2, 10 others turned none down"
+        in lines
+    )
+
+
+# --- the smallest change -------------------------------------------------------------------------------------------
+
+
+def refused(states, request, **more):
+    with pytest.raises(NoValidHost) as caught:
+        select_destinations(Fleet(states), request, dataclasses.replace(OPTIONS, **more))
+    return caught.value.details["decision"]
+
+
+def change(states, request, **more):
+    return refused(states, request, **more)["nearest_miss"]["smallest_change"]
+
+
+@pytest.mark.parametrize(
+    ("flavor", "fields", "expected", "text"),
+    [
+        (
+            Flavor("f", 4096, 1, 1),
+            {"memory_mb_used": 512, "ram_allocation_ratio": 1.0},
+            ("memory_mb", 512, 4096, 3584, 512),
+            "4096 MB -> 3584 MB of memory would have fitted on c2, or 512 MB of memory more free on c2 would have been enough",
+        ),
+        (
+            Flavor("f", 5000, 1, 1),  # more than the whole host: no freeing helps
+            {},
+            ("memory_mb", 904, 5000, 4096, None),
+            "5000 MB -> 4096 MB of memory would have fitted on c2",
+        ),
+        (
+            Flavor("f", 512, 1, 20, 10, swap=100),
+            {"local_gb_used": 80},
+            ("disk_gb", 11, 30, 19, 11),
+            "30 GB -> 19 GB of disk would have fitted on c2, or 11 GB of disk more free on c2 would have been enough",
+        ),
+        (
+            Flavor("f", 512, 4, 1),
+            {"vcpus_used": 61},
+            ("vcpus", 1, 4, 3, 1),
+            "4 vCPUs -> 3 vCPUs would have fitted on c2, or 1 vCPUs more free on c2 would have been enough",
+        ),
+        (
+            Flavor("f", 512, 1, 1),
+            {"memory_mb_used": 9000},  # over-full: no smaller flavor helps
+            ("memory_mb", None, 512, None, 3368),
+            "3368 MB of memory more free on c2 would have been enough",
+        ),
+    ],
+)
+def test_the_smallest_change_of_one_number(flavor, fields, expected, text):
+    found = change([host("c2", **fields)], RequestSpec(["u"], flavor))
+    (one,) = found["changes"]
+    assert (one["what"], one["by"], one["flavor_value"], one["fits_at"], one["free"]) == expected
+    assert found["text"] == text
+
+
+def test_two_numbers_at_once():
+    found = change([host("a", memory_mb=512, local_gb=5)], spec())
+    assert {c["what"]: c["fits_at"] for c in found["changes"]} == {"memory_mb": 512, "disk_gb": 5}
+    assert found["text"] == "1024 MB -> 512 MB of memory and 10 GB -> 5 GB of disk would have fitted on a"
+
+
+def test_what_the_flavor_has_no_number_for():
+    full = {"enabled_filters": ["RamFilter", "NumInstancesFilter"], "max_instances_per_host": 2}
+    found = change([host("a", num_instances=3)], spec(), **full)
+    (one,) = found["changes"]
+    assert (one["what"], one["fits_at"], one["free"]) == ("instances", None, 2)
+    assert found["text"] == "2 instances more free on a would have been enough"
+    near = host("a", num_instances=2, memory_mb=2000, memory_mb_used=1500, ram_allocation_ratio=1.0)
+    found = change([near], spec(), **full)
+    assert found["text"] == "524 MB of memory and 1 instances more free on a would have been enough"
+
+
+def test_a_host_and_its_aggregate_count_once():
+    tight = Aggregate("tight", metadata={"ram_allocation_ratio": "0.25"})
+    states = [host("a", aggregates=[tight], ram_allocation_ratio=0.5, memory_mb_used=1200)]
+    enabled = ["RamFilter", "AggregateRamFilter"]
+    (one,) = change(states, spec(), enabled_filters=enabled)["changes"]
+    assert (one["filter"], one["free"], one["fits_at"]) == ("AggregateRamFilter", 1200, None)
+
+
+def test_overhead_is_not_the_flavors():
+    (one,) = change([host("a", memory_mb=1000)], spec(memory_overhead_mb=16))["changes"]
+    assert (one["flavor_value"], one["fits_at"]) == (1024, 984)
+
+
+@pytest.mark.parametrize(
+    ("states", "more", "text"),
+    [
+        ([host("c3", disabled=True)], {}, "enable host c3"),
+        ([host("c3", updated_at=0.0)], {}, "bring host c3 up, so that it reports"),
+        ([host("c3", availability_zones=["az2"])], {"availability_zone": "az1"}, "ask for zone az2, where c3 is"),
+        ([host("c3")], {"retry_hosts": [("c3", "c3")]}, "boot it anew: c3 was tried already"),
+    ],
+)
+def test_a_setting_where_nothing_else_stands_against(states, more, text):
+    decision = refused(states, spec(**more))
+    found = decision["nearest_miss"]["smallest_change"]
+    assert found["text"] == text
+    assert found["changes"][0]["what"] == "setting"
+    assert explanation_text(decision)[-1] == "  smallest change: " + text
+    assert json.loads(json.dumps(decision)) == decision
+
+
+def test_a_disabled_host_that_is_full_too_is_no_near_miss():
+    assert refused([host("a", disabled=True, memory_mb=100)], spec())["nearest_miss"] is None
+
+
+def test_a_number_is_nearer_than_a_setting():
+    assert refused([host("off", disabled=True), host("small", memory_mb=10)], spec())["nearest_miss"]["host"] == "small"
+
+
+def test_a_filter_may_name_its_own_remedy(tmp_path):
+    (tmp_path / "f.py").write_text(
+        """
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import np
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.base import Filter, FilterResult
+
+class Door(Filter):
+    def evaluate(self, fleet, spec, rows):
+        return FilterResult(mask=np.zeros(np.shape(rows), dtype=bool), text=lambda position: "shut")
+    def remedy(self, fleet, spec, row):
+        return "open the door of %s" % fleet.hosts[row].host
+"""
+    )
+    found = change([host("a")], spec(), user_filter_dirs=[str(tmp_path)], user_classes=None)
+    assert found["text"] == "open the door of a"
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "memory_mb": st.sampled_from([600, 1000, 4000]),
+                "memory_mb_used": st.sampled_from([0, 300, 5000]),
+                "local_gb": st.sampled_from([4, 9, 100]),
+                "vcpus": st.sampled_from([1, 2]),
+                "ram_allocation_ratio": st.sampled_from([0.7, 1.0, 1.5]),
+                "disk_allocation_ratio": st.sampled_from([0.7, 1.0]),
+                "cpu_allocation_ratio": st.sampled_from([1.0, 2.0]),
+                "disabled": st.booleans(),
+            }
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.builds(
+        Flavor,
+        st.just("f"),
+        st.sampled_from([500, 2000]),
+        st.sampled_from([1, 3]),
+        st.sampled_from([1, 5]),
+        st.sampled_from([0, 5]),
+        st.sampled_from([0, 700]),
+    ),
+)
+def test_the_smaller_flavor_fits_and_the_next_larger_does_not(fields, flavor):
+    states = [host("h%d" % i, **f) for i, f in enumerate(fields)]
+    try:
+        select_destinations(Fleet(states), RequestSpec(["u"], flavor), OPTIONS)
+        return
+    except NoValidHost as e:
+        miss = e.details["decision"]["nearest_miss"]
+    found = miss and miss["smallest_change"]
+    if not found or found["changes"][0].get("fits_at") is None:
+        return
+    near = next(s for s in states if s.host == miss["host"])
+
+    def fits(**more):
+        numbers = {c["what"]: c["fits_at"] + more.get(c["what"], 0) for c in found["changes"]}
+        disk = numbers.pop("disk_gb", None)
+        if disk is not None:
+            numbers.update(root_gb=disk, ephemeral_gb=0)
+        try:
+            select_destinations(Fleet([near]), RequestSpec(["u"], dataclasses.replace(flavor, **numbers)), OPTIONS)
+        except NoValidHost:
+            return False
+        return True
+
+    assert fits()
+    for c in found["changes"]:
+        assert not fits(**{c["what"]: 1})
+        assert c["flavor_value"] - c["by"] == c["fits_at"]

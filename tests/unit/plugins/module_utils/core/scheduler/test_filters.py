@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.aggregates import Aggregate
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.capacity import at
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import make_filters
@@ -26,9 +29,17 @@ def verdict(name, host=None, flavor=None, options=None, **spec):
     (filter_,) = make_filters(opts, {})
     request = RequestSpec(["u"], Flavor("f", **{"memory_mb": 0, "vcpus": 0, **(flavor or {})}), **spec)
     result = filter_.evaluate(fleet, request, fleet.all_rows())
-    if not filter_.run_once_per_request:
-        assert bool(filter_.evaluate(fleet, request, 0).mask) == bool(result.mask[0])
-    return bool(result.mask[0]), "" if result.mask[0] else result.text(0)
+    alone = filter_.evaluate(fleet, request, 0)  # a single row
+    assert bool(alone.mask) == bool(result.mask[0])
+    if result.mask[0]:
+        return True, ""
+    reason = result.text(0)
+    assert reason
+    assert alone.text(0) == reason
+    if filter_.counts_capacity:
+        assert result.unit
+        assert np.all(at(result.needed, 0) > at(result.available, 0))
+    return False, reason
 
 
 @pytest.mark.parametrize(
@@ -76,7 +87,11 @@ def test_ram_overhead():
         (100, 0, 30, 1.0, {"root_gb": 31}, False),  # the file system has less than the books
         (100, 80, 90, 1.0, {"root_gb": 21}, False),  # the books have less than the file system
         (100, 0, -10, 1.0, {"root_gb": 0}, False),
-        (100, 0, None, 2.0, {"root_gb": 150}, True),  # unlike memory and vCPUs, a disk may over-commit alone
+        (100, 0, None, 2.0, {"root_gb": 100}, True),
+        (100, 90, None, 2.0, {"root_gb": 100}, True),
+        (100, 0, None, 2.0, {"root_gb": 101}, False),  # never against itself
+        (100, 0, None, 2.0, {"root_gb": 100, "swap": 1}, False),
+        (0, 0, None, 1.0, {"root_gb": 0}, True),
         (100, 0, 30, 1.5, {"root_gb": 80}, True),
         (100, 0, 30, 1.5, {"root_gb": 81}, False),
     ],
@@ -147,6 +162,37 @@ def test_availability_zone(zones, wanted, passes):
     assert verdict("AvailabilityZoneFilter", {"availability_zones": zones}, availability_zone=wanted)[0] == passes
 
 
+def aggregate(**metadata):
+    return Aggregate("agg", frozenset({"h"}), metadata)
+
+
+@pytest.mark.parametrize(
+    ("own", "of_aggregates", "wanted", "passes"),
+    [
+        ((), ["az1"], "az1", True),
+        ((), ["az1"], "nova", False),
+        ((), ["az1,az2"], "az2", True),
+        ((), ["az1 , az2"], "az2", True),
+        ((), ["az1", "az2"], "az2", True),
+        ((), ["az10"], "az1", False),
+        ((), [""], "nova", True),
+        (("az1",), ["az2"], "az1", True),
+        (("az1",), ["az2"], "az2", True),
+        (("az1",), ["az2"], "nova", False),
+        ((), [], "nova", True),
+    ],
+)
+def test_availability_zone_of_aggregates(own, of_aggregates, wanted, passes):
+    host = {
+        "availability_zones": own,
+        "aggregates": [aggregate(ssd="true"), *(aggregate(availability_zone=z) for z in of_aggregates)],
+    }
+    ok, reason = verdict("AvailabilityZoneFilter", host, availability_zone=wanted)
+    assert ok == passes
+    if not ok:
+        assert reason.startswith("zone %s asked for, it is in az1" % wanted)
+
+
 def test_availability_zone_default_and_reason():
     options = {"default_availability_zone": "home"}
     assert verdict("AvailabilityZoneFilter", {}, options=options, availability_zone="home")[0]
@@ -168,7 +214,9 @@ def test_availability_zone_default_and_reason():
     ],
 )
 def test_retry(tried, passes):
-    assert verdict("RetryFilter", retry_hosts=tried)[0] == passes
+    ok, reason = verdict("RetryFilter", retry_hosts=tried)
+    assert ok == passes
+    assert ok or "(on h/n" in reason
 
 
 CAPABLE = {
@@ -226,6 +274,34 @@ def test_compute_capabilities_reasons_and_bad_specs():
     assert reason == "capabilities:rack: needs s== r1, the host has r7"
     with pytest.raises(InvalidInput, match="'many' in the requirement '>= many'"):
         verdict("ComputeCapabilitiesFilter", CAPABLE, {"extra_specs": {"capabilities:vcpus": ">= many"}})
+
+
+def test_compute_capabilities_asks_each_host_of_its_own_facts():
+    cpus = [{"arch": "x86_64"}, {"arch": "aarch64"}, {}, {"arch": "x86_64"}]
+    hosts = [HostState("h%d" % i, "n", cpu_info=c, stats={"rack": "r%d" % i}) for i, c in enumerate(cpus)]
+    hosts.append(HostState("h4", "n", cpu_info={"arch": "x86_64"}))
+    fleet = Fleet(hosts)
+    opts = SchedulerOptions(enabled_filters=["ComputeCapabilitiesFilter"], now=NOW)
+    (filter_,) = make_filters(opts, {})
+    specs = {"capabilities:cpu_info:arch": "x86_64", "rack": "<or> r0 <or> r1"}  # h4 has no rack: not its business
+    request = RequestSpec(["u"], Flavor("f", 0, 0, extra_specs=specs))
+    result = filter_.evaluate(fleet, request, np.array([4, 3, 2, 1, 0]))
+    assert result.mask.tolist() == [True, False, False, False, True]
+    assert [result.text(p) for p in (1, 2, 3)] == [
+        "rack: needs <or> r0 <or> r1, the host has r3",
+        "capabilities:cpu_info:arch: needs x86_64, the host reports nothing of the kind",
+        "capabilities:cpu_info:arch: needs x86_64, the host has aarch64",
+    ]
+
+
+def test_compute_capabilities_look_at_what_is_left():
+    """The fleet as it stands, also where instances of an earlier request were taken from it."""
+    fleet = Fleet([HostState("h", "n", memory_mb=1000)])
+    (filter_,) = make_filters(SchedulerOptions(enabled_filters=["ComputeCapabilitiesFilter"], now=NOW), {})
+    request = RequestSpec(["u"], Flavor("f", 600, 0, extra_specs={"capabilities:free_ram_mb": ">= 600"}))
+    assert filter_.evaluate(fleet, request, fleet.all_rows()).mask.tolist() == [True]
+    fleet.consume(0, request)
+    assert filter_.evaluate(fleet, request, fleet.all_rows()).mask.tolist() == [False]
 
 
 def test_compute_capabilities_reads_json_texts():

@@ -16,10 +16,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import (
+    Placement,
     SchedulerOptions,
     select_destinations,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
+from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import ServerGroup
 
 from . import reference
 
@@ -198,7 +200,15 @@ def test_equals_keep_the_order_that_they_had():
 def test_negative_multiplier_stacks():
     hosts = [host(n) for n in "abc"]
     assert (
-        names(place(hosts, spec(4), multipliers={"RAMWeigher": -1, "CPUWeigher": -1, "DiskWeigher": -1})) == ["a"] * 4
+        names(
+            place(
+                hosts,
+                spec(4),
+                weighers=["RAMWeigher", "CPUWeigher", "DiskWeigher"],
+                multipliers={"RAMWeigher": -1, "CPUWeigher": -1, "DiskWeigher": -1},
+            )
+        )
+        == ["a"] * 4
     )
 
 
@@ -358,3 +368,32 @@ def test_ratios(name):
     for bad in (-1, float("nan"), float("inf")):
         with pytest.raises(InvalidInput, match="%s of host a" % name):
             host("a", **{name: bad})
+
+
+def test_a_host_of_several_nodes_has_one_member_of_an_anti_affinity_group() -> None:
+    group = ServerGroup(id="g", name="g", policy="anti-affinity")
+    nodes = [
+        HostState(host=h, nodename=n, memory_mb=4096, local_gb=100, vcpus=8)
+        for h, n in (("a", "n1"), ("a", "n2"), ("b", "n3"))
+    ]
+    spec = RequestSpec(instance_uuids=["1", "2"], flavor=Flavor("f", 512, 1), instance_group=group)
+    chosen = [s.host for s in select_destinations(Fleet(nodes), spec, SchedulerOptions())]
+    assert sorted(chosen) == ["a", "b"]
+
+
+def test_a_placement_goes_on_where_it_was() -> None:
+    """Asked one by one it chooses as for all at once."""
+
+    def fleet() -> Fleet:
+        return Fleet(
+            HostState(host=h, nodename=h, memory_mb=1024 * m, local_gb=100, vcpus=8)
+            for h, m in (("a", 4), ("b", 7), ("c", 5))
+        )
+
+    def asked(*uuids: str) -> RequestSpec:
+        return RequestSpec(instance_uuids=uuids, flavor=Flavor("f", 1024, 1))
+
+    at_once = select_destinations(fleet(), asked("1", "2", "3", "4", "5"), SchedulerOptions(max_attempts=1))
+    placement = Placement(fleet(), asked(), SchedulerOptions(max_attempts=1))
+    one_by_one = [placement.select([u])[0] for u in "12345"]
+    assert one_by_one == at_once

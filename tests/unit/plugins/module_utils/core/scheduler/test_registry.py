@@ -156,7 +156,7 @@ class Cheap:
 def test_broken_files(tmp_path, text, reason):
     (tmp_path / "f.py").write_text(text)
     with pytest.raises(InvalidInput, match=reason) as caught:
-        place(tmp_path, fleet(a={}), spec())
+        place(tmp_path, fleet(a={}, b={}), spec())
     assert caught.value.remedy
 
 
@@ -187,9 +187,20 @@ def test_default_order():
         "CoreFilter",
         "ComputeCapabilitiesFilter",
         "ImagePropertiesFilter",
+        "ServerGroupAntiAffinityFilter",
+        "ServerGroupAffinityFilter",
+        "NUMATopologyFilter",
+        "PciPassthroughFilter",
+        "WholeDiskFilter",
     ]
     assert [w.name for w in registry.make_weighers(SchedulerOptions(), {})] == [
         "RAMWeigher",
         "CPUWeigher",
         "DiskWeigher",
+        "IoOpsWeigher",
+        "PCIWeigher",
+        "MetricsWeigher",
+        "BuildFailureWeigher",
+        "ServerGroupSoftAffinityWeigher",
+        "ServerGroupSoftAntiAffinityWeigher",
     ]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.weighers.base import Weigher
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.weighers.base import Changes, Weigher
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.weighing import Ranking
 
 
@@ -116,3 +116,68 @@ def _weight(weighers, row, rows):
         if lo != hi:
             total += weigher.multiplier * ((float(weigher.values[row]) - lo) / (hi - lo))
     return total
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(2, 7).flatmap(
+        lambda n: st.tuples(
+            st.lists(st.sampled_from([-3, 0, 0.1, 0.3, 1, 5]), min_size=n, max_size=n),
+            st.lists(st.sampled_from([-2.0, 0.0, 0.7, 3.0]), min_size=n, max_size=n),
+        )
+    ),
+    st.lists(
+        st.tuples(st.integers(0, 6), st.sampled_from([-4, 0, 0.1, 0.3, 2, 9]), st.sampled_from([0, 0, 0, 1, 3])),
+        max_size=20,
+    ),
+)
+def test_multipliers_may_differ_from_host_to_host(columns, steps):
+    """They go with their hosts, whoever leaves."""
+    weighers = [PerHost(columns[0], columns[1], minval=0), Numbers(columns[0], multiplier=0.5)]
+    made = ranking(*weighers)
+    left = list(range(len(columns[0])))
+    for place, value, leaves in steps:
+        if not len(made):
+            break
+        row = made.pick(place % len(made))
+        weighers[0].values[row] = value
+        if leaves == 1:
+            made.drop(row)
+            left.remove(row)
+        elif leaves:
+            made.keep(made.rows % leaves != 0)
+            left = [r for r in left if r % leaves]
+        made.update(row)
+        assert made.rows.tolist() == left
+        if len(left) > 1:
+            fresh = Ranking(None, None, np.array(left), weighers)
+            assert made.score.tolist() == fresh.score.tolist()
+            scores = made.score[made.order].tolist()
+            assert scores == sorted(scores, reverse=True)
+
+
+class PerHost(Numbers):
+    def __init__(self, values, multipliers, **more):
+        super().__init__(values, **more)
+        self.of_hosts = np.array(multipliers)
+
+    def multipliers(self, fleet, rows):
+        return self.of_hosts[rows]
+
+
+def test_what_no_pick_changes_is_not_asked_again():
+    class Fixed(Numbers):
+        asked = 0
+
+        def raw(self, fleet, spec, rows):
+            self.asked += 1
+            return super().raw(fleet, spec, rows)
+
+        def changes(self, fleet, spec):
+            return Changes.NOBODY
+
+    fixed = Fixed([3, 1, 2])
+    made = ranking(fixed)
+    for _each in range(4):
+        made.update(made.pick())
+    assert fixed.asked == 1

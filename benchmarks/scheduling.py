@@ -1,0 +1,548 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Scheduling and claiming beside the bare database work, in one run and with durable commits for both.
+
+bare    what the machine and the database need for the same: reading the numbers of all hosts with the driver alone, and one
+        statement that takes the memory, disk and vCPUs from the rows which ours took them from
+ours    ledger.fleet.read + core select_destinations + ledger.claims.take in one transaction: the host rows read fresh, all
+        default filters and weighers, the claims tested under lock and written
+boot    the whole scheduling step of a boot: with it the waiting instances read and locked, where they went written to
+        them and to their history
+
+Rounds of both alternate; the fastest of each counts. The claims a second are those of 8 processes for 3 seconds, each
+placing one instance after the other over a fleet that it reads once a second (ledger.fleet.Follower), against pgbench with 8
+clients and a conditional UPDATE + INSERT. Written with --json: {name, n, ours, limit, unit, ratio, bound, within}.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import math
+import multiprocessing
+import os
+import random
+import re
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import typing as t
+from pathlib import Path
+
+import psycopg
+import sqlalchemy as sa
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "lab"))
+
+from postgres import PostgresServer  # noqa: E402
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.core.claims import ResourceRequest  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import (  # noqa: E402
+    SchedulerOptions,
+    Selection,
+    select_destinations,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import (  # noqa: E402
+    RequestSpec,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (  # noqa: E402
+    bulk,
+    claims,
+    database,
+    fleet,
+    nodes,
+    runs,
+    scheduling,
+    tables,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context  # noqa: E402
+
+FLAVOR = {"name": "small", "memory_mb": 1024, "vcpus": 1, "root_gb": 1, "ephemeral_gb": 0, "swap": 0}
+PROJECT = "bench"
+PROCESSES = 8
+SECONDS = 3.0
+COLUMNS = (*fleet.OTHERS, *fleet.NUMBERS)
+
+
+class Database:
+    """A ledger of the bench, and a connection of the bare driver to the same."""
+
+    def __init__(self, kind: str, url: str, connect: t.Callable[[], t.Any]):
+        self.kind = kind
+        self.url = url
+        self.ledger = database.open_ledger(url, create=True, check_revision=False)
+        self.ledger.migrate()
+        self.connect = connect
+        self.bare = connect()
+        self.hosts: list[str] = []
+        self.uuids: list[str] = []
+
+    def fill(self, hosts: int, instances: int) -> None:
+        """Hosts like those of a fleet of a few kinds of machines, partly full, and instances that wait for one."""
+        rng = random.Random(5)
+        now = time.time()
+        self.hosts = ["compute-%06d" % i for i in range(hosts)]
+        with self.ledger.write() as conn:
+            facts = {
+                "hypervisor_hostname": "x",
+                "memory_mb": 1,
+                "local_gb": 1,
+                "vcpus": 1,
+                "cpu_info": {"arch": "x86_64", "model": "EPYC", "features": ["f%d" % i for i in range(120)]},
+                "supported_instances": [["x86_64", "kvm", "hvm"], ["i686", "kvm", "hvm"]],
+            }
+            nodes.record_report(conn, "template", facts, {}, now)
+            c = tables.compute_nodes.c
+            profile = conn.execute(sa.select(c.profile_id)).scalar_one()
+            conn.execute(tables.node_facts.delete())
+            conn.execute(tables.compute_nodes.delete())
+            rows = []
+            for host in self.hosts:
+                memory = rng.choice((128, 256, 512)) * 1024
+                rows.append(
+                    {
+                        "host": host,
+                        "node": host,
+                        "host_uuid": "",
+                        "memory_mb": memory,
+                        "memory_mb_used": 512,
+                        "reserved_memory_mb": 512,
+                        "local_gb": 8000,
+                        "local_gb_used": 0,
+                        "reserved_disk_gb": 0,
+                        "vcpus": 128,
+                        "vcpus_used": 0,
+                        "reserved_vcpus": 0,
+                        "disk_available_least": rng.randrange(5000, 8000),
+                        "ram_allocation_ratio": 1.5,
+                        "disk_allocation_ratio": 1.0,
+                        "cpu_allocation_ratio": 16.0,
+                        "availability_zone": rng.choice(("nova", "az1", "az2")),
+                        "disabled": False,
+                        "disabled_reason": "",
+                        "hypervisor_type": "QEMU",
+                        "hypervisor_version": 7002022,
+                        "num_instances": 0,
+                        "failed_builds": 0,
+                        "created_at": now,
+                        "reported_at": now,
+                        "profile_id": profile,
+                    }
+                )
+            bulk.insert(conn, tables.compute_nodes, rows)
+            conn.execute(
+                tables.reservations.insert().values(
+                    id="r-bench", project=PROJECT, user_name="bench", request_id="req", created_at=now
+                )
+            )
+            spec = {
+                "flavor": {**FLAVOR, "extra_specs": {}, "flavorid": "", "disabled": False},
+                "image": {"id": "i", "name": "image", "properties": {"hw_architecture": "x86_64"}},
+                "availability_zone": None,
+                "forced_host": None,
+                "forced_node": None,
+                "scheduler_hints": {},
+                "metadata": {},
+            }
+            conn.execute(
+                tables.request_specs.insert().values(reservation_id="r-bench", spec_version="1.1", digest={}, spec=spec)
+            )
+            spec_id = conn.execute(sa.select(tables.request_specs.c.id)).scalar_one()
+            self.uuids = ["00000000-0000-4000-8000-%012d" % i for i in range(instances)]
+            bulk.insert(
+                conn,
+                tables.instances,
+                [
+                    {
+                        "uuid": u,
+                        "reservation_id": "r-bench",
+                        "request_spec_id": spec_id,
+                        "project": PROJECT,
+                        "user_name": "bench",
+                        "display_name": "vm-%d" % i,
+                        "hostname": "vm-%d" % i,
+                        "domain_name": "vm-%d" % i,
+                        "launch_index": i,
+                        "vm_state": "building",
+                        "task_state": "scheduling",
+                        "power_state": 0,
+                        "memory_mb": 1024,
+                        "vcpus": 1,
+                        "root_gb": 1,
+                        "ephemeral_gb": 0,
+                        "swap_mb": 0,
+                        "config_drive": True,
+                        "run_id": "bench",
+                        "created_at": now,
+                        "updated_at": now,
+                        "deleted": "",
+                    }
+                    for i, u in enumerate(self.uuids)
+                ],
+            )
+        self.tidy()
+
+    def reset(self) -> None:
+        """As if nothing had been placed."""
+        with self.ledger.write() as conn:
+            conn.execute(tables.claims.delete())
+            conn.execute(tables.instance_action_events.delete())
+            conn.execute(
+                tables.instances.update()
+                .where(tables.instances.c.host.is_not(None))
+                .values(host=None, node=None, task_state="scheduling", retry=sa.null(), limits=sa.null())
+            )
+            c = tables.compute_nodes.c
+            conn.execute(
+                tables.compute_nodes.update()
+                .where(c.num_instances != 0)
+                .values(memory_mb_used=512, local_gb_used=0, vcpus_used=0, num_instances=0)
+            )
+
+    def tidy(self) -> None:
+        """What the database does in its own time, done now: it belongs to neither side."""
+        if self.kind == "postgresql":
+            with self.connect() as conn:
+                conn.execute("VACUUM ANALYZE")
+        else:
+            self.bare.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        self.bare.close()
+        self.ledger.close()
+
+
+def options() -> SchedulerOptions:
+    return SchedulerOptions(now=time.time(), service_down_time=900.0)
+
+
+def context() -> Context:
+    identity = runs.RunIdentity("bench", "bench", "", "", 1, 1, "bench")
+    return Context(run=identity, request_id="req")
+
+
+# --- what is measured ----------------------------------------------------------------------------------------------------
+
+
+def ours(database_: Database, uuids: t.Sequence[str], chosen: list[Selection] | None = None) -> float:
+    flavor = Flavor(**FLAVOR)
+    spec = RequestSpec(instance_uuids=uuids, flavor=flavor, image_properties={"hw_architecture": "x86_64"})
+    resources = ResourceRequest(memory_mb=1024, disk_gb=1, vcpus=1)
+    started = time.perf_counter()
+    with database_.ledger.write() as conn:
+        hosts = fleet.read(conn, database_.hosts)
+        selections = select_destinations(hosts, spec, options())
+        wishes = [claims.Wish(s.instance_uuid, resources, claims.candidates_of(s)) for s in selections]
+        outcome = claims.take(conn, wishes, time.time())
+    seconds = time.perf_counter() - started
+    if any(isinstance(o, errors.BootflowError) for o in outcome.values()) or len(outcome) != len(uuids):
+        raise SystemExit("a claim was refused on an idle fleet")
+    if chosen is not None:
+        chosen[:] = selections
+    return seconds
+
+
+def boot(database_: Database) -> float:
+    mine = context()
+    started = time.perf_counter()
+    with database_.ledger.write() as conn:
+        result = scheduling.schedule(
+            conn, lambda c, needs: fleet.read(c, database_.hosts, needs=needs), options(), mine
+        )
+    seconds = time.perf_counter() - started
+    if len(result.placed) != len(database_.uuids):
+        raise SystemExit("not everything was placed: %d of %d" % (len(result.placed), len(database_.uuids)))
+    return seconds
+
+
+def bare(database_: Database, selections: t.Sequence[Selection]) -> float:
+    """Read the numbers of the hosts, and take the same from the same rows with one statement."""
+    counts: dict[str, int] = {}
+    for selection in selections:
+        counts[selection.host] = counts.get(selection.host, 0) + 1
+    read = "SELECT %s FROM compute_nodes" % ", ".join(COLUMNS)
+    conn = database_.bare
+    started = time.perf_counter()
+    if database_.kind == "postgresql":
+        with conn.transaction():
+            rows = conn.execute(read).fetchall()
+            done = conn.execute(
+                "UPDATE compute_nodes AS n SET memory_mb_used = memory_mb_used + 1024 * u.c, local_gb_used = local_gb_used + u.c,"
+                " vcpus_used = vcpus_used + u.c, num_instances = num_instances + u.c FROM unnest(%s::text[], %s::int[]) AS u(h, c)"
+                " WHERE n.host = u.h AND memory_mb_used + 1024 * u.c <= memory_mb * ram_allocation_ratio",
+                (list(counts), list(counts.values())),
+            ).rowcount
+    else:
+        conn.execute("BEGIN IMMEDIATE")
+        rows = conn.execute(read).fetchall()
+        done = conn.execute(
+            "UPDATE compute_nodes SET memory_mb_used = memory_mb_used + 1024 * u.value, local_gb_used = local_gb_used + u.value,"
+            " vcpus_used = vcpus_used + u.value, num_instances = num_instances + u.value FROM json_each(?) AS u"
+            " WHERE host = u.key AND memory_mb_used + 1024 * u.value <= memory_mb * ram_allocation_ratio",
+            (json.dumps(counts),),
+        ).rowcount
+        conn.execute("COMMIT")
+    seconds = time.perf_counter() - started
+    if len(rows) != len(database_.hosts) or done != len(counts):
+        raise SystemExit("the bare work did not do the same: %d rows, %d of %d" % (len(rows), done, len(counts)))
+    return seconds
+
+
+def side_by_side(database_: Database, uuids: t.Sequence[str], rounds: int) -> tuple[float, float]:
+    """Seconds of ours and of the bare work: the fastest of ``rounds`` of each, in turn."""
+    chosen: list[Selection] = []
+    mine, limit = [], []
+    for _round in range(rounds):
+        gc.collect()
+        mine.append(ours(database_, uuids, chosen))
+        database_.reset()
+        limit.append(bare(database_, chosen))
+        database_.reset()
+        database_.tidy()
+    return min(mine), min(limit)
+
+
+# --- claims a second -----------------------------------------------------------------------------------------------------
+
+
+def racer(url: str, hosts: list[str], uuids: list[str], barrier: t.Any, results: t.Any) -> None:
+    """Schedules and claims single instances until the time is out."""
+    ledger = database.open_ledger(url)
+    resources = ResourceRequest(memory_mb=1024, disk_gb=1, vcpus=1)
+    flavor = Flavor(**FLAVOR)
+    settings = SchedulerOptions(now=time.time(), service_down_time=900.0, host_subset_size=10, max_attempts=3)
+    settings.rng = random.Random(os.getpid())
+    follower = fleet.Follower(hosts, settings)
+    done = 0
+
+    def one(uuid: str) -> bool:
+        spec = RequestSpec(instance_uuids=[uuid], flavor=flavor, image_properties={"hw_architecture": "x86_64"})
+        with ledger.write() as conn:
+            (selection,) = follower.select(conn, spec, like="small")
+            wish = claims.Wish(uuid, resources, claims.candidates_of(selection))
+            outcome = claims.take(conn, [wish], time.time())[uuid]
+        if isinstance(outcome, errors.BootflowError):
+            follower.refused()
+            return False
+        return True
+
+    for uuid in uuids[:20]:
+        one(uuid)
+    barrier.wait()
+    until = time.perf_counter() + SECONDS
+    for uuid in uuids[20:]:
+        if time.perf_counter() >= until:
+            break
+        done += one(uuid)
+    else:
+        raise SystemExit("not enough instances for the time")
+    results.put(done)
+    ledger.close()
+
+
+def claims_a_second(database_: Database) -> float:
+    method = multiprocessing.get_context("spawn")
+    barrier, results = method.Barrier(PROCESSES + 1), method.Queue()
+    share = len(database_.uuids) // PROCESSES
+    workers = [
+        method.Process(
+            target=racer,
+            args=(database_.url, database_.hosts, database_.uuids[i * share : (i + 1) * share], barrier, results),
+        )
+        for i in range(PROCESSES)
+    ]
+    for worker in workers:
+        worker.start()
+    barrier.wait(120)
+    total = sum(results.get(timeout=60) for _worker in workers)
+    for worker in workers:
+        worker.join()
+    with database_.ledger.read() as conn:
+        wrong = conn.execute(
+            sa.text(
+                "SELECT count(*) FROM compute_nodes n WHERE memory_mb_used <> 512 + coalesce("
+                "(SELECT sum(memory_mb) FROM claims WHERE compute_node_id = n.id), 0)"
+                " OR memory_mb_used > memory_mb * ram_allocation_ratio"
+            )
+        ).scalar()
+    if wrong:
+        raise SystemExit("%d nodes do not add up" % wrong)
+    database_.reset()
+    database_.tidy()
+    return total / SECONDS
+
+
+def pgbench(server: PostgresServer, database_: Database, name: str) -> float:
+    """Transactions a second of one conditional UPDATE and one INSERT each."""
+    with database_.connect() as conn:
+        conn.execute("CREATE TABLE IF NOT EXISTS bare_claims (id serial PRIMARY KEY, node int, memory_mb int)")
+        low, high = conn.execute("SELECT min(id), max(id) FROM compute_nodes").fetchone()
+    script = Path(server.folder) / "bare.sql"
+    script.write_text(
+        "\\set n random(%d, %d)\nBEGIN;\n"
+        "UPDATE compute_nodes SET memory_mb_used = memory_mb_used + 1, local_gb_used = local_gb_used + 0, vcpus_used = vcpus_used + 0"
+        " WHERE id = :n AND memory_mb_used + 1 <= memory_mb * ram_allocation_ratio;\n"
+        "INSERT INTO bare_claims (node, memory_mb) VALUES (:n, 1);\nCOMMIT;\n" % (low, high)
+    )
+    program = sorted(Path("/usr/lib/postgresql").glob("*/bin/pgbench"))[-1]
+    command = [str(program), "-n", "-h", server.folder, "-U", "postgres", "-c", str(PROCESSES), "-j", "2"]
+    command += ["-T", str(int(SECONDS)), "-f", str(script), name]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
+    found = re.search(r"tps = ([0-9.]+)", done.stdout)
+    if found is None:
+        raise SystemExit("pgbench said nothing of tps: %s" % done.stdout)
+    with database_.ledger.write() as conn:
+        conn.execute(tables.compute_nodes.update().values(memory_mb_used=512))
+    return float(found.group(1))
+
+
+# --- the table -----------------------------------------------------------------------------------------------------------
+
+
+class Table:
+    def __init__(self) -> None:
+        self.rows: list[dict[str, t.Any]] = []
+
+    def add(
+        self, name: str, n: int, mine: float, limit: float, unit: str, bound: float | None, most: bool = True
+    ) -> None:
+        """``most``: the ratio may be at most ``bound``; else at least. Without a bound it is told, not judged."""
+        ratio = mine / limit if limit else math.nan
+        within = None if bound is None else (ratio <= bound if most else ratio >= bound)
+        self.rows.append(
+            {
+                "name": name,
+                "n": n,
+                "ours": round(mine, 6),
+                "limit": round(limit, 6),
+                "unit": unit,
+                "ratio": round(ratio, 3),
+                "bound": bound,
+                "within": within,
+            }
+        )
+        word = "" if within is None else ("ok" if within else "MISSED")
+        sign = "" if bound is None else "%s %.4g" % ("<=" if most else ">=", bound)
+        factor = 1000.0 if unit == "s" else 1.0
+        shown = "ms" if unit == "s" else unit
+        print(
+            "%-66s %8d %11.1f %11.1f %-9s %7.2f %8s %s"
+            % (name, n, mine * factor, limit * factor, shown, ratio, sign, word),
+            flush=True,
+        )
+
+
+def heading() -> None:
+    print("%-66s %8s %11s %11s %-9s %7s %8s" % ("work", "n", "ours", "limit", "unit", "ratio", "bound"), flush=True)
+
+
+def postgresql(server: PostgresServer) -> tuple[Database, str]:
+    name = server.create()
+    return (
+        Database(
+            "postgresql",
+            server.url(name),
+            lambda: psycopg.connect(host=server.folder, user="postgres", dbname=name, autocommit=True),
+        ),
+        name,
+    )
+
+
+def sqlite(folder: str, name: str) -> Database:
+    path = os.path.join(folder, name + ".db")
+
+    def connect() -> t.Any:
+        conn = sqlite3.connect(path, isolation_level=None, timeout=60)
+        conn.execute("PRAGMA synchronous=FULL")
+        return conn
+
+    return Database("sqlite", path, connect)
+
+
+def measure(table: Table, server: PostgresServer, folder: str, rounds: int, large: int) -> None:
+    heading()
+    for kind in ("postgresql", "sqlite"):
+        base = postgresql(server)[0] if kind == "postgresql" else sqlite(folder, "main")
+        base.fill(10_000, 1000)
+        mine, limit = side_by_side(base, base.uuids, rounds)
+        table.add("%s: 1,000 instances over 10,000 hosts" % kind, 1000, mine, limit, "s", 8.0)
+        one, bare_one = side_by_side(base, base.uuids[:1], rounds * 2)
+        table.add("%s: one instance over 10,000 hosts, all read fresh" % kind, 1, one, bare_one, "s", 4.0)
+        whole = []
+        for _round in range(rounds):
+            whole.append(boot(base))
+            base.reset()
+            base.tidy()
+        table.add("%s: the whole scheduling step of a boot of 1,000" % kind, 1000, min(whole), limit, "s", None)
+        base.close()
+    base, name = postgresql(server)
+    base.fill(1000, 40_000)
+    bare_rate = pgbench(server, base, name)
+    rate = claims_a_second(base)
+    bare_rate = max(bare_rate, pgbench(server, base, name))
+    table.add(
+        "postgresql: claims by %d processes, 1,000 hosts" % PROCESSES,
+        PROCESSES,
+        rate,
+        bare_rate,
+        "claims/s",
+        0.333,
+        most=False,
+    )
+    base.close()
+    growth(table, folder, rounds, large)
+
+
+def growth(table: Table, folder: str, rounds: int, large: int) -> None:
+    """From 1,000 hosts to many, on sqlite: linear in hosts, and many instances hardly dearer than one."""
+    times: dict[int, float] = {}
+    hosts = 1000
+    while hosts <= large:
+        base = sqlite(folder, "hosts-%d" % hosts)
+        base.fill(hosts, 1000)
+        times[hosts] = side_by_side(base, base.uuids[:1], rounds)[0]
+        if hosts == large:
+            many = side_by_side(base, base.uuids, rounds)[0]
+        base.close()
+        if hosts > 1000:
+            factor = times[hosts] / times[hosts // 10]
+            table.add(
+                "growth of one: %d hosts to %d (linear: 10)" % (hosts // 10, hosts), hosts, factor, 10.0, "x", 1.2
+            )
+        hosts *= 10
+    table.add("%d hosts: 1,000 instances beside one" % large, 1000, many, times[large], "s", 3.0)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", metavar="FILE", help="write the rows there")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of which the fastest counts")
+    parser.add_argument("--hosts", type=int, default=100_000, help="the largest fleet of the growth rows")
+    arguments = parser.parse_args()
+    table = Table()
+    server = PostgresServer()
+    server.settings.update(fsync="on", full_page_writes="on", synchronous_commit="on")
+    with tempfile.TemporaryDirectory(prefix="bf-bench-", dir="/var/tmp") as folder:
+        server.start()
+        try:
+            measure(table, server, folder, arguments.rounds, arguments.hosts)
+        finally:
+            server.stop()
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(table.rows, indent=2) + "\n")
+    missed = [r["name"] for r in table.rows if r["within"] is False]
+    for name in missed:
+        print("missed: %s" % name, file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,249 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.audit."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import audit as core_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import Domain, Evidence, Finding, Snapshot
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import audit as ledger_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import deletion, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.audit import Todo
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, request_inputs, tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
+
+# As playbooks/audit.yml registers what the hosts and the controller answered.
+INSPECTED = "bootflow_inspected"
+AUDITED = "bootflow_audited"
+STRANGER = "it is not in the inventory"
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {
+        "phase": {"type": "str", "choices": ["begin", "inspect", "repair", "clean", "finish"], "default": "begin"},
+        "hosts": {"type": "list", "elements": "str", "variable": "bootflow_audit_hosts"},
+        "remove_orphans": {"type": "bool", "variable": "bootflow_audit_remove_orphans", "fallback_default": False},
+        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+    }
+
+    def act(self) -> dict[str, t.Any]:
+        phases = {
+            "begin": self._begin,
+            "inspect": self._inspect,
+            "repair": self._repair,
+            "clean": self._clean,
+            "finish": self._finish,
+        }
+        return phases[self.options["phase"]]()
+
+    # --- begin: which hosts -----------------------------------------------------------------------------------------
+
+    def _begin(self) -> dict[str, t.Any]:
+        hosts = self.compute_hosts()
+        wanted = self.options["hosts"]
+        unknown = sorted(set(wanted or ()) - set(hosts))
+        if unknown:
+            raise errors.ComputeHostNotFound(
+                host=", ".join(unknown), remedy="bootflow_audit_hosts takes compute hosts of the inventory."
+            )
+        return {"changed": False, "hosts": [h for h in hosts if not wanted or h in wanted]}
+
+    # --- inspect: on each host --------------------------------------------------------------------------------------
+
+    def _inspect(self) -> dict[str, t.Any]:
+        host = self.task_vars["inventory_hostname"]
+        configuration = host_settings.configuration(self.task_vars["hostvars"][host], host)
+        began_at = self.context().now
+        try:
+            facts = self.run_module(
+                "compute_node_info",
+                {
+                    "libvirt_uri": host_settings.libvirt_uri(self),
+                    "instances_path": host_settings.instances_path(self),
+                    "virt_type": str(self.variable("bootflow_virt_type", "auto")),
+                    "pci_device_spec": configuration["pci_device_spec"],
+                    "isolated_disks": configuration["isolated_disks"],
+                },
+            )["compute_node"]
+        except errors.BootflowError as e:
+            self._display.warning("%s did not answer: %s %s" % (host, e.message, e.remedy))
+            return {"changed": False, "inspected": False, "error": e.as_dict()}
+        return {
+            "changed": False,
+            "inspected": True,
+            "began_at": began_at,
+            "compute_node": facts,
+            "configuration": configuration,
+        }
+
+    # --- repair: on the controller ----------------------------------------------------------------------------------
+
+    def _repair(self) -> dict[str, t.Any]:
+        context = self.context()
+        answers = self._answers()
+        ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"]) if self.check_mode else self.open_ledger()
+        try:
+            evidence = self._evidence(ledger, answers)
+            findings = ledger.inspect(ledger_audit.plan, context, evidence)
+            todo: dict[str, Todo] = {}
+            if not self.check_mode:
+                if any(f.changes for f in findings):
+                    repaired = ledger.transact(ledger_audit.repair, findings, evidence, context)
+                    findings, todo = repaired.findings, repaired.todo
+                    reasons = {**dict.fromkeys(evidence.strangers, STRANGER), **evidence.unreachable}
+                    for host, uuids in sorted(repaired.abandoned.items()):
+                        ledger.transact(ledger_audit.abandon, host, uuids, reasons[host], _died(findings), context)
+                for host in evidence.snapshots:
+                    answer = answers[host]
+                    ledger.transact(
+                        nodes.record_report,
+                        host,
+                        answer["compute_node"],
+                        answer["configuration"],
+                        context.now,
+                        collisions=3,
+                    )
+        finally:
+            ledger.close()
+        return self._result(findings, todo)
+
+    def _answers(self) -> dict[str, t.Mapping[str, t.Any]]:
+        hostvars = self.task_vars["hostvars"]
+        answers = {h: hostvars[h].get(INSPECTED) for h in self.compute_hosts()}
+        return {h: a for h, a in answers.items() if a and "inspected" in a}
+
+    def _evidence(self, ledger: t.Any, answers: t.Mapping[str, t.Mapping[str, t.Any]]) -> Evidence:
+        wanted = self.options["hosts"]
+        known = set(ledger.inspect(ledger_audit.hosts_named))
+        return Evidence(
+            snapshots={h: _snapshot(h, a) for h, a in answers.items() if a["inspected"]},
+            unreachable={h: a["error"]["message"] for h, a in answers.items() if not a["inspected"]},
+            strangers=frozenset(known - set(self.compute_hosts())),
+            hosts=frozenset(wanted) if wanted else None,
+            remove_orphans=self.options["remove_orphans"],
+        )
+
+    def _result(self, findings: t.Sequence[Finding], todo: t.Mapping[str, Todo]) -> dict[str, t.Any]:
+        told = [f.as_dict() for f in findings]
+        memory = core_audit.foreign_memory(findings)
+        inventory = set(self.task_vars.get("groups", {}).get("all", []))
+        lines = ["Audit: nothing to repair."] if not findings else []
+        if findings:
+            lines = ["Would do (nothing is touched):" if self.check_mode else "Audit:"]
+            lines += tables.table(
+                ("HOST", "KIND", "INSTANCE", "WHAT", "FROM", "TO", "ACTION"),
+                [
+                    (f.host or "-", f.kind, f.instance or "-", f.what, _short(f.old), _short(f.new), f.action)
+                    for f in findings
+                ],
+            )
+            lines += [
+                "%s: %d MB are used by domains that are no instances." % (h, mb) for h, mb in sorted(memory.items())
+            ]
+            lines += ["Remedy: %s" % r for r in dict.fromkeys(f.remedy for f in findings if f.remedy)]
+        if self.options["print_table"]:
+            tables.show(self._display, lines)
+        for f in findings:
+            if f.kind == core_audit.USAGE:
+                self._display.warning("%s: %s was %s, and is %s now." % (f.host, f.what, f.old, f.new))
+        before = ["%s %s %s: %s\n" % (f.host, f.instance or "", f.what, _short(f.old)) for f in findings if f.changes]
+        after = ["%s %s %s: %s\n" % (f.host, f.instance or "", f.what, _short(f.new)) for f in findings if f.changes]
+        return {
+            "changed": any(f.changes for f in findings),
+            "findings": told,
+            "foreign_memory_mb": memory,
+            "hosts": sorted(h for h, t_ in todo.items() if t_ and h in inventory),
+            "todo": {h: t_.as_dict() for h, t_ in todo.items()},
+            "died": _died(findings),
+            "diff": {
+                "before": "".join(before),
+                "after": "".join(after),
+                "before_header": "ledger",
+                "after_header": "ledger",
+            },
+        }
+
+    def _repaired(self) -> t.Mapping[str, t.Any]:
+        """What the phase repair answered in this playbook."""
+        return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"]["localhost"].get(AUDITED) or {})
+
+    # --- clean: on each host that has something to be rid of --------------------------------------------------------
+
+    def _clean(self) -> dict[str, t.Any]:
+        if self.check_mode:
+            return {"changed": False, "skipped": True}
+        host = self.task_vars["inventory_hostname"]
+        repaired = self._repaired()
+        todo = Todo(**(repaired.get("todo", {}).get(host) or {}))
+        context = self.context()
+        ledger = self.open_ledger()
+        try:
+            wanted = ledger.inspect(ledger_audit.open_todo, host, todo, context)
+            if not wanted:
+                return {"changed": False, "removed": [], "problems": {}}
+            with lease_kept(self.options["ledger_url"], context):
+                problems = clean_host(self, [{"uuid": u, "name": n} for u, n in sorted(wanted.items())])
+            open_now = Todo(*([u for u in part if u in wanted] for part in (todo.builds, todo.deleting, todo.remains)))
+            ledger.transact(ledger_audit.builds_cleaned, host, open_now, problems, repaired.get("died") or {}, context)
+            ledger.transact(ledger_audit.deletes_cleaned, host, open_now, problems, context)
+            ledger.transact(ledger_audit.remains_cleaned, host, [u for u in open_now.remains if u not in problems])
+        finally:
+            ledger.close()
+        for uuid, problem in sorted(problems.items()):
+            self._display.warning("%s could not be rid of instance %s: %s" % (host, uuid, problem.message))
+        return {
+            "changed": True,
+            "removed": sorted(u for u in wanted if u not in problems),
+            "problems": {u: p.as_dict() for u, p in problems.items()},
+        }
+
+    # --- finish: on the controller ----------------------------------------------------------------------------------
+
+    def _finish(self) -> dict[str, t.Any]:
+        if self.check_mode:
+            return {"changed": False, "skipped": True}
+        repaired = self._repaired()
+        if not any(f["action"] == core_audit.FINISH for f in repaired.get("findings") or ()):
+            return {"changed": False, "deleted": [], "left": []}
+        ledger = self.open_ledger()
+        try:
+            gone, left = ledger.transact(deletion.finish, self.context())
+        finally:
+            ledger.close()
+        if self.options["print_table"]:
+            tables.show(self._display, ["Deleted: %s" % (", ".join(gone) or "nothing")])
+        return {"changed": bool(gone), "deleted": gone, "left": left}
+
+
+def _snapshot(host: str, answer: t.Mapping[str, t.Any]) -> Snapshot:
+    facts = answer["compute_node"]
+    return Snapshot(
+        host=host,
+        node=facts["hypervisor_hostname"],
+        began_at=answer["began_at"],
+        domains=[
+            Domain(d["uuid"], d["name"], int(d.get("memory_mb") or 0), bool(d.get("ours"))) for d in facts["domains"]
+        ],
+        folders=list(facts.get("instance_folders") or ()),
+        columns=ledger_audit.columns_of(facts, answer["configuration"]),
+    )
+
+
+def _died(findings: t.Iterable[Finding]) -> dict[str, str]:
+    """Build -> the run that died."""
+    return {str(f.instance): str(f.key) for f in findings if f.kind == core_audit.DEAD_BUILD}
+
+
+def _short(value: t.Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, dict):
+        return ", ".join("%s %s" % (k, v) for k, v in value.items())
+    text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,51 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.compute_host_state."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import hosts_state
+from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS: t.Mapping[str, t.Mapping[str, t.Any]] = {
+        "hosts": {"type": "list", "elements": "str", "variable": "bootflow_host", "required": True},
+        "state": {
+            "type": "str",
+            "choices": list(hosts_state.STATES),
+            "variable": "bootflow_host_state",
+            "required": True,
+        },
+        "reason": {"type": "str", "variable": "bootflow_host_reason", "fallback_default": ""},
+    }
+
+    def act(self) -> dict[str, t.Any]:
+        o = self.options
+        if self.check_mode:
+            ledger = request_inputs.rehearsal_ledger(o["ledger_url"])
+            changes = ledger.rehearsal(hosts_state.set_state, o["hosts"], o["state"], o["reason"] or "")
+        else:
+            ledger = self.open_ledger()
+            changes = ledger.transact(hosts_state.set_state, o["hosts"], o["state"], o["reason"] or "")
+        shown = ledger.inspect(hosts_state.states_of, o["hosts"])
+        ledger.close()
+        if o["state"] == hosts_state.ENABLED:
+            for host in sorted(h for h, s in shown.items() if s["by_inventory"]):
+                self._display.warning("%s stays disabled: bootflow_disabled is true in the inventory." % host)
+        return {
+            "changed": bool(changes),
+            "changes": changes,
+            "hosts": shown,
+            "diff": {
+                "before": "".join("%(host)s %(what)s: %(from)s\n" % c for c in changes),
+                "after": "".join("%(host)s %(what)s: %(to)s\n" % c for c in changes),
+                "before_header": "hosts",
+                "after_header": "hosts",
+            },
+        }

@@ -1,0 +1,117 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether one cell of a guest fits one cell of a host, and if not why. source: semantics 7, Nova's _numa_fit_instance_cell"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from .pinning import pack
+from .topology import PAGES_ANY, PAGES_LARGE, PAGES_SMALL, REQUIRE, GuestCell, HostCell, NUMALimits
+
+_PAGE_WORDS = {PAGES_SMALL: "small", PAGES_LARGE: "large", PAGES_ANY: "any"}
+_KB_PER_MB = 1024
+
+
+def fit_cell(host: HostCell, guest: GuestCell, limits: NUMALimits | None = None, reserve: int = 0) -> GuestCell | str:
+    """The guest's cell as it is on that host's cell, or what it lacks there in words.
+
+    A guest never over-commits against itself. A pinned one over-commits nothing; another only where ``limits`` are
+    given are they looked at. ``reserve`` host CPUs are taken for the emulator's threads.
+    """
+    if guest.memory_mb > host.memory_mb:
+        return "needs %d MB, the whole cell has %d MB" % (guest.memory_mb, host.memory_mb)
+    if len(guest.cpus) + reserve > len(host.cpus):
+        return "needs %s, the whole cell has %d" % (_cpus(guest, reserve), len(host.cpus))
+    fitted = replace(guest, host_cell=host.id)
+    if guest.dedicated:
+        pinned = _pinned(host, fitted, reserve)
+        if isinstance(pinned, str):
+            return pinned
+        fitted = pinned
+    elif limits is not None:
+        lack = _beyond(host, guest, limits)
+        if lack is not None:
+            return lack
+    if not guest.page_size_kb:
+        return fitted
+    size = page_size(host, guest)
+    if size is None:
+        return _page_lack(host, guest)
+    return replace(fitted, page_size_kb=size)
+
+
+def _pinned(host: HostCell, guest: GuestCell, reserve: int) -> GuestCell | str:
+    if len(host.free_cpus) < len(guest.cpus) + reserve:
+        return "needs %s of its own, %d are free" % (_cpus(guest, reserve), len(host.free_cpus))
+    if host.free_memory_mb < guest.memory_mb:
+        return "needs %d MB without over-commit, %d MB are free" % (guest.memory_mb, host.free_memory_mb)
+    if guest.cpu_thread_policy == REQUIRE and not host.siblings:
+        return "needs thread siblings, its cores have one thread"
+    found = pack(host, guest, reserve)
+    if found is None:
+        return "needs %s by thread policy %s, %d are free but not like that" % (
+            _cpus(guest, reserve),
+            guest.cpu_thread_policy or "prefer",
+            len(host.free_cpus),
+        )
+    return replace(guest, pinning=found.cpus, reserved_cpus=found.reserved, topology=found.topology)
+
+
+def _beyond(host: HostCell, guest: GuestCell, limits: NUMALimits) -> str | None:
+    memory = host.memory_mb * limits.ram_allocation_ratio
+    if host.memory_usage_mb + guest.memory_mb > memory:
+        return "needs %d MB, %.10g MB are usable (ratio %.10g)" % (
+            guest.memory_mb,
+            memory - host.memory_usage_mb,
+            limits.ram_allocation_ratio,
+        )
+    cpus = len(host.cpus) * limits.cpu_allocation_ratio
+    if host.cpu_usage + len(guest.cpus) > cpus:
+        return "needs %s, %.10g are usable (ratio %.10g)" % (
+            _cpus(guest, 0),
+            cpus - host.cpu_usage,
+            limits.cpu_allocation_ratio,
+        )
+    return None
+
+
+def page_size(host: HostCell, guest: GuestCell) -> int | None:
+    """The page size in kB that the guest's cell gets on that cell, None where no size that it may have fits.
+
+    Of several the largest. Memory is to be a multiple of the page, and that many pages are to be free.
+    """
+    offered = sorted((pages.size_kb for pages in host.pages), reverse=True)
+    wish = guest.page_size_kb or 0
+    if wish == PAGES_SMALL:
+        sizes = offered[-1:]
+    elif wish == PAGES_LARGE:
+        sizes = offered[:-1]
+    elif wish == PAGES_ANY:
+        sizes = offered
+    else:
+        sizes = [wish]
+    return next((size for size in sizes if _holds(host, size, guest.memory_mb * _KB_PER_MB)), None)
+
+
+def _holds(host: HostCell, size_kb: int, memory_kb: int) -> bool:
+    pages = host.pages_of(size_kb)
+    return pages is not None and memory_kb <= pages.free_kb and memory_kb % size_kb == 0
+
+
+def _page_lack(host: HostCell, guest: GuestCell) -> str:
+    wish = guest.page_size_kb or 0
+    wanted = _PAGE_WORDS.get(wish, "%d kB" % wish)
+    offered = ["%d free of %d kB" % (p.free, p.size_kb) for p in sorted(host.pages, key=lambda p: p.size_kb)]
+    return "needs %d MB in pages (%s), pages: %s" % (guest.memory_mb, wanted, ", ".join(offered) or "none")
+
+
+def _cpus(guest: GuestCell, reserve: int) -> str:
+    text = "%d CPU%s" % (len(guest.cpus), "" if len(guest.cpus) == 1 else "s")
+    return text + (" and %d for the emulator" % reserve if reserve else "")
+
+
+Fit = t.Union[GuestCell, str]

@@ -1,0 +1,112 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which cells of a host the cells of a guest go to. source: semantics 7, Nova's numa_fit_instance_to_host (rows A63, A81, D15)"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .cell_fit import Fit, fit_cell
+from .topology import GuestCell, GuestNUMATopology, HostCell, HostNUMATopology, NUMALimits
+
+# Whether the PCI requests can be met with the devices of these host cells (an answer about the set, whatever its order).
+PciCheck = t.Callable[[t.Sequence[int]], bool]
+
+
+def fit_to_host(
+    host: HostNUMATopology | None,
+    guest: GuestNUMATopology | None,
+    limits: NUMALimits | None = None,
+    pci_cells: t.Collection[int] = frozenset(),
+    pci_ok: PciCheck | None = None,
+) -> GuestNUMATopology | None:
+    """The guest's topology on that host, or None where it does not fit or either has none.
+
+    Of all ways to give each guest cell a host cell of its own, in the order of the host's cells, the first that fits.
+    Without ``pci_ok`` (no PCI wish) cells with PCI devices, ``pci_cells``, come last. Neither argument is changed.
+    """
+    if host is None or guest is None or not host.cells or not guest.cells:
+        return None
+    return _Search(host, guest, limits, pci_cells, pci_ok).run()
+
+
+def misfit(
+    host: HostNUMATopology | None,
+    guest: GuestNUMATopology,
+    limits: NUMALimits | None = None,
+    pci_ok: PciCheck | None = None,
+) -> str:
+    """Why fit_to_host says None: what each guest cell lacks on each host cell, in words for people."""
+    if host is None or not host.cells:
+        return "the guest asks for %s, the host reports none" % _cells(len(guest))
+    if len(host) < len(guest):
+        return "the guest asks for %s, the host has %d" % (_cells(len(guest)), len(host))
+    search = _Search(host, guest, limits, (), None)
+    for number, wish in enumerate(guest.cells):
+        lacks = [(cell.id, search.fit(number, place)) for place, cell in enumerate(search.cells)]
+        if all(isinstance(lack, str) for dummy, lack in lacks):
+            return "guest cell %d fits no cell: %s" % (wish.id, "; ".join("cell %d %s" % lack for lack in lacks))
+    if pci_ok is not None and search.run() is not None:
+        return "the guest's cells fit, but not where the PCI devices are that it asks for"
+    return "each guest cell fits some cell, but not each a cell of its own"
+
+
+def _cells(count: int) -> str:
+    return "%d NUMA cell%s" % (count, "" if count == 1 else "s")
+
+
+class _Search:
+    """The permutations as a walk: each pair of cells is tried once, and no set of host cells is a dead end twice."""
+
+    def __init__(
+        self,
+        host: HostNUMATopology,
+        guest: GuestNUMATopology,
+        limits: NUMALimits | None,
+        pci_cells: t.Collection[int],
+        pci_ok: PciCheck | None,
+    ):
+        self.guest = guest
+        self.limits = limits
+        self.pci_ok = pci_ok
+        self.cells: list[HostCell] = list(host.cells)
+        if pci_ok is None:
+            self.cells.sort(key=lambda cell: cell.id in pci_cells)
+        self._fits: dict[tuple[int, int], Fit] = {}
+        self._dead: set[int] = set()
+
+    def fit(self, number: int, place: int) -> Fit:
+        """How guest cell ``number`` does on the host cell at ``place``. The emulator's CPU goes with the first guest cell."""
+        key = (number, place)
+        if key not in self._fits:
+            reserve = 1 if self.guest.emulator_isolated and number == 0 else 0
+            self._fits[key] = fit_cell(self.cells[place], self.guest.cells[number], self.limits, reserve)
+        return self._fits[key]
+
+    def run(self) -> GuestNUMATopology | None:
+        if len(self.cells) < len(self.guest):
+            return None
+        found = self._walk((), 0)
+        return None if found is None else GuestNUMATopology(found, self.guest.emulator_threads_policy)
+
+    def _walk(self, taken: tuple[GuestCell, ...], used: int) -> tuple[GuestCell, ...] | None:
+        """``used``: one bit for each host cell that ``taken`` is on. What can follow depends on that set alone."""
+        number = len(taken)
+        if number == len(self.guest):
+            hosts = [cell.host_cell for cell in taken if cell.host_cell is not None]
+            return taken if self.pci_ok is None or self.pci_ok(hosts) else None
+        if used in self._dead:
+            return None
+        for place in range(len(self.cells)):
+            if used >> place & 1:
+                continue
+            fitted = self.fit(number, place)
+            if isinstance(fitted, str):
+                continue
+            found = self._walk((*taken, fitted), used | 1 << place)
+            if found is not None:
+                return found
+        self._dead.add(used)
+        return None

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which of a cell's host CPUs a guest's CPUs are pinned to. source: semantics 7, Nova's _pack_instance_onto_cores
+
+Nova as of Queens, but for the CPU of the emulator's threads: that one is chosen as Rocky does, because Queens could
+pin a guest and forget to reserve it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import typing as t
+from dataclasses import dataclass
+
+from .topology import ISOLATE, REQUIRE, GuestCell, HostCell
+
+Core = t.List[int]  # the free threads of one core, in order
+
+
+@dataclass(frozen=True)
+class Pinning:
+    """Guest CPU -> host CPU, the host CPUs for the emulator, and (sockets, cores, threads) for the guest to see."""
+
+    cpus: t.Mapping[int, int]
+    reserved: frozenset[int]
+    topology: tuple[int, int, int]
+
+
+def pack(host: HostCell, guest: GuestCell, reserve: int = 0) -> Pinning | None:
+    """Host CPUs for the CPUs of ``guest`` and ``reserve`` more for the emulator; None where its policy cannot be met.
+
+    prefer (the default) takes the cores with most free threads that hold the guest, and lone threads where none do;
+    require does not take lone threads; isolate takes one thread of each of as many wholly free cores.
+    """
+    cores = free_cores(host)
+    if guest.cpu_thread_policy == ISOLATE:
+        whole = [core for core in cores if len(core) >= host.threads_per_core]
+        pinning = _pin(guest, [core[:1] for core in whole])
+        if pinning is None:
+            return None
+        # Its whole core is kept idle for a guest that isolates, so the emulator's CPU is on a core of its own.
+        left = [core for core in whole if not set(core) & set(pinning.values())]
+        return _with_reserved(pinning, left, reserve, 1)
+    for threads in range(max(map(len, cores), default=0), 0, -1):
+        if guest.cpu_thread_policy == REQUIRE and threads == 1:
+            continue
+        usable = [core for core in cores if len(core) >= threads]
+        found = _reserving(guest, _pin(guest, [core[:threads] for core in usable]), cores, reserve, threads)
+        if found is not None:
+            return found
+    if guest.cpu_thread_policy == REQUIRE:
+        return None
+    return _reserving(guest, _pin(guest, cores), cores, reserve, 1)
+
+
+def free_cores(host: HostCell) -> list[Core]:
+    """The threads that are free of each core that has any, in the host's order; of a host without SMT each CPU is a core."""
+    free = host.free_cpus
+    if not host.siblings:
+        return [[cpu] for cpu in sorted(free)]
+    return [sorted(core & free) for core in host.siblings if core & free]
+
+
+def _pin(guest: GuestCell, cores: t.Sequence[Core]) -> dict[int, int] | None:
+    if not guest.cpus or sum(map(len, cores)) < len(guest.cpus):
+        return None
+    return dict(zip(sorted(guest.cpus), itertools.chain.from_iterable(cores)))
+
+
+def _reserving(
+    guest: GuestCell, pinning: dict[int, int] | None, cores: t.Sequence[Core], reserve: int, threads: int
+) -> Pinning | None:
+    if pinning is None:
+        return None
+    taken = set(pinning.values())
+    left = [[cpu for cpu in core if cpu not in taken] for core in cores]
+    # As many threads as every core of the guest can show alike: what is left over on the last core counts.
+    return _with_reserved(pinning, left, reserve, math.gcd(threads, len(guest.cpus) % threads))
+
+
+def _with_reserved(pinning: dict[int, int], left: t.Sequence[Core], reserve: int, threads: int) -> Pinning | None:
+    reserved = frozenset(itertools.islice(itertools.chain.from_iterable(left), reserve))
+    if len(reserved) < reserve:
+        return None
+    return Pinning(pinning, reserved, (1, len(pinning) // threads, threads))

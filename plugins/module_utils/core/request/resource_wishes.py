@@ -1,0 +1,65 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a flavor and an image wish of a host's cells, PCI devices and disks, so that bad wishes are told with the request.
+
+source: 000, _create_instance: base options (row A23); semantics 7
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import InvalidInput
+from ..model import Flavor, Image
+from ..numa.constraints import numa_constraints
+from ..numa.topology import GuestNUMATopology
+from ..pci.request import PciRequest, parse_aliases, pci_requests
+from ..whole_disks import WholeDiskRequest, whole_disk_requests
+from .problems import Problems
+
+
+class ResourceWishes(t.NamedTuple):
+    """Fields of a ServerRequest."""
+
+    numa_topology: t.Optional[GuestNUMATopology] = None
+    pci_requests: t.Tuple[PciRequest, ...] = ()
+    whole_disks: t.Tuple[WholeDiskRequest, ...] = ()
+
+
+def read_pci_aliases(data: t.Any, problems: Problems) -> t.Any:
+    """bootflow_pci_alias as pci_requests() takes it; what is wrong with an alias is added to ``problems``."""
+    if data is None:
+        return {}
+    if not isinstance(data, (list, tuple)):
+        problems.add(
+            "pci_alias",
+            InvalidInput(message="must be a list of mappings", remedy="Write one list item per alias."),
+        )
+        return {}
+    sound = []
+    for index, definition in enumerate(data):
+        with problems.collect("pci_alias[%d]" % index):
+            parse_aliases([definition])
+            sound.append(definition)
+    with problems.collect("pci_alias"):  # two definitions of one name may contradict each other
+        return parse_aliases(sound)
+    return {}
+
+
+def resource_wishes(
+    flavor: Flavor, image: t.Optional[Image], pci_aliases: t.Any, path: str, problems: Problems
+) -> ResourceWishes:
+    """The wishes; what is wrong with them is added to ``problems`` at ``path``."""
+    properties = image.properties if image is not None else {}
+    numa_topology = None
+    requests: t.Sequence[t.Any] = ()
+    disks: t.Sequence[t.Any] = ()
+    with problems.collect(path):
+        numa_topology = numa_constraints(flavor, properties)
+    with problems.collect(path):
+        requests = pci_requests(flavor, pci_aliases, properties)
+    with problems.collect(path):
+        disks = whole_disk_requests(flavor)
+    return ResourceWishes(numa_topology, tuple(requests), tuple(disks))

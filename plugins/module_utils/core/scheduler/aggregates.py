@@ -1,0 +1,82 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Host aggregates: named sets of hosts with metadata, of which a host may be in several. source: 001 section 8.5.17 (row B73)"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass, field
+from functools import cached_property
+
+if t.TYPE_CHECKING:
+    from .columns import Fleet, Groups
+    from .host_state import HostState
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One aggregate of the inventory (bootflow_aggregates). Keys and values of its metadata are free text."""
+
+    name: str
+    hosts: frozenset[str] = frozenset()  # inventory names
+    metadata: t.Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+class Membership:
+    """The aggregates that a host is in, as filters and weighers ask about them. source: row D08"""
+
+    def __init__(self, aggregates: t.Iterable[Aggregate] = ()):
+        self.aggregates = tuple(aggregates)
+
+    @property
+    def names(self) -> str:
+        """For texts: the names with commas, or "none"."""
+        return ", ".join(a.name for a in self.aggregates) or "none"
+
+    def values(self, key: str) -> frozenset[str]:
+        """The values of one metadata key as they are written, of all aggregates that have it."""
+        return frozenset(str(a.metadata[key]) for a in self.aggregates if key in a.metadata)
+
+    @cached_property
+    def metadata(self) -> dict[str, frozenset[str]]:
+        """All metadata keys with the entries of their comma lists, of all aggregates together."""
+        found: dict[str, set[str]] = {}
+        for aggregate in self.aggregates:
+            for key, value in aggregate.metadata.items():
+                found.setdefault(key, set()).update(entry.strip() for entry in str(value).split(","))
+        return {key: frozenset(entries) for key, entries in found.items()}
+
+    def entries(self, key: str) -> frozenset[str]:
+        """The entries of the comma lists of one metadata key; empty where no aggregate has it."""
+        return self.metadata.get(key, frozenset())
+
+    def minimum(self, key: str, cast: t.Callable[[str], float] = float) -> float | None:
+        """The least value of a metadata key. None, so that the host's own holds: where no aggregate has it, or one value is no number.
+
+        A comma list is no number here.
+        """
+        try:
+            numbers = [cast(value) for value in self.values(key)]
+            return min(numbers) if numbers and all(math.isfinite(n) for n in numbers) else None
+        except (ValueError, OverflowError):
+            return None
+
+
+def aggregate_groups(fleet: Fleet) -> Groups:
+    """Hosts that are in the same aggregates; the value of a group is its Membership.
+
+    Aggregates are told apart as objects, so hosts should share them.
+    """
+    made: dict[tuple[int, ...], Membership] = {}
+
+    def key(host: HostState) -> Membership:
+        ids = tuple(map(id, host.aggregates))
+        found = made.get(ids)
+        if found is None:
+            found = made[ids] = Membership(host.aggregates)
+        return found
+
+    return fleet.groups("aggregates", key, ("aggregates",))

@@ -1,0 +1,55 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""FactsAgeFilter: hosts whose facts are fresh enough to be believed."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...errors import InvalidInput
+from ..columns import Fleet, Rows, np
+from ..request_spec import RequestSpec
+from .base import Filter, FilterResult
+from .capacity import at
+from .verdicts import pass_all
+
+if t.TYPE_CHECKING:
+    from ..placement import SchedulerOptions
+
+
+class FactsAgeFilter(Filter):
+    """Passes hosts whose last report is at most max_facts_age seconds old; without that setting (or a clock) all of them."""
+
+    name = "FactsAgeFilter"
+    run_once_per_request = True
+
+    def __init__(self, options: SchedulerOptions):
+        super().__init__(options)
+        self.limit: float | None = None
+        if options.max_facts_age is None:
+            return
+        try:
+            self.limit = float(options.max_facts_age)
+        except (TypeError, ValueError):
+            pass
+        if self.limit is None or not self.limit > 0:
+            raise InvalidInput(
+                reason="max_facts_age is %r" % (options.max_facts_age,),
+                remedy="Give seconds above 0, or leave it out: any age will do then.",
+            )
+
+    def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
+        if self.limit is None or self.options.now is None:
+            return pass_all(rows)
+        limit = self.limit
+        reported = fleet.column("updated_at", np.float64)[rows]  # None becomes NaN, and no comparison with NaN holds
+        age = float(self.options.now) - reported
+
+        def text(position: int) -> str:
+            if np.isnan(at(age, position)):
+                return "no facts of it are known, they may be %.10g s old" % limit
+            return "its facts are %.0f s old, more than %.10g s" % (at(age, position), limit)
+
+        return FilterResult(mask=age <= limit, available=age, needed=limit, unit="s since the last report", text=text)

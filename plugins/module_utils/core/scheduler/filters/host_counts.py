@@ -1,0 +1,70 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters that count what a host has already: I/O heavy operations and instances. source: row D11"""
+
+from __future__ import annotations
+
+import abc
+import typing as t
+
+from ...errors import InvalidInput
+from ..columns import Column, Fleet, Rows
+from ..request_spec import RequestSpec
+from .aggregate_numbers import AggregateNumber
+from .base import Filter, FilterResult
+from .capacity import at
+
+if t.TYPE_CHECKING:
+    from ..placement import SchedulerOptions
+
+
+class CountFilter(Filter):
+    """Passes while a count is below its limit: the setting, or the least value that the host's aggregates give it."""
+
+    counts_capacity = True
+    setting = ""  # of SchedulerOptions, and the metadata key of aggregates
+    unit = ""
+    least: int | None = None  # the setting is at least this
+
+    def __init__(self, options: SchedulerOptions):
+        super().__init__(options)
+        value = getattr(options, self.setting)
+        try:
+            self.limit = int(value)
+        except (TypeError, ValueError, OverflowError):
+            self.limit = -1
+            value = repr(value)
+        if str(self.limit) != str(value) or (self.least is not None and self.limit < self.least):
+            raise InvalidInput(
+                reason="%s is %s" % (self.setting, value),
+                remedy="Give a whole number%s." % ("" if self.least is None else ", at least %d" % self.least),
+            )
+
+    @abc.abstractmethod
+    def counts(self, fleet: Fleet) -> Column:
+        """What there is of it on each host of the fleet."""
+
+    def limit_of(self, fleet: Fleet, rows: Rows) -> Column:
+        return self.limit
+
+    def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
+        count = self.counts(fleet)[rows]
+        limit = self.limit_of(fleet, rows)
+
+        def text(position: int) -> str:
+            return "%d %s, %s allows %d" % (at(count, position), self.unit, self.setting, at(limit, position))
+
+        return FilterResult(mask=count < limit, available=limit - count, needed=1, unit=self.unit, text=text)
+
+
+class AggregateCountFilter(CountFilter):
+    """A CountFilter whose limit aggregates may set."""
+
+    def __init__(self, options: SchedulerOptions):
+        super().__init__(options)
+        self._limits = AggregateNumber(self.setting, int)
+
+    def limit_of(self, fleet: Fleet, rows: Rows) -> Column:
+        return self._limits.column(fleet, self.limit)[rows]

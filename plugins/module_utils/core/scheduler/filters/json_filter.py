@@ -1,0 +1,58 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""JsonFilter: a query of the user over what is known of a host."""
+
+from __future__ import annotations
+
+from ...errors import InvalidInput
+from ..columns import Fleet, Rows, np
+from ..request_spec import RequestSpec
+from .base import Filter, FilterResult
+from .capacity import at
+from .hints import bad_hint
+from .json_query import OPERATORS, QueryError, compile_query, lookup, parse_query, variables
+from .verdicts import pass_all
+
+
+def _bad(reason: str) -> InvalidInput:
+    return bad_hint(
+        "query",
+        "can not be used: %s" % reason,
+        "Give it a JSON list of one of %s and its arguments." % " ".join(OPERATORS),
+    )
+
+
+class JsonFilter(Filter):
+    """Passes hosts for which the hint ``query`` holds (row D14); its grammar stands in json_query.
+
+    Raises InvalidInput for a query that is none, or that compares what can not be compared.
+    """
+
+    name = "JsonFilter"
+    hints = ("query",)
+
+    def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
+        try:
+            query = parse_query(spec.scheduler_hints.get("query"))
+            if not query:
+                return pass_all(rows)
+            holds = compile_query(query)
+        except QueryError as e:
+            raise _bad(str(e)) from None
+        verdicts = []
+        for row in np.atleast_1d(rows):
+            host = fleet.host_state(int(row))
+            try:
+                verdicts.append(holds(host))
+            except QueryError as e:
+                raise _bad("for host %s %s" % (host.host, e)) from None
+        mask = np.array(verdicts, dtype=bool).reshape(np.shape(rows))
+
+        def text(position: int) -> str:
+            host = fleet.host_state(int(at(rows, position)))
+            found = ["%s is %s" % (name, lookup(host, name)) for name in variables(query)]
+            return "the query %s does not hold%s" % (query, " (%s)" % ", ".join(found) if found else "")
+
+        return FilterResult(mask=mask, text=text)

@@ -1,0 +1,47 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""MetricsFilter: hosts that have every metric that MetricsWeigher weighs."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...errors import InvalidInput
+from ..columns import Fleet, Rows
+from ..host_state import HostState
+from ..request_spec import RequestSpec
+from .base import Filter, FilterResult
+from .verdicts import by_group, pass_all
+
+if t.TYPE_CHECKING:
+    from ..placement import SchedulerOptions
+
+
+def _metrics(host: HostState) -> frozenset[str]:
+    return frozenset(host.metrics)
+
+
+class MetricsFilter(Filter):
+    """Passes hosts that report all metrics of metrics_weight_setting, so that the weigher finds them. source: semantics 13"""
+
+    name = "MetricsFilter"
+    run_once_per_request = True
+    needs_metrics = True
+
+    def __init__(self, options: SchedulerOptions):
+        super().__init__(options)
+        if not isinstance(options.metrics_weight_setting, t.Mapping):
+            raise InvalidInput(
+                reason="metrics_weight_setting is %r" % (options.metrics_weight_setting,),
+                remedy="Give a mapping of metrics to ratios, such as {cpu.percent: -1.0}.",
+            )
+        self.wanted = frozenset(options.metrics_weight_setting)
+
+    def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
+        if not self.wanted:
+            return pass_all(rows)
+        groups = fleet.groups("names of metrics", _metrics, ("metrics",))
+        missing = [", ".join(sorted(self.wanted - found)) for found in groups.values]
+        return by_group(groups, ["needs the metrics %s, it reports none" % m if m else None for m in missing], rows)

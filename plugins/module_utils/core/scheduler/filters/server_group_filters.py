@@ -1,0 +1,79 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""ServerGroupAffinityFilter and ServerGroupAntiAffinityFilter. source: semantics 8; row D10"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...server_groups import AFFINITY, ANTI_AFFINITY, ServerGroup
+from ..columns import Fleet, Rows, np
+from ..request_spec import RequestSpec
+from .base import Filter, FilterResult
+from .capacity import at
+from .verdicts import pass_all
+
+HOSTS_NAMED = 5
+
+
+def _group(spec: RequestSpec, policy: str) -> ServerGroup | None:
+    group = spec.instance_group
+    return group if group is not None and group.policy == policy else None
+
+
+def _title(group: ServerGroup) -> str:
+    return "server group %s (%s)" % (group.name or group.id, group.policy)
+
+
+class ServerGroupAntiAffinityFilter(Filter):
+    """Passes hosts with fewer than max_server_per_host members, and the host that an instance is on while it is moved."""
+
+    name = "ServerGroupAntiAffinityFilter"
+    hints = ("group",)
+    needs_instances = True
+
+    def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
+        group = _group(spec, ANTI_AFFINITY)
+        if group is None:
+            return pass_all(rows)
+        if np.ndim(rows):  # nodes of one host share its members
+            self.per_host = len(set(fleet.values("host"))) == len(fleet)
+        counts = fleet.group_counts(group)[rows]
+        most = group.max_server_per_host
+        mask = np.array(counts < most).reshape(np.shape(rows))
+        several, flat = np.atleast_1d(rows), mask.reshape(-1)
+        for position in np.flatnonzero(~flat):
+            there = fleet.hosts[int(several[position])].instances
+            flat[position] = any(uuid in there for uuid in spec.instance_uuids)
+
+        def text(position: int) -> str:
+            return "%s: %d members are there, %d may be" % (_title(group), at(counts, position), most)
+
+        return FilterResult(mask=mask, available=most - counts, needed=1, unit="members of its group", text=text)
+
+
+class ServerGroupAffinityFilter(Filter):
+    """Passes hosts where members are; any host while there are none."""
+
+    name = "ServerGroupAffinityFilter"
+    hints = ("group",)
+    per_host = False  # the first one placed shuts out all other hosts
+
+    def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
+        group = _group(spec, AFFINITY)
+        if group is None:
+            return pass_all(rows)
+        everywhere = fleet.group_counts(group)
+        if not everywhere.any() and not group.hosts:
+            return pass_all(rows)
+        mask = np.array(everywhere[rows] > 0).reshape(np.shape(rows))
+
+        def text(position: int) -> str:
+            here = np.flatnonzero(everywhere > 0)
+            names: list[t.Any] = sorted({*group.hosts, *(fleet.hosts[int(row)].host for row in here)})
+            more = ", ..." if len(names) > HOSTS_NAMED else ""
+            return "%s: its members are on %s%s" % (_title(group), ", ".join(names[:HOSTS_NAMED]), more)
+
+        return FilterResult(mask=mask, text=text)

@@ -1,0 +1,212 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What would have been enough: the smallest change of the request or of a host with which that host passes all filters."""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass, replace
+
+from ..errors import BootflowError
+from .columns import Fleet, np
+from .filters.base import Filter
+from .filters.compute_filter import ComputeFilter
+from .request_spec import RequestSpec
+
+
+@dataclass(frozen=True)
+class _Resource:
+    """How a filter's number and a flavor belong together."""
+
+    what: str
+    unit: str  # of the flavor's value and of what is to be freed
+    words: str
+    flavor_value: t.Callable[[RequestSpec], int]
+    fits_at: t.Callable[[RequestSpec, float], int]  # available in the filter's unit -> the flavor's largest value
+    to_free: t.Callable[[float], int]  # missing in the filter's unit -> unit
+    total: t.Callable[[Fleet, int], float]  # of the host, in the filter's unit: no freeing goes beyond it
+    shrunk: t.Callable[[RequestSpec, int], dict[str, int]]  # the flavor's fields with the smaller value
+
+
+def _disk_shrunk(spec: RequestSpec, disk_gb: int) -> dict[str, int]:
+    """The root disk becomes smaller first, then the ephemeral one."""
+    root = max(disk_gb - spec.flavor.ephemeral_gb, 0)
+    return {"root_gb": root, "ephemeral_gb": disk_gb - root}
+
+
+_MEMORY = _Resource(
+    "memory_mb",
+    "MB",
+    "MB of memory",
+    lambda spec: spec.flavor.memory_mb,
+    lambda spec, available: math.floor(available) - spec.memory_overhead_mb,
+    math.ceil,
+    lambda fleet, row: float(fleet.total_ram_mb[row]),
+    lambda spec, value: {"memory_mb": value},
+)
+_DISK = _Resource(
+    "disk_gb",
+    "GB",
+    "GB of disk",
+    lambda spec: spec.disk_gb,
+    lambda spec, available: math.floor((available - spec.flavor.swap) / 1024),
+    lambda missing: math.ceil(missing / 1024),
+    lambda fleet, row: math.inf,
+    _disk_shrunk,
+)
+_VCPUS = _Resource(
+    "vcpus",
+    "vCPUs",
+    "vCPUs",
+    lambda spec: spec.vcpus,
+    lambda spec, available: math.floor(available),
+    math.ceil,
+    lambda fleet, row: float(fleet.vcpus_total[row]),
+    lambda spec, value: {"vcpus": value},
+)
+_RESOURCES = {
+    "RamFilter": _MEMORY,
+    "AggregateRamFilter": _MEMORY,
+    "DiskFilter": _DISK,
+    "AggregateDiskFilter": _DISK,
+    "CoreFilter": _VCPUS,
+    "AggregateCoreFilter": _VCPUS,
+}
+
+
+def smallest_change(
+    fleet: Fleet,
+    spec: RequestSpec,
+    row: int,
+    against: t.Sequence[tuple[Filter, dict[str, t.Any]]],
+    filters: t.Sequence[Filter],
+) -> dict[str, t.Any] | None:
+    """The smallest change with which one host would have passed.
+
+    Returns {changes: [{what, filter, unit, by, flavor_value, fits_at, free}], text}. ``by`` is how much smaller the flavor had
+    to be (``fits_at`` instead of ``flavor_value``; None where no smaller flavor helps), ``free`` how much more had to be free
+    on the host (None where not even an empty host will do). What no number expresses is {what: "setting", filter, text},
+    and only where nothing else stands against the host. None: nothing simple would do.
+
+    :arg against: the filters that turn this host down, each with its rejection.
+    """
+    host = fleet.hosts[row].host
+    changes: list[dict[str, t.Any]] = []
+    smaller: dict[str, int] = {}
+    for filter_, rejection in against:
+        resource = _RESOURCES.get(filter_.name)
+        if rejection["missing"] is None:
+            if len(against) > 1:
+                return None
+            text = _remedy(filter_, fleet, spec, row, rejection)
+            return {"changes": [{"what": "setting", "filter": filter_.name, "text": text}], "text": text}
+        if resource is None:
+            changes.append(_of_things(filter_, rejection))
+            continue
+        change = _of_resource(fleet, spec, row, filter_, resource, rejection)
+        if change["fits_at"] is not None:
+            smaller.update(resource.shrunk(spec, change["fits_at"]))
+        changes.append(change)
+    changes = _strictest(changes)
+    if any(c["fits_at"] is None for c in changes) or not _passes(fleet, spec, row, smaller, filters):
+        for change in changes:
+            change.update(by=None, fits_at=None)
+    if any(c["fits_at"] is None and c["free"] is None for c in changes):
+        return None
+    return {"changes": changes, "text": _text(changes, host)}
+
+
+def _strictest(changes: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Of two filters that compare the same thing, the one that asks for more."""
+    kept: dict[str, dict[str, t.Any]] = {}
+    for change in changes:
+        other = kept.get(change["what"])
+        if other is None or (math.inf if change["free"] is None else change["free"]) > (other["free"] or 0):
+            kept[change["what"]] = change
+    return list(kept.values())
+
+
+def _of_resource(
+    fleet: Fleet, spec: RequestSpec, row: int, filter_: Filter, resource: _Resource, rejection: t.Mapping[str, t.Any]
+) -> dict[str, t.Any]:
+    value = resource.flavor_value(spec)
+    fits_at: int | None = resource.fits_at(spec, rejection["available"])
+    if fits_at is None or fits_at < 1:
+        fits_at = None
+    free: int | None = resource.to_free(rejection["missing"])
+    if rejection["needed"] > resource.total(fleet, row):
+        free = None
+    return {
+        "what": resource.what,
+        "filter": filter_.name,
+        "unit": resource.unit,
+        "by": None if fits_at is None else value - fits_at,
+        "flavor_value": value,
+        "fits_at": fits_at,
+        "free": free,
+    }
+
+
+def _of_things(filter_: Filter, rejection: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What no number of the flavor stands for: devices, places for instances."""
+    return {
+        "what": rejection["unit"] or filter_.name,
+        "filter": filter_.name,
+        "unit": rejection["unit"],
+        "by": None,
+        "flavor_value": None,
+        "fits_at": None,
+        "free": math.ceil(rejection["missing"]),
+    }
+
+
+def _passes(
+    fleet: Fleet, spec: RequestSpec, row: int, smaller: t.Mapping[str, t.Any], filters: t.Sequence[Filter]
+) -> bool:
+    changed = replace(spec, flavor=replace(spec.flavor, **smaller))
+    try:
+        return all(bool(np.all(f.evaluate(fleet, changed, np.array([row])).mask)) for f in filters)
+    except BootflowError:
+        return False
+
+
+def _text(changes: t.Sequence[t.Mapping[str, t.Any]], host: str) -> str:
+    words = {r.what: r.words for r in (_MEMORY, _DISK, _VCPUS)}
+    parts = []
+    if all(c["fits_at"] is not None for c in changes):
+        parts.append(
+            "%s would have fitted on %s"
+            % (
+                " and ".join(
+                    "%d %s -> %d %s" % (c["flavor_value"], c["unit"], c["fits_at"], words[c["what"]]) for c in changes
+                ),
+                host,
+            )
+        )
+    if all(c["free"] is not None for c in changes):
+        needs = " and ".join("%d %s" % (c["free"], words.get(c["what"], c["what"])) for c in changes)
+        parts.append("%s more free on %s would have been enough" % (needs, host))
+    return ", or ".join(parts)
+
+
+def _remedy(filter_: Filter, fleet: Fleet, spec: RequestSpec, row: int, rejection: t.Mapping[str, t.Any]) -> str:
+    """What to set, in the filter's own words where it has a ``remedy(fleet, spec, row)``."""
+    own = getattr(filter_, "remedy", None)
+    if callable(own):
+        found = own(fleet, spec, row)
+        if found:
+            return str(found)
+    host = fleet.hosts[row]
+    if isinstance(filter_, ComputeFilter):
+        if host.disabled:
+            return "enable host %s" % host.host
+        return "bring host %s up, so that it reports" % host.host
+    if filter_.name == "AvailabilityZoneFilter":
+        zones = rejection["reason"].rpartition(" in ")[2]
+        return "ask for zone %s, where %s is" % (zones, host.host)
+    if filter_.name == "RetryFilter":
+        return "boot it anew: %s was tried already" % host.host
+    return "only %s keeps it off %s: %s" % (filter_.name, host.host, rejection["reason"] or "it says no")

@@ -1,0 +1,178 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Forgetting what is long over: deleted instances with all their history, old runs, old notifications.
+
+Nothing of a living instance is touched, nor of a deleted one that a host is not rid of yet. What refers to an instance
+is found in the tables themselves, so that a table that a later revision adds is not forgotten. source: rows B47, B88
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .instances import LIVE
+from .libraries import sa
+from .tables import instances, metadata, notifications, request_specs, reservations, runs
+
+BATCH = 200  # instances in one transaction
+ROWS = 2000  # rows of other tables in one transaction
+
+# Rows that hold something on a host or in a network: an instance that has one is not over
+HOLDING = ("claims", "device_claims", "ports", "cleanups")
+
+
+def cutoff(now: float, retention_days: float) -> float | None:
+    """The moment before which history goes; None: it is kept for ever."""
+    return now - retention_days * 86400.0 if retention_days > 0 else None
+
+
+def plan(conn: t.Any, before: float) -> dict[str, int]:
+    """table -> how many rows purge() would remove now. Rows that hang on others are counted with them."""
+    over = sa.select(instances.c.uuid).where(*_over(before))
+    counts: dict[str, int] = {}
+    counts["instances"] = _count(conn, instances, *_over(before))
+    for table in _referrers():
+        counts[table.name] = _count(conn, table, table.c.instance_uuid.in_(over))
+    counts["notifications"] = _count(
+        conn, notifications, sa.or_(notifications.c.instance_uuid.in_(over), sa.and_(*_old_notifications(before)))
+    )
+    gone = sa.and_(*_over(before))
+    specs = [
+        request_specs.c.reservation_id.in_(sa.select(reservations.c.id).where(reservations.c.created_at < before)),
+        ~_refers(instances, *_of_spec(), sa.not_(gone)),
+    ]
+    counts["request_specs"] = _count(conn, request_specs, *specs)
+    counts["reservations"] = _count(
+        conn,
+        reservations,
+        reservations.c.created_at < before,
+        ~_refers(instances, instances.c.reservation_id == reservations.c.id, sa.not_(gone)),
+    )
+    counts["runs"] = _count(conn, runs, *_old_runs(before))
+    return {name: count for name, count in counts.items() if count}
+
+
+def purge(ledger: t.Any, before: float, batch: int = BATCH) -> dict[str, int]:
+    """Remove what is older than ``before`` (seconds since the epoch), in transactions of ``batch`` instances.
+
+    Returns table -> rows removed. Killed in the middle, the rest goes the next time.
+    """
+    total: dict[str, int] = {}
+    steps: list[tuple[t.Callable[..., dict[str, int]], int]] = [
+        (_instances, batch),
+        (_request_specs, ROWS),
+        (_reservations, ROWS),
+        (_notifications, ROWS),
+        (_runs, ROWS),
+    ]
+    for step, size in steps:
+        while True:
+            done = ledger.transact(step, before, size)
+            for name, count in done.items():
+                total[name] = total.get(name, 0) + count
+            if not any(done.values()):
+                break
+    return {name: count for name, count in total.items() if count}
+
+
+# --- what is over ----------------------------------------------------------------------------------------------------
+
+
+def _over(before: float) -> list[t.Any]:
+    holding = [
+        ~_refers(metadata.tables[name], metadata.tables[name].c.instance_uuid == instances.c.uuid)
+        for name in HOLDING
+        if name in metadata.tables
+    ]
+    return [instances.c.deleted != LIVE, instances.c.deleted_at < before, *holding]
+
+
+def _old_notifications(before: float) -> list[t.Any]:
+    """Those of deleted instances, and of instances that nobody knows."""
+    return [
+        notifications.c.created_at < before,
+        ~_refers(instances, instances.c.uuid == notifications.c.instance_uuid, instances.c.deleted == LIVE),
+    ]
+
+
+def _old_runs(before: float) -> list[t.Any]:
+    return [
+        runs.c.lease_until < before,
+        ~_refers(instances, instances.c.run_id == runs.c.id, instances.c.deleted == LIVE),
+    ]
+
+
+def _of_spec() -> list[t.Any]:
+    # the reservation is what has an index
+    return [
+        instances.c.reservation_id == request_specs.c.reservation_id,
+        instances.c.request_spec_id == request_specs.c.id,
+    ]
+
+
+def _refers(table: t.Any, *where: t.Any) -> t.Any:
+    return sa.exists(sa.select(sa.literal(1)).select_from(table).where(*where))
+
+
+def _referrers() -> list[t.Any]:
+    """Tables with rows of an instance, those first that others do not refer to."""
+    return [
+        table for table in reversed(metadata.sorted_tables) if "instance_uuid" in table.c and table.name not in HOLDING
+    ]
+
+
+# --- removing --------------------------------------------------------------------------------------------------------
+
+
+def _instances(conn: t.Any, before: float, size: int) -> dict[str, int]:
+    chosen = sa.select(instances.c.uuid).where(*_over(before)).order_by(instances.c.deleted_at).limit(size)
+    uuids = list(conn.execute(chosen.with_for_update(skip_locked=True)).scalars())
+    done: dict[str, int] = {}
+    for table in [*_referrers(), instances]:
+        column = table.c.uuid if table is instances else table.c.instance_uuid
+        done[table.name] = _delete(conn, table, column, uuids)
+    return done
+
+
+def _request_specs(conn: t.Any, before: float, size: int) -> dict[str, int]:
+    unused = (
+        sa.select(request_specs.c.id)
+        .join(reservations, reservations.c.id == request_specs.c.reservation_id)
+        .where(reservations.c.created_at < before, ~_refers(instances, *_of_spec()))
+    )
+    return _by_key(conn, request_specs, request_specs.c.id, unused, size)
+
+
+def _reservations(conn: t.Any, before: float, size: int) -> dict[str, int]:
+    unused = sa.select(reservations.c.id).where(
+        reservations.c.created_at < before,
+        ~_refers(instances, instances.c.reservation_id == reservations.c.id),
+        ~_refers(request_specs, request_specs.c.reservation_id == reservations.c.id),
+    )
+    return _by_key(conn, reservations, reservations.c.id, unused, size)
+
+
+def _notifications(conn: t.Any, before: float, size: int) -> dict[str, int]:
+    old = sa.select(notifications.c.id).where(*_old_notifications(before))
+    return _by_key(conn, notifications, notifications.c.id, old, size)
+
+
+def _runs(conn: t.Any, before: float, size: int) -> dict[str, int]:
+    return _by_key(conn, runs, runs.c.id, sa.select(runs.c.id).where(*_old_runs(before)), size)
+
+
+def _by_key(conn: t.Any, table: t.Any, key: t.Any, query: t.Any, size: int) -> dict[str, int]:
+    return {table.name: _delete(conn, table, key, list(conn.execute(query.limit(size)).scalars()))}
+
+
+def _delete(conn: t.Any, table: t.Any, key: t.Any, values: t.Sequence[t.Any]) -> int:
+    removed = 0
+    for i in range(0, len(values), 500):
+        removed += conn.execute(table.delete().where(key.in_(values[i : i + 500]))).rowcount
+    return removed
+
+
+def _count(conn: t.Any, table: t.Any, *where: t.Any) -> int:
+    return int(conn.execute(sa.select(sa.func.count()).select_from(table).where(*where)).scalar() or 0)

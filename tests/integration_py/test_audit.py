@@ -1,0 +1,235 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Audits of real hosts with real domains: what was changed behind the ledger is found, and what runs is left alone."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid as uuid_module
+
+from flow import Flow, Run, entry
+
+FOREIGN_UUID = "f0000000-0000-4000-8000-000000000001"
+ORPHAN_UUID = "0f000000-0000-4000-8000-000000000002"
+OURS = """
+  <metadata><nova:instance xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1"><nova:name>x</nova:name></nova:instance></metadata>
+  <sysinfo type='smbios'><system><entry name='manufacturer'>bootflow.compute</entry></system></sysinfo>"""
+
+
+def audit(flow: Flow, *options: str, expect: int = 0, **variables) -> tuple[Run, list[dict]]:
+    """An audit, and what it found."""
+    done = flow.run("audit", *options, timeout=180, **variables)
+    assert done.returncode == expect, done.output
+    return done, findings(done.output)
+
+
+def findings(output: str) -> list[dict]:
+    """The rows of the printed table."""
+    lines = output.splitlines()
+    heads = [i for i, line in enumerate(lines) if line.startswith("HOST ") and " KIND " in line]
+    if not heads:
+        return []
+    names = lines[heads[0]].split()
+    starts = [lines[heads[0]].index(n) for n in names]
+    found = []
+    for line in lines[heads[0] + 2 :]:
+        if not line.strip() or line.startswith("Remedy: ") or " MB are used by " in line:
+            break
+        cells = [line[a:b].strip() for a, b in zip(starts, [*starts[1:], None])]
+        found.append(dict(zip((n.lower() for n in names), cells)))
+    return found
+
+
+def changed(output: str) -> int:
+    """Changes that the recap tells, of all hosts."""
+    recap = output.partition("PLAY RECAP")[2]
+    return sum(int(word.partition("=")[2]) for word in recap.split() if word.startswith("changed="))
+
+
+def spoil(flow: Flow, sql: str, *arguments) -> None:
+    connection = sqlite3.connect(flow.ledger_path, timeout=30)
+    with connection:
+        connection.execute(sql, arguments)
+    connection.close()
+
+
+def define(host, uuid: str, name: str, more: str = "") -> None:
+    xml = "<domain type='qemu'><name>%s</name><uuid>%s</uuid><memory unit='MiB'>64</memory>%s<os><type>hvm</type></os></domain>"
+    path = "/tmp/%s.xml" % name
+    host.run("sh", "-c", 'printf %%s "$1" > %s' % path, "sh", xml % (name, uuid, more))
+    host.run("virsh", "-q", "-c", "qemu:///system", "define", path)
+
+
+def domains(host) -> set[str]:
+    return set(host.run("virsh", "-q", "-c", "qemu:///system", "list", "--all", "--uuid").stdout.split())
+
+
+def test_a_wrong_ledger_and_a_lost_domain(flow: Flow) -> None:
+    flow.boot(entry("one"), entry("two"))
+    one, two = flow.instances()["one"], flow.instances()["two"]
+    _done, found = audit(flow)
+    assert found == []
+    # Behind the ledger: usage, a claim, and a guest.
+    spoil(flow, "UPDATE compute_nodes SET memory_mb_used = 1, vcpus_used = 99 WHERE host = ?", one["host"])
+    spoil(flow, "DELETE FROM claims WHERE instance_uuid = ?", two["uuid"])
+    lost = flow.lab.host(two["host"])
+    lost.run("virsh", "-q", "-c", "qemu:///system", "destroy", two["uuid"])
+    lost.run("virsh", "-q", "-c", "qemu:///system", "undefine", "--nvram", two["uuid"])
+    before = flow.ledger_path.read_bytes()
+    plan, planned = audit(flow, "--check", "--diff")
+    assert "nothing is touched" in plan.output and changed(plan.output) > 0
+    assert flow.ledger_path.read_bytes() == before
+    done, found = audit(flow)
+    assert [(f["kind"], f["what"], f["action"]) for f in found] == [
+        (f["kind"], f["what"], f["action"]) for f in planned
+    ]
+    by_kind = {(f["kind"], f["what"]): f for f in found}
+    assert (by_kind["usage", "vcpus_used"]["host"], by_kind["usage", "vcpus_used"]["from"]) == (one["host"], "99")
+    assert by_kind["missing_claim", "claim"]["instance"] == two["uuid"]
+    told = by_kind["instance_without_domain", "domain"]
+    assert (told["host"], told["instance"], told["action"]) == (two["host"], two["uuid"], "report")
+    assert "Delete the instance and boot it anew" in done.output
+    flow.check_ledger()
+    assert flow.instances()["two"]["vm_state"] == "active", "the state is somebody else's to change"
+    again, found = audit(flow)
+    assert [f["kind"] for f in found] == ["instance_without_domain"] and changed(again.output) == 0
+    flow.delete("one", "two")
+    assert flow.residue() == {}
+
+
+def test_orphans_and_foreign_domains(flow: Flow) -> None:
+    flow.boot(entry("one"))
+    row = flow.instances()["one"]
+    host = flow.lab.host(row["host"])
+    define(host, FOREIGN_UUID, "foreign")
+    define(host, ORPHAN_UUID, "orphan", OURS)
+    folder = str(uuid_module.UUID(int=7, version=4))
+    host.run("mkdir", "-p", "/var/lib/bootflow/instances/%s" % folder)
+    done, found = audit(flow)
+    assert {(f["kind"], f["instance"], f["action"]) for f in found} == {
+        ("foreign_domain", FOREIGN_UUID, "report"),
+        ("orphan_domain", ORPHAN_UUID, "report"),
+        ("orphan_folder", folder, "report"),
+    }
+    assert changed(done.output) == 0 and "128 MB are used by domains that are no instances" in done.output
+    assert domains(host) == {row["uuid"], FOREIGN_UUID, ORPHAN_UUID}
+    _plan, planned = audit(flow, "--check", bootflow_audit_remove_orphans=True)
+    assert sorted(f["action"] for f in planned) == ["remove", "remove", "report"]
+    assert domains(host) == {row["uuid"], FOREIGN_UUID, ORPHAN_UUID}, "a plan removes nothing"
+    audit(flow, bootflow_audit_remove_orphans=True)
+    assert domains(host) == {row["uuid"], FOREIGN_UUID}
+    assert folder not in host.run("ls", "/var/lib/bootflow/instances").stdout
+    last, found = audit(flow, bootflow_audit_remove_orphans=True)
+    assert [f["kind"] for f in found] == ["foreign_domain"] and changed(last.output) == 0
+    host.run("virsh", "-q", "-c", "qemu:///system", "undefine", FOREIGN_UUID)
+    flow.delete("one")
+    assert flow.residue() == {}
+
+
+def test_claims_of_a_killed_run_go_back_at_once(flow: Flow) -> None:
+    """With a lease of 600 s: on the same machine it is seen that the process is gone."""
+    wanted = [entry("killed", max_count=3)]
+    process = flow.start("boot", {"bootflow_instances": wanted})
+    try:
+        flow.wait_for("SELECT 1 FROM instance_action_events WHERE event = 'spawning'", 120, process)
+    finally:
+        flow.kill(process)
+    rows = flow.instances()
+    assert "building" in {r["vm_state"] for r in rows.values()}
+    hosts = {r["host"] for r in rows.values()}
+    away = flow.lab.host(sorted(h for h in hosts if h)[0])
+    away.fail("ssh")
+    done, found = audit(flow)
+    assert {f["action"] for f in found if f["kind"] == "dead_build" and f["host"] == away.name} <= {"end"}
+    left = flow.query("SELECT host FROM cleanups")
+    assert {r["host"] for r in left} <= {away.name}
+    ended = [r for r in flow.instances().values() if r["vm_state"] == "error"]
+    assert ended and "building" not in {r["vm_state"] for r in flow.instances().values()}, done.output
+    flow.check_ledger()
+    away.restore()
+    audit(flow)
+    active = {r["uuid"] for r in flow.instances().values() if r["vm_state"] == "active"}
+    assert {r["instance_uuid"] for r in flow.query("SELECT instance_uuid FROM claims")} == active
+    assert set().union(*(domains(h) for h in flow.lab.hosts)) == active
+    assert flow.query("SELECT 1 FROM cleanups") == []
+    quiet, found = audit(flow)
+    assert found == [] and changed(quiet.output) == 0
+    flow.boot(*wanted)
+    assert {r["vm_state"] for r in flow.instances().values()} == {"active"}
+    flow.delete(*flow.instances())
+    assert flow.residue() == {}
+
+
+def test_audits_beside_a_running_boot_lose_nothing(flow: Flow) -> None:
+    flow.boot(entry("before"))
+    wanted = [entry("beside", max_count=4)]
+    process = flow.start("boot", {"bootflow_instances": wanted, "bootflow_wait_console": "BOOTFLOW-GUEST-READY"})
+    try:
+        flow.wait_for("SELECT 1 FROM instances WHERE display_name LIKE 'beside%'", 120, process)
+        audits = 0
+        while process.poll() is None:
+            done, found = audit(flow, bootflow_audit_remove_orphans=True)
+            assert [f for f in found if f["kind"] not in ("host_facts",)] == [], done.output
+            flow.check_ledger()
+            audits += 1
+        assert audits > 1
+        assert process.wait() == 0, (flow.folder / "killed.log").read_text()[-3000:]
+    finally:
+        if process.poll() is None:
+            flow.kill(process)
+    rows = flow.instances()
+    assert len(rows) == 5 and {r["vm_state"] for r in rows.values()} == {"active"}
+    assert set().union(*(domains(h) for h in flow.lab.hosts)) == {r["uuid"] for r in rows.values()}
+    flow.delete(*rows)
+    assert flow.residue() == {}
+
+
+def test_a_killed_deletion_is_finished(flow: Flow) -> None:
+    flow.boot(entry("gone", max_count=2))
+    process = flow.start("delete", {"bootflow_names": ["gone-1", "gone-2"]})
+    try:
+        flow.wait_for("SELECT 1 FROM instances WHERE task_state = 'deleting'", 60, process)
+    finally:
+        flow.kill(process)
+    done, found = audit(flow)
+    assert {f["kind"] for f in found} <= {"dead_delete", "cleanup"} and found, done.output
+    assert flow.residue() == {}
+
+
+def test_hosts_are_disabled_and_enabled(flow: Flow) -> None:
+    beat = flow.run("heartbeat", bootflow_periodic_fuzzy_delay=1)
+    assert beat.returncode == 0, beat.output
+    names = [h.name for h in flow.lab.hosts]
+    assert [r["host"] for r in flow.query("SELECT host FROM compute_nodes ORDER BY host")] == sorted(names)
+    disabled = flow.run(
+        "host", bootflow_host=",".join(names[1:]), bootflow_host_state="disabled", bootflow_host_reason="new memory"
+    )
+    assert disabled.returncode == 0, disabled.output
+    again = flow.run(
+        "host", bootflow_host=",".join(names[1:]), bootflow_host_state="disabled", bootflow_host_reason="new memory"
+    )
+    assert changed(again.output) == 0
+    plan = flow.boot(entry("here", max_count=2), options=("--check",))
+    assert "new memory" in plan.output
+    flow.boot(entry("here", max_count=2))
+    assert {r["host"] for r in flow.instances().values()} == {names[0]}
+    down = flow.run("host", bootflow_host=names[0], bootflow_host_state="forced_down", bootflow_host_reason="fire")
+    assert down.returncode == 0
+    flow.boot(entry("nowhere"), expect=2)
+    flow.run("host", bootflow_host=names[0], bootflow_host_state="up")
+    flow.boot(entry("nowhere"))
+    assert flow.instances()["nowhere"]["host"] == names[0]
+    for wrong, word in (
+        ({"bootflow_host": "compute9", "bootflow_host_state": "disabled"}, "ComputeHostNotFound"),
+        ({"bootflow_host": names[0], "bootflow_host_state": "broken"}, "InvalidInput"),
+        ({"bootflow_host": names[0], "bootflow_host_state": "enabled", "bootflow_host_reason": "x"}, "InvalidInput"),
+        ({"bootflow_host_state": "enabled"}, "bootflow_host is not set"),
+    ):
+        refused = flow.run("host", **wrong)
+        assert refused.returncode == 2 and word in refused.output and "Remedy: " in refused.output
+    refused = flow.run("audit", bootflow_audit_hosts=["compute9"])
+    assert refused.returncode == 2 and "compute9" in refused.output
+    flow.delete(*flow.instances())
+    assert flow.residue() == {}

@@ -1,0 +1,347 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Many processes at one ledger, some of which are killed: nothing is given twice, nothing is lost, nobody waits in a ring.
+
+source: rows A61, A70-A83; semantics 8, 20
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import typing as t
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from postgres import PostgresServer
+from race_laws import violations
+from racers import Racer, read_journals, report
+
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, tables
+
+CARD = [
+    {"address": "0000:81:00.0", "vendor_id": "8086", "product_id": "10c9", "dev_type": "type-PF"},
+    *(
+        {
+            "address": "0000:81:10.%d" % n,
+            "vendor_id": "8086",
+            "product_id": "10ca",
+            "dev_type": "type-VF",
+            "parent_addr": "0000:81:00.0",
+        }
+        for n in range(4)
+    ),
+]
+CELLS = {
+    "cells": [
+        {"id": n, "memory_mb": 4096, "cpus": list(range(4 * n, 4 * n + 4)), "siblings": [], "pages": []} for n in (0, 1)
+    ]
+}
+DISKS = [{"path": "/dev/sd%s" % n, "size_gb": 100, "medium": "ssd"} for n in "bcd"]
+
+
+@pytest.fixture(scope="module")
+def postgres() -> t.Iterator[PostgresServer]:
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+class Place:
+    """A ledger for one test, and a folder for what the racers leave."""
+
+    def __init__(self, url: str, folder: pathlib.Path, server: PostgresServer | None, name: str):
+        self.url = url
+        self.folder = folder
+        self.server = server
+        self.name = name
+        self.hosts: dict[str, t.Any] = {}
+        with self.open(check_revision=False, create=True) as ledger:
+            ledger.migrate()
+
+    def open(self, **how: t.Any) -> t.Any:
+        import contextlib
+
+        return contextlib.closing(database.open_ledger(self.url, **how))
+
+    def report(self, count: int, memory_mb: int, **facts: t.Any) -> None:
+        self.hosts = {"h%d" % n: {"memory_mb": memory_mb, "facts": facts} for n in range(count)}
+        with self.open() as ledger:
+            for host, what in self.hosts.items():
+                report(ledger, host, **what)
+
+    def race(
+        self, work: str, processes: int, meanwhile: t.Callable[[], None] | None = None, most: float = 300, **plan: t.Any
+    ) -> dict[str, t.Any]:
+        """Run the track to its end; what crashed there fails the test."""
+        plan = {
+            "url": self.url, "folder": str(self.folder), "work": work, "processes": processes, "hosts": self.hosts,
+            "seed": 7, "most": most, "least": 0, "forced": 0.0, **plan,
+        }  # fmt: skip
+        path = self.folder / "plan.json"
+        path.write_text(json.dumps(plan))
+        here = pathlib.Path(__file__).resolve().parent
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), *(p for p in sys.path if p)])}
+        with open(self.folder / "out", "wb") as out:
+            track = subprocess.Popen(
+                [sys.executable, str(here / "race_track.py"), str(path)],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment, start_new_session=True,
+            )  # fmt: skip
+            try:
+                if meanwhile is not None:
+                    meanwhile()
+                code = track.wait(most + 150)
+            finally:
+                try:
+                    os.killpg(track.pid, signal.SIGKILL)  # the racers are in its session
+                except ProcessLookupError:
+                    pass
+                track.wait()
+        crashes = self.folder / "crashes"
+        assert not crashes.exists(), crashes.read_text()[:6000]
+        assert code == 0, (self.folder / "out").read_text()[-4000:]
+        result = json.loads((self.folder / "result.json").read_text())
+        assert result["stuck"] == []
+        return t.cast("dict[str, t.Any]", result)
+
+    def told(self) -> tuple[dict[str, tuple[str, str]], collections.Counter[str]]:
+        return read_journals(self.folder)
+
+    def read(self, query: t.Any) -> list[t.Any]:
+        with self.open() as ledger, ledger.read() as conn:
+            return list(conn.execute(query))
+
+    def laws(self) -> None:
+        with self.open() as ledger:
+            assert ledger.inspect(violations) == []
+
+    def deadlocks(self) -> int:
+        """How often this database ended a transaction because of a ring; asked until the server has counted all."""
+        assert self.server is not None
+        with self.server.connect() as conn:
+            time.sleep(1.2)  # sessions hand in their counts once a second, or when they end
+            row = conn.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = %s", [self.name]).fetchone()
+        return int(row[0])
+
+
+def say(what: str, kind: str, result: t.Mapping[str, t.Any], told: t.Mapping[str, int], **more: t.Any) -> None:
+    figures = {
+        "claims": told["claimed"],
+        "claims/s": round(told["claimed"] / result["seconds"]),
+        "refused": told["refused"],
+        "lost": told["lost"],
+        **{k: v for k, v in result.items() if v and k != "stuck"},
+        "seconds": round(result["seconds"], 1),
+        **more,
+    }
+    print("\n%s, %s: %s" % (what, kind, ", ".join("%s %s" % i for i in figures.items())))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return t.cast(str, request.param)
+
+
+@pytest.fixture
+def place(kind: str, request: pytest.FixtureRequest) -> t.Iterator[Place]:
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="ledger-race-", dir="/tmp"))
+    name = ""
+    server: PostgresServer | None = None
+    try:
+        if kind == "sqlite":
+            url = "sqlite:///%s/ledger.db" % folder
+        else:
+            server = t.cast(PostgresServer, request.getfixturevalue("postgres"))
+            name = server.create()
+            url = server.url(name)
+        yield Place(url, folder, server, name)
+    finally:
+        if server is not None and name:
+            server.drop(name)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- in rounds ---------------------------------------------------------------------------------------------------------
+
+
+def test_32_processes_for_20_places(place: Place, kind: str) -> None:
+    """Exactly the capacity is claimed in each round, and each of the others is told that there is no place."""
+    rounds = 4 if kind == "sqlite" else 6
+    place.report(4, 5 * 64)
+    result = place.race("last_places", 32, rounds=rounds, beside=1)
+    _last, told = place.told()
+    assert (result["rounds"], told["claimed"], told["lost"]) == (rounds, 20 * rounds, 12 * rounds)
+    # A writer has the whole sqlite file for itself, from the reading of the fleet to the claim: nobody is late there.
+    assert told["refused"] > 0 or kind == "sqlite", "nobody met anybody: the test shows nothing"
+    assert place.read(sa.select(tables.ports)) == []
+    say("last places", kind, result, told)
+
+
+def test_groups_under_competition(place: Place, kind: str) -> None:
+    """12 processes boot members of one group at once: anti-affinity never shares a host, affinity never splits."""
+    rounds = 24
+    place.report(6, 16 * 64)
+    result = place.race("groups", 12, rounds=rounds, beside=1)
+    _last, told = place.told()
+    assert result["rounds"] == rounds
+    # Of each four rounds: 6, 12, 12 and 6 have a place.
+    assert told["claimed"] == rounds // 4 * 36 and told["lost"] == rounds // 4 * 12
+    assert told["refused"] > 0
+    say("groups", kind, result, told)
+
+
+def test_the_last_cpus_devices_and_disks(place: Place, kind: str) -> None:
+    rounds = 15
+    place.report(2, 64 * 64, numa_topology=CELLS, pci_passthrough_devices=CARD, isolated_disks=DISKS)
+    result = place.race("parts", 12, rounds=rounds, beside=1, look_every=0.05)
+    _last, told = place.told()
+    assert result["rounds"] == rounds
+    assert place.read(sa.select(tables.device_claims)) == []
+    say("CPUs, devices and disks", kind, result, told)
+
+
+# --- the long run ------------------------------------------------------------------------------------------------------
+
+CLAIMS = int(os.environ.get("BOOTFLOW_RACE_CLAIMS", "20000"))
+
+
+def test_a_long_run_with_kills(place: Place, kind: str) -> None:
+    """No oversubscription at any moment, no address twice, no claim lost: while racers are killed and servers restart."""
+    place.report(6, 60 * 64)
+    restarts: list[str] = []
+    over = threading.Event()
+
+    def restart() -> None:
+        for pause, mode in ((12, "fast"), (12, "immediate"), (15, "fast")):
+            if place.server is None or over.wait(pause):
+                return
+            place.server.restart(mode)
+            restarts.append(mode)
+
+    thread = threading.Thread(target=restart)
+    try:
+        result = place.race(
+            "crowd", 8, meanwhile=thread.start, most=200, claims=CLAIMS, least=45, kill_every=1.0, batch=60, keeps=40,
+            lease=15, forced=0.03,
+        )  # fmt: skip
+    finally:
+        over.set()
+        if thread.ident is not None:
+            thread.join(60)
+    place.laws()
+    last, told = place.told()
+    nothing_lost(place, last)
+    assert told["claimed"] >= CLAIMS, "%d claims in %d s" % (told["claimed"], result["seconds"])
+    assert result["kills"] >= 20 and result["observations"] >= 50 and result["reports"] >= 10
+    assert kind == "sqlite" or len(restarts) == 3
+    everything_goes(place)
+    say("long run", kind, result, told, restarts=len(restarts))
+
+
+def nothing_lost(place: Place, last: t.Mapping[str, tuple[str, str]]) -> None:
+    """Who was told of a claim last has it; who was told that it is back has none."""
+    c, n = tables.claims.c, tables.compute_nodes.c
+    rows = place.read(sa.select(c.instance_uuid, n.host).join(tables.compute_nodes, n.id == c.compute_node_id))
+    held = {(r.instance_uuid, r.host) for r in rows}
+    claimed = {u for u, _h in held}
+    lost = [u for u, (event, host) in last.items() if event == "claimed" and (u, host) not in held]
+    kept = [u for u, (event, _host) in last.items() if event == "released" and u in claimed]
+    assert (lost, kept) == ([], [])
+    assert sum(event == "released" for event, _host in last.values()) > 100
+
+
+def everything_goes(place: Place) -> None:
+    """A last run deletes all that is left, of the dead ones too: nothing of them stays on the books."""
+    racer = Racer(place.url, place.folder, "last", 0)
+    try:
+        racer.ledger.transact(_leases_end)
+        for _turn in range(3):
+            racer.bury()
+        for host in place.hosts:
+            racer.clean(host)
+        racer.bury()
+    finally:
+        racer.close()
+    place.laws()
+    for table in (tables.claims, tables.device_claims, tables.ports, tables.ip_allocations, tables.cleanups):
+        assert place.read(sa.select(table)) == [], table.name
+    for node in place.read(sa.select(tables.compute_nodes)):
+        assert (node.memory_mb_used, node.local_gb_used, node.vcpus_used) == (0, 0, node.reserved_vcpus)
+    alive = tables.instances.c.deleted == ""
+    assert place.read(sa.select(tables.instances.c.uuid).where(alive)) == []
+
+
+def _leases_end(conn: t.Any) -> None:
+    conn.execute(tables.runs.update().where(tables.runs.c.controller.like("far-%")).values(lease_until=0.0))
+
+
+# --- no rings ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["postgresql"], indirect=True)
+def test_no_deadlock(place: Place, kind: str) -> None:
+    """Instances, hosts, groups and subnets in any order by 16 processes: PostgreSQL never has to break a ring."""
+    place.report(8, 16 * 64)
+    before = place.deadlocks()
+    result = place.race(
+        "crowd", 16, most=20, keeps=12, batch=12, forced=0.1, look_every=1.0, report_every=0.0, kill_every=2.0, lease=30
+    )
+    assert place.deadlocks() == before
+    assert place.server is not None
+    assert "deadlock detected" not in pathlib.Path(place.server.folder, "log").read_text(errors="replace")
+    place.laws()
+    _last, told = place.told()
+    assert told["claimed"] > 500
+    say("deadlocks", kind, result, told, deadlocks=0)
+
+
+@pytest.mark.parametrize("kind", ["postgresql"], indirect=True)
+def test_a_deadlock_would_be_seen(kind: str, tmp_path: pathlib.Path) -> None:
+    """The control: two transactions lock two nodes in opposite order, and the counter of the other test shows it."""
+    server = PostgresServer()  # one of its own: the other test looks into its server's log
+    try:
+        server.start()
+        name = server.create()
+        place = Place(server.url(name), tmp_path, server, name)
+        place.report(2, 64)
+        before = place.deadlocks()
+        meet = threading.Barrier(2)
+        broken: list[BaseException] = []
+
+        def lock(order: t.Sequence[str]) -> None:
+            with psycopg.connect(server.url(name)) as conn:
+                try:
+                    for host in order:
+                        conn.execute("SELECT id FROM compute_nodes WHERE host = %s FOR UPDATE", [host])
+                        if host == order[0]:
+                            meet.wait(10)
+                except psycopg.errors.DeadlockDetected as e:
+                    broken.append(e)
+                    conn.rollback()
+
+        threads = [threading.Thread(target=lock, args=(order,)) for order in (("h0", "h1"), ("h1", "h0"))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert len(broken) == 1
+        assert place.deadlocks() == before + 1
+        assert "deadlock detected" in pathlib.Path(server.folder, "log").read_text(errors="replace")
+        print("\nthe control: deadlocks 1")
+    finally:
+        server.stop()

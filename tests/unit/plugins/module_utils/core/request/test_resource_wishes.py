@@ -1,0 +1,84 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_catalogue
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expand import request_digest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import parse_requests
+
+from .conftest import NETWORKS, SHA
+
+ALIASES = [{"name": "gpu", "vendor_id": "10de", "product_id": "1b38"}, {"name": "nic", "vendor_id": "8086"}]
+
+
+def parse(specs, properties=None, vcpus=4, memory_mb=4096, image="tiny"):
+    flavor = {"name": "f", "memory_mb": memory_mb, "vcpus": vcpus, "root_gb": 1, "extra_specs": specs}
+    tiny = {"name": "tiny", "disk_format": "raw", "checksum": SHA, "path": "/t", "properties": properties or {}}
+    catalogue = parse_catalogue([flavor], [tiny], NETWORKS, None, None, ALIASES)
+    entry = {"name": "web", "flavor": "f", "image": image, "networks": ["blue"]}
+    return parse_requests([entry], catalogue)[0]
+
+
+def errors(*arguments, **fields):
+    with pytest.raises(InvalidRequest) as caught:
+        parse(*arguments, **fields)
+    assert all(e["remedy"] for e in caught.value.errors)
+    return [(e["path"].replace("instances[0].", ""), e["code"], e["status"]) for e in caught.value.errors]
+
+
+def test_a_plain_flavor_wishes_nothing():
+    request = parse({"quota:cpu_shares": "10", "aggregate_instance_extra_specs:ssd": "true"})
+    assert request.numa_topology is None
+    assert request.pci_requests == () and request.whole_disks == ()
+
+
+def test_wishes_of_flavor_and_image_are_kept():
+    request = parse(
+        {"hw:numa_nodes": "2", "pci_passthrough:alias": "gpu:2,nic:1", "bootflow:whole_disks": "2"},
+        {"hw_cpu_policy": "dedicated"},
+    )
+    cells = request.numa_topology.cells
+    assert [(sorted(c.cpus), c.memory_mb, c.cpu_policy) for c in cells] == [
+        ([0, 1], 2048, "dedicated"),
+        ([2, 3], 2048, "dedicated"),
+    ]
+    assert [(r.alias_name, r.count) for r in request.pci_requests] == [("gpu", 2), ("nic", 1)]
+    assert [r.count for r in request.whole_disks] == [2]
+
+
+def test_wishes_are_not_stored_twice():
+    assert "hw:numa_nodes" in request_digest(parse({"hw:numa_nodes": "2"}))["flavor"]["extra_specs"]
+    assert not {"numa_topology", "pci_requests", "whole_disks"} & set(request_digest(parse({"hw:numa_nodes": "2"})))
+
+
+@pytest.mark.parametrize(
+    "specs, properties, code",
+    [
+        ({"hw:numa_nodes": "3"}, {}, "ImageNUMATopologyAsymmetric"),
+        ({"hw:numa_nodes": "none"}, {}, "InvalidNUMANodesNumber"),
+        ({"hw:numa_nodes": "2"}, {"hw_numa_nodes": 1}, "ImageNUMATopologyForbidden"),
+        ({"hw:cpu_policy": "mine"}, {}, "InvalidCPUAllocationPolicy"),
+        ({"hw:cpu_policy": "shared"}, {"hw_cpu_policy": "dedicated"}, "ImageCPUPinningForbidden"),
+        ({}, {"hw_mem_page_size": "large"}, "MemoryPageSizeForbidden"),
+        ({"hw:mem_page_size": "huge"}, {}, "MemoryPageSizeInvalid"),
+        ({"pci_passthrough:alias": "fpga:1"}, {}, "PciRequestAliasNotDefined"),
+        ({"bootflow:whole_disks": "many"}, {}, "InvalidInput"),
+    ],
+)
+def test_bad_wishes_are_told_with_the_request(specs, properties, code):
+    assert errors(specs, properties) == [("flavor", code, 400)]
+
+
+def test_all_bad_wishes_at_once():
+    specs = {"hw:numa_nodes": "3", "pci_passthrough:alias": "fpga:1", "bootflow:whole_disks": "-1"}
+    assert [code for _path, code, _status in errors(specs, image="nobody")] == [
+        "ImageNotFound",
+        "ImageNUMATopologyAsymmetric",
+        "PciRequestAliasNotDefined",
+        "InvalidInput",
+    ]

@@ -1,0 +1,191 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.device import PF, STANDARD, VF, PciDevice
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts import pci_facts
+
+CARD, PORT, PLAIN = "0000:0a:00.0", "0000:0a:10.1", "0001:02:1f.7"
+DEVICES = [
+    PciDevice(CARD, "8086", "10fb", 1, PF),
+    PciDevice(PORT, "8086", "10ed", 1, VF, CARD),
+    PciDevice(PLAIN, "10de", "1eb8", None, STANDARD),
+]
+
+
+def node_xml(address, vendor, product, numa="", capability=""):
+    domain, bus, rest = address.split(":")
+    slot, function = rest.split(".")
+    numbers = zip(("domain", "bus", "slot", "function"), (domain, bus, slot, function))
+    return (
+        "<device><name>pci_x</name><driver><name>vfio-pci</name></driver><capability type='pci'>%s%s%s%s%s</capability></device>"
+        % (
+            "".join("<%s>%d</%s>" % (name, int(number, 16), name) for name, number in numbers),
+            "<product id='0x%s'>Thing</product>" % product,
+            "<vendor id='0x%s'>Maker</vendor>" % vendor,
+            capability,
+            numa,
+        )
+    )
+
+
+XML = {
+    CARD: node_xml(
+        CARD,
+        "8086",
+        "10fb",
+        "<numa node='1'/>",
+        "<capability type='virt_functions' maxCount='63'>"
+        "<address domain='0x0000' bus='0x0a' slot='0x10' function='0x1'/></capability>",
+    ),
+    PORT: node_xml(
+        PORT,
+        "8086",
+        "10ed",
+        "<numa node='1'/>",
+        "<capability type='phys_function'>"
+        "<address domain='0x0000' bus='0x0a' slot='0x00' function='0x0'/></capability>",
+    ),
+    PLAIN: node_xml(PLAIN, "10de", "1eb8"),
+}
+
+
+class LibvirtError(Exception):
+    pass
+
+
+class Connection:
+    """A libvirt that knows node devices; a text of None is a device that was unplugged meanwhile."""
+
+    def __init__(self, texts=None):
+        self.texts = texts
+
+    def listAllDevices(self, flags):
+        if self.texts is None:
+            raise LibvirtError("this function is not supported")
+        return [types.SimpleNamespace(XMLDesc=lambda flags, text=text: self._text(text)) for text in self.texts]
+
+    @staticmethod
+    def _text(text):
+        if text is None:
+            raise LibvirtError("no such device")
+        return text
+
+
+@pytest.fixture(autouse=True)
+def libvirt(monkeypatch):
+    fake = types.SimpleNamespace(libvirtError=LibvirtError, VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV=2)
+    monkeypatch.setattr(pci_facts, "libvirt", fake)
+
+
+@pytest.fixture
+def sysfs(tmp_path):
+    """A tree as the kernel makes it: devices are links to where they sit."""
+    bus = tmp_path / "bus/pci/devices"
+    bus.mkdir(parents=True)
+    for device, files in (
+        (CARD, {"vendor": "0x8086", "device": "0x10fb", "numa_node": "1", "sriov_totalvfs": "63"}),
+        (PORT, {"vendor": "0x8086", "device": "0x10ed", "numa_node": "1"}),
+        (PLAIN, {"vendor": "0x10de", "device": "0x1eb8", "numa_node": "-1"}),
+        ("0000:ff:00.0", {"vendor": "0x1234"}),  # going away
+    ):
+        real = tmp_path / "devices" / device
+        real.mkdir(parents=True)
+        for name, text in files.items():
+            (real / name).write_text(text + "\n")
+        (bus / device).symlink_to(real)
+    (tmp_path / "devices" / PORT / "physfn").symlink_to("../" + CARD)
+    for name, target in (("eth0", CARD), ("eth1", PLAIN)):
+        (tmp_path / "class/net" / name).mkdir(parents=True)
+        (tmp_path / "class/net" / name / "device").symlink_to(tmp_path / "devices" / target)
+    (tmp_path / "class/net/lo").mkdir()
+    return pci_facts.Sysfs(str(tmp_path))
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.dev_type)
+def test_a_device_as_libvirt_describes_it(device):
+    assert pci_facts.device_of_xml(XML[device.address]) == device
+
+
+def test_a_card_is_a_physical_function_before_it_has_virtual_ones():
+    xml = node_xml(CARD, "8086", "10fb", "", "<capability type='virt_functions' maxCount='63'/>")
+    assert pci_facts.device_of_xml(xml).dev_type == PF
+
+
+def test_what_is_on_another_bus_is_no_pci_device():
+    assert pci_facts.device_of_xml("<device><name>usb</name><capability type='usb_device'/></device>") is None
+
+
+def test_the_kernel_says_the_same_as_libvirt(sysfs):
+    assert sysfs.devices() == DEVICES
+
+
+def test_a_host_without_a_pci_bus_has_no_devices(tmp_path):
+    empty = pci_facts.Sysfs(str(tmp_path))
+    assert empty.devices() == []
+    assert pci_facts.pci_passthrough_devices(Connection(), [{}], empty) == []
+
+
+def addresses(connection, entries, sysfs):
+    return [device["address"] for device in pci_facts.pci_passthrough_devices(connection, entries, sysfs)]
+
+
+@pytest.mark.parametrize("texts", [None, [], list(XML.values()), [None, *reversed(XML.values())]])
+def test_the_devices_come_from_libvirt_or_else_from_the_kernel(texts, sysfs):
+    assert addresses(Connection(texts), [{}], sysfs) == [CARD, PORT, PLAIN]
+    assert addresses(Connection(texts), [{"vendor_id": "10de"}], sysfs) == [PLAIN]
+
+
+def test_what_libvirt_knows_is_not_mixed_with_what_the_kernel_knows(sysfs):
+    assert addresses(Connection([XML[PLAIN]]), [{}], sysfs) == [PLAIN]
+
+
+def test_without_entries_nobody_is_asked():
+    assert pci_facts.pci_passthrough_devices(None, []) == pci_facts.pci_passthrough_devices(None, None) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"devname": "eth0"}, [CARD, PORT]),
+        ({"devname": "eth1"}, [PLAIN]),
+        ({"devname": "lo"}, []),
+        ({"devname": "eth7"}, []),
+        ({"devname": "../net/eth1"}, []),
+        ({"address": CARD}, [CARD, PORT]),
+        ({"address": PLAIN}, [PLAIN]),
+        ({"address": {"bus": "0a", "function": "1"}}, [PORT]),
+    ],
+)
+def test_names_and_addresses_of_this_host(entry, expected, sysfs):
+    assert addresses(Connection(), [entry], sysfs) == expected
+
+
+def test_the_facts_are_the_device_with_novas_names(sysfs):
+    (fact,) = pci_facts.pci_passthrough_devices(
+        Connection(), [{"product_id": "10ed", "physical_network": "p", "trusted": True}], sysfs
+    )
+    assert fact == {
+        "address": PORT,
+        "vendor_id": "8086",
+        "product_id": "10ed",
+        "numa_node": 1,
+        "dev_type": "type-VF",
+        "parent_addr": CARD,
+        "tags": {"physical_network": "p", "trusted": "true"},
+        "dev_id": "pci_0000_0a_10_1",
+        "label": "label_8086_10ed",
+    }
+    assert PciDevice.from_dict(fact).parent_addr == CARD
+
+
+def test_a_wrong_entry_is_refused_before_anything_is_listed():
+    with pytest.raises(errors.PciConfigInvalidWhitelist):
+        pci_facts.pci_passthrough_devices(None, [{"vendor_id": "nvidia"}])

@@ -1,0 +1,176 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Claims made by hand, without the scheduler: instances that wait, wishes, and what a node has left."""
+
+from __future__ import annotations
+
+import typing as t
+
+import sqlalchemy as sa
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.claims import ResourceRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topology import GuestCell, GuestNUMATopology
+from ansible_collections.bootflow.compute.plugins.module_utils.core.parts import Wish as PartsWish
+from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.request import PciRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import ServerGroup
+from ansible_collections.bootflow.compute.plugins.module_utils.core.whole_disks import WholeDiskRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import claims, groups, host_parts, nodes, tables
+
+from .world import World, request
+
+PF = "0000:81:00.0"
+VFS = tuple("0000:81:10.%d" % n for n in range(3))
+PLAIN = ("0000:05:00.0", "0000:06:00.0")
+CARD: list[dict[str, t.Any]] = [
+    {"address": PF, "vendor_id": "8086", "product_id": "10c9", "dev_type": "type-PF"},
+    *({"address": a, "vendor_id": "8086", "product_id": "10ca", "dev_type": "type-VF", "parent_addr": PF} for a in VFS),
+    *({"address": a, "vendor_id": "10de", "product_id": "1eb8", "dev_type": "type-PCI"} for a in PLAIN),
+]
+DISKS: list[dict[str, t.Any]] = [
+    {"path": "/dev/sdb", "size_gb": 100, "medium": "ssd"},
+    {"path": "/dev/sdc", "size_gb": 200, "medium": "hdd"},
+    {"path": "/dev/sdd", "size_gb": 900, "medium": "ssd", "reason": "it is in use by the host"},
+]
+A_CARD = PciRequest(1, ({"vendor_id": "8086", "product_id": "10c9", "dev_type": "type-PF"},), "card")
+A_FUNCTION = PciRequest(1, ({"vendor_id": "8086", "product_id": "10ca", "dev_type": "type-VF"},), "function")
+A_GPU = PciRequest(1, ({"vendor_id": "10de", "product_id": "1eb8"},), "gpu")
+A_DISK = WholeDiskRequest(min_gb=50)
+
+
+def cells(count: int = 2, cpus: int = 4, memory_mb: int = 4096) -> dict[str, t.Any]:
+    """The fact numa_topology: cell n has the CPUs from n * ``cpus``."""
+    return {
+        "cells": [
+            {
+                "id": n,
+                "memory_mb": memory_mb,
+                "cpus": list(range(n * cpus, (n + 1) * cpus)),
+                "siblings": [],
+                "pages": [{"size_kb": 2048, "total": 100}],
+            }
+            for n in range(count)
+        ]
+    }
+
+
+def pinned(cpus: int = 2, memory_mb: int = 512, guest_cells: int = 1) -> GuestNUMATopology:
+    """``cpus`` in each of the guest's cells."""
+    return GuestNUMATopology(
+        tuple(
+            GuestCell(
+                id=n, cpus=frozenset(range(n * cpus, (n + 1) * cpus)), memory_mb=memory_mb, cpu_policy="dedicated"
+            )
+            for n in range(guest_cells)
+        )
+    )
+
+
+def node(world: World, host: str = "h1", memory_mb: int = 4096, **facts: t.Any) -> int:
+    configuration = facts.pop("configuration", {})
+    facts = {"hypervisor_hostname": host, "memory_mb": memory_mb, "local_gb": 100, "vcpus": 100, **facts}
+    settings = {"ram_allocation_ratio": 1.0, "disk_allocation_ratio": 1.0, "cpu_allocation_ratio": 1.0}
+    with world.ledger.write() as conn:
+        return nodes.record_report(conn, host, facts, {**settings, **configuration}, world.time)
+
+
+def waiting(world: World, count: int = 1, name: str = "vm", **fields: t.Any) -> list[str]:
+    return world.accept(*(request("%s%d" % (name, n), networks=(), **fields) for n in range(count))).created
+
+
+def wish(
+    uuid: str,
+    *hosts: str,
+    memory: int = 100,
+    disk: int = 1,
+    vcpus: int = 1,
+    limits: t.Mapping[str, t.Any] | None = None,
+    group: ServerGroup | None = None,
+    kind: str = claims.BUILD,
+    numa: GuestNUMATopology | None = None,
+    pci: t.Sequence[PciRequest] = (),
+    disks: t.Sequence[WholeDiskRequest] = (),
+) -> claims.Wish:
+    return claims.Wish(
+        uuid,
+        ResourceRequest(memory, disk, vcpus),
+        [claims.Candidate(h, h, limits if limits is not None else {}) for h in hosts or ("h1",)],
+        PartsWish(numa, tuple(pci), tuple(disks)),
+        group,
+        kind,
+    )
+
+
+def take(world: World, *wishes: claims.Wish) -> dict[str, str]:
+    """uuid -> the host, or the text of the refusal. Who got a place is a running guest there from then on."""
+    with world.ledger.write() as conn:
+        groups.load(conn, {w.group.id for w in wishes if w.group is not None}, lock=True)
+        found = claims.take(conn, wishes, world.time)
+        for one in wishes:
+            outcome = found[one.instance_uuid]
+            if isinstance(outcome, claims.Candidate) and one.kind == claims.BUILD:
+                live(conn, one.instance_uuid, outcome.host)
+        world_laws(conn)
+    return {u: o.message if isinstance(o, errors.BootflowError) else o.host for u, o in found.items()}
+
+
+def live(conn: t.Any, uuid: str, host: str | None) -> None:
+    table = tables.instances
+    values = {"host": host, "node": host, "vm_state": states.ACTIVE if host else states.BUILDING, "task_state": None}
+    conn.execute(table.update().where(table.c.uuid == uuid).values(**values))
+
+
+def release(world: World, *uuids: str, **which: t.Any) -> int:
+    with world.ledger.write() as conn:
+        released = claims.release(conn, uuids, **which)
+        for uuid in uuids:
+            row = conn.execute(sa.select(tables.claims.c.id).where(tables.claims.c.instance_uuid == uuid)).first()
+            if row is None:
+                live(conn, uuid, None)
+        world_laws(conn)
+    return released
+
+
+def settle(world: World, uuid: str, host: str, moved: bool) -> None:
+    """The guest is on ``host`` from then on."""
+    with world.ledger.write() as conn:
+        claims.settle(conn, uuid, moved)
+        live(conn, uuid, host)
+        world_laws(conn)
+
+
+def world_laws(conn: t.Any) -> None:
+    """The sums, where an instance may hold two claims: those of a move."""
+    claimed = conn.execute(sa.select(tables.claims)).all()
+    for row in conn.execute(sa.select(tables.compute_nodes)):
+        mine = [c for c in claimed if c.compute_node_id == row.id]
+        assert row.memory_mb_used == row.reserved_memory_mb + sum(c.memory_mb for c in mine)
+        assert row.local_gb_used == row.reserved_disk_gb + sum(c.disk_gb for c in mine)
+        assert row.vcpus_used == row.reserved_vcpus + sum(c.vcpus for c in mine)
+        assert row.num_instances == len({c.instance_uuid for c in mine})
+    held = {(c.instance_uuid, c.compute_node_id, c.kind) for c in claimed}
+    devices = conn.execute(sa.select(tables.device_claims)).all()
+    assert {(d.instance_uuid, d.compute_node_id, d.claim_kind) for d in devices} <= held
+
+
+def parts(world: World, node_id: int) -> host_parts.Parts:
+    with world.ledger.read() as conn:
+        return host_parts.load(conn, [node_id]).get(node_id, host_parts.NOTHING)
+
+
+def parts_of(world: World, uuid: str, kind: str = claims.BUILD) -> dict[str, t.Any]:
+    with world.ledger.read() as conn:
+        return claims.parts_of(conn, [uuid], kind)[uuid]
+
+
+def devices_of(world: World, uuid: str, kind: str = claims.BUILD) -> list[str]:
+    found = parts_of(world, uuid, kind)
+    return [d["address"] for d in found["pci"]] + [d["path"] for d in found["disks"]]
+
+
+def pins(world: World, uuid: str, kind: str = claims.BUILD) -> list[int]:
+    """The host's CPUs that the instance has for itself."""
+    topology = GuestNUMATopology.from_dict(parts_of(world, uuid, kind)["numa"])
+    return sorted(cpu for cell in topology.cells for cpu in cell.pinned_cpus)

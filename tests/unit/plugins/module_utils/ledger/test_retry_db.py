@@ -1,0 +1,468 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Transactions that something came between: they are done once, or not at all and said so."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import threading
+import time
+import typing as t
+
+import pytest
+import sqlalchemy as sa
+from postgres import PostgresServer, Wire
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import commits, database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.address import LedgerAddress
+
+FORK = multiprocessing.get_context("fork")
+
+
+@pytest.fixture(scope="module")
+def server() -> t.Iterator[PostgresServer]:
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def name(server: PostgresServer) -> t.Iterator[str]:
+    name = server.create()
+    ledger = opened(server.url(name))
+    ledger.migrate()
+    ledger.transact(make_probe)
+    ledger.close()
+    yield name
+    server.drop(name)
+
+
+@pytest.fixture
+def wire(server: PostgresServer) -> t.Iterator[Wire]:
+    wire = Wire(server)
+    yield wire
+    wire.close()
+
+
+def opened(url: str, **settings: t.Any) -> database.Ledger:
+    return database.open_ledger(LedgerAddress(url=url, **settings), create=True, check_revision=False)
+
+
+def make_probe(conn: t.Any) -> None:
+    conn.execute(sa.text("CREATE TABLE probe (who VARCHAR(40), number INTEGER)"))
+    conn.execute(sa.text("CREATE TABLE seats (id INTEGER PRIMARY KEY, free INTEGER)"))
+    conn.execute(sa.text("INSERT INTO seats VALUES (1, 1000000), (2, 1000000)"))
+
+
+def add(conn: t.Any, who: str, number: int) -> int:
+    """Not repeatable by itself: two of it are two rows and two seats."""
+    conn.execute(sa.text("INSERT INTO probe VALUES (:w, :n)"), {"w": who, "n": number})
+    conn.execute(sa.text("UPDATE seats SET free = free - 1 WHERE id = 1"))
+    return number
+
+
+def rows(conn: t.Any) -> list[tuple[str, int]]:
+    return sorted((r.who, r.number) for r in conn.execute(sa.text("SELECT who, number FROM probe")))
+
+
+def free(conn: t.Any, seat: int = 1) -> int:
+    return int(conn.execute(sa.text("SELECT free FROM seats WHERE id = :s"), {"s": seat}).scalar_one())
+
+
+def backend(conn: t.Any) -> int:
+    return int(conn.execute(sa.text("SELECT pg_backend_pid()")).scalar_one())
+
+
+# --- the commit that got no answer -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "breaks", [["before"], ["after"], ["late"], ["after", "after"], ["before", "after"], ["before", "before", "late"]]
+)
+def test_a_commit_without_an_answer_is_done_once(
+    server: PostgresServer, name: str, wire: Wire, breaks: list[str]
+) -> None:
+    ledger = opened(wire.url(name))
+    assert ledger.transact(add, "a", 0) == 0
+    calls = []
+
+    def work(conn: t.Any) -> str:
+        calls.append(1)
+        add(conn, "a", 1)
+        return "value %d" % len(calls)
+
+    wire.breaks = list(breaks)
+    value = ledger.transact(work)
+    assert not wire.breaks  # also the asking may be broken
+    assert ledger.inspect(rows) == [("a", 0), ("a", 1)]
+    assert 1_000_000 - ledger.inspect(free) == 2
+    done_at = next((i for i, how in enumerate(breaks) if how != "before"), len(breaks))
+    assert value == "value %d" % (done_at + 1)  # of the attempt that counts
+    assert len(calls) == done_at + 1
+    ledger.close()
+
+
+def test_the_server_dies_at_the_commit(server: PostgresServer, name: str) -> None:
+    ledger = opened(server.url(name))
+    kills = [1, 1, 1]
+
+    @sa.event.listens_for(ledger.engine, "commit")
+    def kill(conn: t.Any) -> None:
+        if kills:
+            kills.pop()
+            pid = conn.connection.dbapi_connection.info.backend_pid
+            with server.connect() as other:
+                other.execute("SELECT pg_terminate_backend(%d, 5000)" % pid)
+
+    ledger.transact(add, "a", 1)
+    assert not kills and ledger.inspect(rows) == [("a", 1)]
+    ledger.close()
+
+
+def test_an_unknown_outcome_is_said(server: PostgresServer, name: str, wire: Wire) -> None:
+    ledger = opened(wire.url(name), retry_timeout=1.0)
+    ledger.transact(add, "a", 0)
+    wire.breaks = ["after"]
+
+    def work(conn: t.Any) -> None:
+        add(conn, "a", 1)
+        wire.refuse()  # nobody can ask again
+
+    with pytest.raises(errors.LedgerError) as caught:
+        ledger.transact(work)
+    assert "to tell whether it was" in caught.value.message and "bootflow.compute.list" in caught.value.remedy
+    assert not caught.value.retryable
+    ledger.close()
+
+
+def test_a_transaction_that_wrote_nothing_is_not_signed(server: PostgresServer, name: str, wire: Wire) -> None:
+    ledger = opened(wire.url(name))
+    count = sa.select(sa.func.count()).select_from(commits.table)
+    before = ledger.inspect(lambda conn: conn.execute(count).scalar())
+    assert ledger.transact(rows) == []
+    assert ledger.inspect(lambda conn: conn.execute(count).scalar()) == before
+    wire.breaks = ["after"]
+    assert ledger.transact(rows) == []
+    for number in range(5):
+        ledger.transact(add, "a", number)
+    assert ledger.inspect(lambda conn: conn.execute(count).scalar()) == before + 1  # one row, however many transactions
+    ledger.close()
+
+
+def test_threads_and_forks_sign_for_themselves(server: PostgresServer, name: str) -> None:
+    ledger = opened(server.url(name))
+    threads = [threading.Thread(target=ledger.transact, args=(add, "t", n)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    worker = commits.Worker()
+    mine = worker.next()
+    reader, writer = FORK.Pipe()
+    child = FORK.Process(target=lambda: writer.send(worker.next()))
+    child.start()
+    theirs = reader.recv()
+    child.join()
+    assert theirs[0] != mine[0] and theirs[1] == 1 and worker.next() == (mine[0], 2)
+    assert ledger.inspect(rows) == [("t", n) for n in range(4)]
+    ledger.close()
+
+
+def test_old_signatures_are_forgotten(server: PostgresServer, name: str) -> None:
+    ledger = opened(server.url(name))
+    ledger.transact(add, "a", 1)
+    assert ledger.transact(lambda conn: commits.forget_old(conn, time.time() + 60)) == 0
+    assert ledger.transact(lambda conn: commits.forget_old(conn, time.time() + commits.KEEP_SECONDS + 60)) >= 1
+    ledger.close()
+
+
+# --- a restarting server ---------------------------------------------------------------------------------------------
+
+
+def _work(url: str, who: str, count: int, answers: t.Any) -> None:
+    try:
+        ledger = opened(url, retry_timeout=60)
+        for number in range(count):
+            assert ledger.transact(add, who, number) == number
+            if number % 10 == 0:
+                ledger.inspect(rows)
+        answers.put((who, None))
+    except Exception as e:
+        answers.put((who, repr(e)))
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_nothing_is_lost_or_doubled_over_restarts(server: PostgresServer, name: str, mode: str) -> None:
+    answers = FORK.Queue()
+    workers = [FORK.Process(target=_work, args=(server.url(name), "w%d" % w, 400, answers)) for w in range(6)]
+    for worker in workers:
+        worker.start()
+    for _each in range(3):
+        time.sleep(0.3)
+        server.restart(mode)
+    found = [answers.get(timeout=120) for _each in workers]
+    for worker in workers:
+        worker.join(60)
+    assert [f for f in found if f[1]] == []
+    ledger = opened(server.url(name))
+    assert ledger.inspect(rows) == sorted(("w%d" % w, n) for w in range(6) for n in range(400))
+    assert ledger.inspect(free) == 1_000_000 - 2400
+    ledger.close()
+
+
+def test_a_restart_in_the_middle_of_a_transaction(server: PostgresServer, name: str) -> None:
+    ledger = opened(server.url(name))
+    restarts = [1]
+
+    def work(conn: t.Any) -> int:
+        add(conn, "a", 1)
+        if restarts:
+            restarts.pop()
+            server.restart()
+        add(conn, "a", 2)
+        return free(conn)
+
+    assert ledger.transact(work) == 1_000_000 - 2
+    restarts.append(1)
+    assert ledger.rehearsal(work) == 1_000_000 - 4
+    restarts.append(1)
+
+    def read(conn: t.Any) -> list[tuple[str, int]]:
+        found = rows(conn)
+        if restarts:
+            restarts.pop()
+            server.restart()
+            return rows(conn)
+        return found
+
+    assert ledger.inspect(read) == [("a", 1), ("a", 2)]
+    ledger.close()
+
+
+def test_a_connection_that_went_while_it_was_idle_is_made_anew(
+    server: PostgresServer, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ansible_collections.bootflow.compute.plugins.module_utils.ledger import engine
+
+    monkeypatch.setattr(engine, "IDLE_BEFORE_PING", -1.0)
+    ledger = opened(server.url(name))
+    first = ledger.inspect(backend)
+    server.restart()
+    with ledger.write() as conn:  # no second attempt here: the pool asks before it hands out
+        assert backend(conn) != first
+    ledger.close()
+
+
+def test_opening_waits_for_a_server_that_starts(server: PostgresServer, name: str) -> None:
+    server.halt()
+    starter = threading.Timer(1.0, server.resume)
+    starter.start()
+    begun = time.monotonic()
+    ledger = database.open_ledger(server.url(name))
+    assert time.monotonic() - begun > 0.5
+    ledger.close()
+    starter.join()
+
+
+def test_opening_does_not_wait_where_it_was_told_not_to(server: PostgresServer, name: str) -> None:
+    server.halt()
+    try:
+        begun = time.monotonic()
+        with pytest.raises(errors.LedgerError) as caught:
+            database.open_ledger(server.url(name), patient=False)
+        assert time.monotonic() - begun < 5 and caught.value.retryable and "server runs" in caught.value.remedy
+        with pytest.raises(errors.LedgerError):
+            database.open_ledger(LedgerAddress(url=server.url(name), retry_timeout=0.3))
+    finally:
+        server.resume()
+
+
+# --- other runs ------------------------------------------------------------------------------------------------------
+
+
+def test_a_deadlock_is_not_seen(server: PostgresServer, name: str) -> None:
+    ledger = opened(server.url(name))
+    barrier = threading.Barrier(2, timeout=30)
+    attempts = []
+
+    def work(conn: t.Any, order: tuple[int, int]) -> None:
+        attempts.append(order)
+        for i, seat in enumerate(order):
+            conn.execute(sa.text("UPDATE seats SET free = free - 1 WHERE id = %d" % seat))
+            if i == 0 and len(attempts) <= 2:
+                barrier.wait()
+
+    threads = [threading.Thread(target=ledger.transact, args=(work, o)) for o in ((1, 2), (2, 1))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(attempts) == 3
+    assert ledger.inspect(free, 1) == ledger.inspect(free, 2) == 1_000_000 - 2
+    ledger.close()
+
+
+def test_a_serialisation_failure_is_not_seen(server: PostgresServer, name: str) -> None:
+    ledger = opened(server.url(name))
+    attempts = []
+
+    def work(conn: t.Any) -> int:
+        conn.execute(sa.text("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"))
+        attempts.append(free(conn))
+        if len(attempts) == 1:
+            thread = threading.Thread(target=ledger.transact, args=(add, "other", 1))
+            thread.start()
+            thread.join(30)
+        conn.execute(sa.text("UPDATE seats SET free = :f WHERE id = 1"), {"f": attempts[-1] - 1})
+        return attempts[-1] - 1
+
+    assert ledger.transact(work) == 1_000_000 - 2
+    assert attempts == [1_000_000, 999_999]
+    ledger.close()
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite", "postgresql"])
+def test_a_lock_of_another_run_is_waited_for_and_then_told(
+    request: pytest.FixtureRequest, tmp_path: t.Any, database_kind: str
+) -> None:
+    if database_kind == "sqlite":
+        url = "sqlite:///%s" % (tmp_path / "ledger.db")
+        first = opened(url)
+        first.migrate()
+        first.transact(make_probe)
+        first.close()
+    else:
+        url = request.getfixturevalue("server").url(request.getfixturevalue("name"))
+    holder = opened(url)
+    short = opened(url, lock_timeout=0.2, retry_timeout=0.6)
+    long = opened(url, lock_timeout=0.2, retry_timeout=30)
+    with holder.write() as conn:
+        add(conn, "holder", 0)
+        with pytest.raises(errors.LedgerError) as caught:
+            short.transact(add, "short", 0)
+        assert caught.value.retryable and "0.2 s (bootflow_ledger_lock_timeout)" in caught.value.remedy
+        waiting = threading.Thread(target=long.transact, args=(add, "long", 0))
+        waiting.start()
+        time.sleep(0.7)
+    waiting.join(30)
+    assert holder.inspect(rows) == [("holder", 0), ("long", 0)]
+    for ledger in (holder, short, long):
+        ledger.close()
+
+
+def test_a_collision_is_repeated_where_the_code_says_so(server: PostgresServer, name: str) -> None:
+    ledger = opened(server.url(name))
+    attempts = []
+
+    def work(conn: t.Any) -> int:
+        attempts.append(1)
+        number = 1 if len(attempts) == 1 else 3
+        conn.execute(sa.text("INSERT INTO seats VALUES (:n, 1)"), {"n": number})
+        return number
+
+    with pytest.raises(errors.LedgerError) as caught:
+        ledger.transact(work)
+    assert caught.value.retryable and len(attempts) == 1
+    attempts.clear()
+    assert ledger.transact(work, collisions=2) == 3 and len(attempts) == 2
+    attempts.clear()
+    with pytest.raises(errors.LedgerError):
+        ledger.transact(lambda conn: (attempts.append(1), make_seat(conn)), collisions=2)
+    assert len(attempts) == 3
+    ledger.close()
+
+
+def make_seat(conn: t.Any) -> None:
+    conn.execute(sa.text("INSERT INTO seats VALUES (1, 1)"))
+
+
+def test_an_error_of_ours_ends_it_at_once(server: PostgresServer, name: str) -> None:
+    ledger = opened(server.url(name))
+    attempts = []
+
+    def work(conn: t.Any) -> None:
+        attempts.append(1)
+        add(conn, "a", 1)
+        raise errors.NoValidHost(reason="none")
+
+    with pytest.raises(errors.NoValidHost):
+        ledger.transact(work)
+    assert attempts == [1] and ledger.inspect(rows) == []
+    with pytest.raises(errors.LedgerError) as caught:
+        ledger.transact(lambda conn: conn.execute(sa.text("SELECT nonsense")))
+    assert not caught.value.retryable
+    ledger.close()
+
+
+# --- the session's settings ------------------------------------------------------------------------------------------
+
+
+def test_a_frozen_run_lets_its_locks_go(server: PostgresServer, name: str) -> None:
+    frozen, other = opened(server.url(name), idle_timeout=0.3), opened(server.url(name))
+    naps = [0.8]
+
+    def work(conn: t.Any) -> None:
+        add(conn, "frozen", 0)
+        if naps:
+            time.sleep(naps.pop())
+        add(conn, "frozen", 1)
+
+    thread = threading.Thread(target=frozen.transact, args=(work,))
+    thread.start()
+    time.sleep(0.2)
+    begun = time.monotonic()
+    other.transact(add, "other", 0)
+    assert time.monotonic() - begun < 0.6  # long before the frozen one woke up
+    thread.join(30)
+    assert other.inspect(rows) == [("frozen", 0), ("frozen", 1), ("other", 0)]
+    frozen.close()
+    other.close()
+
+
+def test_a_statement_that_takes_too_long(server: PostgresServer, name: str) -> None:
+    ledger = opened(server.url(name), statement_timeout=0.2)
+    with pytest.raises(errors.LedgerError) as caught:
+        ledger.transact(lambda conn: conn.execute(sa.text("SELECT pg_sleep(5)")).all())
+    assert "bootflow_ledger_statement_timeout" in caught.value.remedy and not caught.value.retryable
+    ledger.close()
+
+
+def test_settings_arrive(server: PostgresServer, name: str) -> None:
+    address = LedgerAddress(
+        url=server.url(name) + "&options=-c%20work_mem%3D8MB", application_name="bootflow " + "x" * 100, lock_timeout=7
+    )
+
+    def show(ledger: database.Ledger, *names: str) -> list[str]:
+        with ledger.write() as conn:
+            return [str(conn.execute(sa.text("SHOW " + n)).scalar()) for n in names]
+
+    ledger = database.open_ledger(address)
+    found = show(ledger, "lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout", "work_mem",
+                 "default_transaction_isolation", "application_name")  # fmt: skip
+    assert found == ["7s", "5min", "2min", "8MB", "read committed", "bootflow " + "x" * 54]
+    ledger.close()
+    ledger = database.open_ledger(
+        dataclasses.replace(address, lock_timeout=0, statement_timeout=0, idle_timeout=0, application_name="b")
+    )
+    assert show(ledger, "lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout") == ["0", "0", "0"]
+    ledger.close()
+    ledger = opened(server.url(name) + "&application_name=mine")
+    assert show(ledger, "application_name") == ["mine"]
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    "setting", [{"lock_timeout": -1}, {"statement_timeout": 1e12}, {"retry_timeout": float("nan")}, {"sslmode": "maybe"},
+                {"password": "a", "password_file": "/b"}, {"sslrootcert": "/nowhere/ca.pem"}],
+)  # fmt: skip
+def test_settings_that_cannot_be(setting: dict[str, t.Any]) -> None:
+    with pytest.raises(errors.InvalidInput) as caught:
+        database.open_ledger(LedgerAddress(url="postgresql://h/d", **setting))
+    assert "bootflow_ledger_" in caught.value.message and caught.value.remedy

@@ -1,0 +1,163 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
+from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import check, configuration, to_number
+
+
+def told(**variables):
+    """The errors of one host, (message, remedy) each; configuration() and check() agree on them."""
+    problems = Problems()
+    check({"kvm1": variables}, ["kvm1"], problems)
+    found = [e["message"] for e in problems.errors]
+    assert all(e["path"] == "host kvm1" and e["remedy"] for e in problems.errors)
+    return found
+
+
+def test_the_defaults():
+    assert configuration({}, "kvm1") == {
+        "ram_allocation_ratio": 1.5,
+        "disk_allocation_ratio": 1.0,
+        "cpu_allocation_ratio": 16.0,
+        "reserved_memory_mb": 512,
+        "reserved_disk_gb": 0,
+        "reserved_vcpus": 0,
+        "availability_zone": "nova",
+        "disabled": False,
+        "disabled_reason": "",
+        "pci_device_spec": [],
+        "isolated_disks": [],
+        "reserved_huge_pages": [],
+        "metrics": {},
+    }
+    assert told() == []
+
+
+def test_the_defaults_are_nobodys_to_change():
+    configuration({}, "a")["metrics"]["x"] = 1.0
+    configuration({}, "a")["isolated_disks"].append("/dev/x")
+    assert configuration({}, "b")["metrics"] == {} and configuration({}, "b")["isolated_disks"] == []
+
+
+@pytest.mark.parametrize("ratio", [0, 0.0, "0", "0.0"])
+def test_a_ratio_of_zero_is_the_default(ratio):
+    assert configuration({"bootflow_cpu_allocation_ratio": ratio}, "h")["cpu_allocation_ratio"] == 16.0
+
+
+SPEC = [{"vendor_id": "10de", "product_id": "1b38"}, {"address": "0000:0a:00.1", "physical_network": "blue"}]
+
+
+@pytest.mark.parametrize(
+    "column, value, read",
+    [
+        ("ram_allocation_ratio", "2.5", 2.5),
+        ("reserved_vcpus", "2", 2),
+        ("disabled", "yes", True),
+        ("pci_device_spec", SPEC, SPEC),
+        ("pci_device_spec", json.dumps(SPEC), SPEC),
+        ("pci_device_spec", [json.dumps(SPEC[0])], [json.dumps(SPEC[0])]),
+        ("isolated_disks", ["/dev/sdb", "/dev/disk/by-id/x"], ["/dev/sdb", "/dev/disk/by-id/x"]),
+        ("isolated_disks", '["/dev/sdb"]', ["/dev/sdb"]),
+        ("isolated_disks", [], []),
+        ("reserved_huge_pages", [{"node": 0, "size": 2048, "count": 64}], [{"node": 0, "size": 2048, "count": 64}]),
+        (
+            "reserved_huge_pages",
+            [{"node": "1", "size": "1GB", "count": "2"}, "node:0,size:2048,count:4"],
+            [{"node": 1, "size": 1048576, "count": 2}, {"node": 0, "size": 2048, "count": 4}],
+        ),
+        ("metrics", {"cpu.percent": "0.5", "temperature": -3}, {"cpu.percent": 0.5, "temperature": -3.0}),
+        ("metrics", '{"a": 1}', {"a": 1.0}),
+    ],
+)
+def test_values(column, value, read):
+    variables = {"bootflow_" + column: value}
+    assert configuration(variables, "h")[column] == read
+    assert told(**variables) == []
+    assert json.loads(json.dumps(configuration(variables, "h"))) == configuration(variables, "h")
+
+
+@pytest.mark.parametrize(
+    "name, value, message",
+    [
+        ("ram_allocation_ratio", -1, "bootflow_ram_allocation_ratio must be a number from 0 up, not -1"),
+        ("ram_allocation_ratio", "nan", "from 0 up"),
+        ("ram_allocation_ratio", "inf", "from 0 up"),
+        ("cpu_allocation_ratio", "much", "must be a number, not much"),
+        ("reserved_memory_mb", "1.5", "must be a whole number"),
+        ("reserved_vcpus", -1, "from 0 up"),
+        ("disabled", "perhaps", "must be true or false"),
+        ("virt_type", "xen", "must be one of auto, kvm, qemu"),
+        ("instances_path", "here", "must be an absolute path"),
+        ("pci_device_spec", "10de", "must be a list of mappings"),
+        ("pci_device_spec", {"vendor_id": "10de"}, "must be a list of mappings"),
+        ("pci_device_spec", [5], "bootflow_pci_device_spec: Invalid PCI devices Whitelist config"),
+        ("pci_device_spec", ["{"], "bootflow_pci_device_spec: Invalid PCI devices Whitelist config"),
+        ("pci_device_spec", [{"vendor_id": "nvidia"}], "bootflow_pci_device_spec: "),
+        ("pci_device_spec", [{"address": "there"}], "bootflow_pci_device_spec: Invalid PCI devices Whitelist config"),
+        ("pci_device_spec", [{"address": "0000:0a:00.1", "devname": "eth0"}], "devname or address, but not both"),
+        ("isolated_disks", "/dev/sdb", "must be a list of absolute paths"),
+        ("isolated_disks", ["sdb"], "must be a list of absolute paths, not sdb"),
+        ("isolated_disks", ["/dev/../etc/passwd"], "must be a list of absolute paths"),
+        ("isolated_disks", ["/dev/sd\0b"], "must be a list of absolute paths"),
+        ("isolated_disks", [7], "must be a list of absolute paths"),
+        ("isolated_disks", ["/dev/sdb", "/dev/sdc", "/dev/sdb"], "a list without doubles, not /dev/sdb"),
+        ("reserved_huge_pages", {"node": 0}, "must be a list of {node, size"),
+        ("reserved_huge_pages", [{"node": 0, "size": 2048}], "must be a list of {node, size"),
+        ("reserved_huge_pages", [{"node": 0, "size": 2048, "count": 1, "x": 1}], "must be a list of {node, size"),
+        ("reserved_huge_pages", [{"node": -1, "size": 2048, "count": 1}], "must be a list of {node, size"),
+        ("reserved_huge_pages", [{"node": 0, "size": 0, "count": 1}], "must be a list of {node, size"),
+        ("reserved_huge_pages", [{"node": 0, "size": "big", "count": 1}], "must be a list of {node, size"),
+        ("reserved_huge_pages", [{"node": 0, "size": 2048, "count": -1}], "must be a list of {node, size"),
+        ("reserved_huge_pages", ["0:2048:1"], "must be a list of {node, size"),
+        (
+            "reserved_huge_pages",
+            [{"node": 0, "size": 2048, "count": 1}, {"node": 0, "size": "2MB", "count": 2}],
+            "once",
+        ),
+        ("metrics", ["cpu.percent"], "must be a mapping of names to numbers"),
+        ("metrics", {"cpu.percent": "high"}, "not cpu.percent: high"),
+        ("metrics", {"cpu.percent": True}, "not cpu.percent: True"),
+        ("metrics", {"cpu.percent": float("nan")}, "not cpu.percent: nan"),
+        ("metrics", {"cpu.percent": None}, "not cpu.percent: None"),
+    ],
+)
+def test_values_that_cannot_be(name, value, message):
+    (text,) = told(**{"bootflow_" + name: value})
+    assert message in text and ("bootflow_" + name) in text
+    if name not in ("virt_type", "instances_path"):
+        with pytest.raises(InvalidRequest) as caught:
+            configuration({"bootflow_" + name: value}, "kvm1")
+        assert [e["message"] for e in caught.value.errors] == [text]
+
+
+def test_the_same_mistake_of_many_hosts_is_told_once():
+    problems = Problems()
+    hosts = {"kvm%d" % i: {"bootflow_metrics": 5, "bootflow_disabled": "x" if i == 3 else False} for i in range(8)}
+    check(hosts, hosts, problems)
+    assert [e["path"] for e in problems.errors] == ["hosts kvm0, kvm1, kvm2, kvm3, kvm4, and 3 more", "host kvm3"]
+
+
+@pytest.mark.parametrize(
+    "value, number",
+    [
+        (1, 1.0),
+        ("-2.5", -2.5),
+        (1e3, 1000.0),
+        (True, None),
+        ("x", None),
+        (None, None),
+        ([], None),
+        ("inf", None),
+        (10**400, None),
+    ],
+)
+def test_to_number(value, number):
+    assert to_number(value) == number

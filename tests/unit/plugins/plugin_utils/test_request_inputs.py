@@ -1,0 +1,84 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
+from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import REQUEST_ARGUMENTS, RequestInputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_inputs import Reading
+
+FLAVOR = {"name": "small", "memory_mb": 512, "vcpus": 1, "root_gb": 1}
+IMAGE = {"name": "tiny", "disk_format": "qcow2", "allow_unverified": True, "path": "/tiny.qcow2"}
+ENTRY = {"name": "web", "flavor": "small", "image": "tiny", "networks": "none"}
+
+
+def options(make_action, hints=None, **others):
+    entry = {**ENTRY, "scheduler_hints": hints or {}}
+    return make_action(**{"instances": [entry], "flavors": [FLAVOR], "images": [IMAGE], **others}).options
+
+
+def told(*arguments):
+    with pytest.raises(InvalidRequest) as caught:
+        RequestInputs(*arguments)
+    return [(e["path"].rpartition("].")[2], e["code"], e["status"]) for e in caught.value.errors]
+
+
+def test_groups_and_aliases_reach_the_requests(make_action):
+    found = RequestInputs(
+        options(
+            make_action,
+            {"group": "apart"},
+            project="acme",
+            server_groups=[{"name": "apart", "policy": "anti-affinity"}],
+            flavors=[{**FLAVOR, "extra_specs": {"pci_passthrough:alias": "gpu:2", "bootflow:whole_disks": 1}}],
+            pci_alias=[{"name": "gpu", "vendor_id": "10de"}],
+        )
+    )
+    (request,) = found.requests
+    assert (request.server_group.name, request.server_group.project) == ("apart", "acme")
+    assert [(r.alias_name, r.count) for r in request.pci_requests] == [("gpu", 2)]
+    assert [r.count for r in request.whole_disks] == [1]
+
+
+def test_hints_are_held_against_the_settings(make_action):
+    same = {"same_host": "db"}
+    assert told(options(make_action, same)) == [("scheduler_hints.same_host", "InvalidInput", 400)]
+    enabled = options(make_action, same, enabled_filters=["SameHostFilter"])
+    assert RequestInputs(enabled).requests[0].scheduler_hints == {"same_host": ["db"]}
+    reading = Reading(filters=("Mine",), weighers=(), hints=frozenset(("same_host",)))
+    assert RequestInputs(options(make_action, same), reading).requests[0].scheduler_hints == {"same_host": ["db"]}
+
+
+def test_groups_are_held_against_the_settings(make_action):
+    groups = [{"name": "apart", "policy": "anti-affinity"}]
+    assert RequestInputs(options(make_action, {"group": "apart"}, server_groups=groups)).requests[0].server_group
+    bare = options(make_action, {"group": "apart"}, server_groups=groups, enabled_filters=["RamFilter"])
+    assert told(bare) == [("scheduler_hints.group", "UnsupportedPolicyException", 400)]
+
+
+def test_a_task_without_the_schedulers_settings_takes_the_request_as_it_is(make_action):
+    given = {k: v for k, v in options(make_action, {"same_host": "db"}).items() if k in REQUEST_ARGUMENTS}
+    assert RequestInputs(given).requests[0].scheduler_hints == {"same_host": ["db"]}
+
+
+def test_hints_that_ones_own_filters_read(make_action):
+    given = options(make_action, {"rack": 4}, scheduler_hint_names=["rack"])
+    assert RequestInputs(given).requests[0].scheduler_hints == {"rack": 4}
+
+
+def test_the_quota_of_server_groups(make_action):
+    groups = [{"name": "g%d" % i, "policy": "affinity"} for i in range(11)]
+    assert told(options(make_action, server_groups=groups)) == [("server_groups", "OverQuota", 403)]
+    RequestInputs(options(make_action, server_groups=groups, quotas={"server_groups": 11}))
+    RequestInputs(options(make_action, server_groups=groups[:10]))
+
+
+def test_forcing_a_host_needs_the_right(make_action):
+    entry = {**ENTRY, "availability_zone": "nova:kvm1"}
+    given = options(make_action)
+    assert told({**given, "instances": [entry]}) == [("availability_zone", "ForcedHostForbidden", 403)]
+    found = RequestInputs({**given, "instances": [entry], "allow_forced_host": True}).requests[0]
+    assert (found.availability_zone, found.forced_host, found.forced_node) == ("nova", "kvm1", None)

@@ -1,0 +1,223 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput, InvalidRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import registry
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
+from ansible_collections.bootflow.compute.plugins.plugin_utils import scheduler_inputs as inputs
+
+HINTED = """
+class RackFilter:
+    hints = ("rack",)
+
+    def host_passes(self, host_state, spec):
+        return True
+"""
+
+
+def told(action):
+    with pytest.raises(InvalidRequest) as caught:
+        inputs.check(action)
+    assert all(e["message"] and e["remedy"] for e in caught.value.errors)
+    return [(e["path"], e["message"]) for e in caught.value.errors]
+
+
+def test_the_defaults_are_the_schedulers_own(make_action):
+    action = make_action()
+    inputs.check(action)
+    made, plain = inputs.scheduler_options(action, now=5.0), SchedulerOptions()
+    differ = {f.name for f in dataclasses.fields(plain) if getattr(made, f.name) != getattr(plain, f.name)}
+    assert differ == {"now", "service_down_time"}
+    assert (made.now, made.service_down_time) == (5.0, 900)
+    assert action.options["lease_seconds"] == 600
+    assert action.options["consecutive_build_service_disable_threshold"] == 10
+
+
+def test_every_setting_arrives(make_action):
+    given = {
+        "enabled_filters": ["RamFilter"],
+        "weighers": ["RAMWeigher"],
+        "host_subset_size": 3,
+        "max_attempts": 2,
+        "service_down_time": 7,
+        "max_facts_age": 8,
+        "default_availability_zone": "z",
+        "max_io_ops_per_host": 9,
+        "max_instances_per_host": 10,
+        "isolated_images": ["i"],
+        "restrict_isolated_hosts_to_isolated_images": False,
+        "aggregate_image_properties_isolation_namespace": "os",
+        "aggregate_image_properties_isolation_separator": "_",
+        "metrics_required": False,
+        "metrics_weight_of_unavailable": -1.0,
+    }
+    action = make_action(
+        **given,
+        groups={"rack": ["kvm3", "kvm1"]},
+        weight_multipliers={"RAMWeigher": "-1.5"},
+        isolated_hosts=["kvm1", "rack"],
+        metrics_weight_setting={"cpu.percent": "-2"},
+    )
+    inputs.check(action)
+    made = inputs.scheduler_options(action, now=1.0, explain=True)
+    for name, value in given.items():
+        assert getattr(made, name) == (tuple(value) if name == "isolated_images" else value), name
+    assert made.multipliers == {"RAMWeigher": -1.5}
+    assert made.isolated_hosts == ("kvm1", "kvm3")
+    assert made.metrics_weight_setting == {"cpu.percent": -2.0}
+    assert made.explain is True
+    untouched = {"now", "rng", "user_filter_dirs", "user_classes", "explain"}
+    named = set(given) | {"multipliers", "isolated_hosts", "metrics_weight_setting"}
+    assert {f.name for f in dataclasses.fields(made)} == named | untouched
+
+
+@pytest.mark.parametrize(
+    "options, path, message",
+    [
+        ({"max_attempts": 0}, "bootflow_max_attempts", "it is 0"),
+        ({"max_attempts": 4}, "bootflow_max_attempts", "it is 4"),
+        ({"service_down_time": 0}, "bootflow_service_down_time", "it is 0"),
+        ({"host_subset_size": 0}, "bootflow_host_subset_size", "it is 0"),
+        ({"host_subset_size": -1}, "bootflow_host_subset_size", "it is -1"),
+        ({"max_io_ops_per_host": -1}, "bootflow_max_io_ops_per_host", "it is -1"),
+        ({"max_instances_per_host": 0}, "bootflow_max_instances_per_host", "it is 0"),
+        ({"max_facts_age": 0}, "bootflow_max_facts_age", "it is 0"),
+        ({"lease_seconds": 29}, "bootflow_lease_seconds", "it is 29"),
+        (
+            {"consecutive_build_service_disable_threshold": -1},
+            "bootflow_consecutive_build_service_disable_threshold",
+            "it is -1",
+        ),
+        ({"weight_multipliers": {"RAMWeigher": "much"}}, "bootflow_weight_multipliers", "RAMWeigher is much"),
+        ({"weight_multipliers": {"RAMWeigher": "nan"}}, "bootflow_weight_multipliers", "RAMWeigher is nan"),
+        ({"metrics_weight_setting": {"cpu": None}}, "bootflow_metrics_weight_setting", "cpu is None"),
+        (
+            {"metrics_weight_of_unavailable": float("inf")},
+            "bootflow_metrics_weight_of_unavailable",
+            "no finite number",
+        ),
+        ({"enabled_filters": ["RamFilter", "RumFilter"]}, "scheduler", "unknown filter RumFilter"),
+        ({"enabled_filters": ["RamFilter", "RamFilter"]}, "scheduler", "RamFilter is listed twice"),
+        ({"weighers": ["RumWeigher"]}, "scheduler", "unknown weigher RumWeigher"),
+        ({"weight_multipliers": {"RumWeigher": 1}}, "scheduler", "unknown weigher RumWeigher"),
+        ({"filter_dirs": ["/nowhere/at/all"]}, "bootflow_filter_dirs", "no folder /nowhere/at/all"),
+        ({"isolated_hosts": ["kvm9"]}, "bootflow_isolated_hosts", "Compute host kvm9 could not be found"),
+        ({"aggregates": [{"name": "a", "hosts": ["kvm9"]}]}, "aggregates[0].hosts[0]", "Compute host kvm9"),
+        ({"aggregates": "a"}, "aggregates", "must be a list of mappings"),
+        ({"hosts": {"kvm1": {"bootflow_ram_allocation_ratio": -1}}}, "host kvm1", "from 0 up"),
+    ],
+)
+def test_settings_that_cannot_be(make_action, options, path, message):
+    ((where, text),) = told(make_action(**options))
+    assert where == path and message in text
+
+
+def test_all_problems_of_the_settings_at_once(make_action):
+    found = told(
+        make_action(
+            hosts={"kvm1": {"bootflow_disabled": "x"}},
+            max_attempts=9,
+            host_subset_size=0,
+            enabled_filters=["No"],
+            weighers=["Nor"],
+            aggregates=[{"name": "a", "hosts": ["b"]}],
+            metrics_weight_setting={"a": "b"},
+        )
+    )
+    assert [path for path, _text in found] == [
+        "bootflow_max_attempts",
+        "bootflow_host_subset_size",
+        "bootflow_metrics_weight_setting",
+        "scheduler",
+        "scheduler",
+        "host kvm1",
+        "aggregates[0].hosts[0]",
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(inputs.LEAST))
+def test_the_least_value_is_good(make_action, name):
+    least = inputs.LEAST[name][0]
+    inputs.check(make_action(**{name: least}))
+    assert told(make_action(**{name: least - 1}))[0][0] == "bootflow_%s" % name
+
+
+# --- aggregates and zones ---------------------------------------------------------------------------------------------
+
+AGGREGATES = [
+    {"name": "north", "hosts": ["rack"], "availability_zone": "north"},
+    {"name": "ssd", "hosts": ["kvm2", "kvm3"], "metadata": {"ssd": "true"}},
+]
+
+
+def test_aggregates_by_host(make_action):
+    action = make_action(groups={"rack": ["kvm1", "kvm2", "storage1"]}, aggregates=AGGREGATES)
+    inputs.check(action)
+    found = inputs.aggregates_of(action)
+    assert {h: [a.name for a in of_host] for h, of_host in found.items()} == {
+        "kvm1": ["north"],
+        "kvm2": ["north", "ssd"],
+        "kvm3": ["ssd"],
+    }
+    assert found["kvm3"][0].metadata == {"ssd": "true"}
+    assert inputs.aggregates_of(make_action()) == {}
+
+
+def test_the_zone_of_a_host(make_action):
+    hosts = {
+        "kvm1": {"bootflow_availability_zone": "north"},
+        "kvm2": {},
+        "kvm3": {},
+        "kvm4": {"bootflow_availability_zone": "east"},
+    }
+    action = make_action(
+        hosts=hosts, groups={"rack": ["kvm1", "kvm2"]}, aggregates=AGGREGATES, default_availability_zone="home"
+    )
+    zones = {h: c["availability_zone"] for h, c in inputs.configurations(action).items()}
+    assert zones == {"kvm1": "north", "kvm2": "north", "kvm3": "home", "kvm4": "east"}
+
+
+def test_a_zone_that_contradicts_the_variable(make_action):
+    hosts = {"kvm1": {"bootflow_availability_zone": "south"}, "kvm2": {}, "kvm3": {}}
+    action = make_action(hosts=hosts, groups={"rack": ["kvm1", "kvm2"]}, aggregates=AGGREGATES)
+    assert [path for path, _text in told(action)] == ["aggregates[north]"]
+    for call in (inputs.aggregates_of, inputs.configurations):
+        with pytest.raises(InvalidRequest, match="bootflow_availability_zone is south"):
+            call(action)
+
+
+# --- what is read of a request ----------------------------------------------------------------------------------------
+
+
+def test_reading(make_action, tmp_path):
+    (tmp_path / "rack.py").write_text(HINTED)
+    action = make_action(
+        enabled_filters=["JsonFilter", "RackFilter"], weighers=["RAMWeigher"], filter_dirs=[str(tmp_path)]
+    )
+    found = inputs.reading(inputs.scheduler_options(action, now=0.0))
+    assert found == inputs.Reading(("JsonFilter", "RackFilter"), ("RAMWeigher",), frozenset(("query", "rack")))
+    assert inputs.reading_of(action) == found
+    with pytest.raises(InvalidInput, match="unknown filter"):
+        inputs.reading(SchedulerOptions(enabled_filters=["RackFilter"]))
+
+
+def test_reading_while_the_settings_are_wrong(make_action):
+    found = inputs.reading_of(make_action(enabled_filters=["RumFilter", "JsonFilter"], weighers=["RAMWeigher"]))
+    assert found == inputs.Reading(("RumFilter", "JsonFilter"), ("RAMWeigher",), frozenset(("query",)))
+
+
+def test_reading_by_names_alone():
+    found = inputs.reading_by_names(["SameHostFilter", "RackFilter"], None)
+    assert found.filters == ("SameHostFilter", "RackFilter") and found.hints == {"same_host"}
+    assert found.weighers == registry.DEFAULT_WEIGHERS
+    default = inputs.reading_by_names(None, ["RAMWeigher"])
+    exact = inputs.reading(SchedulerOptions(weighers=["RAMWeigher"]))
+    assert set(exact.filters) <= set(default.filters) and exact[1:] == default[1:]
+    assert "ServerGroupAntiAffinityFilter" in default.filters
