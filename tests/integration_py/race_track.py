@@ -222,6 +222,8 @@ def crowd(track: Track, racer: Racer, number: int) -> None:
         turn += 1
         told = racer.told["claimed"]
         batch(track, racer, number, turn)
+        for _time in range(rng.randrange(track.plan["again"])):
+            racer.again(rng.sample(sorted(racer.mine), len(racer.mine)), host_subset_size=rng.randint(1, 3))
         hosts = sorted(set(racer.mine.values()))
         what = rng.random()
         if hosts and what < 0.25:
@@ -256,7 +258,7 @@ def batch(track: Track, racer: Racer, number: int, turn: int) -> None:
         name = "%s-%d-%d" % (policy, most, rng.randrange(3))
         fields["server_group"] = group(name, policy, most, project)
         count = min(count, 3)
-    networks = rng.sample(sorted(NETWORKS), rng.randint(1, 2))
+    networks = rng.sample(sorted(NETWORKS), rng.choice(track.plan["networks"]))
     racer.accept("%s-%d" % (racer.name, turn), count, networks, project=project, **fields)
     filters = WITHOUT_GROUPS if rng.random() < 0.1 else None
     racer.schedule(

@@ -35,12 +35,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.server_group
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     accept,
     builds,
+    claims,
     cleanups,
     database,
     deletion,
     failure,
     fleet,
     history,
+    instances,
     nodes,
     runs,
     scheduling,
@@ -183,6 +185,25 @@ class Racer:
         self.ledger.transact(failure.fail_builds, host, "networking", found, self.context, collisions=3)
         for uuid in uuids:
             self.mine.pop(uuid, None)
+
+    def again(self, uuids: t.Sequence[str], **fields: t.Any) -> None:
+        """Builds that have not begun give their claims back and wait for a host anew, all at once."""
+        self.note("leaving", uuids)
+        self.ledger.transact(self._requeue, uuids)
+        for uuid in uuids:
+            self.mine.pop(uuid, None)
+        self.schedule(**fields)
+
+    def _requeue(self, conn: t.Any, uuids: t.Sequence[str]) -> None:
+        run = self.context.run.id
+        rows = instances.select_live(
+            conn, uuids=uuids, run_id=run, vm_state=states.BUILDING, task_state=None, lock=True
+        )
+        mine = [r.uuid for r in rows if r.host is not None and r.task_state is None]
+        claims.release(conn, mine)
+        table = tables.instances
+        values = {"host": None, "node": None, "task_state": states.SCHEDULING, "retry": None}
+        conn.execute(table.update().where(table.c.uuid.in_(mine)).values(**values))
 
     # --- giving back -----------------------------------------------------------------------------------------------
 

@@ -222,7 +222,7 @@ CLAIMS = int(os.environ.get("BOOTFLOW_RACE_CLAIMS", "20000"))
 
 def test_a_long_run_with_kills(place: Place, kind: str) -> None:
     """No oversubscription at any moment, no address twice, no claim lost: while racers are killed and servers restart."""
-    place.report(6, 60 * 64)
+    place.report(6, 44 * 64)
     restarts: list[str] = []
     over = threading.Event()
 
@@ -236,8 +236,8 @@ def test_a_long_run_with_kills(place: Place, kind: str) -> None:
     thread = threading.Thread(target=restart)
     try:
         result = place.race(
-            "crowd", 8, meanwhile=thread.start, most=200, claims=CLAIMS, least=45, kill_every=1.0, batch=60, keeps=40,
-            lease=15, forced=0.03,
+            "crowd", 6, meanwhile=thread.start, most=400, claims=CLAIMS, least=45, kill_every=1.5, batch=80,
+            keeps=40, again=9, lease=15, forced=0.03, networks=(0, 0, 1, 0, 2),
         )  # fmt: skip
     finally:
         over.set()
@@ -299,7 +299,18 @@ def test_no_deadlock(place: Place, kind: str) -> None:
     place.report(8, 16 * 64)
     before = place.deadlocks()
     result = place.race(
-        "crowd", 16, most=20, keeps=12, batch=12, forced=0.1, look_every=1.0, report_every=0.0, kill_every=2.0, lease=30
+        "crowd",
+        16,
+        most=20,
+        keeps=12,
+        again=3,
+        batch=12,
+        forced=0.1,
+        look_every=1.0,
+        report_every=0.0,
+        kill_every=2.0,
+        lease=30,
+        networks=(1, 2, 3),
     )
     assert place.deadlocks() == before
     assert place.server is not None

@@ -265,10 +265,14 @@ def _still_running(domain: t.Any, spec: DomainSpec) -> t.Callable[[], None]:
     return alive
 
 
-def remove_domain(connection: t.Any, uuid: str, check_mode: bool = False) -> list[str]:
+def remove_domain(
+    connection: t.Any, uuid: str, check_mode: bool = False, stopped: t.Callable[[], t.Any] | None = None
+) -> list[str]:
     """Destroy and undefine the domain with its managed save, snapshots' and checkpoints' records and NVRAM.
 
     Gives what was (or would be) removed, in words; nothing when there is no such domain.
+
+    :arg stopped: called when the guest no longer runs and is still defined: when it raises, the definition stays.
 
     :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone.
     """
@@ -290,6 +294,8 @@ def remove_domain(connection: t.Any, uuid: str, check_mode: bool = False) -> lis
     # A domain with autodestroy or a guest that ends by itself may be gone between any two calls.
     if active:
         _tolerating(domain.destroy, "VIR_ERR_NO_DOMAIN", "VIR_ERR_OPERATION_INVALID")
+    if stopped is not None:
+        stopped()
     if persistent:
         _undefine(domain)
     return removed

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An instance removed from this host: its domain, then its directory. Nothing outside <instances_path>/<uuid>."""
+"""An instance removed from this host: its domain, then its directory, and its whole disks cleared. Nothing else."""
 
 from __future__ import annotations
 
@@ -10,32 +10,60 @@ import os
 import shutil
 import stat
 import typing as t
+from dataclasses import dataclass
 
 from ..core.errors import InvalidInput
 from .batch import progress
+from .disk_clear import clear_disk
 from .domains import remove_domain
 from .locks import host_lock
 from .paths import instance_dir
 
 
-def remove_instance(connection: t.Any, instances_path: str, uuid: str, check_mode: bool = False) -> dict[str, t.Any]:
-    """Remove domain and directory of one instance; {changed, removed: [words and paths]}. Nothing there: unchanged.
+@dataclass(frozen=True)
+class Disks:
+    """The whole disks that an instance has here ({path, serial}), to be cleared.
 
-    The domain goes first: a directory is never taken away below a running guest.
+    ``used_by`` gives real path -> domain for what other instances have, as it is when asked. Unless ``always`` they are
+    cleared only where the domain is there: without one no guest of this build has run.
+    """
+
+    disks: t.Sequence[t.Mapping[str, str]] = ()
+    used_by: t.Callable[[], t.Mapping[str, str]] = dict
+    always: bool = True
+
+
+def remove_instance(
+    connection: t.Any, instances_path: str, uuid: str, check_mode: bool = False, disks: Disks = Disks()
+) -> dict[str, t.Any]:
+    """Remove domain and directory of one instance, clear its whole disks; {changed, removed: [words and paths]}.
+
+    Nothing there: unchanged. The domain goes first: a directory is never taken away below a running guest. It goes for
+    good only once its disks are cleared, so that they are when a removal is interrupted and begun again.
 
     :raises InvalidInput: ``uuid`` is none, or a file system is mounted inside the directory.
     :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone; the directory then stays.
+    :raises CommandFailed: a disk could not be cleared; domain (stopped) and directory stay.
     """
     folder = instance_dir(instances_path, uuid)
     uuid = os.path.basename(folder)
     if check_mode or not os.path.isdir(os.path.dirname(folder)):
-        return _remove(connection, folder, uuid, check_mode)
+        return _remove(connection, folder, uuid, check_mode, disks)
     with host_lock(instances_path, "instance-" + uuid):
-        return _remove(connection, folder, uuid, check_mode)
+        return _remove(connection, folder, uuid, check_mode, disks)
 
 
-def _remove(connection: t.Any, folder: str, uuid: str, check_mode: bool) -> dict[str, t.Any]:
-    removed = remove_domain(connection, uuid, check_mode)
+def _remove(connection: t.Any, folder: str, uuid: str, check_mode: bool, disks: Disks) -> dict[str, t.Any]:
+    cleared: list[str] = []
+
+    def clear() -> None:
+        used_by = disks.used_by() if disks.disks else {}
+        cleared.extend(clear_disk(disk, used_by, check_mode=check_mode) for disk in disks.disks)
+
+    removed = remove_domain(connection, uuid, check_mode, stopped=clear)
+    if not cleared and (disks.always or (removed and check_mode)):
+        clear()
+    removed += ["data of disk %s" % path for path in cleared]
     removed += remove_tree(folder, check_mode)
     return {"changed": bool(removed), "removed": removed}
 

@@ -429,7 +429,8 @@ def _end(conn: t.Any, host: str, failed: t.Mapping[str, failure.Failed], context
     """ERROR, by the way that failed builds go. The host is not to blame: its failed builds are not counted."""
     context = replace(context, count_failed_builds=False)
     by_event: dict[str, dict[str, failure.Failed]] = defaultdict(dict)
-    stages = {r.uuid: r.task_state for r in instances.select_live(conn, uuids=list(failed))}
+    # all instances are locked before the first node is
+    stages = {r.uuid: r.task_state for r in instances.select_live(conn, uuids=list(failed), lock=True)}
     for uuid, how in failed.items():
         by_event[stages.get(uuid) or "schedule"][uuid] = how
     outcomes: dict[str, str] = {}

@@ -13,11 +13,22 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ..core.optional import optional_import
 from .libraries import sa
 
 Rows = t.Sequence[t.Mapping[str, t.Any]]
 
 _statements: dict[t.Any, t.Any] = {}
+
+
+def among(conn: t.Any, column: t.Any, values: t.Iterable[t.Any]) -> t.Any:
+    """``column`` is one of ``values``, however many: one parameter, so that the statement is compiled and planned once."""
+    listed = list(values)
+    if conn.dialect.name == "postgresql":
+        array = optional_import("sqlalchemy.dialects.postgresql").ARRAY(column.type)
+        return column == sa.any_(sa.bindparam(None, listed, type_=array, unique=True))
+    parameter = sa.bindparam(None, json.dumps(listed), type_=sa.String, unique=True)
+    return column.in_(sa.select(sa.column("value")).select_from(sa.func.json_each(parameter)))
 
 
 def insert(conn: t.Any, table: t.Any, rows: Rows) -> None:

@@ -372,6 +372,21 @@ def parts_of(conn: t.Any, uuids: t.Sequence[str], kind: str = BUILD) -> dict[str
     return found
 
 
+def disks_on(conn: t.Any, host: str, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
+    """uuid -> the whole disks of ``host`` that it has, as they were when it got them: {path, serial, size_gb, medium}."""
+    found: dict[str, list[dict[str, t.Any]]] = {}
+    d = device_claims.c
+    for part in chunks(list(uuids)):
+        query = (
+            sa.select(d.instance_uuid, d.detail)
+            .join(compute_nodes, compute_nodes.c.id == d.compute_node_id)
+            .where(d.instance_uuid.in_(part), d.kind == host_parts.DISK, compute_nodes.c.host == host)
+        )
+        for uuid, disk in conn.execute(query.order_by(d.id)):
+            found.setdefault(uuid, []).append(disk)
+    return found
+
+
 def _numa_limits(limits: t.Mapping[str, t.Any]) -> NUMALimits | None:
     given = limits.get("numa_topology")
     if given is None:

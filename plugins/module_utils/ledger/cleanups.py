@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import claims, ports
-from .history import chunks
+from . import bulk, claims, ports
 from .libraries import sa
 from .tables import cleanups
 
@@ -35,12 +34,8 @@ def of_host(conn: t.Any, host: str) -> list[t.Any]:
 
 def of_instances(conn: t.Any, uuids: t.Sequence[str]) -> list[t.Any]:
     """What is still to be removed of these instances, on any host."""
-    found: list[t.Any] = []
-    for part in chunks(list(uuids)):
-        found.extend(
-            conn.execute(sa.select(cleanups).where(cleanups.c.instance_uuid.in_(part)).order_by(cleanups.c.id))
-        )
-    return found
+    mine = bulk.among(conn, cleanups.c.instance_uuid, uuids)
+    return list(conn.execute(sa.select(cleanups).where(mine).order_by(cleanups.c.id)))
 
 
 def hosts(conn: t.Any) -> set[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import profiles
+from . import bulk, profiles
 from .history import chunks
 from .host_parts import offered_disks
 from .libraries import sa
@@ -105,10 +105,10 @@ def lock(conn: t.Any, node_ids: t.Collection[int]) -> list[t.Any]:
     """Lock the rows of these nodes, always in the order of their ids, until the transaction ends. Returns them."""
     c = compute_nodes.c
     columns = (c.id, c.host, c.node, c.memory_mb, c.memory_mb_used, c.local_gb, c.local_gb_used, c.vcpus, c.vcpus_used)
-    found: list[t.Any] = []
-    for part in chunks(sorted(set(node_ids))):
-        found.extend(conn.execute(sa.select(*columns).where(c.id.in_(part)).order_by(c.id).with_for_update()))
-    return found
+    if not node_ids:
+        return []
+    mine = bulk.among(conn, c.id, sorted(set(node_ids)))
+    return list(conn.execute(sa.select(*columns).where(mine).order_by(c.id).with_for_update()))
 
 
 def recount(conn: t.Any, node_ids: t.Sequence[int]) -> None:

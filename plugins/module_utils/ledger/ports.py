@@ -188,9 +188,10 @@ def bind_each(conn: t.Any, hosts: t.Mapping[str, str]) -> None:
     """The ports of each instance (uuid -> host) are on its host now."""
     rows = [
         {"id": r.id, "host": hosts[r.instance_uuid]}
-        for part in chunks(list(hosts))
         for r in conn.execute(
-            sa.select(ports.c.id, ports.c.instance_uuid).where(ports.c.instance_uuid.in_(part), ports.c.position >= 0)
+            sa.select(ports.c.id, ports.c.instance_uuid).where(
+                bulk.among(conn, ports.c.instance_uuid, hosts), ports.c.position >= 0
+            )
         )
     ]
     bulk.update(conn, ports, "id", rows)

@@ -194,7 +194,9 @@ class Placement:
             start = len(ranking)
             if not start:
                 break
-            if not filter_.per_host:
+            if not filter_.concerns(self.spec):
+                pass
+            elif not filter_.per_host:
                 ranking.keep(np.asarray(filter_.evaluate(self.fleet, self.spec, ranking.rows).mask, dtype=bool))
             elif last is not None and not filter_.evaluate(self.fleet, self.spec, last).mask:
                 ranking.drop(last)

@@ -17,7 +17,6 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ..errors import InvalidInput, NoValidHost
-from ..server_groups import AFFINITY, ANTI_AFFINITY
 from .columns import Column, Fleet, np
 from .explain import explain
 from .filters.base import Filter
@@ -35,15 +34,6 @@ _EVEN = frozenset(
     for prefix in ("", "Aggregate")
     for name in ("RamFilter", "DiskFilter", "CoreFilter", "IoOpsFilter", "NumInstancesFilter")
 )
-# They say nothing, or always the same, for requests without what they look at.
-_SILENT_WITHOUT: dict[str, t.Callable[[RequestSpec], t.Any]] = {
-    "NUMATopologyFilter": lambda spec: spec.numa_topology is not None,
-    "PciPassthroughFilter": lambda spec: spec.pci_requests,
-    "WholeDiskFilter": lambda spec: spec.whole_disks,
-    "ServerGroupAffinityFilter": lambda spec: _policy(spec) == AFFINITY,
-    "ServerGroupAntiAffinityFilter": lambda spec: _policy(spec) == ANTI_AFFINITY,
-    "JsonFilter": lambda spec: spec.scheduler_hints.get("query"),
-}
 # What the claim tests too: it holds on a forced host, which no filter is asked about.
 _OF_THE_CLAIM = frozenset(
     ("RamFilter", "DiskFilter", "CoreFilter", "AggregateRamFilter", "AggregateDiskFilter", "AggregateCoreFilter")
@@ -82,13 +72,9 @@ def how_many(fleet: Fleet, spec: RequestSpec, options: SchedulerOptions, limit: 
     if spec.forced:
         filters = [f for f in filters if f.name in _OF_THE_CLAIM]
         spec = replace(spec, force_host=None, force_node=None)
-    asked = [f for f in filters if f.name not in _SILENT_WITHOUT or _SILENT_WITHOUT[f.name](spec)]
+    asked = [f for f in filters if f.concerns(spec)]
     count = _Count(fleet, spec, options, filters, asked, rows)
     return count.answer(limit, why_none)
-
-
-def _policy(spec: RequestSpec) -> str:
-    return spec.instance_group.policy if spec.instance_group is not None else ""
 
 
 class _Count:

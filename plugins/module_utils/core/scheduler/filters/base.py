@@ -54,6 +54,10 @@ class Filter(abc.ABC):
     def __init__(self, options: SchedulerOptions):
         self.options = options
 
+    def concerns(self, spec: RequestSpec) -> bool:
+        """Whether the filter has anything to say to such a request; where not, it passes every host and is not asked again."""
+        return True
+
     @abc.abstractmethod
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         """Which of ``rows`` pass, and the numbers that were compared."""

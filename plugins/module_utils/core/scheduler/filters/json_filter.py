@@ -33,6 +33,9 @@ class JsonFilter(Filter):
     name = "JsonFilter"
     hints = ("query",)
 
+    def concerns(self, spec: RequestSpec) -> bool:
+        return bool(spec.scheduler_hints.get("query"))
+
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         try:
             query = parse_query(spec.scheduler_hints.get("query"))

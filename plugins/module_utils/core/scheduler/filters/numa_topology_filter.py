@@ -28,6 +28,9 @@ class NUMATopologyFilter(Filter):
     name = "NUMATopologyFilter"
     needs_numa = True
 
+    def concerns(self, spec: RequestSpec) -> bool:
+        return spec.numa_topology is not None
+
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         guest = spec.numa_topology
         if guest is None:

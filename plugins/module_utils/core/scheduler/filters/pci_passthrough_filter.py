@@ -27,6 +27,9 @@ class PciPassthroughFilter(Filter):
     counts_capacity = True
     needs_pci = True
 
+    def concerns(self, spec: RequestSpec) -> bool:
+        return bool(spec.pci_requests)
+
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         requests = tuple(spec.pci_requests)
         return holdings_result(

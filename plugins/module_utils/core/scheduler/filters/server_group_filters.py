@@ -34,6 +34,9 @@ class ServerGroupAntiAffinityFilter(Filter):
     hints = ("group",)
     needs_instances = True
 
+    def concerns(self, spec: RequestSpec) -> bool:
+        return _group(spec, ANTI_AFFINITY) is not None
+
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         group = _group(spec, ANTI_AFFINITY)
         if group is None:
@@ -60,6 +63,9 @@ class ServerGroupAffinityFilter(Filter):
     name = "ServerGroupAffinityFilter"
     hints = ("group",)
     per_host = False  # the first one placed shuts out all other hosts
+
+    def concerns(self, spec: RequestSpec) -> bool:
+        return _group(spec, AFFINITY) is not None
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         group = _group(spec, AFFINITY)

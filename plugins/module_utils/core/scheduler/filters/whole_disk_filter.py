@@ -25,6 +25,9 @@ class WholeDiskFilter(Filter):
     counts_capacity = True
     needs_pci = True
 
+    def concerns(self, spec: RequestSpec) -> bool:
+        return bool(spec.whole_disks)
+
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         requests = tuple(spec.whole_disks)
         needed = sum(request.count for request in requests)

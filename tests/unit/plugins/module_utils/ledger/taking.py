@@ -112,7 +112,7 @@ def take(world: World, *wishes: claims.Wish) -> dict[str, str]:
             outcome = found[one.instance_uuid]
             if isinstance(outcome, claims.Candidate) and one.kind == claims.BUILD:
                 live(conn, one.instance_uuid, outcome.host)
-        world_laws(conn)
+    laws_hold(world)
     return {u: o.message if isinstance(o, errors.BootflowError) else o.host for u, o in found.items()}
 
 
@@ -129,7 +129,7 @@ def release(world: World, *uuids: str, **which: t.Any) -> int:
             row = conn.execute(sa.select(tables.claims.c.id).where(tables.claims.c.instance_uuid == uuid)).first()
             if row is None:
                 live(conn, uuid, None)
-        world_laws(conn)
+    laws_hold(world)
     return released
 
 
@@ -138,11 +138,16 @@ def settle(world: World, uuid: str, host: str, moved: bool) -> None:
     with world.ledger.write() as conn:
         claims.settle(conn, uuid, moved)
         live(conn, uuid, host)
-        world_laws(conn)
+    laws_hold(world)
 
 
-def world_laws(conn: t.Any) -> None:
-    """The sums, where an instance may hold two claims: those of a move."""
+def laws_hold(world: World) -> None:
+    """The sums, where an instance may hold two claims: those of a move. From one snapshot: others may be writing."""
+    with world.ledger.read() as conn:
+        _laws(conn)
+
+
+def _laws(conn: t.Any) -> None:
     claimed = conn.execute(sa.select(tables.claims)).all()
     for row in conn.execute(sa.select(tables.compute_nodes)):
         mine = [c for c in claimed if c.compute_node_id == row.id]

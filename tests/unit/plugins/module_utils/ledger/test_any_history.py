@@ -105,8 +105,9 @@ class History(RuleBasedStateMachine):
 
     open: t.Callable[[], World]
 
-    @initialize()
-    def start(self) -> None:
+    @initialize(names=st.lists(st.sampled_from(NAMES), unique=True))
+    def start(self, names: list[str]) -> None:
+        """Some run already: a history that begins with nothing rarely comes far."""
         self.world = type(self).open()
         self.live: dict[str, Instance] = {}
         self.remains: dict[Held, bool] = {}
@@ -117,6 +118,8 @@ class History(RuleBasedStateMachine):
         self.runs = 0
         for host in HOSTS:
             self.reports(host)
+        for name in names:
+            self.guest(name)
 
     def teardown(self) -> None:
         if hasattr(self, "world"):
@@ -277,6 +280,12 @@ class History(RuleBasedStateMachine):
             for stage in range(3):
                 self.work(host, stage, "done")
 
+    @rule(name=st.sampled_from(NAMES))
+    def guest(self, name: str) -> None:
+        self.boot(name)
+        self.schedule()
+        self.all_the_way()
+
     def fails(self, instance: Instance, host: str, event: str, end: str) -> None:
         error, how = FAILURES[end]
         outcome = self.world.fail(host, instance.uuid, error, self.run, event=event, **how)
@@ -311,12 +320,12 @@ class History(RuleBasedStateMachine):
     # --- resizing (row A84) ----------------------------------------------------------------------------------------
 
     @precondition(lambda self: any(i.state == "active" and i.move is None for i in self.live.values()))
-    @rule(name=st.sampled_from(NAMES), host=st.sampled_from(HOSTS), size=st.integers(1, 3))
-    def resize(self, name: str, host: str, size: int) -> None:
+    @rule(which=st.integers(0, 4), host=st.sampled_from(HOSTS), size=st.integers(1, 3))
+    def resize(self, which: int, host: str, size: int) -> None:
         """The target is claimed with the new flavor while the old claim stays; on the same host too."""
-        instance = self.live.get(name)
-        if instance is None or instance.state != "active" or instance.move is not None:
-            return
+        able = [i for i in self.live.values() if i.state == "active" and i.move is None]
+        instance = able[which % len(able)]
+        name = instance.name
         wanted = wish(
             instance.uuid,
             host,
@@ -335,12 +344,13 @@ class History(RuleBasedStateMachine):
             instance.move = (host, size)
 
     @precondition(lambda self: any(i.move is not None for i in self.live.values()))
-    @rule(name=st.sampled_from(NAMES), confirm=st.booleans())
-    def settle(self, name: str, confirm: bool) -> None:
-        instance = self.live.get(name)
-        if instance is None or instance.move is None:
-            return
-        if confirm:
+    @rule(which=st.integers(0, 4), confirm=st.booleans())
+    def settle(self, which: int, confirm: bool) -> None:
+        moving = [i for i in self.live.values() if i.move is not None]
+        self.settles(moving[which % len(moving)], confirm)
+
+    def settles(self, instance: Instance, confirm: bool) -> None:
+        if confirm and instance.move is not None:
             instance.host, instance.size = instance.move
         with self.world.ledger.write() as conn:
             claims.settle(conn, instance.uuid, confirm)
@@ -391,7 +401,7 @@ class History(RuleBasedStateMachine):
     def delete(self, name: str) -> None:
         instance = self.live.get(name)
         if instance is not None and instance.move is not None:
-            self.settle(name, confirm=False)
+            self.settles(instance, confirm=False)
         found = self.world.delete(run=self.run, names=[name])
         if instance is None:
             assert found.rows == []

@@ -62,8 +62,10 @@ FULL = "Insufficient compute resources: %s."
         ({"vcpu": 199}, "Free vcpu 199.00 VCPU < requested 200 VCPU"),
         (
             {"vcpu": 0, "disk_gb": 0, "memory_mb": 0},
-            "Free memory 0.00 MB < requested 5000 MB; Free disk 0.00 GB < requested 300 GB;"
-            " Free vcpu 0.00 VCPU < requested 200 VCPU",
+            (
+                "Free memory 0.00 MB < requested 5000 MB; Free disk 0.00 GB < requested 300 GB;"
+                " Free vcpu 0.00 VCPU < requested 200 VCPU"
+            ),
         ),
     ],
 )

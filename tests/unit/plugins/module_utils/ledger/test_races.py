@@ -11,10 +11,15 @@ import multiprocessing
 import random
 import typing as t
 
+import pytest
+
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import failure, nodes, runs, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import DEFAULT_FILTERS
+from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import ServerGroup
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import claims, failure, nodes, runs, tables
 
+from .taking import A_GPU, CARD, cells, node, pinned, pins, settle, take, waiting, wish
 from .world import STAGES, World, network, request
 
 PROCESSES = 8
@@ -215,3 +220,95 @@ def test_first_reports_and_one_run_in_many_tasks(world: World) -> None:
 
     race(world, work)
     assert (world.count(tables.compute_nodes), world.count(tables.runs)) == (1, 1)
+
+
+def test_the_last_cpus_and_devices(world: World) -> None:
+    """8 processes, 4 pinned pairs of CPUs, 2 devices: none is given twice, and those who come late are told so."""
+    node(world, numa_topology=cells(), pci_passthrough_devices=CARD)
+    limits = {"numa_topology": {"cpu_allocation_ratio": 1.0, "ram_allocation_ratio": 1.0}}
+    uuids = waiting(world, 2 * PROCESSES)
+
+    def work(mine: World, number: int) -> list[str]:
+        cpus = wish(uuids[2 * number], limits=limits, numa=pinned(2))
+        device = wish(uuids[2 * number + 1], pci=(A_GPU,))
+        wishes = [cpus, device] if number % 2 else [device, cpus]
+        return [take(mine, one)[one.instance_uuid] for one in wishes]
+
+    answers = collections.Counter(a for answer in race(world, work) for a in answer)
+    assert answers.pop("h1") == 4 + 2 and sum(answers.values()) == 2 * PROCESSES - 6
+    holders = [r.instance_uuid for r in world.rows(tables.claims) if r.numa is not None]
+    assert sorted(cpu for uuid in holders for cpu in pins(world, uuid)) == list(range(8))
+    assert len(world.rows(tables.device_claims)) == 2
+
+
+def test_moves_against_boots_for_the_same_places(world: World) -> None:
+    """Resize targets and new instances want the last places of h2; whoever is confirmed leaves h1 as it was."""
+    node(world, "h1", memory_mb=100 * PROCESSES)
+    node(world, "h2", memory_mb=100 * 6)
+    limits = {"memory_mb": 600}
+    movers = waiting(world, PROCESSES, "mover")
+    take(world, *(wish(u, "h1") for u in movers))
+    fresh = waiting(world, PROCESSES, "fresh")
+
+    def work(mine: World, number: int) -> list[str]:
+        move = wish(movers[number], "h2", limits=limits, kind=claims.MOVE)
+        boot = wish(fresh[number], "h2", limits=limits)
+        told_ = {u: a for one in ((move, boot) if number % 2 else (boot, move)) for u, a in take(mine, one).items()}
+        if told_[movers[number]] == "h2":
+            settle(mine, movers[number], "h2" if number % 4 else "h1", moved=bool(number % 4))
+        return ["done"]
+
+    race(world, work)
+    there = [h for _u, h in world.claims()]
+    assert world.used("h2")[0] == 100 * there.count("h2") <= 600
+    assert world.used("h1")[0] == 100 * there.count("h1")
+    assert {u for u, _h in world.claims()} >= set(movers)
+
+
+@pytest.mark.parametrize("policy", ["anti-affinity", "affinity"])
+def test_members_of_one_group_at_once(world: World, policy: str) -> None:
+    """Without the filters: the late check alone, under the group's lock (row A61)."""
+    of = ServerGroup(id="g", name="g", policy=policy)
+    for number in range(4):
+        world.report("h%d" % number, memory=50)
+    filters = [f for f in DEFAULT_FILTERS if not f.startswith("ServerGroup")]
+
+    def work(mine: World, number: int) -> list[str]:
+        run = "r%d" % number
+        mine.accept(request("m%d" % number, networks=(), server_group=of), run=run)
+        for _round in range(6):
+            done = mine.schedule(run, enabled_filters=filters, host_subset_size=4, max_attempts=8)
+            if not done.waiting:
+                break
+        return ["placed"] * len(done.placed) + ["failed"] * len(done.failed)
+
+    answers = collections.Counter(a for answer in race(world, work) for a in answer)
+    hosts = collections.Counter(h for _u, h in world.claims())
+    if policy == "anti-affinity":
+        assert hosts == dict.fromkeys(("h0", "h1", "h2", "h3"), 1) and answers["failed"] == PROCESSES - 4
+    else:
+        assert list(hosts.values()) == [PROCESSES]
+
+
+def test_counting_while_others_claim(world: World) -> None:
+    """Reports, new settings and recounts lose no claim and count none twice."""
+    world.report("h1", memory=400)
+
+    def work(mine: World, number: int) -> list[str]:
+        for turn in range(6):
+            if number % 4 == 0:
+                mine.report("h1", memory=400)
+                with mine.ledger.write() as conn:
+                    nodes.configure(conn, {"h1": {"reserved_memory_mb": turn * 7, "disabled": False}})
+            else:
+                uuid = mine.boot("p%d-%d" % (number, turn), "scheduled", run="r%d" % number, networks=())
+                if turn % 2:
+                    hosts = mine.delete(run="r%d" % number, uuids=[uuid]).hosts
+                    mine.removed(hosts[0], [uuid], "r%d" % number)
+                    mine.finish("r%d" % number)
+            with mine.ledger.read() as conn:
+                mine.check(conn)
+        return ["done"]
+
+    race(world, work)
+    assert len(world.claims()) == (PROCESSES - PROCESSES // 4) * 3
