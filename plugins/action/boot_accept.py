@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept, cleanups, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept, cleanups, leases, nodes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, scheduler_inputs, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -35,6 +35,7 @@ class ActionModule(LedgerAction):
             accepted = accept.accept(conn, inputs.requests, inputs.accept_options(), context)
             if not accepted.changed:
                 return accepted, []
+            leases.give_back(conn, context)
             to_clean = cleanups.hosts(conn)
             stale = nodes.stale_hosts(conn, hosts, context.now, self.options["facts_max_age"])
             return accepted, stale + [h for h in hosts if h in to_clean and h not in stale]

@@ -92,7 +92,9 @@ def clear_disk(
 def _check_serial(path: str, claimed: str, node: t.Mapping[str, t.Any]) -> None:
     there = str(node.get("serial") or "")
     if there != claimed:
-        raise _refusal(path, "the disk with the serial %s was given to the guest, and %s is there now" % (claimed, there))
+        raise _refusal(
+            path, "the disk with the serial %s was given to the guest, and %s is there now" % (claimed, there)
+        )
 
 
 def _zero(fd: int, size: int) -> None:

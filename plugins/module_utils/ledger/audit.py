@@ -336,7 +336,9 @@ class _Repair:
         for f in builds:
             if f.host is None:
                 rows = instances.select_live(conn, uuids=[str(f.instance)])
-                failure.end_in_error(conn, rows, _died(str(f.instance), {str(f.instance): f.key}), None, self.context)
+                failure.end_in_error(
+                    conn, rows, died_error(str(f.instance), {str(f.instance): f.key}), None, self.context
+                )
             elif f.action == audit.END:
                 self.result.abandoned.setdefault(f.host, []).append(str(f.instance))
             else:
@@ -360,8 +362,10 @@ def abandon(
 
     :arg died: uuid -> the run that built it.
     """
-    failed = {u: failure.Failed(_died(u, died), cleaned=False, cleanup_reason=reason, unreachable=True) for u in uuids}
-    _end(conn, host, failed, context)
+    failed = {
+        u: failure.Failed(died_error(u, died), cleaned=False, cleanup_reason=reason, unreachable=True) for u in uuids
+    }
+    end_builds(conn, host, failed, context)
     nodes.record_unreachable(conn, host, reason)
 
 
@@ -391,12 +395,12 @@ def builds_cleaned(
     for uuid in todo.builds:
         problem = problems.get(uuid)
         failed[uuid] = failure.Failed(
-            _died(uuid, died),
+            died_error(uuid, died),
             cleaned=problem is None,
             cleanup_reason=problem.message if problem is not None else "",
             unreachable=isinstance(problem, away),
         )
-    outcomes = _end(conn, host, failed, context)
+    outcomes = end_builds(conn, host, failed, context)
     gone = [p.message for p in problems.values() if isinstance(p, away)]
     if gone:
         nodes.record_unreachable(conn, host, gone[0])
@@ -417,15 +421,16 @@ def remains_cleaned(conn: t.Any, host: str, uuids: t.Sequence[str]) -> None:
     cleanups.done(conn, host, uuids)
 
 
-def _died(uuid: str, died: t.Mapping[str, str]) -> errors.BuildAbortException:
-    name = died.get(uuid) or "unknown"
+def died_error(uuid: str, runs: t.Mapping[str, str]) -> errors.BuildAbortException:
+    """The fault of a build whose run is gone. :arg runs: uuid -> the run that built it."""
+    name = runs.get(uuid) or "unknown"
     return errors.BuildAbortException(
         message="Build of instance %s aborted: run %s died while it built it." % (uuid, name),
         remedy="Run the same boot again: it builds the instance anew.",
     )
 
 
-def _end(conn: t.Any, host: str, failed: t.Mapping[str, failure.Failed], context: Context) -> dict[str, str]:
+def end_builds(conn: t.Any, host: str, failed: t.Mapping[str, failure.Failed], context: Context) -> dict[str, str]:
     """ERROR, by the way that failed builds go. The host is not to blame: its failed builds are not counted."""
     context = replace(context, count_failed_builds=False)
     by_event: dict[str, dict[str, failure.Failed]] = defaultdict(dict)

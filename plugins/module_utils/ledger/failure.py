@@ -75,7 +75,7 @@ def _fail(conn: t.Any, row: t.Any, host: str, failed: Failed, error: errors.Boot
         cleanups.add(conn, host, row.uuid, row.domain_name, failed.cleanup_reason or error.message, now)
         ports.hold(conn, row.uuid, host)
     if failed.unreachable:
-        nodes.record_unreachable(conn, host, error.message)
+        nodes.record_unreachable(conn, host, failed.cleanup_reason or error.message)
     if context.count_failed_builds:
         nodes.count_failed_build(conn, host, True)
     outcome = build_outcome.outcome_of(error, has_retry=bool(row.retry))

@@ -128,6 +128,7 @@ class _Reader:
             ).all()
         )
         self.reasons = _reasons(conn) if any(table["disabled"]) or any(table["service_disabled"]) else {}
+        self.down_reasons = _down_reasons(conn) if any(table["forced_down"]) else {}
         some = None if len(ids) > 500 else [i for i in ids if i is not None]
         self.parts = host_parts.load(conn, some, needs.numa, needs.devices) if needs.numa or needs.devices else {}
         self.instances = _instances(conn) if needs.instances else {}
@@ -190,6 +191,7 @@ class _Reader:
             disabled=self.disabled[i],
             disabled_reason=self.reasons.get(host, "") if self.disabled[i] else "",
             forced_down=self.down[i],
+            down_reason=self.down_reasons.get(host) or table["unreachable_reason"][i] or "",
             updated_at=table["reported_at"][i],
             num_io_ops=self.num_io_ops[i],
             numa_topology=parts.numa,
@@ -210,6 +212,14 @@ def _reasons(conn: t.Any) -> dict[str, str]:
         )
     )
     return {r.host: (r.service_disabled_reason if r.service_disabled else "") or r.disabled_reason or "" for r in rows}
+
+
+def _down_reasons(conn: t.Any) -> dict[str, str]:
+    """host -> why somebody forced it down."""
+    c = compute_nodes.c
+    return {
+        r.host: r.forced_down_reason for r in conn.execute(sa.select(c.host, c.forced_down_reason).where(c.forced_down))
+    }
 
 
 def _metrics(conn: t.Any) -> dict[int, t.Mapping[str, float]]:

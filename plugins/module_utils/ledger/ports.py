@@ -42,7 +42,6 @@ class Allocator:
         self._free: dict[str, t.Iterator[str]] = {}
         self._port_rows: list[dict[str, t.Any]] = []
         self._ip_rows: list[dict[str, t.Any]] = []
-        self._macs: set[str] = set()
 
     def add(self, instance_uuid: str, wishes: t.Sequence[tuple[NetworkRequest, Network]]) -> None:
         """Plan the ports of one instance, in the order of its interfaces. write() makes them.
@@ -60,7 +59,7 @@ class Allocator:
                     "instance_uuid": instance_uuid,
                     "position": position,
                     "network_id": network.id,
-                    "mac_address": self._mac(),
+                    "mac_address": "",  # drawn for the whole batch when it is written
                     "tag": wish.tag,
                     "network": asdict(network),
                     "created_at": self.now,
@@ -75,22 +74,33 @@ class Allocator:
         self._ip_rows = [r for r in self._ip_rows if r["port_id"] in kept]
 
     def write(self) -> None:
+        """Write what was planned.
+
+        :raises VirtualInterfaceMacAddressException: no free MAC address was drawn.
+        """
+        for row, mac in zip(self._port_rows, self._free_macs(len(self._port_rows))):
+            row["mac_address"] = mac
         if self._port_rows:
             self.conn.execute(ports.insert(), self._port_rows)
         if self._ip_rows:
             self.conn.execute(ip_allocations.insert(), self._ip_rows)
         self._port_rows, self._ip_rows = [], []
 
-    def _mac(self) -> str:
+    def _free_macs(self, count: int) -> list[str]:
+        found: list[str] = []
         for _attempt in range(MAC_ATTEMPTS):
-            mac = ipam.new_mac(self.rng)
-            if (
-                mac not in self._macs
-                and self.conn.execute(sa.select(ports.c.id).where(ports.c.mac_address == mac)).first() is None
-            ):
-                self._macs.add(mac)
-                return mac
-        raise errors.VirtualInterfaceMacAddressException()
+            if len(found) == count:
+                break
+            drawn = dict.fromkeys(ipam.new_mac(self.rng) for _each in range(count - len(found)))
+            taken = set(
+                self.conn.execute(
+                    sa.select(ports.c.mac_address).where(bulk.among(self.conn, ports.c.mac_address, drawn))
+                ).scalars()
+            )
+            found += [m for m in drawn if m not in taken and m not in found]
+        if len(found) < count:
+            raise errors.VirtualInterfaceMacAddressException()
+        return found
 
     def _addresses(self, wish: NetworkRequest, network: Network) -> list[tuple[Subnet, str]]:
         subnets = [s for s in network.subnets if wish.subnet in (None, s.id, s.name)]

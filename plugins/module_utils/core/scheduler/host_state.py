@@ -67,6 +67,7 @@ class HostState:
     disabled: bool = False
     disabled_reason: str = ""
     forced_down: bool = False
+    down_reason: str = ""  # why it is down although it reported: it did not answer, or somebody said so
     updated_at: float | None = None  # epoch seconds of the last report; None: it never reported
     num_instances: int = 0
     num_io_ops: int = 0

@@ -286,6 +286,16 @@ class History(RuleBasedStateMachine):
         self.schedule()
         self.all_the_way()
 
+    @rule(name=st.sampled_from(NAMES), end=st.sampled_from(sorted(FAILURES)))
+    def breaks(self, name: str, end: str) -> None:
+        """A build fails on its first host, and goes on where it is then."""
+        self.boot(name)
+        self.schedule()
+        instance = self.live.get(name)
+        if instance is not None and instance.state == "placed" and instance.host is not None:
+            self.work(instance.host, 0, end)
+            self.schedule()
+
     def fails(self, instance: Instance, host: str, event: str, end: str) -> None:
         error, how = FAILURES[end]
         outcome = self.world.fail(host, instance.uuid, error, self.run, event=event, **how)

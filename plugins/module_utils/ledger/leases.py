@@ -1,0 +1,58 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What runs whose lease is out still hold goes back, without waiting for an audit: every boot looks for it.
+
+source: issue of rows A60, A71: a run that died gives its claims back after a time that the user sets.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..core import states
+from . import audit, failure, instances
+from .context import Context
+from .libraries import sa
+from .tables import instances as instances_table
+from .tables import runs as runs_table
+
+OUT = "its run's lease is out"
+
+
+def give_back(conn: t.Any, context: Context) -> list[str]:
+    """End the builds of runs whose lease is out, but not those that this run took over. Returns their hosts.
+
+    Such an instance ends in ERROR with a fault that names the run. Its claim and addresses go back when its host has been
+    cleaned (cleanups), which the boot does before it schedules.
+    """
+    c = instances_table.c
+    query = (
+        sa.select(c.uuid, c.run_id)
+        .join(runs_table, runs_table.c.id == c.run_id)
+        .where(
+            c.deleted == instances.LIVE,
+            c.vm_state == states.BUILDING,
+            c.run_id != context.run.id,
+            runs_table.c.lease_until <= context.now,
+            sa.or_(c.task_state.is_(None), c.task_state != states.DELETING),
+        )
+    )
+    died: dict[str, str] = {r.uuid: r.run_id for r in conn.execute(query)}
+    if not died:
+        return []
+    rows = instances.select_live(conn, uuids=sorted(died), lock=True)
+    rows = [r for r in rows if r.run_id == died[r.uuid] and r.vm_state == states.BUILDING]
+    for row in rows:
+        conn.execute(instances_table.update().where(c.uuid == row.uuid).values(run_id=context.run.id))
+    by_host: dict[str, list[str]] = {}
+    for row in rows:
+        if row.host is None:
+            failure.end_in_error(conn, [row], audit.died_error(row.uuid, died), None, context)
+        else:
+            by_host.setdefault(row.host, []).append(row.uuid)
+    for host, uuids in sorted(by_host.items()):
+        failed = {u: failure.Failed(audit.died_error(u, died), cleaned=False, cleanup_reason=OUT) for u in uuids}
+        audit.end_builds(conn, host, failed, context)
+    return sorted(by_host)

@@ -1,0 +1,260 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: whatif
+short_description: Tell what would fit, and which hosts could be lost
+version_added: "0.1.0"
+description:
+  - >-
+    Tells how many more instances of a flavor fit and on which hosts, and what stops the next one; or the same for
+    entries as of a boot, one after the other; and for each host whether its instances would find room on the others
+    (N+1).
+  - >-
+    Filters, weighers and settings are those of a boot. Nothing is written, no host is asked: the facts are as last
+    reported, and a host that did not report within O(service_down_time) counts as down, as in a boot. Quotas, addresses
+    and image files are not looked at.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+  - bootflow.compute.catalogue
+  - bootflow.compute.scheduler
+attributes:
+  check_mode:
+    support: full
+    details: The same as without.
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+options:
+  flavor:
+    description:
+      - The flavor that is asked about. With it, O(instances) is not looked at.
+      - Read from the variable C(bootflow_whatif_flavor).
+    type: str
+  image:
+    description:
+      - The image, whose properties some filters look at. Without it, one that any host takes.
+      - Read from the variable C(bootflow_whatif_image).
+    type: str
+  availability_zone:
+    description: As in an entry of a boot. Read from the variable C(bootflow_whatif_availability_zone).
+    type: str
+  scheduler_hints:
+    description: As in an entry of a boot. Read from the variable C(bootflow_whatif_scheduler_hints).
+    type: dict
+  server_group:
+    description: The same as the hint C(group). Read from the variable C(bootflow_whatif_server_group).
+    type: str
+  count:
+    description: Whether so many fit, instead of one. Read from the variable C(bootflow_whatif_count).
+    type: int
+  limit:
+    description:
+      - Count no further than to so many. It is needed where no filter ends the count.
+      - Read from the variable C(bootflow_whatif_limit).
+    type: int
+  n_plus_1:
+    description:
+      - For each compute host, whether its instances would find room on the others if it were lost.
+      - Read from the variable C(bootflow_whatif_n_plus_1), else false.
+    type: bool
+  lose:
+    description:
+      - The same for these compute hosts alone, one at a time; V(all) is each of them.
+      - Read from the variable C(bootflow_whatif_lose).
+    type: list
+    elements: str
+  fail:
+    description:
+      - Fail where something that was asked does not fit.
+      - Read from the variable C(bootflow_whatif_fail), else false.
+    type: bool
+  instances:
+    description:
+      - >-
+        Entries as of a boot (C(docs/request.md)). Each is asked with what those before it take; instances that have a
+        host already need no place. Not looked at where O(flavor), O(n_plus_1) or O(lose) is given.
+      - Read from the variable C(bootflow_instances).
+    type: list
+    elements: raw
+  print_table:
+    description: Print the answer. Read from the variable C(bootflow_print_table), else true.
+    type: bool
+  quotas:
+    description:
+      - The limits of a project, C(instances), C(cores), C(ram) (MB), C(ports), C(server_groups), C(server_group_members); -1 is unlimited.
+      - Those of server groups are 10 by default, all others unlimited. Read from the variable C(bootflow_quotas).
+    type: dict
+  project:
+    description: The project of entries that name none. Read from the variable C(bootflow_project), else V(default).
+    type: str
+  default_availability_zone:
+    description: The zone of hosts that name none. Read from the variable C(bootflow_default_availability_zone), else V(nova).
+    type: str
+  default_flavor:
+    description: The flavor of entries that name none. Read from the variable C(bootflow_default_flavor).
+    type: str
+  allow_forced_host:
+    description: Allow C(zone:host:node) in C(availability_zone), which is for administrators. Read from the variable C(bootflow_allow_forced_host), else false.
+    type: bool
+  force_config_drive:
+    description: Give every instance a config drive. Read from the variable C(bootflow_force_config_drive), else true.
+    type: bool
+  schema_dirs:
+    description: Folders with more schema fragments. Read from the variable C(bootflow_schema_dirs).
+    type: list
+    elements: path
+  scheduler_hint_names:
+    description: Scheduler hints that filters of your own read. Read from the variable C(bootflow_scheduler_hint_names).
+    type: list
+    elements: str
+  server_groups:
+    description: The server groups that the hint C(group) may name. Read from the variable C(bootflow_server_groups).
+    type: raw
+  pci_alias:
+    description: Names for kinds of PCI devices that flavors may ask for, as Nova's C([pci]alias). Read from the variable C(bootflow_pci_alias).
+    type: raw
+requirements:
+  - SQLAlchemy >= 2.0 (on the controller)
+  - alembic (on the controller)
+  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
+notes:
+  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+seealso:
+  - module: bootflow.compute.compute_report
+  - module: bootflow.compute.boot_schedule
+"""
+
+EXAMPLES = r"""
+---
+- name: How many more of m1.small fit in rack-a
+  bootflow.compute.whatif:
+    flavor: m1.small
+    availability_zone: rack-a
+  register: room
+
+- name: Fail unless every host could be lost
+  bootflow.compute.whatif:
+    n_plus_1: true
+    fail: true
+"""
+
+RETURN = r"""
+---
+answers:
+  description: For each request, in order, what there is for it.
+  type: list
+  elements: dict
+  returned: success, and where O(fail) made it fail
+  contains:
+    name:
+      description: Name of the entry; V(whatif) where O(flavor) was given.
+      type: str
+      returned: always
+    flavor:
+      description: Name of the flavor.
+      type: str
+      returned: always
+    project:
+      description: Project of the request.
+      type: str
+      returned: always
+    count:
+      description: How many are asked for, without those that are there.
+      type: int
+      returned: always
+    there:
+      description: How many of the entry's instances have a host already.
+      type: int
+      returned: always
+    total:
+      description: How many more fit, after what the requests before it take.
+      type: int
+      returned: always
+    left:
+      description: How many more fit after its own, too.
+      type: int
+      returned: always
+    fits:
+      description: Whether RV(answers[].count) is not more than RV(answers[].total).
+      type: bool
+      returned: always
+    by_host:
+      description: Of RV(answers[].total), each with C(host), C(node) and C(count); hosts without room are left out.
+      type: list
+      elements: dict
+      returned: always
+    placed:
+      description: Where its own would go, in the same form; empty where they do not all fit, for a boot is all or nothing.
+      type: list
+      elements: dict
+      returned: always
+    stopped_by:
+      description:
+        - >-
+          What turns down one more: C(reason); C(filters), each with C(name), C(start) and C(end), the hosts before
+          and after it; C(turned_down), each host with C(filter), C(reason) and the numbers compared; C(nearest_miss), the
+          host that lacks least, with C(missing) and the C(smallest_change) that would be enough.
+        - Null where O(limit) ended the count.
+      type: dict
+      returned: always
+  sample:
+    - name: whatif
+      flavor: m1.small
+      project: default
+      count: 1
+      there: 0
+      total: 5
+      left: 4
+      fits: true
+      by_host: [{host: kvm1, node: kvm1, count: 3}, {host: kvm2, node: kvm2, count: 2}]
+      placed: [{host: kvm1, node: kvm1, count: 1}]
+lost:
+  description:
+    - >-
+      For each host that might be lost C(host), C(fits), C(moved) (each instance with C(name), C(instance_uuid), C(host), C(node)) and
+      C(stuck) (each with C(name), C(instance_uuid), C(reason), C(filters)).
+  type: list
+  elements: dict
+  returned: success, and where O(fail) made it fail; empty where that was not asked
+fits:
+  description: Whether all that was asked fits.
+  type: bool
+  returned: success, and where O(fail) made it fail
+hosts_down:
+  description: The compute hosts that count as down, each with C(host) and C(reason).
+  type: list
+  elements: dict
+  returned: success, and where O(fail) made it fail
+oldest_facts:
+  description: Seconds since the oldest report of a compute host; null where none has reported.
+  type: float
+  returned: success, and where O(fail) made it fail
+
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: InvalidRequest
+status:
+  description: The same as an HTTP status, as Nova maps it.
+  type: int
+  returned: failure
+  sample: 400
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+retryable:
+  description: Whether another host might do better.
+  type: bool
+  returned: failure
+"""
