@@ -63,7 +63,8 @@ class ActionModule(LedgerAction):
         except errors.InvalidRequest as e:
             raise self._at_variables(e) from e
         if o["print_table"]:
-            tables.show(self._display, [*_question_lines(answers), *_loss_lines(lost), *self._facts_lines(facts)])
+            parts = (_question_lines(answers), _loss_lines(lost), self._facts_lines(facts))
+            tables.show(self._display, "\n\n".join("\n".join(p) for p in parts if p).split("\n"))
         result: dict[str, t.Any] = {
             "changed": False,
             "answers": [_told(a) for a in answers],
@@ -212,7 +213,7 @@ class ActionModule(LedgerAction):
         return {h: self.task_vars["hostvars"][h] for h in self.compute_hosts()}
 
     def _facts_lines(self, facts: ledger_whatif.Facts) -> list[str]:
-        lines = [""]
+        lines: list[str] = []
         if "ComputeFilter" in scheduler_inputs.reading_of(self).filters:
             lines += ["%s counts as down: %s" % (d["host"], d["reason"]) for d in facts.down[:HOSTS_PRINTED]]
             lines += _more(facts.down, "down")
@@ -307,7 +308,7 @@ def _number(answer: ledger_whatif.Answer, number: int) -> str:
 def _loss_lines(lost: t.Sequence[dict[str, t.Any]]) -> list[str]:
     if not lost:
         return []
-    lines = ["", "If one of these hosts were lost (nothing is touched):"]
+    lines = ["If one of these hosts were lost (nothing is touched):"]
     rows = [
         (h["host"], len(h["moved"]) + len(h["stuck"]), "yes" if h["fits"] else "no, %d stuck" % len(h["stuck"]))
         for h in lost
@@ -317,9 +318,15 @@ def _loss_lines(lost: t.Sequence[dict[str, t.Any]]) -> list[str]:
         stuck = host["stuck"]
         if stuck:
             lines += ["", "%s:" % host["host"]]
-            lines += ["  %s: %s" % (s["name"], s["reason"]) for s in stuck[:HOSTS_PRINTED]]
+            lines += ["  %s: %s" % (s["name"], _why(s)) for s in stuck[:HOSTS_PRINTED]]
             lines += _more(stuck, "stuck")
     return lines
+
+
+def _why(stuck: t.Mapping[str, t.Any]) -> str:
+    """How many hosts were left after each filter that turned some down; the whole reason where none did."""
+    some = ["%s %d->%d" % (f["name"], f["start"], f["end"]) for f in stuck["filters"] if f["start"] != f["end"]]
+    return "of the other hosts: " + ", ".join(some) if some else str(stuck["reason"])
 
 
 def _place(place: t.Mapping[str, t.Any]) -> str:

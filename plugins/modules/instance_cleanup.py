@@ -11,7 +11,8 @@ module: instance_cleanup
 short_description: Remove instances from a compute node
 version_added: "0.1.0"
 description:
-  - Destroys and undefines the domain of each instance, with its saved state and its NVRAM, and then removes its folder. Nothing outside that folder is touched.
+  - Destroys and undefines the domain of each instance, with its saved state and its NVRAM, and then removes its folder. Nothing outside that folder is touched,
+    except the whole disks that O(instances[].disks) names.
   - It works from any half-way point of a build, and for an instance of which there is nothing it changes nothing.
   - An instance that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
 author: bootflow.compute authors (@bootflow)
@@ -49,6 +50,23 @@ options:
       name:
         description: Name of the instance, for people.
         type: str
+      disks:
+        description:
+          - The whole disks that the instance alone has on this host, as paths or as mappings of C(path) and C(serial).
+          - They are overwritten as O(whole_disk_clear) says once the guest is stopped. One that the kernel or another domain uses,
+            or that has another serial by now, is not touched, and that instance fails.
+        type: list
+        elements: raw
+        default: []
+      ran:
+        description: Whether its guest may have run on this host. If V(false), its disks are cleared only where its domain is there.
+        type: bool
+        default: true
+  whole_disk_clear:
+    description: What becomes of the content of whole disks. V(zero) overwrites all of it with zeros, V(none) leaves it to the next guest.
+    type: str
+    choices: [zero, none]
+    default: zero
   state:
     description: What they are to be.
     type: str
@@ -116,7 +134,14 @@ retryable:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.batch import any_changed, run_batch
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.instances import remove_instance
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disk_clear import (
+    CHOICES,
+    NONE,
+    ZERO,
+    checked_disks,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import block_devices_of, list_domains
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.instances import Disks, remove_instance
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_connection import connect
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
 
@@ -130,8 +155,14 @@ def main():
                 "type": "list",
                 "elements": "dict",
                 "required": True,
-                "options": {"uuid": {"type": "str", "required": True}, "name": {"type": "str"}},
+                "options": {
+                    "uuid": {"type": "str", "required": True},
+                    "name": {"type": "str"},
+                    "disks": {"type": "list", "elements": "raw", "default": []},
+                    "ran": {"type": "bool", "default": True},
+                },
             },
+            "whole_disk_clear": {"type": "str", "choices": list(CHOICES), "default": ZERO},
             "state": {"type": "str", "choices": ["absent"], "default": "absent"},
             "workers": {"type": "int", "default": 4},
         },
@@ -141,10 +172,22 @@ def main():
     try:
         with connect(args["libvirt_uri"]) as connection:
 
-            def one(uuid):
-                return remove_instance(connection, args["instances_path"], uuid, module.check_mode)
+            def one(item):
+                return remove_instance(
+                    connection, args["instances_path"], item["uuid"], module.check_mode, disks_of(item)
+                )
 
-            results = run_batch([(item["uuid"], item["uuid"]) for item in args["instances"]], one, args["workers"])
+            def disks_of(item):
+                if args["whole_disk_clear"] == NONE or not item["disks"]:
+                    return Disks()
+
+                def used_by_others():
+                    others = [row for row in list_domains(connection) if row["uuid"] != item["uuid"].lower()]
+                    return block_devices_of(others)
+
+                return Disks(checked_disks(item["disks"]), used_by_others, item["ran"])
+
+            results = run_batch([(item["uuid"], item) for item in args["instances"]], one, args["workers"])
     except Exception as error:
         fail(module, error)
     module.exit_json(changed=any_changed(results), outcomes=results)

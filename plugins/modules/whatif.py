@@ -153,7 +153,7 @@ answers:
   description: For each request, in order, what there is for it.
   type: list
   elements: dict
-  returned: success, and where O(fail) made it fail
+  returned: success, or failure because something does not fit
   contains:
     name:
       description: Name of the entry; V(whatif) where O(flavor) was given.
@@ -224,20 +224,20 @@ lost:
       C(stuck) (each with C(name), C(instance_uuid), C(reason), C(filters)).
   type: list
   elements: dict
-  returned: success, and where O(fail) made it fail; empty where that was not asked
+  returned: success, or failure because something does not fit
 fits:
   description: Whether all that was asked fits.
   type: bool
-  returned: success, and where O(fail) made it fail
+  returned: success, or failure because something does not fit
 hosts_down:
   description: The compute hosts that count as down, each with C(host) and C(reason).
   type: list
   elements: dict
-  returned: success, and where O(fail) made it fail
+  returned: success, or failure because something does not fit
 oldest_facts:
   description: Seconds since the oldest report of a compute host; null where none has reported.
   type: float
-  returned: success, and where O(fail) made it fail
+  returned: success, or failure because something does not fit
 
 error_code:
   description: The kind of error, one stable word.

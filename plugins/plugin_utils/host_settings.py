@@ -49,6 +49,7 @@ CHOICES = {
     "bootflow_virt_type": ("auto", "kvm", "qemu"),
     "bootflow_disk_backend": ("qcow2", "raw"),
     "bootflow_config_drive_format": ("iso9660", "vfat"),
+    "bootflow_whole_disk_clear": ("zero", "none"),
 }
 
 MOST_NAMED = 5
@@ -224,6 +225,11 @@ def libvirt_uri(action: t.Any) -> str:
 
 def instances_path(action: t.Any) -> str:
     return str(action.variable("bootflow_instances_path", "/var/lib/bootflow/instances")).rstrip("/")
+
+
+def whole_disk_clear(action: t.Any) -> str:
+    """What becomes of a whole disk that a guest had (row B71)."""
+    return str(action.variable("bootflow_whole_disk_clear", "zero"))
 
 
 def workers(action: t.Any, builds: int) -> int:

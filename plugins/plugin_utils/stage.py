@@ -17,7 +17,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import builds as ledger_builds
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import cleanups, database, failure, runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import claims, cleanups, database, failure, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build, Stage
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
@@ -111,22 +111,34 @@ class StageAction(LedgerAction):
 
     def _clean(self, builds: list[Build]) -> dict[str, errors.BootflowError]:
         """Rid the host of what was made for these builds. Returns uuid -> why that failed."""
-        return clean_host(self, [{"uuid": b.uuid, "name": b.row.domain_name} for b in builds])
+        # A build that failed before its guest ran has written nothing to its whole disks.
+        return clean_host(self, [{"uuid": b.uuid, "name": b.row.domain_name, "ran": False} for b in builds])
 
 
-def clean_host(action: LedgerAction, instances: list[dict[str, str]]) -> dict[str, errors.BootflowError]:
-    """Remove domain, disks and config drive of these instances from the current host. Returns uuid -> why that failed."""
+def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[str, errors.BootflowError]:
+    """Remove domain, disks and config drive of these instances from the current host. Returns uuid -> why that failed.
+
+    The whole disks that they have here are cleared. The ledger is asked for them now: what an instance no longer has
+    may be another's.
+    """
     if not instances:
         return {}
+    host = action.task_vars["inventory_hostname"]
+    ledger = action.open_ledger()
     try:
-        result = action.run_module(
-            "instance_cleanup",
-            {
-                "libvirt_uri": host_settings.libvirt_uri(action),
-                "instances_path": host_settings.instances_path(action),
-                "instances": instances,
-            },
-        )
+        disks = ledger.inspect(claims.disks_on, host, [i["uuid"] for i in instances])
+    finally:
+        ledger.close()
+    arguments = {
+        "libvirt_uri": host_settings.libvirt_uri(action),
+        "instances_path": host_settings.instances_path(action),
+        "whole_disk_clear": host_settings.whole_disk_clear(action),
+        "instances": [{**i, "disks": disks.get(i["uuid"], [])} for i in instances],
+    }
+    try:
+        # Clearing a disk takes its time: hours, of a large one.
+        with lease_kept(action.options["ledger_url"], action.context()) if disks else contextlib.nullcontext():
+            result = action.run_module("instance_cleanup", arguments)
     except errors.BootflowError as e:
         return {i["uuid"]: e for i in instances}
     return item_errors(result, [i["uuid"] for i in instances])

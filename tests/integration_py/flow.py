@@ -13,6 +13,8 @@ import sqlite3
 import subprocess
 import sys
 import time
+import typing as t
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -216,3 +218,16 @@ class Flow:
 def entry(name: str, **fields) -> dict:
     """An entry of bootflow_instances with the usual flavor, image and network."""
     return {"name": name, "flavor": "tiny", "image": "guest", "networks": [{"network": "guests"}], **fields}
+
+
+@contextmanager
+def settings_of_host(lab, host: str, **variables) -> t.Iterator[None]:
+    """Inventory variables of one host, in host_vars beside the lab's inventory."""
+    path = Path(lab.inventory).parent / "host_vars" / ("%s.yml" % host)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(variables))
+    try:
+        yield
+    finally:
+        path.unlink()
+        path.parent.rmdir()

@@ -757,3 +757,151 @@ class NUMATopologyUnsupported(BootflowError):
     msg_fmt = "Host does not support guests with NUMA topology set"
     status = 400
     retryable = True
+
+
+# --- volumes (names, texts and codes: Cinder; semantics 11, 12, 14, 16, 18) -----------------------------------------
+
+
+class InvalidVolume(InvalidInput):
+    msg_fmt = "Invalid volume: %(reason)s"
+
+
+class InvalidSnapshot(InvalidInput):
+    msg_fmt = "Invalid snapshot: %(reason)s"
+
+
+class InvalidVolumeType(InvalidInput):
+    msg_fmt = "Invalid volume type: %(reason)s"
+
+
+class InvalidVolumeMetadata(InvalidInput):
+    msg_fmt = "Invalid metadata: %(reason)s"
+
+
+class InvalidVolumeMetadataSize(InvalidInput):
+    msg_fmt = "Invalid metadata size: %(reason)s"
+
+
+class InvalidVolumeAttachMode(InvalidInput):
+    msg_fmt = "Invalid attaching mode '%(mode)s' for volume %(volume_id)s."
+
+
+class InvalidAvailabilityZone(InvalidInput):
+    msg_fmt = "Availability zone '%(az)s' is invalid."
+    remedy = "Name a zone that a backend of bootflow_storage is in, or set bootflow_allow_availability_zone_fallback."
+
+
+class InvalidUUID(InvalidInput):
+    msg_fmt = "Expected a UUID but received %(uuid)s."
+
+
+class InvalidParameterValue(InvalidInput):
+    msg_fmt = "%(err)s"
+
+
+class VolumeAttached(InvalidInput):
+    msg_fmt = "Volume %(volume_id)s is still attached, detach volume first."
+
+
+class VolumeNotFound(NotFound):
+    msg_fmt = "Volume %(volume_id)s could not be found."
+
+
+class SnapshotNotFound(NotFound):
+    msg_fmt = "Snapshot %(snapshot_id)s could not be found."
+
+
+class VolumeAttachmentNotFound(NotFound):
+    msg_fmt = "Volume attachment could not be found with filter: %(filter)s."
+
+
+class VolumeTypeNotFound(NotFound):
+    msg_fmt = "Volume type %(volume_type_id)s could not be found."
+    remedy = "Name a type of bootflow_volume_types."
+
+
+class VolumeTypeNotFoundByName(VolumeTypeNotFound):
+    msg_fmt = "Volume type with name %(volume_type_name)s could not be found."
+
+
+class QuotaError(OverQuota):
+    """A quota of volumes. Cinder answers 413 where Nova answers 403."""
+
+    msg_fmt = "Quota exceeded: code=%(code)s"
+    status = 413
+    remedy = "Delete volumes or snapshots, ask for less, or raise bootflow_quotas."
+
+
+class VolumeSizeExceedsAvailableQuota(QuotaError):
+    msg_fmt = (
+        "Requested volume or snapshot exceeds allowed %(name)s quota. Requested %(requested)sG, quota is %(quota)sG "
+        "and %(consumed)sG has been consumed."
+    )
+
+
+class VolumeSizeExceedsLimit(QuotaError):
+    msg_fmt = "Requested volume size %(size)dG is larger than maximum allowed limit %(limit)dG."
+    remedy = "Ask for a smaller volume, or raise per_volume_gigabytes in bootflow_quotas."
+
+
+class VolumeLimitExceeded(QuotaError):
+    msg_fmt = "Maximum number of volumes allowed (%(allowed)d) exceeded for quota '%(name)s'."
+
+
+class SnapshotLimitExceeded(QuotaError):
+    msg_fmt = "Maximum number of snapshots allowed (%(allowed)d) exceeded"
+
+
+class UnexpectedOverQuota(QuotaError):
+    msg_fmt = "Unexpected over quota on %(name)s."
+
+
+class NoValidBackend(BootflowError):
+    msg_fmt = "No valid backend was found. %(reason)s"
+    remedy = "Run the same with --check to see why each backend was turned down."
+
+
+class DriverNotInitialized(BootflowError):
+    msg_fmt = "Volume driver not ready."
+    status = 503
+    retryable = True
+    remedy = "Prepare the backend: its volume group is missing or not active."
+
+
+class VolumeBackendAPIException(BootflowError):
+    msg_fmt = "Bad or unexpected response from the storage volume backend API: %(data)s"
+    retryable = True
+
+
+class ImageTooBig(ImageError):
+    msg_fmt = "Image %(image_id)s size exceeded available disk space: %(reason)s"
+    remedy = "Free space in the directory that images are converted in."
+
+
+class ImageCopyFailure(BootflowError):
+    msg_fmt = "Failed to copy image to volume: %(reason)s"
+    status = 400
+
+
+class MetadataCopyFailure(BootflowError):
+    msg_fmt = "Failed to copy metadata to volume: %(reason)s"
+    status = 400
+
+
+class MetadataCreateFailure(BootflowError):
+    msg_fmt = "Failed to create metadata for volume: %(reason)s"
+    status = 400
+
+
+class MetadataUpdateFailure(BootflowError):
+    msg_fmt = "Failed to update metadata for volume: %(reason)s"
+    status = 400
+
+
+class VolumeNotCreated(BootflowError):
+    """A boot waited for its volume in vain (Nova)."""
+
+    msg_fmt = (
+        "Volume %(volume_id)s did not finish being created even after we waited %(seconds)s seconds or %(attempts)s "
+        "attempts. And its status is %(volume_status)s."
+    )

@@ -62,7 +62,7 @@ def _remove(connection: t.Any, folder: str, uuid: str, check_mode: bool, disks: 
 
     removed = remove_domain(connection, uuid, check_mode, stopped=clear)
     if not cleared and (disks.always or (removed and check_mode)):
-        clear()
+        clear()  # without its domain: the host was made anew, or somebody removed it by hand
     removed += ["data of disk %s" % path for path in cleared]
     removed += remove_tree(folder, check_mode)
     return {"changed": bool(removed), "removed": removed}

@@ -11,6 +11,7 @@ node past its limits, and a node's usage is always what it reserves plus the sum
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import typing as t
 from collections import defaultdict
@@ -29,6 +30,9 @@ from . import bulk, host_parts, nodes
 from .history import chunks
 from .libraries import sa
 from .tables import claims, compute_nodes, device_claims
+
+if t.TYPE_CHECKING:
+    from .database import Ledger
 
 BUILD = "build"
 MOVE = "move"
@@ -69,20 +73,46 @@ def take(conn: t.Any, wishes: t.Sequence[Wish], now: float) -> dict[str, Candida
 
     Returns uuid -> where it was claimed, or the refusal of its last candidate (all reasons joined).
     """
-    if len(wishes) == 1 and _take_at_once(conn, wishes[0], now):
-        return {wishes[0].instance_uuid: wishes[0].candidates[0]}
     return _Taking(conn, wishes, now).run()
 
 
-def _take_at_once(conn: t.Any, wish: Wish, now: float) -> bool:
-    """One plain wish by one conditional statement: the row is only written if the request fits its limits.
+def take_one(ledger: Ledger, wish: Wish, now: float) -> Candidate | errors.BootflowError:
+    """Claim for one wish, in a transaction of its own: where that was claimed, or the refusal.
 
-    False where it did not, or where there is more to test: the long way then tells why, or finds an alternate.
+    A plain wish takes one conditional statement on PostgreSQL, which is a transaction by itself: within a longer one the row
+    that it did not get would stay locked, and locking the alternates after it would break the order of locks.
     """
+    if _is_plain(wish) and ledger.is_server:
+        with contextlib.suppress(errors.LedgerError), ledger.statement() as conn:
+            if _take_at_once(conn, wish, now):
+                return wish.candidates[0]
+    return ledger.transact(_take_unless_there, wish, now)
+
+
+def _take_unless_there(conn: t.Any, wish: Wish, now: float) -> Candidate | errors.BootflowError:
+    """As take(); a claim that was written although its answer got lost is the answer."""
+    c = claims.c
+    query = sa.select(c.compute_node_id).where(c.instance_uuid == wish.instance_uuid, c.kind == wish.kind)
+    there = {r.compute_node_id for r in conn.execute(query)} if _is_plain(wish) else set()
+    for candidate in wish.candidates:
+        if candidate.node_id in there:
+            return candidate
+    if _is_plain(wish) and conn.dialect.name == "sqlite" and _take_at_once(conn, wish, now):
+        return wish.candidates[0]
+    return take(conn, [wish], now)[wish.instance_uuid]
+
+
+def _is_plain(wish: Wish) -> bool:
     if wish.parts or wish.group is not None or wish.kind != BUILD:
         return False
-    if not wish.candidates or wish.candidates[0].node_id is None:
-        return False
+    return bool(wish.candidates) and wish.candidates[0].node_id is not None
+
+
+def _take_at_once(conn: t.Any, wish: Wish, now: float) -> bool:
+    """A plain wish by a conditional statement: the row is only written if the request fits its limits.
+
+    False where it did not: the long way then tells why, or finds an alternate.
+    """
     candidate, delta = wish.candidates[0], usage_delta(wish.request)
     values = {
         "node_id": candidate.node_id,

@@ -47,11 +47,12 @@ class Ledger:
         self.url = normalise_url(address.url)
         self.engine = engine
         self.warnings = list(warnings)
+        self._at_once: t.Any = None
         self._worker = commits.Worker()
-        self._secrets = (address.password, address.secret()) if self._is_server else ()
+        self._secrets = (address.password, address.secret()) if self.is_server else ()
 
     @property
-    def _is_server(self) -> bool:
+    def is_server(self) -> bool:
         return bool(self.engine.dialect.name == "postgresql")
 
     # --- repeated until they go through ----------------------------------------------------------------------------
@@ -79,7 +80,7 @@ class Ledger:
                             return doubt[1]
                         mark, doubt = doubt[0], None  # it was not committed: there is no doubt any more
                     value = function(conn, *arguments, **named)
-                    if mark is None and self._is_server:
+                    if mark is None and self.is_server:
                         mine = self._worker.next()
                         mark = mine if commits.sign(conn, mine) else None
                     committing = True
@@ -128,6 +129,14 @@ class Ledger:
     # --- one attempt -----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
+    def statement(self) -> t.Iterator[t.Any]:
+        """A connection on which every statement is a transaction by itself: for who needs no more than one."""
+        if self._at_once is None:
+            self._at_once = engine.make_engine(self.address, autocommit=True)
+        with self._errors(), self._at_once.connect() as conn:
+            yield conn
+
+    @contextlib.contextmanager
     def write(self) -> t.Iterator[t.Any]:
         """One transaction or nothing."""
         with self._errors(), self.engine.begin() as conn:
@@ -149,7 +158,7 @@ class Ledger:
     def _reading(self) -> t.Iterator[t.Any]:
         with self.engine.connect() as plain:
             options: dict[str, t.Any] = {engine.READ_ONLY: True}
-            if self._is_server:
+            if self.is_server:
                 options.update(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 )  # one moment for all, as on sqlite
@@ -171,10 +180,10 @@ class Ledger:
         with self.engine.connect() as plain:
             conn = plain.execution_options(**{engine.FOREIGN_KEYS_OFF: True})  # a table that is remade has referrers
             with conn.begin():
-                if self._is_server:
+                if self.is_server:
                     conn.execute(sa.text("SET LOCAL statement_timeout = 0"))
                 yield conn
-                if not self._is_server and conn.exec_driver_sql("PRAGMA foreign_key_check").first() is not None:
+                if not self.is_server and conn.exec_driver_sql("PRAGMA foreign_key_check").first() is not None:
                     raise errors.LedgerError(
                         url=shown(self.url),
                         reason="a row refers to one that is not there",
@@ -195,6 +204,8 @@ class Ledger:
 
     def close(self) -> None:
         self.engine.dispose()
+        if self._at_once is not None:
+            self._at_once.dispose()
 
 
 class _Tries:

@@ -25,10 +25,13 @@ READ_ONLY = "bootflow_read_only"
 FOREIGN_KEYS_OFF = "bootflow_foreign_keys_off"
 
 
-def make_engine(address: LedgerAddress) -> t.Any:
-    """:raises sqlalchemy.exc.ArgumentError, ValueError: it is no database URL."""
+def make_engine(address: LedgerAddress, autocommit: bool = False) -> t.Any:
+    """The engine of a ledger.
+
+    :arg autocommit: on PostgreSQL every statement is a transaction by itself.
+    :raises sqlalchemy.exc.ArgumentError, ValueError: it is no database URL."""
     url = normalise_url(address.url)
-    return _sqlite(address, url) if url_is_sqlite(url) else _postgresql(address, url)
+    return _sqlite(address, url) if url_is_sqlite(url) else _postgresql(address, url, autocommit)
 
 
 # --- sqlite --------------------------------------------------------------------------------------------------------
@@ -69,7 +72,7 @@ def _sqlite(address: LedgerAddress, url: str) -> t.Any:
 # --- PostgreSQL ----------------------------------------------------------------------------------------------------
 
 
-def _postgresql(address: LedgerAddress, url: str) -> t.Any:
+def _postgresql(address: LedgerAddress, url: str, autocommit: bool) -> t.Any:
     parsed = sa.make_url(without_password(url))
     query = {k: v for k, v in parsed.query.items() if k != "password"}
     stray = parsed.password
@@ -81,6 +84,7 @@ def _postgresql(address: LedgerAddress, url: str) -> t.Any:
         pool_size=2,
         max_overflow=4,
         pool_use_lifo=True,
+        **({"isolation_level": "AUTOCOMMIT"} if autocommit else {}),
     )
 
     @sa.event.listens_for(engine, "checkin")

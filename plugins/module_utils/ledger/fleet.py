@@ -24,6 +24,9 @@ from .history import chunks
 from .libraries import sa
 from .tables import BUSY, compute_nodes, instances, request_specs
 
+if t.TYPE_CHECKING:
+    from .database import Ledger
+
 # As HostState names them.
 NUMBERS = (
     "memory_mb",
@@ -257,11 +260,11 @@ class Follower:
         self._fleet: Fleet | None = None
         self._placements: dict[t.Hashable, Placement] = {}
 
-    def select(self, conn: t.Any, spec: RequestSpec, like: t.Hashable = None) -> list[Selection]:
+    def select(self, ledger: Ledger, spec: RequestSpec, like: t.Hashable = None) -> list[Selection]:
         """As core's select_destinations(). :arg like: requests of the same word differ in nothing but their instances."""
         now = time.monotonic()
         if self._fleet is None or now - self._read_at > self._max_age:
-            self._fleet = read(conn, self._hosts, **self._arguments)
+            self._fleet = ledger.inspect(read, self._hosts, **self._arguments)
             self._read_at = now
             self._placements = {}
         placement = self._placements.get(like)

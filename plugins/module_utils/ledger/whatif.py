@@ -209,7 +209,8 @@ def loads(conn: t.Any, hosts: t.Collection[str] | None = None) -> Loads:
     :arg hosts: of these hosts only.
     """
     c = instances_table.c
-    query = sa.select(c.uuid, c.display_name, c.host, c.project, c.request_spec_id, c.server_group_id).where(
+    columns = (c.uuid, c.display_name, c.launch_index, c.host, c.project, c.request_spec_id, c.server_group_id)
+    query = sa.select(*columns).where(
         c.deleted == instances.LIVE,
         c.host.is_not(None),
         sa.or_(c.task_state.is_(None), c.task_state != states.DELETING),
@@ -217,7 +218,7 @@ def loads(conn: t.Any, hosts: t.Collection[str] | None = None) -> Loads:
     rows: list[t.Any] = []
     for part in [None] if hosts is None else chunks(sorted(hosts)):
         rows.extend(conn.execute(query if part is None else query.where(c.host.in_(part))))
-    rows.sort(key=lambda r: (r.host, r.request_spec_id, r.uuid))
+    rows.sort(key=lambda r: (r.host, r.request_spec_id, r.launch_index, r.uuid))
     stored: dict[int, dict[str, t.Any]] = {}
     s = request_specs.c
     for part in chunks(sorted({r.request_spec_id for r in rows})):

@@ -198,7 +198,7 @@ class Placement:
                 pass
             elif not filter_.per_host:
                 ranking.keep(np.asarray(filter_.evaluate(self.fleet, self.spec, ranking.rows).mask, dtype=bool))
-            elif last is not None and not filter_.evaluate(self.fleet, self.spec, last).mask:
+            elif last is not None and not filter_.passes(self.fleet, self.spec, last):
                 ranking.drop(last)
                 last = None
             self.counts.append(FilterCount(filter_.name, start, len(ranking)))

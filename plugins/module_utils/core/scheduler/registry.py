@@ -257,7 +257,7 @@ def make_filters(options: SchedulerOptions, user: UserClasses) -> list[Filter]:
         ageless = options.max_facts_age is None  # FactsAgeFilter has nothing to say then
         defaults = (n for n in DEFAULT_FILTERS if not (ageless and n == FactsAgeFilter.name))
         names = [*defaults, *of_user]
-    _check_names("filter", names, [*builtin, *of_user], "bootflow_enabled_filters")
+    check_names("filter", names, [*builtin, *of_user], "bootflow_enabled_filters")
     return [builtin[n](options) if n in builtin else _user_filter(options, n, *of_user[n]) for n in names]
 
 
@@ -274,15 +274,16 @@ def make_weighers(options: SchedulerOptions, user: UserClasses) -> list[Weigher]
     if names is None:
         names = [*DEFAULT_WEIGHERS, *of_user]
     known = [*builtin, *of_user]
-    _check_names("weigher", names, known, "bootflow_weighers")
-    _check_names("weigher", list(options.multipliers), known, "bootflow_weight_multipliers")
+    check_names("weigher", names, known, "bootflow_weighers")
+    check_names("weigher", list(options.multipliers), known, "bootflow_weight_multipliers")
     made = [builtin[n](options) if n in builtin else _user_weigher(options, n, *of_user[n]) for n in names]
     for weigher in made:
-        weigher.multiplier = _multiplier(weigher, options.multipliers.get(weigher.name, weigher.multiplier))
+        weigher.multiplier = check_multiplier(weigher, options.multipliers.get(weigher.name, weigher.multiplier))
     return made
 
 
-def _multiplier(weigher: Weigher, value: t.Any) -> float:
+def check_multiplier(weigher: Weigher, value: t.Any, setting: str = "bootflow_weight_multipliers") -> float:
+    """The multiplier as a number. Raises InvalidInput where it is none, or too small for this weigher."""
     try:
         multiplier = float(value)
     except (TypeError, ValueError):
@@ -291,13 +292,13 @@ def _multiplier(weigher: Weigher, value: t.Any) -> float:
     if not math.isfinite(multiplier) or (least is not None and multiplier < least):
         raise InvalidInput(
             reason="the multiplier of %s is %r" % (weigher.name, value),
-            remedy="Give a number%s in bootflow_weight_multipliers."
-            % ("" if least is None else ", %g or more," % least),
+            remedy="Give a number%s in %s." % ("" if least is None else ", %g or more," % least, setting),
         )
     return multiplier
 
 
-def _check_names(kind: str, names: t.Sequence[str], known: t.Sequence[str], setting: str) -> None:
+def check_names(kind: str, names: t.Sequence[str], known: t.Sequence[str], setting: str) -> None:
+    """Raise InvalidInput for names that are unknown or listed twice."""
     unknown = [n for n in names if n not in known]
     if unknown:
         raise InvalidInput(

@@ -113,16 +113,25 @@ class Ranking:
 
     Equals keep the order that they had before: Nova (since alternates came) hands the sorted list, chosen host first, to
     the next instance's sort, which is stable.
+
+    :arg weigh_one: ask the weighers about a single host too, as Cinder does; its weight is 0 either way.
     """
 
-    def __init__(self, fleet: Fleet, spec: RequestSpec, rows: Column, weighers: t.Sequence[Weigher]):
+    def __init__(
+        self,
+        fleet: Fleet,
+        spec: RequestSpec,
+        rows: Column,
+        weighers: t.Sequence[Weigher],
+        weigh_one: bool = False,
+    ):
         self.fleet = fleet
         self.spec = spec
         self.weighers = weighers
         self.rows = np.array(rows)
         self.order = np.arange(len(self.rows))  # positions among rows, best first
         # One host is not weighed, and hosts only ever leave.
-        self.scales = [self._scale(w) for w in weighers] if len(self.rows) > 1 else []
+        self.scales = [self._scale(w) for w in weighers] if len(self.rows) > (0 if weigh_one else 1) else []
         self._moved = True  # a scale moved since the last sort
         self._sort()
 

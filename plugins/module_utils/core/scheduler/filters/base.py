@@ -62,6 +62,10 @@ class Filter(abc.ABC):
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         """Which of ``rows`` pass, and the numbers that were compared."""
 
+    def passes(self, fleet: Fleet, spec: RequestSpec, row: int) -> bool:
+        """evaluate() for one host, by filters that are asked after every pick without making what only people read."""
+        return bool(self.evaluate(fleet, spec, row).mask)
+
     def limits(self, fleet: Fleet, row: int) -> dict[str, t.Any]:
         """What this filter wants the claim to hold on to, as plain JSON (row D03)."""
         return {}

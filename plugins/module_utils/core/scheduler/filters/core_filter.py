@@ -35,6 +35,11 @@ class CoreFilter(Filter):
         result.mask = result.mask | (total <= 0)
         return result
 
+    def passes(self, fleet: Fleet, spec: RequestSpec, row: int) -> bool:
+        total = int(fleet.vcpus_total[row])
+        usable = total * float(self.ratios(fleet)[row]) - int(fleet.vcpus_used[row])
+        return total <= 0 or (spec.vcpus <= total and usable >= spec.vcpus)
+
     def limits(self, fleet: Fleet, row: int) -> dict[str, t.Any]:
         limit = float(fleet.vcpus_total[row] * self.ratios(fleet)[row])
         return {"vcpu": limit} if limit > 0 else {}

@@ -36,6 +36,11 @@ class DiskFilter(Filter):
         used = total - fleet.free_disk_mb[rows]
         return capacity_result(spec.disk_mb, total * ratio - used, total, "MB", "disk", ratio)
 
+    def passes(self, fleet: Fleet, spec: RequestSpec, row: int) -> bool:
+        total = int(fleet.total_disk_mb[row])
+        used = total - int(fleet.free_disk_mb[row])
+        return spec.disk_mb <= total and total * float(self.ratios(fleet)[row]) - used >= spec.disk_mb
+
     def limits(self, fleet: Fleet, row: int) -> dict[str, t.Any]:
         return {"disk_gb": float(fleet.total_disk_mb[row] * self.ratios(fleet)[row] / 1024)}
 

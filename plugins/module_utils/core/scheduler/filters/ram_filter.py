@@ -33,6 +33,11 @@ class RamFilter(Filter):
         used = total - fleet.free_ram_mb[rows]
         return capacity_result(spec.memory_mb, total * ratio - used, total, "MB", "memory", ratio)
 
+    def passes(self, fleet: Fleet, spec: RequestSpec, row: int) -> bool:
+        total = int(fleet.total_ram_mb[row])
+        used = total - int(fleet.free_ram_mb[row])
+        return spec.memory_mb <= total and total * float(self.ratios(fleet)[row]) - used >= spec.memory_mb
+
     def limits(self, fleet: Fleet, row: int) -> dict[str, t.Any]:
         return {"memory_mb": float(fleet.total_ram_mb[row] * self.ratios(fleet)[row])}
 

@@ -495,7 +495,7 @@ def _state(row: t.Any) -> str:
     return str(row.task_state)
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("memory", 60), ("postgresql", 12)])
+@pytest.mark.parametrize(("kind", "examples"), [("memory", 60), ("postgresql", 10)])
 def test_any_history(kind: str, examples: int, request: pytest.FixtureRequest) -> None:
     class Here(History):
         @staticmethod

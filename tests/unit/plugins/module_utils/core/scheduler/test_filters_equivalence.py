@@ -148,5 +148,6 @@ def test_columns_answer_as_a_loop_over_hosts(name, world, data):
     for position, row in enumerate(rows):
         alone = filter_.evaluate(fleet, request, int(row))
         assert bool(alone.mask) == expected[position]
+        assert filter_.passes(fleet, request, int(row)) == expected[position]
         if not expected[position]:
             assert alone.text(0) == result.text(position) != ""

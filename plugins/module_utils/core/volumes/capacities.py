@@ -1,0 +1,85 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Amounts of storage: numbers of GB, or the words of backends that can not tell. source: semantics 12; Cinder's utils (Queens)"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+
+from ..errors import InvalidInput
+
+INFINITE = "infinite"
+UNKNOWN = "unknown"
+WORDS = (INFINITE, UNKNOWN)
+AUTO = "auto"
+INITIAL_AUTO_RATIO = 20.0  # while nothing is provisioned yet
+
+Capacity = t.Union[float, str]  # a number of GB, or one of WORDS
+
+
+def capacity_of(value: t.Any, what: str = "capacity") -> Capacity:
+    """A number of GB, or ``infinite`` or ``unknown``; texts of numbers are taken too.
+
+    :raises InvalidInput: neither.
+    """
+    if isinstance(value, str) and value.strip().lower() in WORDS:
+        return value.strip().lower()
+    if not isinstance(value, bool):
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if math.isfinite(number):
+            return value if isinstance(value, int) else number
+    raise InvalidInput(
+        reason="%s is %r" % (what, value), remedy="It is a number of GB, or one of %s." % ", ".join(WORDS)
+    )
+
+
+def reserved_gb(total: float, reserved_percentage: float) -> int:
+    """Whole GB that are kept free."""
+    return math.floor(total * (float(reserved_percentage) / 100))
+
+
+def virtual_free_gb(
+    total: float,
+    free: float,
+    provisioned: float,
+    thin_support: bool,
+    ratio: float,
+    reserved_percentage: float,
+    thin: bool,
+) -> float:
+    """What may still be promised (thin), or is there (thick); what CapacityWeigher compares.
+
+    :arg thin: whether the volume may be thin; :arg thin_support: whether the backend can do it.
+    """
+    kept = reserved_gb(total, reserved_percentage)
+    if thin and thin_support:
+        return total * ratio - provisioned - kept
+    return free - kept
+
+
+def oversubscription_ratio(
+    wished: float | str, total: Capacity | None, free: Capacity | None, provisioned: float, thin: bool
+) -> float:
+    """max_over_subscription_ratio as a number. ``auto``: 20 while nothing is provisioned, then 1 + provisioned / (used + 1).
+
+    :raises InvalidInput: neither a number nor ``auto``.
+    """
+    if not thin or isinstance(total, str) or isinstance(free, str):
+        return 1.0  # nobody looks at it there
+    if wished == AUTO:
+        if not provisioned:
+            return INITIAL_AUTO_RATIO
+        used = (total or 0) - (free or 0)
+        return 1 + float(provisioned) / (used + 1)
+    try:
+        return float(wished)
+    except ValueError:
+        raise InvalidInput(
+            reason="max_over_subscription_ratio is %r" % (wished,), remedy="It is a number of 1.0 or more, or auto."
+        ) from None

@@ -1,0 +1,39 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where a volume is: ``host@backend#pool`` and its parts. source: Cinder's volume utils (Queens)"""
+
+from __future__ import annotations
+
+from ..errors import InvalidVolume
+
+DEFAULT_POOL_NAME = "_pool0"
+
+
+def extract_host(host: str | None, level: str = "backend", default_pool_name: bool = False) -> str:
+    """The part of host@backend#pool that ``level`` names: host, backend (host@backend) or pool.
+
+    Where it names no pool: ``_pool0`` with ``default_pool_name``, else "".
+    :raises InvalidVolume: there is no host at all.
+    """
+    if not host:
+        raise InvalidVolume(reason="volume is not assigned to a host")
+    backend, _hash, pool = host.partition("#")
+    if level == "host":
+        return backend.partition("@")[0]
+    if level == "backend":
+        return backend
+    if level == "pool":
+        return pool or (DEFAULT_POOL_NAME if default_pool_name else "")
+    raise ValueError("unknown level %s" % level)
+
+
+def append_host(host: str, pool: str) -> str:
+    """host@backend and a pool's name as one."""
+    return "%s#%s" % (host, pool) if host and pool else host
+
+
+def same_backend(wanted: str, host: str) -> bool:
+    """Whether ``host`` is on the backend that is wanted; where that names no pool, any pool of it."""
+    return host == wanted or ("#" not in wanted and extract_host(host) == wanted)

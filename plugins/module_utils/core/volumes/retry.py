@@ -1,0 +1,71 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The retry record of a volume: {num_attempts, backends, exc, exc_reason}. source: rows C10, C16; Cinder's FilterScheduler (Queens)
+
+Every function gives a new record and leaves the one given as it was; None means that the volume is not retried.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import BootflowError, InvalidParameterValue, NoValidBackend
+
+Record = t.Dict[str, t.Any]
+
+
+def populate_retry(record: t.Mapping[str, t.Any] | None, max_attempts: int, volume_id: str) -> Record | None:
+    """The record for the attempt that now begins; None when there is only one.
+
+    :raises InvalidParameterValue: max_attempts below 1.
+    :raises NoValidBackend: the attempts are used up.
+    """
+    if max_attempts < 1:
+        raise InvalidParameterValue(
+            err="Invalid value for 'scheduler_max_attempts', must be >=1",
+            remedy="Set bootflow_volume_max_attempts to 1 or more.",
+        )
+    if max_attempts == 1:
+        return None
+    new = _copy(record)
+    new["num_attempts"] += 1
+    new.pop("exc", None)
+    last = new.pop("exc_reason", None)
+    if new["num_attempts"] > max_attempts:
+        raise NoValidBackend(
+            reason="Exceeded max scheduling attempts %d for volume %s" % (max_attempts, volume_id),
+            remedy="The last one failed on %s%s."
+            % (", ".join(new["backends"][-1:]) or "no backend", ": %s" % last if last else ""),
+            max_attempts=max_attempts,
+            volume_id=volume_id,
+            backends=list(new["backends"]),
+        )
+    return new
+
+
+def record_backend(record: t.Mapping[str, t.Any] | None, backend: str) -> Record | None:
+    """With the backend that was chosen."""
+    if record is None:
+        return None
+    new = _copy(record)
+    new["backends"].append(backend)
+    return new
+
+
+def record_failure(record: t.Mapping[str, t.Any] | None, error: BootflowError) -> Record | None:
+    """With why the attempt failed."""
+    if record is None:
+        return None
+    new = _copy(record)
+    new["exc"] = "%s: %s" % (error.code, error.message)
+    new["exc_reason"] = error.message
+    return new
+
+
+def _copy(record: t.Mapping[str, t.Any] | None) -> Record:
+    new: Record = dict(record or {})
+    new["num_attempts"] = int(new.get("num_attempts", 0))
+    new["backends"] = list(new.get("backends", ()))
+    return new

@@ -1,0 +1,129 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""CapacityFilter: whether a pool has room. source: semantics 12; Cinder's capacity_filter (Queens)"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...scheduler.columns import Rows, np
+from ...scheduler.filters.base import FilterResult
+from ..model import VolumeRequest
+from .backends import Backends
+from .base import BackendFilter
+
+# The cases in their order: the first that fits a pool decides.
+_PASS = 0
+_NO_REPORT = 1
+_RESERVED_OF_WORD = 2
+_NO_TOTAL = 3
+_OVER_PROMISED = 4
+_NO_VIRTUAL_SPACE = 5
+_BAD_RATIO = 6
+_NO_SPACE = 7
+
+
+class CapacityFilter(BackendFilter):
+    """Passes pools with room for the size, or for what the volume grows by.
+
+    Thin: neither are the promises over total x ratio, nor is the size over what is free x ratio. Reserved space is not free.
+    """
+
+    name = "CapacityFilter"
+    counts_capacity = True
+
+    def judge(self, backends: Backends, request: VolumeRequest, rows: Rows) -> FilterResult:
+        size = request.requested_size
+        total = backends.total_gb[rows]
+        reserved_percentage = backends.reserved_percentage[rows]
+        total_word = backends.total_word[rows]
+        free = backends.free_gb[rows] - backends.reserved_gb[rows]
+        thin = backends.thin_support[rows] & (not request.thick)
+        ratio = backends.ratio[rows]
+        sound = thin & (ratio >= 1)
+        promised = np.divide(
+            backends.provisioned_gb[rows] + size, total, out=np.full(len(rows), np.inf), where=total > 0
+        )
+        virtual = free * ratio
+        everyone = np.ones(len(rows), dtype=bool)
+        case = np.select(
+            [
+                (backends.ids[rows] == request.exists_on) & (request.exists_on is not None),
+                everyone & (size == 0),
+                backends.free_unset[rows],
+                backends.free_word[rows],
+                total_word & (reserved_percentage == 0),
+                total_word,
+                total <= 0,
+                sound & (promised > ratio),
+                sound & (virtual >= size),
+                sound,
+                thin,
+                free >= size,
+            ],
+            [
+                _PASS,
+                _PASS,
+                _NO_REPORT,
+                _PASS,
+                _PASS,
+                _RESERVED_OF_WORD,
+                _NO_TOTAL,
+                _OVER_PROMISED,
+                _PASS,
+                _NO_VIRTUAL_SPACE,
+                _BAD_RATIO,
+                _PASS,
+            ],
+            default=_NO_SPACE,
+        )
+        # What may still be asked for: thin pools are bounded by promises and by what is free x ratio.
+        room = np.where(sound, np.minimum(total * ratio - backends.provisioned_gb[rows], virtual), free)
+        unmeasured = backends.free_unset[rows] | backends.free_word[rows] | total_word
+        room = np.where(unmeasured, np.nan, room)
+
+        def text(position: int) -> str:
+            row = rows[position]
+            return _TEXTS[int(case[position])] % {
+                "backend": "host %s" % backends.ids[row],
+                "total": total[position],
+                "total_word": backends.states[row].total_capacity_gb,
+                "reserved": reserved_percentage[position],
+                "promised": promised[position],
+                "ratio": ratio[position],
+                "virtual": virtual[position],
+                "free": free[position],
+                "size": size,
+            }
+
+        return FilterResult(mask=case == _PASS, available=room, needed=_each(size, rows), unit="GB", text=text)
+
+
+def _each(size: int, rows: Rows) -> t.Any:
+    return np.full(len(rows), float(size))
+
+
+_TEXTS = {
+    _PASS: "",
+    _NO_REPORT: "Free capacity not set: volume node info collection broken on %(backend)s.",
+    _RESERVED_OF_WORD: (
+        "Cannot calculate GB of reserved space (%(reserved).10g%%) with backend's reported total capacity "
+        "'%(total_word)s'"
+    ),
+    _NO_TOTAL: ("Insufficient free space for volume creation. Total capacity is %(total).2f on %(backend)s."),
+    _OVER_PROMISED: (
+        "Insufficient free space for thin provisioning. The ratio of provisioned capacity over total capacity "
+        "%(promised).2f has exceeded the maximum over subscription ratio %(ratio).2f on %(backend)s."
+    ),
+    _NO_VIRTUAL_SPACE: (
+        "Insufficient free virtual space (%(virtual).10gGB) to accommodate thin provisioned %(size)dGB volume on "
+        "%(backend)s."
+    ),
+    _BAD_RATIO: (
+        "Filtering out %(backend)s with an invalid maximum over subscription ratio of %(ratio).2f. The ratio should "
+        "be a minimum of 1.0."
+    ),
+    _NO_SPACE: ("Insufficient free space for volume creation on %(backend)s (requested / avail): %(size)d/%(free).10g"),
+}

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether a capability satisfies a volume type's extra spec. source: Cinder's extra_specs_ops (Queens)
+
+Cinder's grammar is that of flavors (core.scheduler.extra_specs_ops) with <is> for truth and without <all-in>; a number
+that is none satisfies nothing instead of being an error. Capabilities keep their types: only <is> takes True for "True".
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...errors import InvalidInput
+from ...scheduler import extra_specs_ops as shared
+
+_TRUE_WORDS = frozenset(("1", "t", "true", "on", "y", "yes"))
+
+
+def match(value: t.Any, requirement: str | None) -> bool:
+    """Does a capability (``value``: text, number, truth) satisfy the requirement?"""
+    if requirement is None:
+        return value is None
+    words = requirement.split()
+    op = words[0] if words else ""
+    if op == "<is>":
+        return value is not None and len(words) > 1 and _truth(value) is _truth(words[1])
+    if op == "<all-in>" or op not in shared.OPERATORS:
+        return bool(value == requirement)
+    if isinstance(value, str) or value is None:
+        return _shared(value, requirement)
+    if op in shared.NUMBER_OPERATORS and isinstance(value, (bool, int, float)):
+        return _shared(repr(int(value) if isinstance(value, bool) else value), requirement)
+    return op == "s!=" and len(words) > 1
+
+
+def _shared(value: str | None, requirement: str) -> bool:
+    try:
+        return shared.match(value, requirement)
+    except InvalidInput:
+        return False
+
+
+def _truth(value: t.Any) -> bool:
+    return value if isinstance(value, bool) else str(value).strip().lower() in _TRUE_WORDS
+
+
+def satisfies(
+    capabilities: t.Mapping[str, t.Any], extra_specs: t.Mapping[str, t.Any]
+) -> tuple[str, t.Any, t.Any] | None:
+    """None where all extra specs that concern capabilities are met, else (key, requirement, capability) of the first that is not.
+
+    A key concerns them without a scope, or in the scope ``capabilities:``; what follows may lead down into mappings. Of a
+    list of capabilities one has to match.
+    """
+    for key, requirement in extra_specs.items():
+        scope = key.split(":")
+        if len(scope) > 1 and scope[0] != "capabilities":
+            continue
+        if scope[0] == "capabilities":
+            del scope[0]
+        found: t.Any = capabilities
+        for part in scope:
+            if not isinstance(found, t.Mapping) or part not in found:
+                return key, requirement, None
+            found = found[part]
+        wanted = None if requirement is None else str(requirement)
+        if not any(match(one, wanted) for one in (found if isinstance(found, list) else [found])):
+            return key, requirement, found
+    return None

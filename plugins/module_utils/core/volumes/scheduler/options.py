@@ -1,0 +1,25 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The volume scheduler's settings, in Cinder's words."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+
+@dataclass
+class VolumeSchedulerOptions:
+    """None for filters or weighers: the default ones (row C12)."""
+
+    enabled_filters: t.Sequence[str] | None = None
+    weighers: t.Sequence[str] | None = None
+    multipliers: t.Mapping[str, float] = field(default_factory=dict)  # weigher name -> multiplier
+    max_attempts: int = 3
+    max_over_subscription_ratio: float | str = 20.0  # of backends that report none; a number or auto
+    now: float | None = None  # epoch seconds; None: the age of reports is not looked at
+    service_down_time: float = 60.0  # seconds
+    prefer_untried: bool = True  # a rescheduled volume goes to a backend that has not failed it while there is one
+    explain: bool = False

@@ -1,0 +1,172 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Choosing backends: filter, weigh, keep to a source's backend, pick, take in memory, next volume.
+
+source: rows C07-C16; Cinder's FilterScheduler (Queens). The machinery is that of instances: core.scheduler.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, replace
+
+from ...errors import BootflowError, NoValidBackend
+from ...scheduler.columns import Column, np
+from ...scheduler.placement import FilterCount
+from ...scheduler.weighing import Ranking
+from ..model import PoolState, VolumeRequest
+from ..places import same_backend
+from ..retry import populate_retry, record_backend
+from .backends import Backends
+from .explain import explain
+from .options import VolumeSchedulerOptions
+from .registry import make_filters, make_weighers
+
+
+@dataclass(frozen=True)
+class BackendSelection:
+    """Where one volume goes. ``retry``: the record to keep with it, None where it is tried once only."""
+
+    volume_id: str
+    host: str  # host@backend#pool
+    alternates: tuple[str, ...] = ()
+    retry: dict[str, t.Any] | None = None
+    decision: dict[str, t.Any] | None = None
+
+
+def select_backend(
+    states: t.Iterable[PoolState], request: VolumeRequest, options: VolumeSchedulerOptions | None = None
+) -> BackendSelection:
+    """A backend for one volume. Raises as VolumeScheduler.select()."""
+    return VolumeScheduler(states, options).select(request)
+
+
+def select_backends(
+    states: t.Iterable[PoolState],
+    requests: t.Iterable[VolumeRequest],
+    options: VolumeSchedulerOptions | None = None,
+    volume_hosts: t.Mapping[str, str] | None = None,
+    instance_hosts: t.Mapping[str, str] | None = None,
+) -> list[BackendSelection | BootflowError]:
+    """A backend for each volume in turn, or why there is none; what one takes the next does not find."""
+    scheduler = VolumeScheduler(states, options, volume_hosts, instance_hosts)
+    found: list[BackendSelection | BootflowError] = []
+    for request in requests:
+        try:
+            found.append(scheduler.select(request))
+        except BootflowError as e:
+            found.append(e)
+    return found
+
+
+class VolumeScheduler:
+    """Backends that are asked for one volume after the other, and remember what each took.
+
+    :arg volume_hosts: see Backends; :arg instance_hosts: see Backends.
+    Raises InvalidInput for unknown names of filters and weighers.
+    """
+
+    def __init__(
+        self,
+        states: t.Iterable[PoolState],
+        options: VolumeSchedulerOptions | None = None,
+        volume_hosts: t.Mapping[str, str] | None = None,
+        instance_hosts: t.Mapping[str, str] | None = None,
+    ):
+        self.options = options or VolumeSchedulerOptions()
+        self.filters = make_filters(self.options)
+        self.weighers = make_weighers(self.options)
+        self.backends = Backends(states, volume_hosts, instance_hosts, self.options.max_over_subscription_ratio)
+        self.counts: list[FilterCount] = []
+
+    def candidates(self) -> Column:
+        """Rows of the pools that are enabled and reported lately."""
+        return np.array(
+            [row for row, state in enumerate(self.backends.states) if not self.why_out(state)], dtype=np.int64
+        )
+
+    def why_out(self, state: PoolState) -> str:
+        """Why a pool is not even filtered; "" where it is."""
+        if state.disabled:
+            return "%s is disabled" % state.host
+        if state.frozen:
+            return "%s is frozen" % state.host
+        now = self.options.now
+        if now is not None and (state.updated_at is None or now - state.updated_at > self.options.service_down_time):
+            return "%s has not reported for %s s" % (
+                state.host,
+                "an unknown number of" if state.updated_at is None else "%d" % (now - state.updated_at),
+            )
+        return ""
+
+    def select(self, request: VolumeRequest) -> BackendSelection:
+        """The best backend for this volume, which is taken from in memory; then the alternates.
+
+        :raises NoValidBackend: no backend passes (``details``: filters, volume_id, decision), or the attempts are used up.
+        :raises InvalidInput: a hint or setting that makes no sense.
+        """
+        retry = populate_retry(request.retry, self.options.max_attempts, request.volume_id)
+        if retry is not None:
+            request = replace(request, retry=retry)
+        candidates = self.candidates()
+        rows = self._filter(request, candidates)
+        # The machinery only ever asks them for what Backends and VolumeRequest have.
+        ranking = Ranking(t.cast(t.Any, self.backends), t.cast(t.Any, request), rows, self.weighers, weigh_one=True)
+        order = self._order(request, ranking)
+        chosen = order[0] if order else None
+        decision = None
+        if self.options.explain:
+            decision = explain(self.backends, request, self.filters, candidates, self.why_out, ranking, order)
+        if chosen is None:
+            raise self._none(request, len(rows), decision)
+        self.backends.consume(chosen, request)
+        host = self.backends.states[chosen].host
+        alternates = order[1 : max(self.options.max_attempts, 1)]
+        return BackendSelection(
+            volume_id=request.volume_id,
+            host=host,
+            alternates=tuple(self.backends.states[row].host for row in alternates),
+            retry=record_backend(retry, host),
+            decision=decision,
+        )
+
+    def _filter(self, request: VolumeRequest, rows: Column) -> Column:
+        self.counts = []
+        for filter_ in self.filters:
+            start = len(rows)
+            if start:
+                rows = rows[np.asarray(filter_.judge(self.backends, request, rows).mask, dtype=bool)]
+            self.counts.append(FilterCount(filter_.name, start, len(rows)))
+        return rows
+
+    def _order(self, request: VolumeRequest, ranking: Ranking) -> list[int]:
+        """Rows that may take it, best first; those that have failed it go behind the others."""
+        rows = [int(ranking.rows[position]) for position in ranking.order]
+        if request.resource_backend:
+            rows = [row for row in rows if same_backend(request.resource_backend, self.backends.states[row].host)]
+        tried = set((request.retry or {}).get("backends", ()))
+        if tried and self.options.prefer_untried:
+            rows.sort(key=lambda row: self.backends.states[row].host in tried)
+        return rows
+
+    def _none(self, request: VolumeRequest, passed: int, decision: dict[str, t.Any] | None) -> NoValidBackend:
+        parts = ["No weighed backends available"]
+        if not len(self.backends):
+            parts.append("There is no backend at all.")
+        elif passed:
+            parts.append("None that passed is on %s, where its source is." % request.resource_backend)
+        elif self.counts and self.counts[0].start:
+            parts.append(
+                "Filtering removed all hosts for the request with volume ID '%s'. Filter results: %s"
+                % (request.volume_id, ", ".join(str(c) for c in self.counts))
+            )
+        else:
+            parts.append("; ".join(self.why_out(state) for state in self.backends.states) + ".")
+        return NoValidBackend(
+            reason=". ".join(parts[:1] + [" ".join(parts[1:])]),
+            filters=[{"name": c.name, "start": c.start, "end": c.end} for c in self.counts],
+            volume_id=request.volume_id,
+            decision=decision,
+        )

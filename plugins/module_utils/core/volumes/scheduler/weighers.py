@@ -1,0 +1,64 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""CapacityWeigher, AllocatedCapacityWeigher and VolumeNumberWeigher. source: rows C14, C15; semantics 12; Cinder (Queens)"""
+
+from __future__ import annotations
+
+from ...scheduler.columns import Column, Rows, np
+from ..model import VolumeRequest
+from .backends import Backends
+from .base import BackendWeigher
+
+# What stands for a word when the least is favoured: so much beyond the largest number.
+_SPREAD_TIMES = 100.0
+_LEAST_OFFSET = 10000.0
+
+
+class CapacityWeigher(BackendWeigher):
+    """More free space is better, virtual space where the volume may be thin. A negative multiplier stacks.
+
+    Backends that can not tell come last: -1 when spreading, else beyond all the others.
+    """
+
+    name = "CapacityWeigher"
+    multiplier = 1.0
+    per_host = False  # what stands for a word depends on the others
+
+    def weigh(self, backends: Backends, request: VolumeRequest, rows: Rows) -> Column:
+        total = backends.total_gb[rows]
+        virtual = total * backends.ratio[rows] - backends.provisioned_gb[rows]
+        thin = backends.thin_support[rows] & (not request.thick)
+        free = np.where(thin, virtual, backends.free_gb[rows]) - backends.reserved_gb[rows]
+        words = backends.free_word[rows] | backends.total_word[rows] | backends.free_unset[rows]
+        if not words.any():
+            return free
+        if self.multiplier > 0:
+            return np.where(words, -1.0, free)
+        numbers = free[~words]
+        if not len(numbers):
+            return np.zeros(len(free))
+        high = numbers.max()
+        offset = (high - numbers.min()) * _SPREAD_TIMES
+        return np.where(words, high + (offset or _LEAST_OFFSET), free)
+
+
+class AllocatedCapacityWeigher(BackendWeigher):
+    """The least allocated first; a positive multiplier stacks."""
+
+    name = "AllocatedCapacityWeigher"
+    multiplier = -1.0
+
+    def weigh(self, backends: Backends, request: VolumeRequest, rows: Rows) -> Column:
+        return backends.allocated_gb[rows]
+
+
+class VolumeNumberWeigher(BackendWeigher):
+    """The fewest volumes first; a positive multiplier stacks."""
+
+    name = "VolumeNumberWeigher"
+    multiplier = -1.0
+
+    def weigh(self, backends: Backends, request: VolumeRequest, rows: Rows) -> Column:
+        return backends.volume_count[rows]
