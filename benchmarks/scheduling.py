@@ -8,6 +8,7 @@ bare    what the machine and the database need for the same: reading the numbers
         statement that takes the memory, disk and vCPUs from the rows which ours took them from
 ours    ledger.fleet.read + core select_destinations + ledger.claims.take in one transaction: the host rows read fresh, all
         default filters and weighers, the claims tested under lock and written
+parts   the same with pinned CPUs, with PCI devices, with the explanation of every host: told beside a plain request
 boot    the whole scheduling step of a boot: with it the waiting instances read and locked, where they went written to
         them and to their history
 
@@ -32,6 +33,7 @@ import sys
 import tempfile
 import time
 import typing as t
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psycopg
@@ -45,6 +47,9 @@ from postgres import PostgresServer  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.claims import ResourceRequest  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.constraints import numa_constraints  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.core.parts import Wish as PartsWish  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.request import PciRequest  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import (  # noqa: E402
     SchedulerOptions,
     Selection,
@@ -59,6 +64,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (  
     database,
     fleet,
     nodes,
+    profiles,
     runs,
     scheduling,
     tables,
@@ -190,9 +196,37 @@ class Database:
             )
         self.tidy()
 
+    def equip(self) -> None:
+        """Two NUMA cells of 32 CPUs in every host, and four network cards in every tenth."""
+        cells = [
+            {
+                "id": n,
+                "memory_mb": 65536,
+                "cpus": list(range(32 * n, 32 * n + 32)),
+                "siblings": [[c, c + 1] for c in range(32 * n, 32 * n + 32, 2)],
+                "pages": [{"size_kb": 4, "total": 16777216}],
+            }
+            for n in (0, 1)
+        ]
+        cards = [
+            {"address": "0000:%02x:00.0" % n, "vendor_id": "8086", "product_id": "10fb", "numa_node": n % 2}
+            for n in range(1, 5)
+        ]
+        c = tables.compute_nodes.c
+        with self.ledger.write() as conn:
+            conn.execute(
+                tables.compute_nodes.update().values(numa_profile_id=profiles.profile_id(conn, {"cells": cells}))
+            )
+            chosen = [r.id for r in conn.execute(sa.select(c.id).order_by(c.id))][::10]
+            bulk.update(conn, tables.compute_nodes, "id", [{"id": n, "has_pci": True} for n in chosen])
+            facts = {"pci_passthrough_devices": cards}
+            bulk.insert(conn, tables.node_facts, [{"compute_node_id": n, "facts": facts} for n in chosen])
+        self.tidy()
+
     def reset(self) -> None:
         """As if nothing had been placed."""
         with self.ledger.write() as conn:
+            conn.execute(tables.device_claims.delete())
             conn.execute(tables.claims.delete())
             conn.execute(tables.instance_action_events.delete())
             conn.execute(
@@ -232,15 +266,46 @@ def context() -> Context:
 # --- what is measured ----------------------------------------------------------------------------------------------------
 
 
-def ours(database_: Database, uuids: t.Sequence[str], chosen: list[Selection] | None = None) -> float:
-    flavor = Flavor(**FLAVOR)
-    spec = RequestSpec(instance_uuids=uuids, flavor=flavor, image_properties={"hw_architecture": "x86_64"})
+@dataclass(frozen=True)
+class Kind:
+    """What is asked for."""
+
+    name: str = "plain"
+    numa: t.Any = None
+    pci: tuple[PciRequest, ...] = ()
+    explain: bool = False
+
+    def spec(self, uuids: t.Sequence[str]) -> RequestSpec:
+        return RequestSpec(
+            instance_uuids=uuids,
+            flavor=Flavor(**FLAVOR),
+            image_properties={"hw_architecture": "x86_64"},
+            numa_topology=self.numa,
+            pci_requests=self.pci,
+        )
+
+    @property
+    def needs(self) -> fleet.Needs:
+        return fleet.Needs(numa=self.numa is not None, devices=bool(self.pci))
+
+
+PLAIN = Kind()
+PINNED = Kind("pinned", numa=numa_constraints(Flavor(**{**FLAVOR, "extra_specs": {"hw:cpu_policy": "dedicated"}}), {}))
+DEVICE = Kind("with a PCI device", pci=(PciRequest(1, ({"vendor_id": "8086", "product_id": "10fb"},), "nic"),))
+WHY = Kind("explained", explain=True)
+
+
+def ours(
+    database_: Database, uuids: t.Sequence[str], chosen: list[Selection] | None = None, kind: Kind = PLAIN
+) -> float:
+    spec = kind.spec(uuids)
+    parts = PartsWish.of(spec)
     resources = ResourceRequest(memory_mb=1024, disk_gb=1, vcpus=1)
     started = time.perf_counter()
     with database_.ledger.write() as conn:
-        hosts = fleet.read(conn, database_.hosts)
-        selections = select_destinations(hosts, spec, options())
-        wishes = [claims.Wish(s.instance_uuid, resources, claims.candidates_of(s)) for s in selections]
+        hosts = fleet.read(conn, database_.hosts, needs=kind.needs)
+        selections = select_destinations(hosts, spec, replace(options(), explain=kind.explain))
+        wishes = [claims.Wish(s.instance_uuid, resources, claims.candidates_of(s), parts) for s in selections]
         outcome = claims.take(conn, wishes, time.time())
     seconds = time.perf_counter() - started
     if any(isinstance(o, errors.BootflowError) for o in outcome.values()) or len(outcome) != len(uuids):
@@ -296,13 +361,13 @@ def bare(database_: Database, selections: t.Sequence[Selection]) -> float:
     return seconds
 
 
-def side_by_side(database_: Database, uuids: t.Sequence[str], rounds: int) -> tuple[float, float]:
+def side_by_side(database_: Database, uuids: t.Sequence[str], rounds: int, kind: Kind = PLAIN) -> tuple[float, float]:
     """Seconds of ours and of the bare work: the fastest of ``rounds`` of each, in turn."""
     chosen: list[Selection] = []
     mine, limit = [], []
     for _round in range(rounds):
         gc.collect()
-        mine.append(ours(database_, uuids, chosen))
+        mine.append(ours(database_, uuids, chosen, kind))
         database_.reset()
         limit.append(bare(database_, chosen))
         database_.reset()
@@ -480,6 +545,8 @@ def measure(table: Table, server: PostgresServer, folder: str, rounds: int, larg
             base.reset()
             base.tidy()
         table.add("%s: the whole scheduling step of a boot of 1,000" % kind, 1000, min(whole), limit, "s", None)
+        if kind == "postgresql":
+            with_parts(table, base, rounds)
         base.close()
     base, name = postgresql(server)
     base.fill(1000, 40_000)
@@ -497,6 +564,18 @@ def measure(table: Table, server: PostgresServer, folder: str, rounds: int, larg
     )
     base.close()
     growth(table, folder, rounds, large)
+
+
+def with_parts(table: Table, base: Database, rounds: int) -> None:
+    """What NUMA, PCI and explanations cost beside a plain request; told, not judged."""
+    plain = side_by_side(base, base.uuids, rounds)[0]
+    one = side_by_side(base, base.uuids[:1], rounds)[0]
+    base.equip()
+    for kind in (PINNED, DEVICE):
+        cost = side_by_side(base, base.uuids, rounds, kind)[0]
+        table.add("1,000 instances %s, beside plain ones" % kind.name, 1000, cost, plain, "s", None)
+    cost = side_by_side(base, base.uuids[:1], rounds, WHY)[0]
+    table.add("one instance %s for all 10,000 hosts, beside one without" % WHY.name, 1, cost, one, "s", None)
 
 
 def growth(table: Table, folder: str, rounds: int, large: int) -> None:

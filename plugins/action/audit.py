@@ -63,13 +63,7 @@ class ActionModule(LedgerAction):
         try:
             facts = self.run_module(
                 "compute_node_info",
-                {
-                    "libvirt_uri": host_settings.libvirt_uri(self),
-                    "instances_path": host_settings.instances_path(self),
-                    "virt_type": str(self.variable("bootflow_virt_type", "auto")),
-                    "pci_device_spec": configuration["pci_device_spec"],
-                    "isolated_disks": configuration["isolated_disks"],
-                },
+                host_settings.node_info_arguments(self, configuration),
             )["compute_node"]
         except errors.BootflowError as e:
             self._display.warning("%s did not answer: %s %s" % (host, e.message, e.remedy))

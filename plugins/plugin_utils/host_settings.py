@@ -232,6 +232,17 @@ def whole_disk_clear(action: t.Any) -> str:
     return str(action.variable("bootflow_whole_disk_clear", "zero"))
 
 
+def node_info_arguments(action: t.Any, configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What the module compute_node_info is asked on the current host. :arg configuration: see configuration()."""
+    return {
+        "libvirt_uri": libvirt_uri(action),
+        "instances_path": instances_path(action),
+        "virt_type": str(action.variable("bootflow_virt_type", "auto")),
+        "pci_device_spec": configuration["pci_device_spec"],
+        "isolated_disks": configuration["isolated_disks"],
+    }
+
+
 def workers(action: t.Any, builds: int) -> int:
     """How many builds a host works on at once: Nova's max_concurrent_builds, 0 for all (row A48)."""
     most = int(action.variable("bootflow_max_concurrent_builds", 10))

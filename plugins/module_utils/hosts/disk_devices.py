@@ -33,7 +33,7 @@ def isolated_disks(
 ) -> list[dict[str, t.Any]]:
     """One row per path: {path, size_gb (GiB, rounded down), medium, serial, reason}.
 
-    ``medium`` is hdd, ssd or nvme. Only a disk whose ``reason`` is empty may be given to a guest.
+    ``medium`` is hdd, ssd or nvme; ``domain`` is there where one has the disk. Only a disk whose ``reason`` is empty may be given to a guest.
 
     :arg used_by: real path of a disk -> the domain that has it.
     """
@@ -59,7 +59,7 @@ def isolated_disks(
         if twin:
             row["reason"] = "is the same disk as %s" % twin
         elif domain:
-            row["reason"] = "the domain %s has it" % domain
+            row.update(reason="the domain %s has it" % domain, domain=domain)
         else:
             row["reason"] = why_not_whole(node) or examine(real)
         seen.setdefault(real, path)

@@ -44,18 +44,18 @@ def explain(
         try:
             result = filter_.judge(backends, request, candidates)
         except BootflowError as e:
-            for row in candidates:
-                entries[int(row)]["filters"].append(
+            for row in candidates.tolist():
+                entries[row]["filters"].append(
                     {**_numbers(None, 0), "name": filter_.name, "passed": None, "reason": e.message}
                 )
             continue
-        for position, row in enumerate(candidates):
+        for position, row in enumerate(candidates.tolist()):
             passed = bool(result.mask[position])
             reason = "" if passed or result.text is None else result.text(position)
             verdict = {"name": filter_.name, "passed": passed, "reason": reason, **_numbers(result, position)}
-            entries[int(row)]["filters"].append(verdict)
+            entries[row]["filters"].append(verdict)
             if alive[position] and not passed:
-                entries[int(row)]["rejected_by"] = {
+                entries[row]["rejected_by"] = {
                     "filter": filter_.name,
                     "reason": reason,
                     **_numbers(result, position),

@@ -1,0 +1,344 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Status and attach_status of volumes and snapshots: their values, which action may begin in which, and what comes of it.
+
+source: semantics 11; Cinder's volume API and manager (Queens). Each check gives the compare-and-swap that the ledger has to
+do: a check alone would lose the race (semantics 20).
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..errors import BootflowError, InvalidInput, InvalidSnapshot, InvalidVolume
+from .model import Snapshot, Volume
+
+# --- status of a volume --------------------------------------------------------------------------------------------
+
+CREATING = "creating"
+DOWNLOADING = "downloading"
+AVAILABLE = "available"
+RESERVED = "reserved"
+ATTACHING = "attaching"
+IN_USE = "in-use"
+DETACHING = "detaching"
+DELETING = "deleting"
+DELETED = "deleted"
+EXTENDING = "extending"
+RETYPING = "retyping"
+UPLOADING = "uploading"
+BACKING_UP = "backing-up"
+RESTORING_BACKUP = "restoring-backup"
+REVERTING = "reverting"
+MAINTENANCE = "maintenance"
+AWAITING_TRANSFER = "awaiting-transfer"
+ERROR = "error"
+ERROR_DELETING = "error_deleting"
+ERROR_EXTENDING = "error_extending"
+ERROR_RESTORING = "error_restoring"
+ERROR_MANAGING = "error_managing"
+ERROR_ATTACHING = "error_attaching"
+ERROR_DETACHING = "error_detaching"
+
+VOLUME_STATES = (
+    CREATING, DOWNLOADING, AVAILABLE, RESERVED, ATTACHING, IN_USE, DETACHING, DELETING, DELETED, EXTENDING, RETYPING,
+    UPLOADING, BACKING_UP, RESTORING_BACKUP, REVERTING, MAINTENANCE, AWAITING_TRANSFER,
+    ERROR, ERROR_DELETING, ERROR_EXTENDING, ERROR_RESTORING, ERROR_MANAGING, ERROR_ATTACHING, ERROR_DETACHING,
+)  # fmt: skip
+
+SNAPSHOT_STATES = (
+    CREATING, AVAILABLE, DELETING, DELETED, "updating", "unmanaging", BACKING_UP, "restoring", ERROR, ERROR_DELETING,
+)  # fmt: skip
+
+# --- attach_status, of a volume and of one attachment ----------------------------------------------------------------
+
+ATTACHED = "attached"
+DETACHED = "detached"
+
+ATTACH_STATES = (RESERVED, ATTACHING, ATTACHED, DETACHED, ERROR_ATTACHING, ERROR_DETACHING)
+
+# --- which statuses an action may begin in ---------------------------------------------------------------------------
+
+NOT_MIGRATING = (None, "deleting", "error", "success")  # values of migration_status
+DELETABLE = (AVAILABLE, ERROR, ERROR_RESTORING, ERROR_EXTENDING, ERROR_MANAGING)
+SNAPSHOT_DELETABLE = (AVAILABLE, ERROR)
+CASCADE_DELETABLE = (AVAILABLE, ERROR, DELETING)  # snapshots that go with their volume
+SNAPSHOT_SOURCE = (AVAILABLE,)  # a snapshot that a volume may be made from
+VOLUME_SOURCE = (AVAILABLE, IN_USE)  # a volume that a volume may be made from
+
+
+@dataclass(frozen=True)
+class Transition:
+    """A compare-and-swap: ``values`` may be written where every field of ``expected`` has one of its values.
+
+    ``host_work``: whether the backend has to do something before the action is done.
+    """
+
+    expected: t.Mapping[str, tuple[t.Any, ...]] = field(default_factory=dict)
+    values: t.Mapping[str, t.Any] = field(default_factory=dict)
+    host_work: bool = True
+
+    def applies_to(self, record: t.Any) -> bool:
+        return all(getattr(record, name) in allowed for name, allowed in self.expected.items())
+
+
+def any_of(states: t.Iterable[str]) -> str:
+    """``a or b or c``, as Cinder writes what it expected."""
+    return " or ".join(states)
+
+
+# --- volumes -------------------------------------------------------------------------------------------------------
+
+
+def check_delete(
+    volume: Volume, snapshots: t.Sequence[Snapshot] = (), force: bool = False, cascade: bool = False
+) -> Transition:
+    """Whether a volume may be deleted. One that was never scheduled goes at once.
+
+    :arg snapshots: those of the volume that are not deleted.
+    :arg cascade: the snapshots go with it.
+    :raises InvalidVolume: (400) the text is Cinder's, the remedy says which of its conditions failed.
+    """
+    if not volume.host:
+        return Transition(values={"status": DELETED}, host_work=False)
+    expected: dict[str, tuple[t.Any, ...]] = {
+        "attach_status": tuple(s for s in ATTACH_STATES if s != ATTACHED),
+        "migration_status": NOT_MIGRATING,
+        "group_id": (None,),
+    }
+    if not force:
+        expected["status"] = DELETABLE
+    transition = Transition(expected, {"status": DELETING})
+    if cascade:
+        stuck = [s for s in snapshots if s.group_snapshot_id or (not force and s.status not in CASCADE_DELETABLE)]
+    else:
+        stuck = list(snapshots)
+    remedy = _why_not_deleted(volume, transition, stuck)
+    if remedy:
+        status = "" if force else " status must be %s and" % any_of(DELETABLE)
+        raise InvalidVolume(
+            reason="Volume%s must not be migrating, attached, belong to a group, have snapshots or be disassociated from "
+            "snapshots after volume transfer." % status,
+            remedy=remedy,
+            volume_id=volume.id,
+        )
+    return transition
+
+
+def _why_not_deleted(volume: Volume, transition: Transition, stuck: t.Sequence[Snapshot]) -> str:
+    if volume.attach_status == ATTACHED:
+        return "Volume %s is attached: detach it first." % volume.id
+    if volume.migration_status not in NOT_MIGRATING:
+        return "Volume %s is migrating: wait until that is done." % volume.id
+    if volume.group_id is not None:
+        return "Volume %s is in group %s: take it out of that first." % (volume.id, volume.group_id)
+    if not transition.applies_to(volume):
+        return "Volume %s is %s: wait until that is done." % (volume.id, volume.status)
+    if stuck:
+        return "Volume %s has snapshots: delete %s first." % (volume.id, ", ".join(s.name or s.id for s in stuck))
+    return ""
+
+
+def check_extend(volume: Volume, new_size: t.Any, attached: bool = False) -> Transition:
+    """Whether a volume may grow to ``new_size`` GB; quota and backend are asked after this.
+
+    :arg attached: extend it while it is in use, which the host has to be able to do.
+    :raises InvalidInput: (400) no integer, or not larger. :raises InvalidVolume: (400) the status.
+    """
+    try:
+        wanted = int(str(new_size))
+    except ValueError:
+        raise InvalidInput(message="New volume size must be specified as an integer.") from None
+    if wanted <= volume.size:
+        raise InvalidInput(
+            reason="New size for extend must be greater than current size. (current: %s, extended: %s)."
+            % (volume.size, new_size),
+            remedy="Volumes only grow: ask for more than %d GB." % volume.size,
+        )
+    expected = IN_USE if attached else AVAILABLE
+    if volume.status != expected:
+        raise InvalidVolume(
+            reason="Volume %s status must be '%s' to extend, currently %s." % (volume.id, expected, volume.status),
+            remedy="Detach it, or extend it attached." if volume.status == IN_USE else "Wait until that is done.",
+        )
+    return Transition({"status": (expected,)}, {"status": EXTENDING, "previous_status": volume.status})
+
+
+def check_reserve(volume: Volume) -> Transition:
+    """The first step of attaching. :raises InvalidVolume: (400) the status."""
+    allowed = (AVAILABLE, IN_USE) if volume.multiattach else (AVAILABLE,)
+    if volume.status not in allowed:
+        raise InvalidVolume(
+            reason="Volume status must be %s to reserve, but the status is %s." % (any_of(allowed), volume.status),
+            remedy="Volume %s: detach it where it is, or wait until it is available." % volume.id,
+        )
+    return Transition({"multiattach": (volume.multiattach,), "status": allowed}, {"status": ATTACHING}, host_work=False)
+
+
+def unreserve(attachments: int) -> Transition:
+    """Back from check_reserve(); where the volume is not attaching there is nothing to do.
+
+    :arg attachments: how many instances it is attached to.
+    """
+    return Transition({"status": (ATTACHING,)}, {"status": IN_USE if attachments else AVAILABLE}, host_work=False)
+
+
+def check_begin_detaching(volume: Volume) -> Transition:
+    """The first step of detaching. :raises InvalidVolume: (400) it is not attached."""
+    transition = Transition(
+        {"status": (IN_USE,), "attach_status": (ATTACHED,), "migration_status": NOT_MIGRATING},
+        {"status": DETACHING},
+        host_work=False,
+    )
+    if volume.migration_status not in NOT_MIGRATING:
+        return Transition(host_work=False)  # its status stays, as the migration needs it
+    if not transition.applies_to(volume):
+        raise InvalidVolume(
+            reason="Unable to detach volume. Volume status must be 'in-use' and attach_status must be 'attached' to detach.",
+            remedy="Volume %s is %s, attach_status %s." % (volume.id, volume.status, volume.attach_status),
+        )
+    return transition
+
+
+def roll_detaching() -> Transition:
+    """Back from check_begin_detaching()."""
+    return Transition({"status": (DETACHING,)}, {"status": IN_USE}, host_work=False)
+
+
+def check_upload(volume: Volume, force: bool = False) -> Transition:
+    """Whether an image may be made of it. :raises InvalidVolume: (400) the status."""
+    allowed = (AVAILABLE, IN_USE) if force else (AVAILABLE,)
+    if volume.status not in allowed:
+        raise InvalidVolume(
+            reason="Volume %s status must be %s" % (volume.id, any_of(allowed)),
+            remedy="It is %s: detach it, or force it." % volume.status,
+        )
+    return Transition({"status": allowed}, {"status": UPLOADING, "previous_status": volume.status})
+
+
+def check_revert(volume: Volume, snapshot: Snapshot, latest: Snapshot | None) -> Transition:
+    """Whether a volume may go back to its latest snapshot. :raises InvalidVolume: :raises InvalidSnapshot: (400)"""
+    if latest is None or latest.id != snapshot.id:
+        raise InvalidInput(
+            message="Specified snapshot %s is None or not the latest one of volume %s." % (snapshot.id, volume.id)
+        )
+    if volume.status != AVAILABLE:
+        raise InvalidVolume(
+            reason="Can't revert volume %s to its latest snapshot. Volume's status must be 'available'." % volume.id
+        )
+    if snapshot.status != AVAILABLE:
+        raise InvalidSnapshot(
+            reason="Can't revert volume %s to its latest snapshot. Snapshot's status must be 'available'." % snapshot.id
+        )
+    return Transition({"status": (AVAILABLE,)}, {"status": REVERTING})
+
+
+def check_update(volume: Volume, what: str = "volume") -> None:
+    """Whether name, description (``volume``) or metadata (``metadata``) may be changed. :raises InvalidVolume: (400)"""
+    if what == "metadata" and volume.status in (MAINTENANCE, UPLOADING):
+        raise InvalidVolume(reason="Updating volume metadata is not allowed for volumes in %s status." % volume.status)
+    if volume.status == MAINTENANCE:
+        raise InvalidVolume(reason="The volume cannot be updated during maintenance.")
+
+
+# --- snapshots -----------------------------------------------------------------------------------------------------
+
+
+def check_snapshot(volume: Volume, force: bool = False) -> Transition:
+    """Whether a snapshot may be made of a volume; its status stays. :raises InvalidVolume: (400)
+
+    :arg force: of a volume in use too.
+    """
+    if not volume.host:
+        raise InvalidVolume(
+            reason="The snapshot cannot be created because volume has not been scheduled to any host.",
+            remedy="Wait until volume %s is available." % volume.id,
+        )
+    if volume.status == MAINTENANCE:
+        raise InvalidVolume(reason="The snapshot cannot be created when the volume is in maintenance mode.")
+    if volume.migration_status not in NOT_MIGRATING:
+        raise InvalidVolume(reason="Snapshot cannot be created while volume is migrating.")
+    allowed = (AVAILABLE, IN_USE) if force else (AVAILABLE,)
+    if volume.status not in allowed:
+        raise InvalidVolume(
+            reason="Volume %s status must be %s, but current status is: %s."
+            % (volume.id, ", ".join(allowed), volume.status),
+            remedy="Detach it, or say force: true for a snapshot as after a power cut."
+            if volume.status == IN_USE
+            else "Wait until that is done.",
+        )
+    return Transition({"status": allowed, "migration_status": NOT_MIGRATING})
+
+
+def check_snapshot_delete(snapshot: Snapshot, force: bool = False) -> Transition:
+    """Whether a snapshot may be deleted. :raises InvalidSnapshot: (400)"""
+    expected: dict[str, tuple[t.Any, ...]] = {"group_snapshot_id": (None,)}
+    if not force:
+        expected["status"] = SNAPSHOT_DELETABLE
+    transition = Transition(expected, {"status": DELETING})
+    if not transition.applies_to(snapshot):
+        status = "" if force else " status must be %s and" % any_of(SNAPSHOT_DELETABLE)
+        raise InvalidSnapshot(
+            reason="Snapshot%s must not be part of a group." % status,
+            remedy="Snapshot %s is %s." % (snapshot.id, snapshot.status),
+        )
+    return transition
+
+
+# --- what comes of the backend's work --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class End:
+    """Status after an action. None: ``previous_status`` (or by the attachments, for an upload)."""
+
+    done: str | None
+    failed: str
+
+
+ENDS: dict[str, End] = {
+    "create": End(AVAILABLE, ERROR),
+    "delete": End(DELETED, ERROR_DELETING),
+    "extend": End(None, ERROR_EXTENDING),
+    "attach": End(IN_USE, ERROR_ATTACHING),
+    "detach": End(AVAILABLE, ERROR_DETACHING),
+    "revert": End(AVAILABLE, ERROR),
+    "snapshot_create": End(AVAILABLE, ERROR),
+    "snapshot_delete": End(DELETED, ERROR_DELETING),
+}
+
+
+def status_after(
+    action: str, error: BootflowError | None, previous_status: str | None = None, attachments: int = 0
+) -> str:
+    """The status that an action leaves.
+
+    :arg attachments: how many instances the volume is attached to now: a volume that one of several let go is still in use,
+        and after an upload it is what the attachments say, whether or not it worked.
+    """
+    by_attachments = IN_USE if attachments else AVAILABLE
+    if action == "upload":
+        return by_attachments
+    end = ENDS.get(action)
+    if end is None:
+        raise InvalidInput(reason="unknown action %s" % action, remedy="Known are: %s." % ", ".join(sorted(ENDS)))
+    if error is not None:
+        return end.failed
+    if action == "detach":
+        return by_attachments
+    return end.done or previous_status or AVAILABLE
+
+
+def check_values(status: t.Any = AVAILABLE, attach_status: t.Any = DETACHED, snapshot: bool = False) -> None:
+    """Raise InvalidInput for a value that does not exist."""
+    known = SNAPSHOT_STATES if snapshot else VOLUME_STATES
+    if status not in known:
+        raise InvalidInput(reason="status %r does not exist" % (status,), remedy="It is one of %s." % ", ".join(known))
+    if attach_status not in ATTACH_STATES:
+        raise InvalidInput(
+            reason="attach_status %r does not exist" % (attach_status,),
+            remedy="It is one of %s." % ", ".join(ATTACH_STATES),
+        )
