@@ -16,10 +16,10 @@ from ..core.numa.topology import GuestNUMATopology, HostNUMATopology
 from ..core.numa.usage import apply_usage
 from ..core.pci.device import PciDevice
 from ..core.pci.pools import free_devices
-from . import profiles
+from . import bulk, profiles
 from .history import chunks
 from .libraries import sa
-from .tables import claims, compute_nodes, device_claims, node_facts
+from .tables import claims, compute_nodes, device_claims, instances, node_facts
 
 PCI = "pci"
 DISK = "disk"
@@ -108,6 +108,7 @@ def _devices(
         ):
             taken[row.compute_node_id, row.kind].add(row.device)
     pci: dict[int, list[PciDevice]] = {}
+    reported: dict[int, list[dict[str, t.Any]]] = {}
     disks: dict[int, list[dict[str, t.Any]]] = {}
     for where in _where(c.id, node_ids):
         query = (
@@ -120,10 +121,22 @@ def _devices(
                 devices = [PciDevice.from_dict(d) for d in row.facts.get("pci_passthrough_devices") or ()]
                 pci[row.id] = list(free_devices(devices, taken[row.id, PCI]))
             if row.has_disks:
-                disks[row.id] = [d for d in offered_disks(row.facts) if d["path"] not in taken[row.id, DISK]]
+                reported[row.id] = row.facts.get("isolated_disks") or []
+    ours = _our_domains(conn, {d["domain"] for some in reported.values() for d in some if d.get("domain")})
+    for node_id, some in reported.items():
+        there = taken[node_id, DISK]
+        disks[node_id] = [d for d in some if _is_offered(d, ours) and d["path"] not in there]
     return pci, disks
 
 
-def offered_disks(facts: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
-    """The whole disks that a node gives away; one that is in use there is reported with a reason instead."""
-    return [dict(d) for d in facts.get("isolated_disks") or () if not d.get("reason")]
+def _is_offered(disk: t.Mapping[str, t.Any], ours: t.Collection[str]) -> bool:
+    """Whether a node gives this disk away. One that is in use there is reported with a reason instead; that a guest of ours had
+    it then is none, for the claims tell whether it still has."""
+    return not disk.get("reason") or disk.get("domain") in ours
+
+
+def _our_domains(conn: t.Any, names: t.Collection[str]) -> set[str]:
+    if not names:
+        return set()
+    c = instances.c
+    return set(conn.execute(sa.select(c.domain_name).where(bulk.among(conn, c.domain_name, sorted(names)))).scalars())

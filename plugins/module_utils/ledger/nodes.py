@@ -13,7 +13,6 @@ import typing as t
 
 from . import bulk, profiles
 from .history import chunks
-from .host_parts import offered_disks
 from .libraries import sa
 from .locks import insert_new
 from .tables import claims, compute_nodes
@@ -56,7 +55,7 @@ def record_report(
         "profile_id": profiles.profile_id(conn, {k: facts[k] for k in PROFILE_KEYS if facts.get(k)}),
         "numa_profile_id": _numa_profile(conn, facts, configuration),
         "has_pci": bool(facts.get("pci_passthrough_devices")),
-        "has_disks": bool(offered_disks(facts)),
+        "has_disks": bool(facts.get("isolated_disks")),
         "metrics": {**(facts.get("metrics") or {}), **(configuration.get("metrics") or {})} or None,
         "reported_at": now,
         "unreachable_reason": None,

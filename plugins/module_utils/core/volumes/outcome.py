@@ -47,16 +47,18 @@ def outcome_of(
     retry: t.Mapping[str, t.Any] | None,
     allow_reschedule: bool = True,
     copying: bool = False,
+    now: float | None = None,
 ) -> VolumeOutcome:
     """What becomes of a volume whose creation on a backend ``error`` ended.
 
     :arg retry: its retry record; without one nothing is rescheduled.
     :arg allow_reschedule: False where it was sent to its source's backend without being scheduled.
     :arg copying: it happened while the image was copied into it: then it is an ImageCopyFailure, whatever it was.
+    :arg now: epoch seconds, the new scheduled_at of one that is rescheduled.
     """
     reason = clean_reason(error.message)
     if allow_reschedule and retry and not copying and not isinstance(error, NO_RESCHEDULE):
-        values = {"host": None, "scheduled_at": None, "status": states.CREATING}
+        values = {"host": None, "scheduled_at": now, "status": states.CREATING}
         return VolumeOutcome(RESCHEDULE, values, reason, delete_remains=True)
     return VolumeOutcome(ERROR, {"status": states.ERROR}, reason, delete_remains=False)
 

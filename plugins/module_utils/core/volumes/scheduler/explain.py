@@ -62,16 +62,16 @@ def explain(
                 }
         alive &= np.asarray(result.mask, dtype=bool)
         counts.append({"name": filter_.name, "start": start, "end": int(alive.sum())})
-    for position in ranking.order:
-        row = int(ranking.rows[position])
-        entries[row]["weight"] = float(ranking.score[position])
+    for place in ranking.order.tolist():
+        row = int(ranking.rows[place])
+        entries[row]["weight"] = float(ranking.score[place])
         entries[row]["weighers"] = [
             {
                 "name": scale.weigher.name,
-                "raw": float(scale.raw[position]),
-                "normalised": float(scale.normalised(scale.raw[position])),
-                "multiplier": scale.multiplier_at(int(position)),
-                "score": float(scale.part[position]),
+                "raw": float(scale.raw[place]),
+                "normalised": float(scale.normalised(scale.raw[place])),
+                "multiplier": scale.multiplier_at(place),
+                "score": float(scale.part[place]),
             }
             for scale in ranking.scales
         ]

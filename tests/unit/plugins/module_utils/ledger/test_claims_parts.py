@@ -434,3 +434,19 @@ def test_nothing_is_given_twice_in_any_order(world: World, steps: list[tuple[int
     free = parts(world, where)
     assert free.numa is not None and not any(c.pinned_cpus or c.cpu_usage or c.memory_usage_mb for c in free.numa.cells)
     assert (len(free.pci), len(free.disks)) == (len(CARD), 2)
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_disk_that_a_guest_of_ours_had_when_the_host_reported_is_free_when_it_is_gone(world: World, ours: bool) -> None:
+    """Nobody asks the host again in between; a domain that is not ours has its disk for good."""
+    uuids = waiting(world, 2)
+    domain = world.row(uuids[0]).domain_name if ours else "somebody-elses"
+    disk = {"path": "/dev/sdb", "size_gb": 100, "medium": "ssd"}
+    node(world, isolated_disks=[disk])
+    take(world, wish(uuids[0], disks=(A_DISK,)))
+    where = node(world, isolated_disks=[{**disk, "reason": "the domain %s has it" % domain, "domain": domain}])
+    assert parts(world, where).disks == []
+    release(world, uuids[0])
+    assert [d["path"] for d in parts(world, where).disks] == (["/dev/sdb"] if ours else [])
+    assert (take(world, wish(uuids[1], disks=(A_DISK,)))[uuids[1]] == "h1") is ours
+    release(world, uuids[1])

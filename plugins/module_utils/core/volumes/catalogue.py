@@ -1,0 +1,83 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Volume types: the catalogue of the inventory variable bootflow_volume_types. source: row C12; issue "boot from volume" """
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import VolumeTypeNotFound, VolumeTypeNotFoundByName
+from ..request.fields import Fields, catalogue_id, entries_of
+from ..request.problems import Problems
+from .model import VolumeType
+
+PROVISIONING = ("thin", "thick")
+
+
+class VolumeTypes:
+    """The types, by name or id. Mapping-like enough to be iterated over names."""
+
+    def __init__(self, types: t.Iterable[VolumeType] = ()):
+        self._by_name = {each.name: each for each in types}
+        self._by_id = {each.id: each for each in self._by_name.values() if each.id}
+
+    def __iter__(self) -> t.Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, name_or_id: str, project: str | None = None) -> VolumeType:
+        """:raises VolumeTypeNotFound: (404) none such, or not open to that project."""
+        found = self._by_id.get(name_or_id) or self._by_name.get(name_or_id)
+        if found is None:
+            raise VolumeTypeNotFoundByName(volume_type_name=ascii(name_or_id)[1:-1])
+        if project is not None and not found.open_to(project):
+            raise VolumeTypeNotFound(
+                volume_type_id=found.name, remedy="It is not public: add %s to its projects." % project
+            )
+        return found
+
+
+def read_volume_types(data: t.Any) -> VolumeTypes:
+    """The types from bootflow_volume_types: a list of {name, extra_specs, description, is_public, projects, id}, or a mapping
+    keyed by name.
+
+    :raises InvalidRequest: all errors, the paths beginning with volume_types.
+    """
+    problems = Problems()
+    found: list[VolumeType] = []
+    for fields in entries_of("volume_types", data, problems):
+        made = _read(fields)
+        fields.unknown()
+        if made.name and any(made.name == other.name for other in found):
+            fields.wrong("name", "%r is used twice" % made.name, "Give each volume type a name of its own.")
+        if any(made.id == other.id for other in found if other.name != made.name):
+            fields.wrong("id", "%r is used twice" % made.id)
+        found.append(made)
+    problems.raise_if_any()
+    return VolumeTypes(found)
+
+
+def _read(fields: Fields) -> VolumeType:
+    name = fields.name("name")
+    specs = {key: _spec(fields, key, value) for key, value in fields.mapping("extra_specs").items()}
+    provisioning = specs.get("provisioning:type")
+    if provisioning is not None and provisioning not in PROVISIONING:
+        fields.wrong("extra_specs", "provisioning:type must be one of %s" % ", ".join(PROVISIONING))
+    return VolumeType(
+        name=name,
+        extra_specs=specs,
+        id=fields.text("id") or catalogue_id("volume_type", name),
+        description=fields.text("description"),
+        is_public=fields.boolean("is_public", True),
+        projects=tuple(str(project) for project in fields.items("projects")),
+    )
+
+
+def _spec(fields: Fields, key: str, value: t.Any) -> str:
+    if not isinstance(value, (str, int, float)) or not 1 <= len(key) <= 255:
+        fields.wrong("extra_specs", "%s must be a text" % ascii(key))
+    return str(value)

@@ -1,0 +1,236 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Names of volumes on a host: LV, target, device path, and the one-line forms in which Cinder keeps an export.
+
+source: rows C23, C33, C34; semantics 16; Cinder's LVM driver and iSCSI targets, os-brick's connector (Queens)
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import typing as t
+import uuid
+from dataclasses import dataclass
+
+from ..errors import InvalidInput, InvalidUUID
+from ..request.identifiers import generate_password
+
+IQN_PREFIX = "iqn.2010-10.org.openstack:"
+ISCSI_PORT = 3260
+#: the LUN of a volume's only disk: tgt keeps 0 for the controller
+LUN_OF_TARGET = {"tgt": 1, "lio": 0}
+CHAP_USER_LENGTH = 20
+CHAP_SECRET_LENGTH = 16
+MAX_IQN_BYTES = 223
+
+_VOLUME = re.compile(r"volume-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\Z")
+_SNAPSHOT = re.compile(r"_snapshot-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\Z")
+_IQN = re.compile(r"iqn\.[0-9]{4}-(0[1-9]|1[0-2])\.[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[A-Za-z0-9_.:-]+)?\Z")
+_EUI = re.compile(r"eui\.[0-9A-Fa-f]{16}\Z")
+_NAA = re.compile(r"naa\.(?:[0-9A-Fa-f]{16}|[0-9A-Fa-f]{32})\Z")
+_WORD = re.compile(r"[A-Za-z0-9._-]+\Z")
+
+
+# --- logical volumes -------------------------------------------------------------------------------------------------
+
+
+def volume_name(volume_id: str) -> str:
+    """volume-<uuid>. :raises InvalidUUID: so that no other text becomes a path."""
+    return "volume-%s" % _plain_uuid(volume_id)
+
+
+def snapshot_name(snapshot_id: str) -> str:
+    """_snapshot-<uuid>: LVM keeps names that begin with ``snapshot`` to itself. :raises InvalidUUID:"""
+    return "_snapshot-%s" % _plain_uuid(snapshot_id)
+
+
+def volume_id_of(name: str) -> str | None:
+    """The uuid of volume-<uuid>; None for the name of something else."""
+    found = _VOLUME.match(name)
+    return found.group(1) if found else None
+
+
+def snapshot_id_of(name: str) -> str | None:
+    """The uuid of _snapshot-<uuid>; None for the name of something else."""
+    found = _SNAPSHOT.match(name)
+    return found.group(1) if found else None
+
+
+def _plain_uuid(value: t.Any) -> str:
+    try:
+        plain = str(uuid.UUID(value))
+    except (TypeError, ValueError, AttributeError):
+        plain = ""
+    if not plain or plain != value:
+        raise InvalidUUID(uuid=ascii(value))
+    return plain
+
+
+# --- iSCSI names -----------------------------------------------------------------------------------------------------
+
+
+def target_iqn(name: str, prefix: str = IQN_PREFIX) -> str:
+    """The target of a volume: prefix and the volume's name. :raises InvalidInput: what comes out is no IQN."""
+    return check_iqn(prefix + name)
+
+
+def check_iqn(name: t.Any) -> str:
+    """A target's name: ``iqn.2010-10.org.openstack:volume-...``. :raises InvalidInput:"""
+    if not isinstance(name, str) or len(name.encode()) > MAX_IQN_BYTES or not _IQN.match(name):
+        raise InvalidInput(
+            reason="%s is no iSCSI qualified name" % ascii(name),
+            remedy="It is iqn.YYYY-MM.domain:name, of letters, digits, dots, hyphens and colons.",
+        )
+    return name
+
+
+def check_initiator(name: t.Any) -> str:
+    """An initiator's name: an IQN, eui. or naa. :raises InvalidInput:"""
+    if isinstance(name, str) and (_EUI.match(name) or _NAA.match(name)):
+        return name
+    return check_iqn(name)
+
+
+# --- CHAP ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ChapCredentials:
+    """Of one attachment. Its text shows no secret."""
+
+    user: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return "ChapCredentials(user=%r, secret=***)" % self.user
+
+    def provider_auth(self) -> str:
+        """``CHAP user secret``, as Cinder keeps it."""
+        return "CHAP %s %s" % (self.user, self.secret)
+
+
+def generate_chap(rng: t.Any) -> ChapCredentials:
+    """Credentials of Cinder's lengths. :arg rng: random.SystemRandom(), or for a test another of its interface."""
+    return ChapCredentials(generate_password(rng, CHAP_USER_LENGTH), generate_password(rng, CHAP_SECRET_LENGTH))
+
+
+def parse_provider_auth(text: str | None) -> ChapCredentials | None:
+    """From ``CHAP user secret``; None for none. :raises InvalidInput: another form; the text is not shown."""
+    if not text:
+        return None
+    words = text.split(" ")
+    if len(words) != 3 or words[0] != "CHAP" or not all(words):
+        raise InvalidInput(reason="provider_auth is not of the form CHAP user secret")
+    return ChapCredentials(words[1], words[2])
+
+
+# --- portals and locations -------------------------------------------------------------------------------------------
+
+
+def portal(address: str, port: int = ISCSI_PORT) -> str:
+    """``address:port``, an IPv6 address in brackets. :raises InvalidInput: no IP address, or no port."""
+    bare = address[1:-1] if address.startswith("[") and address.endswith("]") else address
+    try:
+        found = ipaddress.ip_address(bare)
+    except ValueError:
+        raise InvalidInput(reason="%s is no IP address" % ascii(address)) from None
+    if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
+        raise InvalidInput(reason="%r is no port" % (port,))
+    return ("[%s]:%d" if found.version == 6 else "%s:%d") % (found, port)
+
+
+def split_portal(text: str) -> tuple[str, int]:
+    """(address without brackets, port) of ``address:port``. :raises InvalidInput:"""
+    address, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or (":" in address and not address.startswith("[")):
+        raise InvalidInput(reason="%s is no portal" % ascii(text), remedy="Write 192.0.2.1:3260 or [2001:db8::1]:3260.")
+    checked = portal(address, int(port))
+    return checked.rpartition(":")[0].strip("[]"), int(port)
+
+
+@dataclass(frozen=True)
+class ProviderLocation:
+    """Where a volume is exported: ``portal[;portal...],group iqn lun``, the form of iSCSI's discovery."""
+
+    portals: tuple[str, ...]
+    iqn: str
+    lun: int
+    group: str = "1"  # target portal group; with tgt the number of the target
+
+    def __str__(self) -> str:
+        return "%s,%s %s %d" % (";".join(self.portals), self.group, self.iqn, self.lun)
+
+
+def parse_provider_location(text: str, default_lun: int = 0) -> ProviderLocation:
+    """From its text. :arg default_lun: where the text has none, or no number. :raises InvalidInput: no location"""
+    words = str(text).split(" ")
+    if len(words) < 2:
+        raise InvalidInput(reason="%s is no provider location" % ascii(text))
+    where, comma, group = words[0].partition(",")
+    portals = tuple(portal(*split_portal(each)) for each in where.split(";"))
+    if comma and not _WORD.match(group):
+        raise InvalidInput(reason="%s is no provider location" % ascii(text))
+    lun = words[2] if len(words) > 2 else ""
+    number = int(lun) if lun.isascii() and lun.isdigit() else default_lun
+    return ProviderLocation(portals, check_iqn(words[1]), number, group or "1")
+
+
+# --- device paths ----------------------------------------------------------------------------------------------------
+
+
+def lun_id(lun: int) -> str:
+    """A LUN as the kernel's path shows it: beyond 255 in hexadecimal."""
+    return str(lun) if lun < 256 else "0x%04x%04x00000000" % (lun & 0xFFFF, lun >> 16 & 0xFFFF)
+
+
+def by_path(where: str, iqn: str, lun: int) -> str:
+    """/dev/disk/by-path/ip-<portal>-iscsi-<iqn>-lun-<n>; udev writes an IPv6 address without brackets.
+
+    :raises InvalidInput: a portal or iqn that may not become a path.
+    """
+    address, port = split_portal(where)
+    return "/dev/disk/by-path/ip-%s:%d-iscsi-%s-lun-%s" % (address, port, check_iqn(iqn), lun_id(lun))
+
+
+def by_path_names(where: str, iqn: str, lun: int) -> tuple[str, ...]:
+    """Where the device may show up: by_path(), with the brackets of an IPv6 address, and behind a PCI adapter (a pattern
+    for glob: the brackets are escaped there).
+    """
+    plain = by_path(where, iqn, lun)
+    folder, _slash, leaf = plain.rpartition("/")
+    address, port = split_portal(where)
+    names = [plain]
+    if ":" in address:
+        names.append("%s/ip-[%s]:%d-iscsi-%s-lun-%s" % (folder, address, port, iqn, lun_id(lun)))
+    names.append("%s/*-%s" % (folder, leaf))
+    return tuple(names)
+
+
+def iscsi_properties(
+    volume_id: str, location: ProviderLocation, chap: ChapCredentials | None = None, multipath: bool = False
+) -> dict[str, t.Any]:
+    """connection_info["data"] of an attachment. With credentials it is secret: no_log.
+
+    target_portals, target_iqns and target_luns are there for multipath, or where there are several portals.
+    """
+    data: dict[str, t.Any] = {
+        "target_discovered": False,
+        "target_portal": location.portals[0],
+        "target_iqn": location.iqn,
+        "target_lun": location.lun,
+        "volume_id": volume_id,
+        "encrypted": False,
+    }
+    count = len(location.portals)
+    if count > 1 or multipath:
+        data.update(
+            target_portals=list(location.portals),
+            target_iqns=[location.iqn] * count,
+            target_luns=[location.lun] * count,
+        )
+    if chap is not None:
+        data.update(auth_method="CHAP", auth_username=chap.user, auth_password=chap.secret)
+    return data

@@ -1,0 +1,171 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Quotas of volumes: volumes, snapshots, gigabytes, one volume's gigabytes, and the same for each volume type.
+
+source: row C06; semantics 18; Cinder's quota engine and quota_utils (Queens). A limit of -1 is unlimited.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import (
+    InvalidInput,
+    SnapshotLimitExceeded,
+    UnexpectedOverQuota,
+    VolumeLimitExceeded,
+    VolumeSizeExceedsAvailableQuota,
+    VolumeSizeExceedsLimit,
+)
+
+VOLUMES = "volumes"
+SNAPSHOTS = "snapshots"
+GIGABYTES = "gigabytes"
+PER_VOLUME_GIGABYTES = "per_volume_gigabytes"
+UNLIMITED = -1
+DEFAULTS = {VOLUMES: 10, SNAPSHOTS: 10, GIGABYTES: 1000, PER_VOLUME_GIGABYTES: UNLIMITED}
+PER_TYPE = (VOLUMES, GIGABYTES, SNAPSHOTS)
+
+Amounts = t.Mapping[str, int]
+
+
+def is_volume_resource(name: str) -> bool:
+    """Whether a word of bootflow_quotas is one of these: volumes, gigabytes_fast, ..."""
+    return name in DEFAULTS or any(name.startswith(kind + "_") for kind in PER_TYPE)
+
+
+def limits_of(quotas: t.Mapping[str, t.Any] | None, project: str, type_names: t.Iterable[str] = ()) -> dict[str, int]:
+    """The limits of one project from bootflow_quotas: {volumes, gigabytes_fast, ..., projects: {name: the same}}.
+
+    Words that are not of volumes are left to core.quotas.
+    :arg type_names: the volume types there are; a quota of another one is an error.
+    :raises InvalidInput: a type that does not exist, or a limit that is no integer of -1 or more.
+    """
+    found = {**DEFAULTS, **{"%s_%s" % (kind, name): UNLIMITED for name in type_names for kind in PER_TYPE}}
+    quotas = quotas or {}
+    projects = quotas.get("projects") or {}
+    if not isinstance(projects, t.Mapping):
+        raise InvalidInput(reason="projects of the quotas must be a mapping")
+    for where, source in (("quotas", quotas), ("quotas of project %s" % project, projects.get(project) or {})):
+        for name, value in source.items():
+            if not is_volume_resource(name):
+                continue
+            if name not in found:
+                raise InvalidInput(
+                    reason="%s: %s is the quota of a volume type that does not exist" % (where, name),
+                    remedy="Known: %s." % ", ".join(found),
+                )
+            if isinstance(value, str) and value.lstrip("-").isdigit():
+                value = int(value)
+            if isinstance(value, bool) or not isinstance(value, int) or value < UNLIMITED:
+                raise InvalidInput(reason="%s: %s must be an integer, -1 for unlimited" % (where, name))
+            found[name] = value
+    return found
+
+
+# --- what an action takes --------------------------------------------------------------------------------------------
+
+
+def for_volume(size: int, volume_type: str | None) -> dict[str, int]:
+    """A new volume. Negated: one that is deleted."""
+    return _with_type({VOLUMES: 1, GIGABYTES: size}, volume_type)
+
+
+def for_snapshot(size: int, volume_type: str | None, no_snapshot_gb_quota: bool = False) -> dict[str, int]:
+    """A new snapshot of a volume of that size; its gigabytes count unless they are not to."""
+    amounts = {SNAPSHOTS: 1} if no_snapshot_gb_quota else {SNAPSHOTS: 1, GIGABYTES: size}
+    return _with_type(amounts, volume_type)
+
+
+def for_extend(size: int, new_size: int, volume_type: str | None) -> dict[str, int]:
+    """A volume that grows."""
+    return _with_type({GIGABYTES: new_size - size}, volume_type)
+
+
+def negated(amounts: Amounts) -> dict[str, int]:
+    """What gives it back."""
+    return {name: -amount for name, amount in amounts.items()}
+
+
+def total(amounts: t.Iterable[Amounts]) -> dict[str, int]:
+    """Several together: what a whole request reserves."""
+    found: dict[str, int] = {}
+    for each in amounts:
+        for name, amount in each.items():
+            found[name] = found.get(name, 0) + amount
+    return found
+
+
+def _with_type(amounts: dict[str, int], volume_type: str | None) -> dict[str, int]:
+    if volume_type:
+        amounts.update({"%s_%s" % (kind, volume_type): amounts[kind] for kind in PER_TYPE if kind in amounts})
+    return amounts
+
+
+# --- whether it may be taken -----------------------------------------------------------------------------------------
+
+
+def check_size(size: int, limits: Amounts) -> None:
+    """One volume's own limit, which is looked at first. :raises VolumeSizeExceedsLimit: (413)"""
+    limit = limits.get(PER_VOLUME_GIGABYTES, UNLIMITED)
+    if 0 <= limit < size:
+        raise VolumeSizeExceedsLimit(size=size, limit=limit)
+
+
+def overs_of(amounts: Amounts, used: Amounts, limits: Amounts) -> list[str]:
+    """The resources that would be exceeded, by name; what is given back never is."""
+    return sorted(
+        name
+        for name, amount in amounts.items()
+        if amount >= 0 and 0 <= limits.get(name, UNLIMITED) < amount + used.get(name, 0)
+    )
+
+
+def check_reserve(amounts: Amounts, used: Amounts, limits: Amounts, resource: str = VOLUMES, size: int = 0) -> None:
+    """Whether ``amounts`` may be taken.
+
+    :arg used: what the project has and has reserved.
+    :arg resource: volumes or snapshots: what is counted. :arg size: GB that the text tells of.
+    :raises VolumeSizeExceedsAvailableQuota: gigabytes, which are told before numbers.
+    :raises VolumeLimitExceeded: :raises SnapshotLimitExceeded: the number.
+    :raises UnexpectedOverQuota: something else. All are 413.
+    """
+    unexpected = []
+    for name in overs_of(amounts, used, limits):
+        if GIGABYTES in name:
+            raise VolumeSizeExceedsAvailableQuota(
+                name=name, requested=size or amounts[name], consumed=used.get(name, 0), quota=limits[name]
+            )
+        if resource in name:
+            kind = SnapshotLimitExceeded if resource == SNAPSHOTS else VolumeLimitExceeded
+            raise kind(allowed=limits[name], name=name)
+        unexpected.append(name)
+    if unexpected:
+        raise UnexpectedOverQuota(name=", ".join(unexpected))
+
+
+def check_create(size: int, volume_type: str | None, used: Amounts, limits: Amounts) -> dict[str, int]:
+    """A new volume against its own limit and the project's. Returns what is to be reserved. Raises as check_reserve()."""
+    check_size(size, limits)
+    amounts = for_volume(size, volume_type)
+    check_reserve(amounts, used, limits, VOLUMES, size)
+    return amounts
+
+
+def check_snapshot(
+    size: int, volume_type: str | None, used: Amounts, limits: Amounts, no_snapshot_gb_quota: bool = False
+) -> dict[str, int]:
+    """A new snapshot. Returns what is to be reserved. Raises as check_reserve()."""
+    amounts = for_snapshot(size, volume_type, no_snapshot_gb_quota)
+    check_reserve(amounts, used, limits, SNAPSHOTS, size)
+    return amounts
+
+
+def check_extend(size: int, new_size: int, volume_type: str | None, used: Amounts, limits: Amounts) -> dict[str, int]:
+    """A volume that grows. Returns what is to be reserved. Raises as check_reserve()."""
+    check_size(new_size, limits)
+    amounts = for_extend(size, new_size, volume_type)
+    check_reserve(amounts, used, limits, VOLUMES, new_size - size)
+    return amounts
