@@ -82,6 +82,10 @@ instances:
       host: kvm1
       addresses: [10.77.0.10]
       seconds: 9.4
+      server_group: web
+      numa_topology: null
+      pci_devices: []
+      whole_disks: []
 
 error_code:
   description: The kind of error, one stable word.

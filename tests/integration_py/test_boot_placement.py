@@ -72,14 +72,15 @@ def test_server_groups(flow: Flow) -> None:
     fourth = flow.boot(member("fourth", "apart"), expect=2)
     assert "NoValidHost" in fourth.output and "ServerGroupAntiAffinityFilter" in fourth.output
     assert flow.instances()["fourth"]["vm_state"] == "error" and flow.instances()["fourth"]["host"] is None
-    plan = flow.run("boot", "--check", bootflow_instances=[member("fifth", "apart")])
-    assert plan.returncode == 2 and "ServerGroupAntiAffinityFilter" in plan.output and "apart" in plan.output
 
     # Two on each host, and no seventh.
     six = flow.boot(member("pairs", "pairs", min_count=6), options=("--check",))
     assert Counter(PLACED.findall(six.output)) == {"compute1": 2, "compute2": 2, "compute3": 2}
     seven = flow.run("boot", "--check", bootflow_instances=[member("pairs", "pairs", min_count=7)])
-    assert seven.returncode == 2 and "ServerGroupAntiAffinityFilter" in seven.output
+    assert seven.returncode == 2 and "NoValidHost" in seven.output
+    told = [x for x in seven.output.splitlines() if "ServerGroupAntiAffinityFilter" in x and "compute2" in x]
+    assert "nearest miss: " in seven.output and "smallest change: " in seven.output, seven.output
+    assert [x for x in told if "pairs" in x], seven.output
 
     # Weighers that stack would put all onto one host; the soft policy wins.
     stacked = {"RAMWeigher": -0.1, "CPUWeigher": -0.1, "DiskWeigher": -0.1}
@@ -109,7 +110,7 @@ def test_pinned_cpus(flow: Flow) -> None:
     ]
     flow.variables["bootflow_aggregates"] = [{"name": "one", "hosts": ["compute1"], "availability_zone": "one"}]
     text = flow.boot(entry("odd", flavor="odd"), expect=2).output
-    print(text)
+    assert "ImageNUMATopologyAsymmetric" in text and "1 vCPUs and 192 MB do not divide by 2 nodes" in text
     assert not flow.instances()
 
     pin = entry("pin", flavor="pinned", availability_zone="one", min_count=2)
@@ -202,8 +203,6 @@ def test_aggregates_hints_and_forced_hosts(flow: Flow) -> None:
     plan = flow.run("boot", "--check", bootflow_instances=[entry("gpu", flavor="gpu")])
     assert plan.returncode == 2 and "NoValidHost" in plan.output
     assert plan.output.count("PciPassthroughFilter") >= 3, plan.output
-    failed = flow.boot(entry("gpu", flavor="gpu"), expect=2)
-    assert "PciPassthroughFilter" in failed.output and flow.instances()["gpu"]["vm_state"] == "error"
 
     # A ratio of an aggregate: compute2 takes no more, the reason tells the numbers.
     ratio = {"name": "full", "hosts": ["compute2"], "metadata": {"ram_allocation_ratio": "0.0001"}}
@@ -227,8 +226,8 @@ def test_aggregates_hints_and_forced_hosts(flow: Flow) -> None:
         "host", bootflow_host=["compute1", "compute3"], bootflow_host_state="disabled", bootflow_host_reason="dust"
     )
     assert off.returncode == 0, off.output
-    flow.boot(entry("last", max_count=2))
-    assert hosts_of(flow, "last") == ["compute2", "compute2"]
+    last = flow.boot(entry("last", max_count=2), options=("--check",))
+    assert PLACED.findall(last.output) == ["compute2", "compute2"]
     on = flow.run("host", bootflow_host=["compute1", "compute3"], bootflow_host_state="enabled")
     assert on.returncode == 0, on.output
     flow.check_ledger()

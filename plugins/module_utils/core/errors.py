@@ -905,3 +905,14 @@ class VolumeNotCreated(BootflowError):
         "Volume %(volume_id)s did not finish being created even after we waited %(seconds)s seconds or %(attempts)s "
         "attempts. And its status is %(volume_status)s."
     )
+
+
+class VolumeIsBusy(Conflict):
+    """In use, or with snapshots that need it (Cinder)."""
+
+    msg_fmt = "deleting volume %(volume_name)s that has snapshot"
+    remedy = "Delete its snapshots first."
+
+
+class SnapshotIsBusy(Conflict):
+    msg_fmt = "deleting snapshot %(snapshot_name)s that has dependent volumes"

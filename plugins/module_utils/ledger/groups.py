@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from ..core import errors
 from ..core.server_groups import ServerGroup
+from . import bulk
 from .history import chunks
 from .libraries import sa
 from .locks import insert_new
@@ -108,6 +109,15 @@ def load(conn: t.Any, ids: t.Iterable[str], lock: bool = False) -> dict[str, Ser
         for group, host, count in conn.execute(query):
             places[group][host] += count
     return {g: replace(group, members=frozenset(members[g]), host_counts=dict(places[g])) for g, group in found.items()}
+
+
+def group_names(conn: t.Any, ids: t.Iterable[str]) -> dict[str, str]:
+    """id -> name."""
+    c = server_groups.c
+    wanted = sorted(ids)
+    if not wanted:
+        return {}
+    return dict(conn.execute(sa.select(c.id, c.name).where(bulk.among(conn, c.id, wanted))).all())
 
 
 def forget_unused(conn: t.Any, ids: t.Iterable[str]) -> int:

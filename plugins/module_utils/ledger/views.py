@@ -10,7 +10,8 @@ import datetime
 import typing as t
 
 from ..core import states
-from . import history, ports
+from . import claims, history, ports
+from .groups import group_names
 
 
 def instance_views(conn: t.Any, rows: t.Sequence[t.Any]) -> list[dict[str, t.Any]]:
@@ -20,7 +21,16 @@ def instance_views(conn: t.Any, rows: t.Sequence[t.Any]) -> list[dict[str, t.Any
     faults = history.last_faults(
         conn, [r.uuid for r in rows if r.vm_state == states.ERROR or r.task_state == states.DELETING]
     )
-    return [_view(r, port_records[r.uuid], faults.get(r.uuid)) for r in rows]
+    parts = claims.parts_of(conn, uuids)
+    groups = group_names(conn, {r.server_group_id for r in rows if r.server_group_id})
+    shown = [_view(r, port_records[r.uuid], faults.get(r.uuid)) for r in rows]
+    for view, row in zip(shown, rows):
+        its = parts.get(row.uuid, {})
+        view["server_group"] = groups.get(row.server_group_id)
+        view["numa_topology"] = its.get("numa")
+        view["pci_devices"] = [d["address"] for d in its.get("pci", ())]
+        view["whole_disks"] = [d["path"] for d in its.get("disks", ())]
+    return shown
 
 
 def _view(row: t.Any, port_records: t.Sequence[t.Any], fault: t.Any) -> dict[str, t.Any]:

@@ -196,8 +196,8 @@ def by_path(where: str, iqn: str, lun: int) -> str:
 
 
 def by_path_names(where: str, iqn: str, lun: int) -> tuple[str, ...]:
-    """Where the device may show up: by_path(), with the brackets of an IPv6 address, and behind a PCI adapter (a pattern
-    for glob: the brackets are escaped there).
+    """Where the device may show up: by_path(), with the brackets of an IPv6 address, and as a pattern for glob behind
+    a PCI adapter.
     """
     plain = by_path(where, iqn, lun)
     folder, _slash, leaf = plain.rpartition("/")

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import parts as core_parts
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import claims, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import claims, instances, tables, views
 
 from .taking import (
     A_CARD,
@@ -437,7 +437,9 @@ def test_nothing_is_given_twice_in_any_order(world: World, steps: list[tuple[int
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_a_disk_that_a_guest_of_ours_had_when_the_host_reported_is_free_when_it_is_gone(world: World, ours: bool) -> None:
+def test_a_disk_that_a_guest_of_ours_had_when_the_host_reported_is_free_when_it_is_gone(
+    world: World, ours: bool
+) -> None:
     """Nobody asks the host again in between; a domain that is not ours has its disk for good."""
     uuids = waiting(world, 2)
     domain = world.row(uuids[0]).domain_name if ours else "somebody-elses"
@@ -450,3 +452,15 @@ def test_a_disk_that_a_guest_of_ours_had_when_the_host_reported_is_free_when_it_
     assert [d["path"] for d in parts(world, where).disks] == (["/dev/sdb"] if ours else [])
     assert (take(world, wish(uuids[1], disks=(A_DISK,)))[uuids[1]] == "h1") is ours
     release(world, uuids[1])
+
+
+def test_people_see_what_a_guest_has_for_itself(world: World) -> None:
+    node(world, numa_topology=cells(), pci_passthrough_devices=CARD, isolated_disks=DISKS)
+    (uuid,) = waiting(world)
+    take(world, wish(uuid, numa=pinned(2), pci=(A_GPU,), disks=(A_DISK,)))
+    with world.ledger.read() as conn:
+        (view,) = views.instance_views(conn, instances.select_live(conn, uuids=[uuid]))
+    (cell,) = view["numa_topology"]["cells"]
+    assert sorted(dict(cell["pinning"]).values()) == [0, 1]
+    assert (view["pci_devices"], view["whole_disks"]) == ([PLAIN[0]], ["/dev/sdb"])
+    release(world, uuid)

@@ -1,0 +1,320 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From what a user asks for to a validated wish for a volume. source: rows C01, C02, C05, C07; semantics 14; Cinder's API flow (Queens)
+
+The first fault in Cinder's order is raised; nothing is touched before all of them are looked at.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..errors import (
+    BootflowError,
+    InvalidAvailabilityZone,
+    InvalidInput,
+    InvalidSnapshot,
+    InvalidVolume,
+    NotSupportedYet,
+    PolicyNotAuthorized,
+    SnapshotNotFound,
+    VolumeNotFound,
+)
+from ..model import Image
+from ..request.formats import to_boolean
+from . import states
+from .catalogue import VolumeTypes
+from .model import Snapshot, Volume, VolumeRequest, VolumeType
+from .request_values import check_metadata, check_size_form, check_text, extract_size
+
+_GIB = 1024**3
+_ALIASES = {"display_name": "name", "display_description": "description", "imageRef": "image_id", "image": "image_id"}
+_FIELDS = (
+    "size", "name", "description", "volume_type", "metadata", "snapshot_id", "source_volid", "image_id",
+    "availability_zone", "scheduler_hints", "multiattach",
+)  # fmt: skip
+_LATER = ("backup_id", "group_id", "consistencygroup_id")
+# Both name what a volume is made from; Cinder lists all of them, whichever were given.
+_SOURCES = "backup, imageRef, snapshot, source volume"
+
+
+@dataclass(frozen=True)
+class CreateOptions:
+    """Cinder's settings that a request is read with."""
+
+    default_volume_type: str | None = None
+    default_availability_zone: str | None = None
+    storage_availability_zone: str = "nova"
+    allow_availability_zone_fallback: bool = False
+    cloned_volume_same_az: bool = True
+    snapshot_same_host: bool = True  # a volume of a snapshot stays on its backend (row C07)
+    denied_policies: t.Collection[str] = ()  # of volume:create, volume:create_from_image, volume:multiattach
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a request may name. ``image`` raises ImageNotFound; volumes and snapshots are by id.
+
+    ``backends``: how many storage backends there are, disabled ones too.
+    """
+
+    types: VolumeTypes
+    image: t.Callable[[str], Image]
+    volumes: t.Mapping[str, Volume] = field(default_factory=dict)
+    snapshots: t.Mapping[str, Snapshot] = field(default_factory=dict)
+    zones: t.Collection[str] = ("nova",)
+    backends: int = 1
+
+
+def volume_request(
+    entry: t.Mapping[str, t.Any],
+    known: Known,
+    options: CreateOptions | None = None,
+    volume_id: str = "",
+    project: str = "default",
+    user: str = "",
+) -> VolumeRequest:
+    """The wish for one volume with all defaults.
+
+    :arg entry: size, name, description, volume_type, metadata, snapshot_id, source_volid, image_id, availability_zone,
+        scheduler_hints, multiattach.
+    :raises InvalidInput: and what derives from it (400). :raises VolumeTypeNotFound: :raises VolumeNotFound:
+        :raises SnapshotNotFound: (404). :raises PolicyNotAuthorized: (403)
+    """
+    options = options or CreateOptions()
+    wish = _fields(entry)
+    name, description = check_text(wish.get("name"), "name"), check_text(wish.get("description"), "description")
+    wanted_type = known.types.get(wish["volume_type"], project) if wish.get("volume_type") else None
+    snapshot = _named(known.snapshots, wish.get("snapshot_id"), lambda i: SnapshotNotFound(snapshot_id=i))
+    source = _named(known.volumes, wish.get("source_volid"), lambda i: VolumeNotFound(volume_id=i))
+    image = known.image(wish["image_id"]) if wish.get("image_id") is not None else None
+    multiattach = _truth(wish.get("multiattach", False))
+    policies = ["volume:create_from_image" if image is not None else "volume:create"]
+    check_size_form(wish.get("size"))
+    _check_type(wanted_type, snapshot, source, known)
+    metadata = check_metadata(wish.get("metadata"))
+    if multiattach or (wanted_type is not None and wanted_type.multiattach):
+        policies.append("volume:multiattach")
+    for policy in policies:
+        if policy in options.denied_policies:
+            raise PolicyNotAuthorized(action=policy)
+    if sum(each is not None for each in (snapshot, image, source)) > 1:
+        raise InvalidInput(reason="May specify only one of %s" % _SOURCES, remedy="Give one of them.")
+    _check_sources(snapshot, source)
+    size = extract_size(
+        wish.get("size"),
+        None if source is None else source.size,
+        None if snapshot is None else snapshot.volume_size,
+    )
+    if image is not None:
+        check_image(image, size)
+    zone = _zone(wish.get("availability_zone"), snapshot, source, known, options)
+    volume_type = _type(wanted_type, snapshot, source, image, known, options)
+    return VolumeRequest(
+        size=size,
+        volume_id=volume_id,
+        name=name,
+        description=description,
+        volume_type=volume_type,
+        availability_zone=zone,
+        image_id=None if image is None else image.id,
+        snapshot_id=None if snapshot is None else snapshot.id,
+        source_volid=None if source is None else source.id,
+        multiattach=multiattach or (volume_type is not None and volume_type.multiattach),
+        bootable=source is not None and source.bootable,
+        metadata=metadata,
+        scheduler_hints=_hints(wish.get("scheduler_hints")),
+        project=project,
+        user=user,
+        resource_backend=_backend(snapshot, source, options),
+    )
+
+
+def new_volume(request: VolumeRequest, now: float | None = None) -> Volume:
+    """The row that a request begins as: creating, detached, on no backend (row C01)."""
+    return Volume(
+        id=request.volume_id,
+        size=request.size,
+        name=request.name,
+        description=request.description,
+        availability_zone=request.availability_zone,
+        volume_type=None if request.volume_type is None else request.volume_type.name,
+        snapshot_id=request.snapshot_id,
+        source_volid=request.source_volid,
+        image_id=request.image_id,
+        bootable=request.bootable,
+        multiattach=request.multiattach,
+        project=request.project,
+        user=request.user,
+        metadata=dict(request.metadata),
+        created_at=now,
+    )
+
+
+def check_image(image: Image, size: int) -> None:
+    """What the catalogue says of an image against the volume's size in GB. :raises InvalidInput: (400)
+
+    An image whose size nobody wrote down is measured when it is there.
+    """
+    if image.status != "active":
+        raise InvalidInput(
+            reason="Image %s is not active." % image.id,
+            remedy="Set status: active in bootflow_images once it is there.",
+        )
+    gigabytes = -(-(image.size or 0) // _GIB)
+    if gigabytes > size:
+        raise InvalidInput(
+            reason="Size of specified image %sGB is larger than volume size %sGB." % (gigabytes, size),
+            remedy="Ask for %d GB or more." % gigabytes,
+        )
+    if size < image.min_disk:
+        raise InvalidInput(
+            reason="Volume size %sGB cannot be smaller than the image minDisk size %sGB." % (size, image.min_disk),
+            remedy="Ask for %d GB or more." % image.min_disk,
+        )
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def _fields(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    found: dict[str, t.Any] = {}
+    for key, value in entry.items():
+        name = _ALIASES.get(key, key)
+        if key == "source_replica" and value:
+            raise InvalidInput(
+                reason="Creating a volume from a replica source was part of the replication v1 implementation which is no "
+                "longer available."
+            )
+        if key in _LATER and value:
+            raise NotSupportedYet(feature="Creating a volume with %s" % key)
+        if name not in _FIELDS and key not in _LATER and key != "source_replica":
+            raise InvalidInput(
+                reason="unknown field %s of a volume" % ascii(key), remedy="Known: %s." % ", ".join(_FIELDS)
+            )
+        if name in found and found[name] is not None and value is not None and found[name] != value:
+            raise InvalidInput(reason="%s is given twice" % name, remedy="Give it once.")
+        if value is not None or name not in found:
+            found[name] = value
+    return found
+
+
+_Found = t.TypeVar("_Found")
+
+
+def _named(known: t.Mapping[str, _Found], wanted: t.Any, missing: t.Callable[[str], BootflowError]) -> _Found | None:
+    if wanted is None:
+        return None
+    found = known.get(wanted) if isinstance(wanted, str) else None
+    if found is None:
+        raise missing(wanted if isinstance(wanted, str) else ascii(wanted))
+    return found
+
+
+def _truth(value: t.Any) -> bool:
+    try:
+        return to_boolean(value)
+    except ValueError as e:
+        raise InvalidInput(reason="multiattach %s" % e) from None
+
+
+def _hints(value: t.Any) -> dict[str, t.Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, t.Mapping):
+        raise InvalidInput(reason="scheduler_hints must be a mapping")
+    return dict(value)
+
+
+def _check_sources(snapshot: Snapshot | None, source: Volume | None) -> None:
+    text = "Originating %s status must be one of '%s' values"
+    if snapshot is not None and snapshot.status not in states.SNAPSHOT_SOURCE:
+        raise InvalidSnapshot(
+            reason=text % ("snapshot", ", ".join(states.SNAPSHOT_SOURCE)),
+            remedy="Snapshot %s is %s." % (snapshot.id, snapshot.status),
+        )
+    if source is not None and source.status not in states.VOLUME_SOURCE:
+        raise InvalidVolume(
+            reason=text % ("source volume", ", ".join(states.VOLUME_SOURCE)),
+            remedy="Volume %s is %s." % (source.id, source.status),
+        )
+
+
+def _check_type(wanted: VolumeType | None, snapshot: Snapshot | None, source: Volume | None, known: Known) -> None:
+    """A type of one's own beside a source's: only where its volumes would be on the same backend anyway."""
+    if wanted is None:
+        return
+    for origin, advice in (
+        (source, "either match source volume, or omit type argument"),
+        (snapshot, "recommend omitting the type argument"),
+    ):
+        if origin is None or origin.volume_type == wanted.name or known.backends == 1:
+            continue
+        theirs = _recorded(origin.volume_type, known)
+        backend = (theirs.extra_specs if theirs is not None else {}).get("volume_backend_name")
+        if not backend or backend != wanted.extra_specs.get("volume_backend_name"):
+            raise InvalidInput(
+                reason="Invalid volume_type provided: %s (requested type is not compatible; %s)."
+                % (wanted.name, advice),
+                remedy="Leave volume_type out: it is the source's then (%s)." % (origin.volume_type or "none"),
+            )
+
+
+def _recorded(name: str | None, known: Known) -> VolumeType | None:
+    """The type of something that exists; it may be gone from the inventory meanwhile."""
+    if not name:
+        return None
+    return known.types.get(name) if name in set(known.types) else VolumeType(name)
+
+
+def _type(
+    wanted: VolumeType | None,
+    snapshot: Snapshot | None,
+    source: Volume | None,
+    image: Image | None,
+    known: Known,
+    options: CreateOptions,
+) -> VolumeType | None:
+    """A snapshot's type whatever was asked for; the source's, the image's (cinder_img_volume_type) or the default one where
+    nothing was.
+    """
+    if snapshot is not None:
+        return _recorded(snapshot.volume_type, known)
+    if wanted is not None:
+        return wanted
+    if source is not None:
+        return _recorded(source.volume_type, known)
+    of_image = image.properties.get("cinder_img_volume_type") if image is not None else None
+    if of_image in set(known.types):
+        return known.types.get(str(of_image))
+    return known.types.get(options.default_volume_type) if options.default_volume_type else None
+
+
+def _zone(wanted: t.Any, snapshot: Snapshot | None, source: Volume | None, known: Known, options: CreateOptions) -> str:
+    if wanted is not None and not isinstance(wanted, str):
+        raise InvalidAvailabilityZone(az=ascii(wanted))
+    fallback = options.default_availability_zone or options.storage_availability_zone
+    of_snapshot = snapshot.availability_zone if snapshot is not None else None
+    of_source = source.availability_zone if source is not None else None
+    zone = next((z for z in (wanted, of_snapshot, of_source) if z is not None), fallback)
+    if zone not in known.zones and zone != options.storage_availability_zone:
+        if not options.allow_availability_zone_fallback:
+            raise InvalidAvailabilityZone(az=zone)
+        zone = fallback
+    if options.cloned_volume_same_az:
+        for theirs, what in ((of_snapshot, "snapshot"), (of_source, "source volume")):
+            if theirs and theirs != zone:
+                raise InvalidInput(
+                    reason="Volume must be in the same availability zone as the %s" % what,
+                    remedy="Leave availability_zone out: it is %s then." % theirs,
+                )
+    return zone
+
+
+def _backend(snapshot: Snapshot | None, source: Volume | None, options: CreateOptions) -> str | None:
+    if snapshot is not None and options.snapshot_same_host:
+        return snapshot.host
+    return source.host if source is not None else None
