@@ -76,7 +76,7 @@ def oversubscription_ratio(
         if not provisioned:
             return INITIAL_AUTO_RATIO
         used = (total or 0) - (free or 0)
-        return 1 + float(provisioned) / (used + 1)
+        return 1 + float(provisioned) / ((used + 1) or 1)  # a pool may report more free than there is
     try:
         return float(wished)
     except ValueError:

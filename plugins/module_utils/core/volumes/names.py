@@ -134,7 +134,7 @@ def portal(address: str, port: int = ISCSI_PORT) -> str:
     """``address:port``, an IPv6 address in brackets. :raises InvalidInput: no IP address, or no port."""
     bare = address[1:-1] if address.startswith("[") and address.endswith("]") else address
     try:
-        found = ipaddress.ip_address(bare)
+        found = ipaddress.ip_address("" if "%" in bare else bare)  # a scope may be any text
     except ValueError:
         raise InvalidInput(reason="%s is no IP address" % ascii(address)) from None
     if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:

@@ -221,7 +221,11 @@ def test_settings_that_name_nothing(wrong, text):
         ({"weighers": ["AllocatedCapacityWeigher"], "multipliers": {"AllocatedCapacityWeigher": 1.0}}, host(3)),
         ({"weighers": ["VolumeNumberWeigher"]}, host(3)),
         ({"weighers": ["VolumeNumberWeigher"], "multipliers": {"VolumeNumberWeigher": 1}}, host(1)),
-        ({"weighers": ["CapacityWeigher", "AllocatedCapacityWeigher"]}, host(2)),
+        ({"weighers": ["CapacityWeigher", "AllocatedCapacityWeigher"]}, host(1)),  # 0.5 - 0.0 and 1.0 - 0.5: equals
+        (
+            {"weighers": ["CapacityWeigher", "AllocatedCapacityWeigher"], "multipliers": {"CapacityWeigher": 1.1}},
+            host(2),
+        ),
         ({"weighers": []}, host(1)),
     ],
 )

@@ -1,0 +1,229 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput, InvalidUUID
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
+
+U = "11111111-1111-4111-8111-111111111111"
+IQN = "iqn.2010-10.org.openstack:volume-" + U
+
+addresses = st.ip_addresses().map(str)
+ports = st.integers(1, 65535)
+
+
+@given(st.uuids())
+def test_names_and_ids_go_both_ways(made):
+    assert names.volume_id_of(names.volume_name(str(made))) == str(made)
+    assert names.snapshot_id_of(names.snapshot_name(str(made))) == str(made)
+    assert names.volume_id_of(names.snapshot_name(str(made))) is None
+    assert names.snapshot_id_of(names.volume_name(str(made))) is None
+
+
+def test_names_as_cinder_writes_them():
+    assert names.volume_name(U) == "volume-" + U
+    assert names.snapshot_name(U) == "_snapshot-" + U  # LVM keeps "snapshot" to itself
+    assert names.target_iqn(names.volume_name(U)) == IQN
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["", "x", "../../etc", U + "/x", U + "\n", U.replace("-", ""), "{%s}" % U, U.upper().replace("1", "A"), None, 5],
+)
+def test_only_a_uuid_becomes_a_name(bad):
+    with pytest.raises(InvalidUUID):
+        names.volume_name(bad)
+    with pytest.raises(InvalidUUID):
+        names.snapshot_name(bad)
+
+
+@pytest.mark.parametrize(
+    "other", ["volume-", "volume-x", "vol", "volume-%s\n" % U, "volume-%s.x" % U, "xvolume-" + U, "root"]
+)
+def test_names_of_other_things(other):
+    assert names.volume_id_of(other) is None
+
+
+@pytest.mark.parametrize(
+    "good", [IQN, "iqn.1993-08.org.debian:01:abcDEF", "iqn.2010-10.org", "iqn.2010-12.a-b.c:x_y.z"]
+)
+def test_iqns(good):
+    assert names.check_iqn(good) == good
+    assert names.check_initiator(good) == good
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["", "iqn", "iqn.2010-13.org:x", "iqn.2010-00.org:x", "iqn.201-10.org:x", "iqn.2010-10.org:", "iqn.2010-10.:x",
+     IQN + "\n", IQN + " x", IQN + "/..", IQN + ";rm", "IQN.2010-10.org:x", "iqn.2010-10.Org:x", "iqn.2010-10.-org:x",
+     "iqn.2010-10.org:" + "x" * 223, None, 5, b"iqn", "iqn.2010-10.org:\u00e9"],
+)  # fmt: skip
+def test_no_iqns(bad):
+    with pytest.raises(InvalidInput):
+        names.check_iqn(bad)
+    with pytest.raises(InvalidInput):
+        names.check_initiator(bad)
+
+
+@pytest.mark.parametrize(
+    "good", ["eui.02004567A425678D", "naa.52004567BA64678D", "naa.62004567BA64678D0123456789ABCDEF"]
+)
+def test_other_initiators(good):
+    assert names.check_initiator(good) == good
+    with pytest.raises(InvalidInput):
+        names.check_iqn(good)
+
+
+def test_a_prefix_that_makes_no_iqn_is_refused():
+    with pytest.raises(InvalidInput):
+        names.target_iqn("volume-x", "my targets:")
+
+
+# --- CHAP -------------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers())
+def test_credentials_have_cinders_lengths_and_are_kept_as_it_keeps_them(seed):
+    made = names.generate_chap(random.Random(seed))
+    assert (len(made.user), len(made.secret)) == (20, 16)
+    for text in (made.user, made.secret):
+        assert text.isalnum()
+        assert text.isascii()
+        assert any(c.isdigit() for c in text)
+        assert any(c.isupper() for c in text)
+        assert any(c.islower() for c in text)
+    assert made.provider_auth() == "CHAP %s %s" % (made.user, made.secret)
+    assert names.parse_provider_auth(made.provider_auth()) == made
+
+
+def test_no_two_are_alike_and_no_secret_shows():
+    rng = random.SystemRandom()
+    made = [names.generate_chap(rng) for _each in range(20)]
+    assert len({m.secret for m in made}) == len({m.user for m in made}) == 20
+    assert made[0].secret not in repr(made[0]) + str(made[0]) + "%s" % made
+
+
+@pytest.mark.parametrize("bad", ["CHAP a", "PAP a secret99", "CHAP a secret99 c", "CHAP  secret99", "secret99"])
+def test_an_auth_of_another_form_is_refused_without_being_shown(bad):
+    with pytest.raises(InvalidInput) as caught:
+        names.parse_provider_auth(bad)
+    assert "secret99" not in str(caught.value.as_dict())
+
+
+def test_no_auth():
+    assert names.parse_provider_auth(None) is None
+    assert names.parse_provider_auth("") is None
+
+
+# --- portals, locations, paths ----------------------------------------------------------------------------------------
+
+
+@given(addresses, ports)
+def test_portals_go_both_ways(address, port):
+    text = names.portal(address, port)
+    assert names.split_portal(text) == (address, port)
+    assert ("[" in text) == (":" in address)
+    assert names.portal("[%s]" % address if ":" in address else address, port) == text
+
+
+@pytest.mark.parametrize("bad", ["", "host:3260", "192.0.2.1", "192.0.2.1:", "192.0.2.1:0", "192.0.2.1:65536", "2001:db8::1:3260",
+                                 "[2001:db8::1]", "192.0.2.1:x", "192.0.2.1:\u0663", "300.0.2.1:3260",
+        "[fe80::1%../../x]:3260",
+        "[fe80::1%eth0]:3260", "192.0.2.1;x:3260"])  # fmt: skip
+def test_no_portals(bad):
+    with pytest.raises(InvalidInput):
+        names.split_portal(bad)
+
+
+@given(
+    st.lists(st.tuples(addresses, ports), min_size=1, max_size=3), st.integers(0, 1000), st.integers(1, 99), st.uuids()
+)
+def test_locations_go_both_ways(where, lun, group, made):
+    location = names.ProviderLocation(
+        tuple(names.portal(*each) for each in where), names.target_iqn("volume-%s" % made), lun, str(group)
+    )
+    assert names.parse_provider_location(str(location)) == location
+
+
+@pytest.mark.parametrize(
+    ("text", "portals", "group", "lun"),
+    [
+        ("192.0.2.1:3260,1 %s 0" % IQN, ("192.0.2.1:3260",), "1", 0),
+        ("192.0.2.1:3260,7 %s 1" % IQN, ("192.0.2.1:3260",), "7", 1),
+        ("192.0.2.1:3260;192.0.2.2:3261,1 %s 1" % IQN, ("192.0.2.1:3260", "192.0.2.2:3261"), "1", 1),
+        ("[2001:DB8::1]:3260,1 %s 0" % IQN, ("[2001:db8::1]:3260",), "1", 0),
+        ("192.0.2.1:3260,1 %s" % IQN, ("192.0.2.1:3260",), "1", 9),
+        ("192.0.2.1:3260 %s x" % IQN, ("192.0.2.1:3260",), "1", 9),
+    ],
+)
+def test_locations(text, portals, group, lun):
+    found = names.parse_provider_location(text, default_lun=9)
+    assert (found.portals, found.group, found.iqn, found.lun) == (portals, group, IQN, lun)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["", "x", "192.0.2.1:3260,1", "nohost,1 %s 0" % IQN, "192.0.2.1:3260,1 notiqn 0", "192.0.2.1:3260,/x %s 0" % IQN],
+)
+def test_no_locations(bad):
+    with pytest.raises(InvalidInput):
+        names.parse_provider_location(bad)
+
+
+@pytest.mark.parametrize(
+    ("where", "lun", "path"),
+    [
+        ("192.0.2.1:3260", 1, "/dev/disk/by-path/ip-192.0.2.1:3260-iscsi-%s-lun-1" % IQN),
+        ("[2001:db8::1]:3260", 0, "/dev/disk/by-path/ip-2001:db8::1:3260-iscsi-%s-lun-0" % IQN),
+        ("192.0.2.1:860", 255, "/dev/disk/by-path/ip-192.0.2.1:860-iscsi-%s-lun-255" % IQN),
+        ("192.0.2.1:860", 256, "/dev/disk/by-path/ip-192.0.2.1:860-iscsi-%s-lun-0x0100000000000000" % IQN),
+    ],
+)
+def test_device_paths(where, lun, path):
+    assert names.by_path(where, IQN, lun) == path
+    assert names.by_path_names(where, IQN, lun)[0] == path
+    assert names.by_path_names(where, IQN, lun)[-1].startswith("/dev/disk/by-path/*-ip-")
+
+
+def test_the_other_spelling_of_an_ipv6_path():
+    assert "/dev/disk/by-path/ip-[2001:db8::1]:3260-iscsi-%s-lun-0" % IQN in names.by_path_names(
+        "[2001:db8::1]:3260", IQN, 0
+    )
+    assert len(names.by_path_names("192.0.2.1:3260", IQN, 0)) == 2
+
+
+@pytest.mark.parametrize(
+    ("where", "iqn"), [("../x:3260", IQN), ("192.0.2.1:3260", "../../x"), ("192.0.2.1:3260", IQN + "/../x")]
+)
+def test_nothing_else_becomes_a_path(where, iqn):
+    with pytest.raises(InvalidInput):
+        names.by_path(where, iqn, 0)
+
+
+def test_what_an_initiator_is_told():
+    location = names.ProviderLocation(("192.0.2.1:3260",), IQN, 1)
+    plain = names.iscsi_properties(U, location)
+    assert plain == {
+        "target_discovered": False, "target_portal": "192.0.2.1:3260", "target_iqn": IQN, "target_lun": 1,
+        "volume_id": U, "encrypted": False,
+    }  # fmt: skip
+    chap = names.ChapCredentials("u", "s")
+    assert names.iscsi_properties(U, location, chap)["auth_method"] == "CHAP"
+    assert names.iscsi_properties(U, location, chap)["auth_password"] == "s"
+    two = names.ProviderLocation(("192.0.2.1:3260", "192.0.2.2:3260"), IQN, 1)
+    several = names.iscsi_properties(U, two)
+    assert several["target_portals"] == ["192.0.2.1:3260", "192.0.2.2:3260"]
+    assert (several["target_iqns"], several["target_luns"]) == ([IQN, IQN], [1, 1])
+    assert names.iscsi_properties(U, location, multipath=True)["target_portals"] == ["192.0.2.1:3260"]
+
+
+def test_the_luns_of_the_targets():
+    assert names.LUN_OF_TARGET == {"tgt": 1, "lio": 0}

@@ -1,0 +1,358 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
+    InvalidInput,
+    InvalidSnapshot,
+    InvalidVolume,
+    InvalidVolumeAttachMode,
+    VolumeAttachmentNotFound,
+    VolumeBackendAPIException,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attach_rules import (
+    check_attach_to_instance,
+    check_detach,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.model import Attachment, Snapshot, Volume
+
+BROKEN = VolumeBackendAPIException(data="x")
+DELETABLE = {"available", "error", "error_restoring", "error_extending", "error_managing"}
+
+
+def volume(status="available", **more):
+    more.setdefault("host", "stor1@lvm#vg")
+    more.setdefault("attach_status", "attached" if status == "in-use" else "detached")
+    return Volume("v1", more.pop("size", 5), status=status, **more)
+
+
+def snapshot(status="available", **more):
+    return Snapshot("s1", "v1", 5, status=status, **more)
+
+
+def attachment(instance="i1", status="attached"):
+    return Attachment("a-%s" % instance, "v1", instance, attach_status=status)
+
+
+def refused(call, *args, error=InvalidVolume, status=400, **more):
+    with pytest.raises(error) as caught:
+        call(*args, **more)
+    assert caught.value.status == status
+    return caught.value
+
+
+# --- delete -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", states.VOLUME_STATES)
+def test_delete_begins_in_five_states(status):
+    tested = volume(status, attach_status="detached")
+    if status in DELETABLE:
+        transition = states.check_delete(tested)
+        assert transition.values == {"status": "deleting"}
+        assert transition.applies_to(tested)
+    else:
+        assert (
+            "status must be available or error or error_restoring or error_extending or error_managing and must not be"
+            in (refused(states.check_delete, tested).message)
+        )
+
+
+@pytest.mark.parametrize(
+    ("more", "remedy"),
+    [
+        ({"attach_status": "attached"}, "is attached: detach it first"),
+        ({"migration_status": "migrating"}, "is migrating"),
+        ({"group_id": "g"}, "group g"),
+    ],
+)
+@pytest.mark.parametrize("force", [False, True])
+def test_delete_is_refused_whatever_the_status(more, remedy, force):
+    error = refused(states.check_delete, volume(**more), force=force)
+    assert remedy in error.remedy
+    assert error.message.endswith("have snapshots or be disassociated from snapshots after volume transfer.")
+
+
+@pytest.mark.parametrize("migration_status", [None, "deleting", "error", "success"])
+def test_a_migration_that_is_over_does_not_matter(migration_status):
+    assert states.check_delete(volume(migration_status=migration_status))
+
+
+def test_a_forced_delete_asks_for_no_status():
+    transition = states.check_delete(volume("creating"), force=True)
+    assert "status" not in transition.expected
+
+
+def test_a_volume_with_snapshots_stays():
+    assert "has snapshots: delete s1 first" in refused(states.check_delete, volume(), [snapshot()]).remedy
+    assert refused(states.check_delete, volume(), [snapshot()], force=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "goes"), [("available", True), ("error", True), ("deleting", True), ("creating", False)]
+)
+def test_cascade_takes_the_snapshots_that_may_go(status, goes):
+    if goes:
+        assert states.check_delete(volume(), [snapshot(status)], cascade=True)
+    else:
+        assert refused(states.check_delete, volume(), [snapshot(status)], cascade=True)
+        assert states.check_delete(volume(), [snapshot(status)], cascade=True, force=True)
+    assert refused(states.check_delete, volume(), [snapshot(group_snapshot_id="g")], cascade=True, force=True)
+
+
+@pytest.mark.parametrize("status", ["creating", "error", "available"])
+def test_what_was_never_scheduled_goes_at_once(status):
+    transition = states.check_delete(volume(status, host=None))
+    assert (transition.values, transition.host_work) == ({"status": "deleted"}, False)
+
+
+# --- extend -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("new_size", [5, 4, 1, 0, -1, "5"])
+def test_volumes_only_grow(new_size):
+    error = refused(states.check_extend, volume(), new_size, error=InvalidInput)
+    assert error.message == (
+        "Invalid input received: New size for extend must be greater than current size. (current: 5, extended: %s)."
+        % new_size
+    )
+
+
+@pytest.mark.parametrize("new_size", ["big", None, 5.5, "6.0", [], True])
+def test_the_new_size_is_an_integer(new_size):
+    refused(states.check_extend, volume(), new_size, error=InvalidInput)
+
+
+@pytest.mark.parametrize("status", states.VOLUME_STATES)
+@pytest.mark.parametrize("attached", [False, True])
+def test_extend_begins_in_one_state(status, attached):
+    tested = volume(status)
+    if status == ("in-use" if attached else "available"):
+        transition = states.check_extend(tested, "6", attached)
+        assert transition.values == {"status": "extending", "previous_status": status}
+        assert transition.applies_to(tested)
+    else:
+        assert "Volume v1 status must be" in refused(states.check_extend, tested, 6, attached).message
+
+
+# --- attach and detach ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", states.VOLUME_STATES)
+@pytest.mark.parametrize("multiattach", [False, True])
+def test_reserve(status, multiattach):
+    tested = volume(status, multiattach=multiattach)
+    if status == "available" or (multiattach and status == "in-use"):
+        transition = states.check_reserve(tested)
+        assert transition.values == {"status": "attaching"}
+        assert transition.applies_to(tested)
+        assert not transition.applies_to(dataclasses.replace(tested, status="attaching"))
+    else:
+        wanted = "available or in-use" if multiattach else "available"
+        assert refused(states.check_reserve, tested).message == (
+            "Invalid volume: Volume status must be %s to reserve, but the status is %s." % (wanted, status)
+        )
+
+
+@pytest.mark.parametrize(("attachments", "status"), [(0, "available"), (1, "in-use"), (2, "in-use")])
+def test_unreserve_goes_by_the_attachments(attachments, status):
+    assert states.unreserve(attachments).values == {"status": status}
+    assert states.unreserve(attachments).applies_to(volume("attaching"))
+    assert not states.unreserve(attachments).applies_to(volume("deleting"))
+
+
+@pytest.mark.parametrize("status", states.VOLUME_STATES)
+@pytest.mark.parametrize("attach_status", states.ATTACH_STATES)
+def test_detaching_begins_where_it_is_attached(status, attach_status):
+    tested = volume(status, attach_status=attach_status)
+    if (status, attach_status) == ("in-use", "attached"):
+        assert states.check_begin_detaching(tested).values == {"status": "detaching"}
+    else:
+        assert "Volume status must be 'in-use' and attach_status must be 'attached'" in (
+            refused(states.check_begin_detaching, tested).message
+        )
+
+
+def test_a_migrating_volume_keeps_its_status_when_it_is_detached():
+    assert states.check_begin_detaching(volume("in-use", migration_status="migrating")).values == {}
+
+
+def test_attach_to_an_instance():
+    assert check_attach_to_instance(volume(), "i1").values == {"status": "attaching"}
+    assert check_attach_to_instance(volume("in-use", multiattach=True), "i2", [attachment()])
+
+
+@pytest.mark.parametrize(
+    ("tested", "more", "text"),
+    [
+        (volume("in-use", multiattach=True), {"attachments": [attachment()]}, "volume v1 already attached"),
+        (volume("in-use"), {"attachments": [attachment("i2")]}, "multiple attachments are not enabled"),
+        (
+            volume(availability_zone="b"),
+            {"instance_zone": "a", "cross_az_attach": False},
+            "Instance i1 and volume v1 are not in the same availability_zone. Instance is in a. Volume is in b",
+        ),
+        (volume("maintenance"), {}, "maintenance mode"),
+        (volume("creating"), {}, "to reserve, but the status is creating"),
+        (volume("attaching"), {}, "to reserve, but the status is attaching"),
+    ],
+)
+def test_attach_is_refused(tested, more, text):
+    assert text in refused(check_attach_to_instance, tested, "i1", **more).message
+
+
+def test_other_zones_are_fine_unless_told_otherwise():
+    assert check_attach_to_instance(volume(availability_zone="b"), "i1", instance_zone="a")
+    assert check_attach_to_instance(volume(availability_zone="a"), "i1", instance_zone="a", cross_az_attach=False)
+
+
+@pytest.mark.parametrize(
+    ("readonly", "mode", "fine"), [(True, "rw", False), (True, "ro", True), (False, "ro", True), (False, "w", False)]
+)
+def test_modes(readonly, mode, fine):
+    if fine:
+        assert check_attach_to_instance(volume(readonly=readonly), "i1", mode=mode)
+    else:
+        refused(check_attach_to_instance, volume(readonly=readonly), "i1", mode=mode, error=InvalidVolumeAttachMode)
+
+
+def test_which_attachment_is_undone():
+    used = volume("in-use")
+    assert check_detach(used, [attachment("i1"), attachment("i2")], "i2").id == "a-i2"
+    assert check_detach(used, [attachment("i1"), attachment("i2", "detached")]).id == "a-i1"
+    assert "More than one attachment" in refused(check_detach, used, [attachment("i1"), attachment("i2")]).message
+    refused(check_detach, used, [attachment("i1")], "i9", error=VolumeAttachmentNotFound, status=404)
+    refused(check_detach, used, [])
+    refused(check_detach, volume("available"), [attachment()])
+    refused(check_detach, volume("maintenance"), [attachment()])
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "force", "fine"),
+    [("available", False, True), ("in-use", False, False), ("in-use", True, True), ("error", True, False)],
+)
+def test_upload_and_snapshot_want_it_at_rest_or_forced(status, force, fine):
+    if fine:
+        assert states.check_upload(volume(status), force).values == {"status": "uploading", "previous_status": status}
+        assert states.check_snapshot(volume(status), force).values == {}
+    else:
+        assert "Volume v1 status must be available" in refused(states.check_upload, volume(status), force).message
+        assert "but current status is: %s." % status in refused(states.check_snapshot, volume(status), force).message
+
+
+@pytest.mark.parametrize(
+    ("tested", "text"),
+    [
+        (volume(host=None), "has not been scheduled to any host"),
+        (volume("maintenance"), "maintenance mode"),
+        (volume(migration_status="migrating"), "while volume is migrating"),
+    ],
+)
+def test_no_snapshot_of_such_a_volume(tested, text):
+    assert text in refused(states.check_snapshot, tested, True).message
+
+
+@pytest.mark.parametrize("status", states.SNAPSHOT_STATES)
+def test_which_snapshots_go(status):
+    if status in ("available", "error"):
+        assert states.check_snapshot_delete(snapshot(status)).applies_to(snapshot(status))
+    else:
+        assert refused(states.check_snapshot_delete, snapshot(status), error=InvalidSnapshot).message == (
+            "Invalid snapshot: Snapshot status must be available or error and must not be part of a group."
+        )
+        assert states.check_snapshot_delete(snapshot(status), force=True)
+    refused(states.check_snapshot_delete, snapshot(group_snapshot_id="g"), force=True, error=InvalidSnapshot)
+
+
+def test_revert_goes_to_the_latest_snapshot_only():
+    assert states.check_revert(volume(), snapshot(), snapshot()).values == {"status": "reverting"}
+    refused(states.check_revert, volume(), snapshot(), None, error=InvalidInput)
+    refused(states.check_revert, volume(), snapshot(), dataclasses.replace(snapshot(), id="s2"), error=InvalidInput)
+    refused(states.check_revert, volume("in-use"), snapshot(), snapshot())
+    refused(states.check_revert, volume(), snapshot("error"), snapshot(), error=InvalidSnapshot)
+
+
+@pytest.mark.parametrize(
+    ("status", "what", "fine"),
+    [
+        ("maintenance", "volume", False),
+        ("uploading", "volume", True),
+        ("uploading", "metadata", False),
+        ("in-use", "metadata", True),
+    ],
+)
+def test_updates(status, what, fine):
+    if fine:
+        states.check_update(volume(status), what)
+    else:
+        refused(states.check_update, volume(status), what)
+
+
+@pytest.mark.parametrize(
+    ("action", "done", "failed"),
+    [
+        ("create", "available", "error"),
+        ("delete", "deleted", "error_deleting"),
+        ("extend", "available", "error_extending"),
+        ("attach", "in-use", "error_attaching"),
+        ("detach", "available", "error_detaching"),
+        ("upload", "available", "available"),
+        ("snapshot_create", "available", "error"),
+        ("snapshot_delete", "deleted", "error_deleting"),
+    ],
+)
+def test_what_an_action_leaves(action, done, failed):
+    assert states.status_after(action, None) == done
+    assert states.status_after(action, BROKEN) == failed
+    states.check_values(done, snapshot=action.startswith("snapshot"))
+    states.check_values(failed, snapshot=action.startswith("snapshot"))
+
+
+def test_what_an_action_leaves_depends_on_what_was():
+    assert states.status_after("extend", None, "in-use") == "in-use"
+    assert states.status_after("detach", None, attachments=1) == "in-use"
+    assert states.status_after("upload", BROKEN, attachments=1) == "in-use"
+    with pytest.raises(InvalidInput):
+        states.status_after("dance", None)
+
+
+def test_values_that_do_not_exist():
+    for wrong in ({"status": "sleepy"}, {"attach_status": "glued"}, {"status": "in-use", "snapshot": True}):
+        with pytest.raises(InvalidInput, match="does not exist"):
+            states.check_values(**wrong)
+
+
+volumes = st.builds(
+    Volume,
+    id=st.just("v1"),
+    size=st.just(5),
+    status=st.sampled_from(states.VOLUME_STATES),
+    attach_status=st.sampled_from(states.ATTACH_STATES),
+    migration_status=st.sampled_from([None, "migrating", "success", "error"]),
+    host=st.sampled_from([None, "h@b#p"]),
+    multiattach=st.booleans(),
+)
+
+
+@given(volumes, st.sampled_from(["delete", "extend", "reserve", "begin_detaching", "upload", "snapshot"]))
+def test_whatever_a_check_lets_through_the_swap_would_take(tested, action):
+    arguments = (6,) if action == "extend" else ()
+    try:
+        transition = getattr(states, "check_%s" % action)(tested, *arguments)
+    except InvalidVolume:
+        return
+    assert transition.applies_to(tested)
+    for name in transition.values:
+        assert hasattr(tested, name)
