@@ -72,12 +72,14 @@ class Site:
         ledger.transact(nodes.record_report, host, facts, SETTINGS, time.time() - age)
         ledger.close()
 
-    def place(self, name: str, count: int = 1, flavor: dict[str, t.Any] = SMALL) -> None:
+    def place(self, name: str, count: int = 1, flavor: dict[str, t.Any] | None = None) -> None:
         """Instances of a boot that has got as far as their claims."""
         run = runs.RunIdentity("run-1", "c", "b", "", 1, 1, "ann")
         context = Context(run=run, request_id="req-1")
         image = Image(name="debian", id=IMAGE_ID, disk_format="qcow2", url="file:///none")
-        asked = ServerRequest(name=name, flavor=Flavor(**flavor), image=image, min_count=count, max_count=count)
+        asked = ServerRequest(
+            name=name, flavor=Flavor(**(flavor or SMALL)), image=image, min_count=count, max_count=count
+        )
         ledger = self.ledger()
         ledger.transact(accept.accept, [asked], accept.AcceptOptions(), context)
         options = SchedulerOptions(now=time.time())
@@ -256,8 +258,12 @@ def test_wrong_questions(site: Site) -> None:
     site.refused("bootflow_whatif_availability_zone: ", whatif_flavor="m1.small", whatif_availability_zone="z:kvm1")
     site.refused("bootflow_whatif_server_group: ", whatif_flavor="m1.small", whatif_server_group="nix")
     site.refused("bootflow_whatif_scheduler_hints", whatif_flavor="m1.small", whatif_scheduler_hints={"nix": 1})
-    site.refused("bootflow_whatif_scheduler_hints: InstanceNotFound", whatif_flavor="m1.small",
-        whatif_scheduler_hints={"same_host": "nobody"}, enabled_filters=["SameHostFilter"])  # fmt: skip
+    site.refused(
+        "bootflow_whatif_scheduler_hints: InstanceNotFound",
+        whatif_flavor="m1.small",
+        whatif_scheduler_hints={"same_host": "nobody"},
+        enabled_filters=["SameHostFilter"],
+    )
     site.refused("bootflow_whatif_limit is 2", whatif_flavor="m1.small", whatif_limit=2, whatif_count=3)
     site.refused("bootflow_whatif_limit", whatif_flavor="m1.small", whatif_limit=-1)
     site.refused("without bootflow_whatif_flavor", whatif_image="debian")

@@ -35,7 +35,6 @@ import socket
 import subprocess
 import sys
 import tarfile
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 

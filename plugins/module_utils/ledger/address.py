@@ -171,6 +171,6 @@ def scrubbed(text: str, secrets: t.Iterable[str | None]) -> str:
     """``text`` without these secrets, also as they stand in a URL."""
     for secret in secrets:
         if secret and len(secret) >= 3:
-            for form in {secret, urllib.parse.quote(secret), urllib.parse.quote(secret, safe="")}:
+            for form in (secret, urllib.parse.quote(secret), urllib.parse.quote(secret, safe="")):
                 text = text.replace(form, "***")
     return text

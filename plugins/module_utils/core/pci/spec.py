@@ -32,9 +32,9 @@ class HostLookup(t.Protocol):
 
     def function_of_interface(self, name: str) -> tuple[str | None, bool]:
         """The PCI address behind a network interface (None: there is none), and whether it is a PF."""
-        ...
 
-    def is_physical_function(self, address: str) -> bool: ...
+    def is_physical_function(self, address: str) -> bool:
+        """Whether it is a PF."""
 
 
 def split_address(address: str) -> Address:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import typing as t
 
 from ...errors import InvalidInput
@@ -34,7 +35,7 @@ class FactsAgeFilter(Filter):
             self.limit = float(options.max_facts_age)
         except (TypeError, ValueError):
             pass
-        if self.limit is None or not self.limit > 0:
+        if self.limit is None or math.isnan(self.limit) or self.limit <= 0:
             raise InvalidInput(
                 reason="max_facts_age is %r" % (options.max_facts_age,),
                 remedy="Give seconds above 0, or leave it out: any age will do then.",

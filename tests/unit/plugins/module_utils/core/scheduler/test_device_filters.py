@@ -35,7 +35,7 @@ def ask(count, product="0443", policy="legacy", **more):
 
 
 def fleet(**column):
-    ((name, values),) = column.items()
+    name, values = next(iter(column.items()))
     return Fleet([HostState("h%d" % n, "n", **{name: value}) for n, value in enumerate(values)])
 
 

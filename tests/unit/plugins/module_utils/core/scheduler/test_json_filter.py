@@ -73,7 +73,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("query", "passes"), CASES, ids=lambda value: json.dumps(value))
+@pytest.mark.parametrize(("query", "passes"), CASES, ids=json.dumps)
 def test_query(query, passes):
     assert asked(query) == passes
 
@@ -83,8 +83,9 @@ def test_every_operator_is_in_the_table():
 
 
 def test_a_longer_query():
-    query = ["and", "$stats.on", ["=", "$stats.opt", "match"], ["or",
-        ["and", ["<", "$free_ram_mb", 30], ["<", "$vcpus", 3]], ["and", [">", "$free_ram_mb", 30], [">", "$vcpus", 3]]]]  # fmt: skip
+    small = ["and", ["<", "$free_ram_mb", 30], ["<", "$vcpus", 3]]
+    large = ["and", [">", "$free_ram_mb", 30], [">", "$vcpus", 3]]
+    query = ["and", "$stats.on", ["=", "$stats.opt", "match"], ["or", small, large]]
     base = {"memory_mb_used": 0, "stats": {"opt": "match"}}
     assert asked(query, {**base, "memory_mb": 10, "vcpus": 2})
     assert asked(query, {**base, "memory_mb": 40, "vcpus": 4})
