@@ -22,6 +22,9 @@ PACKAGES_GUEST_IMAGE=(cpio mtools syslinux syslinux-common qemu-utils)
 # Used by scripts/test, never by the collection itself.
 PACKAGES_TEST=(openssh-server genisoimage util-linux xorriso cloud-init shellcheck procps git postgresql)
 
+# Builds the storage host of the lab (scripts/test storage).
+PACKAGES_STORAGE_IMAGE=(mmdebstrap cpio e2fsprogs)
+
 say() { printf '\n==> %s\n' "$*" >&2; }
 note() { printf '    %s\n' "$*" >&2; }
 die() { printf '\nerror: %s\n' "$*" >&2; exit 1; }

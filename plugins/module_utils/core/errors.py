@@ -916,3 +916,42 @@ class VolumeIsBusy(Conflict):
 
 class SnapshotIsBusy(Conflict):
     msg_fmt = "deleting snapshot %(snapshot_name)s that has dependent volumes"
+
+
+class ISCSITargetCreateFailed(BootflowError):
+    msg_fmt = "Failed to create iscsi target for volume %(volume_id)s."
+    retryable = True
+
+
+class ISCSITargetRemoveFailed(BootflowError):
+    msg_fmt = "Failed to remove iscsi target for volume %(volume_id)s."
+
+
+class ISCSITargetAttachFailed(BootflowError):
+    """Who may use a target could not be set (Cinder)."""
+
+    msg_fmt = "Failed to attach iSCSI target for volume %(volume_id)s."
+
+
+class ISCSITargetNotFoundForVolume(NotFound):
+    msg_fmt = "No target id found for volume %(volume_id)s."
+
+
+class FailedISCSITargetPortalLogin(BootflowError):
+    """No portal of a target let the initiator in (os-brick)."""
+
+    msg_fmt = "Unable to login to iSCSI Target Portal"
+    retryable = True
+
+
+class VolumeDeviceNotFound(BootflowError):
+    """Logged in, and the disk did not appear (os-brick)."""
+
+    msg_fmt = "Volume device not found at %(device)s."
+    retryable = True
+
+
+class VolumePathNotRemoved(BootflowError):
+    """A disk of a volume is still on the host after its removal (os-brick)."""
+
+    msg_fmt = "Volume path %(volume_path)s was not removed in time."

@@ -134,10 +134,25 @@ def test_portals_go_both_ways(address, port):
     assert names.portal("[%s]" % address if ":" in address else address, port) == text
 
 
-@pytest.mark.parametrize("bad", ["", "host:3260", "192.0.2.1", "192.0.2.1:", "192.0.2.1:0", "192.0.2.1:65536", "2001:db8::1:3260",
-                                 "[2001:db8::1]", "192.0.2.1:x", "192.0.2.1:\u0663", "300.0.2.1:3260",
-        "[fe80::1%../../x]:3260",
-        "[fe80::1%eth0]:3260", "192.0.2.1;x:3260"])  # fmt: skip
+NO_PORTALS = (
+    "",
+    "host:3260",
+    "192.0.2.1",
+    "192.0.2.1:",
+    "192.0.2.1:0",
+    "192.0.2.1:65536",
+    "2001:db8::1:3260",
+    "[2001:db8::1]",
+    "192.0.2.1:x",
+    "192.0.2.1:\u0663",
+    "300.0.2.1:3260",
+    "[fe80::1%../../x]:3260",
+    "[fe80::1%eth0]:3260",
+    "192.0.2.1;x:3260",
+)
+
+
+@pytest.mark.parametrize("bad", NO_PORTALS)
 def test_no_portals(bad):
     with pytest.raises(InvalidInput):
         names.split_portal(bad)

@@ -1,0 +1,181 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: storage_backend_info
+short_description: Capacity and volumes of the LVM backends of a storage host
+version_added: "0.1.0"
+description:
+  - Tells what each backend has, had promised and has left, as Cinder's LVM driver reports it, with one command for each volume group.
+  - Lists our logical volumes, and those among them that nobody knows.
+  - A backend that is not ready does not fail the others; its entry has the error.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+    details: Nothing is changed.
+  idempotent:
+    support: full
+  platform:
+    platforms: linux
+options:
+  backends:
+    description: The backends of this host.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the backend, the key of its result in RV(backends).
+        type: str
+        required: true
+      volume_group:
+        description: Its volume group.
+        type: str
+        default: cinder-volumes
+      provisioning:
+        description: Whether its volumes are thick, or thin and out of a thin pool.
+        type: str
+        choices: [thick, thin]
+        default: thick
+      thin_pool:
+        description: Name of the thin pool. Without it the volume group's name with C(-pool) after it.
+        type: str
+  known:
+    description: UUIDs of the volumes and snapshots that somebody knows. Without it nothing is called an orphan.
+    type: list
+    elements: str
+requirements:
+  - lvm2
+"""
+
+EXAMPLES = r"""
+---
+- name: What the backends have, and what nobody knows
+  bootflow.compute.storage_backend_info:
+    backends:
+      - name: lvm
+        volume_group: cinder-volumes
+        provisioning: thin
+    known: []
+  register: storage
+"""
+
+RETURN = r"""
+---
+backends:
+  description: The backends, by name.
+  type: dict
+  returned: success
+  contains:
+    total_capacity_gb:
+      description: Size in GiB, of the thin pool or of the volume group.
+      type: float
+      returned: success
+    free_capacity_gb:
+      description: What is not written (thin) or not given to a logical volume (thick), in GiB.
+      type: float
+      returned: success
+    provisioned_capacity_gb:
+      description: Sizes of all logical volumes (thin), or what is not free (thick), in GiB.
+      type: float
+      returned: success
+    allocated_capacity_gb:
+      description: Sizes of our volumes, in GiB.
+      type: float
+      returned: success
+    thin_provisioning_support:
+      description: Whether volumes are thin.
+      type: bool
+      returned: success
+    data_percent:
+      description: How full the thin pool is; null for a thick backend.
+      type: float
+      returned: success
+    metadata_percent:
+      description: How full the thin pool's metadata is; null for a thick backend.
+      type: float
+      returned: success
+    volumes:
+      description: Our logical volumes with C(kind), C(id), C(name), C(path), C(project), C(source), C(size) in bytes, C(complete), C(open)...
+      type: list
+      elements: dict
+      returned: success
+    orphans:
+      description: Those of them that are not in O(known).
+      type: list
+      elements: dict
+      returned: success
+    error:
+      description: Why the backend is not ready, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      type: dict
+      returned: always
+progress:
+  description: What is being fetched, copied or wiped at this moment, with C(id), C(step) and C(percent).
+  type: list
+  elements: dict
+  returned: success
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: InvalidInput
+status:
+  description: The HTTP status that Cinder would answer with.
+  type: int
+  returned: failure
+  sample: 400
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+  sample: Give each backend a name of its own.
+retryable:
+  description: Whether another backend might do better.
+  type: bool
+  returned: failure
+  sample: false
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm_facts import backends_facts
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volume_process import work_at_hand
+
+
+def argument_spec():
+    """The module's options."""
+    backend = {
+        "name": {"type": "str", "required": True},
+        "volume_group": {"type": "str", "default": "cinder-volumes"},
+        "provisioning": {"type": "str", "choices": ["thick", "thin"], "default": "thick"},
+        "thin_pool": {"type": "str"},
+    }
+    return {
+        "backends": {"type": "list", "elements": "dict", "required": True, "options": backend},
+        "known": {"type": "list", "elements": "str"},
+    }
+
+
+def main():
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    try:
+        backends = backends_facts(module.params["backends"], module.params["known"])
+        progress = work_at_hand()
+    except Exception as error:
+        fail(module, error)
+    module.exit_json(changed=False, backends=backends, progress=progress)
+
+
+if __name__ == "__main__":
+    main()
