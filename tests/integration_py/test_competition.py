@@ -181,7 +181,7 @@ def place(kind: str, request: pytest.FixtureRequest) -> t.Iterator[Place]:
 
 def test_32_processes_for_20_places(place: Place, kind: str) -> None:
     """Exactly the capacity is claimed in each round, and each of the others is told that there is no place."""
-    rounds = 4 if kind == "sqlite" else 6
+    rounds = 3 if kind == "sqlite" else 4
     place.report(4, 5 * 64)
     result = place.race("last_places", 32, rounds=rounds, beside=1)
     _last, told = place.told()
@@ -194,7 +194,7 @@ def test_32_processes_for_20_places(place: Place, kind: str) -> None:
 
 def test_groups_under_competition(place: Place, kind: str) -> None:
     """12 processes boot members of one group at once: anti-affinity never shares a host, affinity never splits."""
-    rounds = 24
+    rounds = 12
     place.report(6, 16 * 64)
     result = place.race("groups", 12, rounds=rounds, beside=1)
     _last, told = place.told()
@@ -206,7 +206,7 @@ def test_groups_under_competition(place: Place, kind: str) -> None:
 
 
 def test_the_last_cpus_devices_and_disks(place: Place, kind: str) -> None:
-    rounds = 15
+    rounds = 8
     place.report(2, 64 * 64, numa_topology=CELLS, pci_passthrough_devices=CARD, isolated_disks=DISKS)
     result = place.race("parts", 12, rounds=rounds, beside=1, look_every=0.05)
     _last, told = place.told()
