@@ -23,7 +23,7 @@ PACKAGES_GUEST_IMAGE=(cpio mtools syslinux syslinux-common qemu-utils)
 PACKAGES_TEST=(openssh-server genisoimage util-linux xorriso cloud-init shellcheck procps git postgresql)
 
 # Builds the storage host of the lab (scripts/test storage).
-PACKAGES_STORAGE_IMAGE=(mmdebstrap cpio e2fsprogs)
+PACKAGES_STORAGE_IMAGE=(mmdebstrap cpio e2fsprogs qemu-block-extra)
 
 say() { printf '\n==> %s\n' "$*" >&2; }
 note() { printf '    %s\n' "$*" >&2; }

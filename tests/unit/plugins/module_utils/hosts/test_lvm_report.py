@@ -77,12 +77,18 @@ SEG = [
 ]
 
 
-def report(rows=ROWS, seg=SEG, **head):
-    part = {"vg": [dict(HEAD, **head)], "pv": [{"pv_name": "/dev/vdc"}], "lv": rows, "pvseg": [], "seg": seg}
+def report(rows=None, seg=None, **head):
+    part = {
+        "vg": [dict(HEAD, **head)],
+        "pv": [{"pv_name": "/dev/vdc"}],
+        "lv": ROWS if rows is None else rows,
+        "pvseg": [],
+        "seg": SEG if seg is None else seg,
+    }
     return json.dumps({"report": [part]})
 
 
-def group(rows=ROWS, seg=SEG, **head):
+def group(rows=None, seg=None, **head):
     return lvm.parse_report(report(rows, seg, **head))
 
 
@@ -145,7 +151,7 @@ def test_what_lvm_refuses_is_an_error_that_says_why(monkeypatch, rc, stderr, err
     monkeypatch.setattr(lvm, "run", lambda argv, **_options: Completed(rc, "", stderr))
     with pytest.raises(error) as caught:
         lvm.lvm("v", "lvcreate")
-    assert type(caught.value) is error and caught.value.status == status
+    assert caught.value.code == error.__name__ and caught.value.status == status
     assert " ".join(stderr.split()[:2]) in caught.value.message or error is DriverNotInitialized
 
 

@@ -1,0 +1,497 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The kernel's iSCSI initiator: log in and wait for the disk; take the disk away, whole, before the last logout.
+
+iscsiadm takes a CHAP secret only on its command line. It keeps what it is told in a file per node and portal, of mode
+0600, of lines ``name = value``; so the record is made by iscsiadm, and the secret is written into that file, under
+iscsiadm's own lock.
+
+source: rows C32, C34; semantics 16, 19 (CVE-2023-2088); os-brick's iSCSI connector (Queens); open-iscsi's README
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import os
+import re
+import tempfile
+import time
+import typing as t
+from dataclasses import dataclass
+
+from ..core.errors import (
+    CommandFailed,
+    FailedISCSITargetPortalLogin,
+    InvalidInput,
+    VolumeDeviceNotFound,
+    VolumePathNotRemoved,
+    WaitTimeout,
+)
+from ..core.volumes.names import ChapCredentials, by_path_names, check_iqn, portal, split_portal
+from .batch import progress, run_batch
+from .command import Completed, program, run
+from .iscsi_devices import Devices
+from .iscsi_target import LOCK_ROOT, chap_of
+from .locks import host_lock
+from .paths import checked_uuid
+
+CONNECTED, DISCONNECTED, RESCANNED = "connected", "disconnected", "rescanned"
+STATES = (CONNECTED, DISCONNECTED, RESCANNED)
+NODE_FOLDERS = ("/etc/iscsi/nodes", "/var/lib/iscsi/nodes")
+DATABASE_LOCK = "/run/lock/iscsi/lock"
+
+# iscsiadm(8): exit codes
+_EXISTS, _NO_RECORDS, _AUTH_FAILED, _IN_USE = 15, 21, 24, 255
+_SESSION = re.compile(r"(\w+): \[(\d+)\] (\S+?),(-?\d+) (\S+)")
+
+
+@dataclass(frozen=True)
+class Session:
+    """A line of ``iscsiadm -m session``: ``tcp: [1] 192.0.2.1:3260,1 iqn...``."""
+
+    number: int
+    portal: str
+    group: str
+    iqn: str
+    transport: str = "tcp"
+
+
+def parse_sessions(text: str) -> list[Session]:
+    """The sessions in the output of ``iscsiadm -m session``; lines of another form are left out."""
+    found = [_SESSION.match(line.strip()) for line in text.splitlines()]
+    return [
+        Session(int(each.group(2)), each.group(3), each.group(4), each.group(5), each.group(1))
+        for each in found
+        if each
+    ]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A volume as a target offers it. ``portals``: several are several sessions to one disk."""
+
+    volume_id: str
+    iqn: str
+    lun: int
+    portals: tuple[str, ...]
+    chap: ChapCredentials | None = None
+    state: str = CONNECTED
+
+
+def connection_of(args: t.Mapping[str, t.Any]) -> Connection:
+    """The wish in an element of the option ``connections``.
+
+    :raises InvalidInput: a name, portal, LUN or credential that is none.
+    """
+    volume_id = checked_uuid(args.get("volume_id") or "")
+    state = args.get("state") or CONNECTED
+    lun = args.get("lun")
+    if state not in STATES:
+        raise InvalidInput(reason="state %r is none of %s" % (state, ", ".join(STATES)))
+    if isinstance(lun, bool) or not isinstance(lun, int) or not 0 <= lun <= 16383:
+        raise InvalidInput(reason="%r of volume %s is no LUN" % (lun, volume_id))
+    portals = [portal(*split_portal(each)) for each in args.get("portals") or ()]
+    if not portals or len(set(portals)) < len(portals):
+        raise InvalidInput(reason="volume %s has no portal, or one twice" % volume_id)
+    return Connection(
+        volume_id=volume_id,
+        iqn=check_iqn(args.get("iqn")),
+        lun=lun,
+        portals=tuple(portals),
+        chap=chap_of(args.get("chap_user"), args.get("chap_secret"), volume_id),
+        state=state,
+    )
+
+
+def login_problem(text: str) -> str:
+    """Of what iscsiadm says of a failed login, the line with the reason."""
+    lines = [line.strip() for line in text.splitlines() if line.strip().startswith("iscsiadm: ")]
+    reasons = [line for line in lines if "reported error" in line] + lines
+    return reasons[0][len("iscsiadm: ") :].rstrip(".") if reasons else ""
+
+
+# ---- records of nodes ---------------------------------------------------------------------------------------------------
+
+
+def with_settings(text: str, settings: t.Mapping[str, str | None]) -> str:
+    """A node's record with these values; None takes a setting away."""
+    lines = [line for line in text.splitlines() if line.partition(" = ")[0].strip() not in settings]
+    added = ["%s = %s" % (name, value) for name, value in settings.items() if value is not None]
+    end = lines.index("# END RECORD") if "# END RECORD" in lines else len(lines)
+    return "\n".join(lines[:end] + added + lines[end:]) + "\n"
+
+
+def settings_of(text: str) -> dict[str, str]:
+    """The values in a node's record."""
+    pairs = (line.partition(" = ") for line in text.splitlines() if not line.startswith("#"))
+    return {name.strip(): value.strip() for name, equals, value in pairs if equals}
+
+
+def auth_settings(chap: ChapCredentials | None) -> dict[str, str | None]:
+    """What of a record says how to log in."""
+    return {
+        "node.session.auth.authmethod": "CHAP" if chap else "None",
+        "node.session.auth.username": chap.user if chap else None,
+        "node.session.auth.password": chap.secret if chap else None,
+    }
+
+
+@contextlib.contextmanager
+def database_lock(path: str = DATABASE_LOCK, timeout: float = 30.0) -> t.Iterator[None]:
+    """iscsiadm's lock of its records: a second link to its file."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            os.link(path, path + ".write")
+            break
+        except FileExistsError:
+            if time.monotonic() > deadline:
+                raise WaitTimeout(what="iscsiadm's lock %s.write" % path, seconds=int(timeout), host="") from None
+            time.sleep(0.05)
+    try:
+        yield
+    finally:
+        os.unlink(path + ".write")
+
+
+class Initiator:
+    """iscsiadm and the devices of this host. The arguments are there for tests.
+
+    :arg wait_tries: how often a path is looked for, after 1, 4, 9... seconds as in os-brick (num_volume_device_scan_tries).
+    """
+
+    def __init__(
+        self,
+        devices: Devices | None = None,
+        node_folders: t.Sequence[str] = NODE_FOLDERS,
+        lock: str = DATABASE_LOCK,
+        wait_tries: int = 5,
+        sleep: t.Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.devices = devices or Devices()
+        self.node_folders = tuple(node_folders)
+        self.lock = lock
+        self.wait_tries = wait_tries
+        self.sleep = sleep
+
+    # ---- looking -------------------------------------------------------------------------------------------------------
+
+    def sessions(self, iqn: str) -> list[Session]:
+        """The sessions with a target."""
+        done = self._iscsiadm("-m", "session", ok=(0, _NO_RECORDS))
+        return [session for session in parse_sessions(done.stdout) if session.iqn == iqn]
+
+    def record_files(self, iqn: str, where: str) -> list[str]:
+        """The files in which iscsiadm keeps the record of a node at a portal."""
+        address, port = split_portal(where)
+        found: list[str] = []
+        for folder in self.node_folders:
+            base = os.path.join(glob.escape(os.path.join(folder, iqn)), glob.escape("%s,%d" % (address, port)))
+            for path in glob.glob(base) + glob.glob(base + ",*"):
+                found.extend(
+                    [path] if os.path.isfile(path) else sorted(glob.glob(os.path.join(glob.escape(path), "*")))
+                )
+        return found
+
+    def result(self, wish: Connection, sessions: t.Sequence[Session]) -> dict[str, t.Any]:
+        """path, device, devices, multipath, serial, size and sessions of a volume that is connected."""
+        devices = self._disks(wish, sessions)
+        first = self._path(wish, sessions)
+        multipath = self.devices.multipath_of(devices)
+        return {
+            "path": multipath or first or "",
+            "device": os.path.realpath(first) if first else "",
+            "devices": ["/dev/" + name for name in devices],
+            "multipath": multipath,
+            "serial": self.devices.serial(devices[0]) if devices else "",
+            "size": self.devices.size(devices[0]) if devices else 0,
+            "sessions": [{"number": s.number, "portal": s.portal, "group": s.group} for s in sessions],
+        }
+
+    def _disks(self, wish: Connection, sessions: t.Sequence[Session]) -> list[str]:
+        return [name for s in sessions for name in self.devices.disks_of_session(s.number, wish.lun)]
+
+    def _path(self, wish: Connection, sessions: t.Sequence[Session]) -> str:
+        portals = [s.portal for s in sessions if s.portal in wish.portals] or list(wish.portals)
+        for where in portals:
+            for pattern in by_path_names(where, wish.iqn, wish.lun):
+                for path in sorted(glob.glob(pattern)) if "*" in pattern else [pattern]:
+                    # A link that udev has not taken away yet leads nowhere.
+                    if os.path.exists(path):
+                        return path
+        return ""
+
+    # ---- connect -------------------------------------------------------------------------------------------------------
+
+    def connect(self, wish: Connection, check_mode: bool = False) -> dict[str, t.Any]:
+        """Log in at every portal, and wait for the disk.
+
+        :raises FailedISCSITargetPortalLogin: no portal let us in.
+        :raises VolumeDeviceNotFound: the disk did not appear.
+        """
+        before = self.sessions(wish.iqn)
+        changes: list[str] = []
+        failures: list[str] = []
+        for where in wish.portals:
+            there = any(session.portal == where for session in before)
+            if not self._record_is_right(wish, where):
+                changes.append("record")
+            if not there:
+                changes.append("session")
+            if check_mode:
+                continue
+            self._make_record(wish, where)
+            if not there:
+                problem = self._login(wish, where)
+                if problem:
+                    failures.append("%s: %s" % (where, problem))
+        if check_mode:
+            return dict(self.result(wish, before), changed=bool(changes), changes=sorted(set(changes)))
+        sessions = self.sessions(wish.iqn)
+        if not sessions:
+            # A record with automatic startup would try again at every start of the host.
+            for where in wish.portals:
+                self._delete_record(wish.iqn, where)
+            raise FailedISCSITargetPortalLogin(
+                message="Unable to login to iSCSI Target Portal: %s" % "; ".join(failures),
+                remedy="Check portal, network, the target's service and the CHAP credentials.",
+            )
+        if not self._wait(wish, sessions):
+            raise VolumeDeviceNotFound(
+                device=by_path_names(wish.portals[0], wish.iqn, wish.lun)[0],
+                remedy="The target has no LUN %d for this initiator, or udev does not run." % wish.lun,
+            )
+        result = self.result(wish, sessions)
+        result.update(changed=bool(changes), changes=sorted(set(changes)), failed_portals=failures)
+        return result
+
+    def _record_is_right(self, wish: Connection, where: str) -> bool:
+        files = self.record_files(wish.iqn, where)
+        return bool(files) and all(self._file_is_right(wish, path) for path in files)
+
+    def _file_is_right(self, wish: Connection, path: str) -> bool:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            has = settings_of(file.read())
+        wanted = dict(auth_settings(wish.chap), **{"node.startup": "automatic"})
+        return all(has.get(name) == value for name, value in wanted.items())
+
+    def _make_record(self, wish: Connection, where: str) -> None:
+        if not self.record_files(wish.iqn, where):
+            progress.mark_changed()
+            self._node(wish.iqn, where, "-o", "new", ok=(0, _EXISTS))
+        files = self.record_files(wish.iqn, where)
+        if not files:
+            raise CommandFailed(
+                cmd="iscsiadm",
+                rc=0,
+                stderr="made no record of %s below %s" % (wish.iqn, " or ".join(self.node_folders)),
+            )
+        for path in files:
+            if not self._file_is_right(wish, path):
+                progress.mark_changed()
+                self._set(path, dict(auth_settings(wish.chap), **{"node.startup": "automatic"}))
+
+    def _set(self, path: str, settings: t.Mapping[str, str | None]) -> None:
+        with database_lock(self.lock):
+            with open(path, encoding="utf-8") as file:
+                text = with_settings(file.read(), settings)
+            # Outside of the folders that iscsiadm reads as records, and on their file system.
+            folder = next(each for each in self.node_folders if path.startswith(each + "/"))
+            fd, temporary = tempfile.mkstemp(prefix=".bootflow-", dir=os.path.dirname(folder))
+            try:
+                with os.fdopen(fd, "w", encoding="utf-8") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.rename(temporary, path)  # of mode 0600, as mkstemp makes it
+            except BaseException:
+                os.unlink(temporary)
+                raise
+
+    def _login(self, wish: Connection, where: str) -> str:
+        """ "" when it is logged in, or else why not."""
+        progress.mark_changed()
+        done = self._node(wish.iqn, where, "--login", ok=None, timeout=150)
+        if done.rc in (0, _EXISTS):
+            return ""
+        if done.rc == _AUTH_FAILED:
+            return "the target refused the login (CHAP credentials, or no ACL for this initiator)"
+        return login_problem(done.stderr + done.stdout) or "iscsiadm ended with %d" % done.rc
+
+    def _wait(self, wish: Connection, sessions: t.Sequence[Session]) -> bool:
+        for attempt in range(self.wait_tries + 1):
+            self.devices.settle()
+            if self._disks(wish, sessions) and self._path(wish, sessions):
+                return True
+            if attempt < self.wait_tries:
+                for session in sessions:
+                    self.devices.scan(session.number, wish.lun)
+                # The first look is often a moment too early; then 1, 4, 9... seconds.
+                self.sleep(0.3 if attempt == 0 else attempt**2)
+        return False
+
+    # ---- disconnect ----------------------------------------------------------------------------------------------------
+
+    def disconnect(self, wish: Connection, check_mode: bool = False) -> dict[str, t.Any]:
+        """Flush the disk, take it from the kernel, and log out when the target has no other disk here.
+
+        :raises VolumePathNotRemoved: it is mounted, held or open, and nothing was done; or it would not go.
+        """
+        sessions = self.sessions(wish.iqn)
+        disks = self._disks(wish, sessions)
+        others = [
+            name for session in sessions for name in self.devices.disks_of_session(session.number) if name not in disks
+        ]
+        records = [where for where in self._known_portals(wish) if self.record_files(wish.iqn, where)]
+        changes = (["disk"] if disks else []) + (["session"] if sessions and not others else [])
+        if records and not others:
+            changes.append("record")
+        users = self.devices.users(disks)
+        if users:
+            raise VolumePathNotRemoved(
+                message="%s of volume %s is in use: %s"
+                % (" ".join("/dev/" + d for d in disks), wish.volume_id, "; ".join(users)),
+                remedy="Detach the disk from its guest, unmount it, or end what has it open.",
+            )
+        if not check_mode:
+            if disks:
+                progress.mark_changed()
+                self.devices.flush(disks)
+                self.devices.delete(disks)
+            if not others:
+                self._logout(wish, sessions, records)
+        return {
+            "changed": bool(changes),
+            "changes": changes,
+            "path": "",
+            "device": "",
+            "devices": [],
+            "multipath": "",
+            "sessions": [{"number": s.number, "portal": s.portal, "group": s.group} for s in sessions]
+            if others
+            else [],
+        }
+
+    def _known_portals(self, wish: Connection) -> list[str]:
+        """Its portals, and those that discovery put beside them."""
+        found = list(wish.portals)
+        for folder in self.node_folders:
+            for path in sorted(glob.glob(os.path.join(glob.escape(os.path.join(folder, wish.iqn)), "*"))):
+                words = os.path.basename(path).split(",")
+                with contextlib.suppress(InvalidInput, ValueError, IndexError):
+                    where = portal(words[0], int(words[1]))
+                    if where not in found:
+                        found.append(where)
+        return found
+
+    def _logout(self, wish: Connection, sessions: t.Sequence[Session], records: t.Sequence[str]) -> None:
+        for session in sessions:
+            progress.mark_changed()
+            self._node(wish.iqn, session.portal, "--logout", ok=(0, _NO_RECORDS), timeout=150)
+        left = self.sessions(wish.iqn)
+        if left:
+            raise VolumePathNotRemoved(
+                message="the session with %s at %s did not end" % (wish.iqn, ", ".join(s.portal for s in left))
+            )
+        for where in records:
+            progress.mark_changed()
+            self._delete_record(wish.iqn, where)
+
+    def _delete_record(self, iqn: str, where: str) -> None:
+        if self.record_files(iqn, where):
+            self._node(iqn, where, "-o", "delete", ok=(0, _NO_RECORDS))
+
+    # ---- extend --------------------------------------------------------------------------------------------------------
+
+    def rescan(self, wish: Connection, check_mode: bool = False) -> dict[str, t.Any]:
+        """Have the kernel ask for the disk's size again, after the volume grew.
+
+        :raises VolumeDeviceNotFound: it is not connected.
+        """
+        sessions = self.sessions(wish.iqn)
+        disks = self._disks(wish, sessions)
+        if not disks:
+            raise VolumeDeviceNotFound(device=by_path_names(wish.portals[0], wish.iqn, wish.lun)[0])
+        before = self.devices.size(disks[0])
+        if not check_mode:
+            for name in disks:
+                self.devices.rescan(name)
+        result = self.result(wish, sessions)
+        changed = result["size"] != before
+        result.update(changed=changed, changes=["size"] if changed else [])
+        return result
+
+    # ---- iscsiadm ------------------------------------------------------------------------------------------------------
+
+    def _node(
+        self, iqn: str, where: str, *words: str, ok: t.Collection[int] | None = (0,), timeout: float = 60
+    ) -> Completed:
+        return self._iscsiadm("-m", "node", "-T", iqn, "-p", where, *words, ok=ok, timeout=timeout)
+
+    def _iscsiadm(self, *words: str, ok: t.Collection[int] | None = (0,), timeout: float = 60) -> Completed:
+        """:arg ok: the exit codes that are no error; None: all."""
+        done = run([program("iscsiadm", "open-iscsi")] + list(words), timeout=timeout, check=False)
+        if ok is not None and done.rc not in ok:
+            raise CommandFailed(cmd="iscsiadm", rc=done.rc, stderr=(done.stderr.strip() or done.stdout.strip())[-2000:])
+        return done
+
+
+def make_connections(
+    wishes: t.Sequence[t.Mapping[str, t.Any]],
+    initiator: Initiator | None = None,
+    workers: int = 4,
+    check_mode: bool = False,
+) -> dict[str, t.Any]:
+    """Connect, disconnect and rescan volumes.
+
+    :returns: ``outcomes`` by volume id, and ``before`` and ``after`` for a diff, without secrets.
+    :raises InvalidInput: a volume is given twice.
+    """
+    worker = initiator or Initiator()
+    before: dict[str, t.Any] = {}
+    after: dict[str, t.Any] = {}
+
+    def one(args: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        wish = connection_of(args)
+        # Disks of one target share their sessions.
+        with host_lock(LOCK_ROOT, "iscsi-" + hashlib.sha256(wish.iqn.encode()).hexdigest()[:32]):
+            before[wish.volume_id] = after[wish.volume_id] = shown(worker, wish)
+            actions = {CONNECTED: worker.connect, DISCONNECTED: worker.disconnect, RESCANNED: worker.rescan}
+            result = actions[wish.state](wish, check_mode)
+            after[wish.volume_id] = (
+                shown(worker, wish) if not check_mode else wished(before[wish.volume_id], wish, result)
+            )
+        return dict(result, iqn=wish.iqn, lun=wish.lun)
+
+    outcomes = run_batch([(str(args.get("volume_id")), args) for args in wishes], one, workers)
+    return {"outcomes": outcomes, "before": before, "after": after}
+
+
+def shown(initiator: Initiator, wish: Connection) -> dict[str, t.Any]:
+    """A volume's connection for a diff; no secret is in it."""
+    sessions = initiator.sessions(wish.iqn)
+    found = initiator.result(wish, sessions)
+    records = all(initiator._record_is_right(wish, where) for where in wish.portals)
+    return {
+        "connected": bool(found["devices"]),
+        "portals": sorted(session.portal for session in sessions),
+        "record": "as wished" if records else "other or none",
+        "size": found["size"],
+    }
+
+
+def wished(before: t.Mapping[str, t.Any], wish: Connection, result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What shown() would say afterwards; in check mode."""
+    if not result["changed"]:
+        return dict(before)
+    if wish.state == CONNECTED:
+        portals = sorted(set(before["portals"]) | set(wish.portals))
+        return dict(before, connected=True, portals=portals, record="as wished")
+    kept = [each["portal"] for each in result["sessions"]]
+    return dict(before, connected=False, portals=kept, record=before["record"] if kept else "other or none", size=0)

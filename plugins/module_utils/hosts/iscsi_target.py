@@ -1,0 +1,368 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Volumes exported by iSCSI: one target each, for the initiators that are named and for nobody else.
+
+What an export is to be (``Export``), what there is (``Found``), what has to change, and the batch over both. How LIO and
+tgt do it is in ``iscsi_target_lio`` and ``iscsi_target_tgt``, behind ``Target``.
+
+source: rows C32, C33; semantics 16; Cinder's iSCSI targets (Queens)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import typing as t
+from dataclasses import dataclass, field
+
+from ..core.errors import (
+    BootflowError,
+    CommandFailed,
+    InvalidInput,
+    ISCSITargetCreateFailed,
+    ISCSITargetNotFoundForVolume,
+    ISCSITargetRemoveFailed,
+)
+from ..core.volumes.names import (
+    IQN_PREFIX,
+    LUN_OF_TARGET,
+    ChapCredentials,
+    ProviderLocation,
+    check_initiator,
+    portal,
+    split_portal,
+    target_iqn,
+    volume_name,
+)
+from .batch import progress, run_batch
+from .locks import host_lock
+from .module_errors import failure
+from .paths import checked_uuid
+
+LOCK_ROOT = "/run/lock/bootflow"
+PRESENT, ABSENT = "present", "absent"
+STATES = (PRESENT, ABSENT)
+TARGETS = tuple(sorted(LUN_OF_TARGET))
+
+# tgt's files separate words by blanks and lines, know # and <>, and tgt-admin hands their words to a shell.
+_CHAP_WORD = re.compile(r"[A-Za-z0-9._-]+\Z")
+_PATH = re.compile(r"/[A-Za-z0-9._+/:@-]+\Z")
+#: RFC 3720 (8.2.1) asks for 96 bits; some initiators refuse more than 16 characters, LIO takes up to 255.
+CHAP_SECRET_LENGTHS = (12, 255)
+
+
+@dataclass(frozen=True)
+class Export:
+    """What is wished of one volume's target. ``initiators`` empty: the target is there, and lets nobody in."""
+
+    volume_id: str
+    iqn: str
+    path: str = ""
+    initiators: tuple[str, ...] = ()
+    chap: ChapCredentials | None = None
+    portals: tuple[str, ...] = ()
+    write_cache: bool = True
+    state: str = PRESENT
+    force: bool = False
+
+    @property
+    def name(self) -> str:
+        return volume_name(self.volume_id)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A target as it is. ``aspects``: what there is of a wish; compared with ``Target.aspects()``."""
+
+    iqn: str
+    aspects: t.Mapping[str, t.Any]
+    sessions: tuple[str, ...] = ()  # initiators that are logged in
+    group: str = "1"
+    saved: t.Any = None  # what a restart of the service would bring back
+    details: t.Mapping[str, t.Any] = field(default_factory=dict)
+
+
+class Target(t.Protocol):
+    """One implementation of targets on this host."""
+
+    name: str
+    lun: int
+
+    def read(self, exports: t.Sequence[Export]) -> dict[str, Found]:
+        """What there is of these exports' targets, by iqn; also what only a saved configuration knows."""
+
+    def aspects(self, export: Export) -> dict[str, t.Any]:
+        """What an export looks like when it is as wished. Secrets are in ``chap``, and nowhere else."""
+
+    def is_saved(self, export: Export, found: Found) -> bool:
+        """Whether a restart of the service would bring the export back as it is."""
+
+    def apply(self, export: Export, found: Found | None) -> None:
+        """Make it so."""
+
+    def remove(self, export: Export, found: Found) -> None:
+        """Take away the target, its backstore and what was saved of it."""
+
+    def save(self, exports: t.Sequence[Export]) -> None:
+        """Once after all: make what was applied and removed last over a restart."""
+
+
+def export_of(args: t.Mapping[str, t.Any], prefix: str = IQN_PREFIX, portals: t.Sequence[str] = ()) -> Export:
+    """The wish in an element of the option ``exports``.
+
+    :raises InvalidInput: a name, path, portal or credential that is none, or that a target's configuration cannot hold.
+    """
+    volume_id = checked_uuid(args.get("volume_id") or "")
+    state = args.get("state") or PRESENT
+    if state not in STATES:
+        raise InvalidInput(reason="state %r is none of %s" % (state, ", ".join(STATES)))
+    path = args.get("path") or ""
+    if state == PRESENT and (not _PATH.match(path) or ".." in path.split("/")):
+        raise InvalidInput(
+            reason="path %s of volume %s is not an absolute path that a target can export" % (ascii(path), volume_id)
+        )
+    return Export(
+        volume_id=volume_id,
+        iqn=target_iqn(volume_name(volume_id), prefix),
+        path=path,
+        initiators=tuple(sorted({check_initiator(name) for name in args.get("initiators") or ()})),
+        chap=chap_of(args.get("chap_user"), args.get("chap_secret"), volume_id),
+        portals=tuple(portal(*split_portal(each)) for each in portals),
+        write_cache=args.get("write_cache") is not False,
+        state=state,
+        force=bool(args.get("force")),
+    )
+
+
+def chap_of(user: str | None, secret: str | None, volume_id: str) -> ChapCredentials | None:
+    """The credentials; None when neither is given.
+
+    :raises InvalidInput: one without the other, or characters that do not survive a configuration file. Shows no secret.
+    """
+    if not user and not secret:
+        return None
+    if not user or not secret:
+        raise InvalidInput(reason="volume %s has a chap_user or a chap_secret, not both" % volume_id)
+    least, most = CHAP_SECRET_LENGTHS
+    if not _CHAP_WORD.match(user) or not _CHAP_WORD.match(secret) or not least <= len(secret) <= most:
+        raise InvalidInput(
+            reason="the CHAP credentials of volume %s cannot be used" % volume_id,
+            remedy="Letters, digits, dots, underscores and hyphens; the secret has %d to %d of them." % (least, most),
+        )
+    return ChapCredentials(user, secret)
+
+
+def check_path(export: Export) -> int:
+    """The size of what is to be exported, 0 for a block device.
+
+    :raises ISCSITargetCreateFailed: it is not there, or is neither a block device nor a regular file.
+    """
+    try:
+        found = os.stat(export.path)
+    except OSError as error:
+        raise create_failed(
+            export, "%s: %s" % (export.path, error.strerror), "Activate or create the volume first."
+        ) from None
+    if stat.S_ISBLK(found.st_mode):
+        return 0
+    if stat.S_ISREG(found.st_mode) and found.st_size:
+        return found.st_size
+    raise create_failed(export, "%s is neither a block device nor a file with content" % export.path)
+
+
+def create_failed(export: Export, reason: str, remedy: str | None = None) -> ISCSITargetCreateFailed:
+    """Cinder's error with what was wrong."""
+    return ISCSITargetCreateFailed(
+        message="Failed to create iscsi target for volume %s: %s" % (export.volume_id, reason), remedy=remedy
+    )
+
+
+def remove_failed(export: Export, reason: str, remedy: str | None = None) -> ISCSITargetRemoveFailed:
+    """Cinder's error with what was wrong."""
+    return ISCSITargetRemoveFailed(
+        message="Failed to remove iscsi target for volume %s: %s" % (export.volume_id, reason), remedy=remedy
+    )
+
+
+def shown(aspects: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """For a diff: what is secret is only said to be there."""
+    return {key: (bool(value) if key == "chap" else value) for key, value in sorted(aspects.items())}
+
+
+def differences(wished: t.Mapping[str, t.Any], found: t.Mapping[str, t.Any]) -> list[str]:
+    """The names of what is not as wished, in order."""
+    return sorted(key for key, value in wished.items() if found.get(key) != value)
+
+
+def location(target: Target, export: Export, found: Found | None) -> str:
+    """Cinder's provider_location: ``portal,group iqn lun``; "" when no portal is known."""
+    if not export.portals or export.state == ABSENT:
+        return ""
+    return str(ProviderLocation(export.portals, export.iqn, target.lun, found.group if found else "1"))
+
+
+def make_exports(
+    target: Target,
+    wishes: t.Sequence[t.Mapping[str, t.Any]],
+    prefix: str = IQN_PREFIX,
+    portals: t.Sequence[str] = (),
+    check_mode: bool = False,
+) -> dict[str, t.Any]:
+    """Export volumes and end exports.
+
+    :returns: ``outcomes`` by volume id, and ``before`` and ``after`` for a diff, without secrets.
+    :raises InvalidInput: a portal that is none, or a volume that is given twice.
+    """
+    for each in portals:
+        split_portal(each)
+    exports: dict[str, Export] = {}
+    before: dict[str, t.Any] = {}
+    after: dict[str, t.Any] = {}
+
+    def checked(args: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        export = export_of(args, prefix, portals)
+        exports[str(args["volume_id"])] = export
+        return {}
+
+    pairs = [(str(args.get("volume_id")), args) for args in wishes]
+    outcomes = run_batch(pairs, checked, workers=1)
+    if not exports:
+        return {"outcomes": outcomes, "before": before, "after": after}
+    # One run at a time: numbers of targets are given out, and LIO saves all of its configuration at once.
+    with host_lock(LOCK_ROOT, "iscsi-target-" + target.name):
+        there = target.read(list(exports.values()))
+        touched: list[Export] = []
+
+        def one(export: Export) -> dict[str, t.Any]:
+            found = there.get(export.iqn)
+            before[export.volume_id] = shown(found.aspects) if found else {}
+            if export.state == ABSENT:
+                return _remove(target, export, found, check_mode, touched, after)
+            return _apply(target, export, found, check_mode, touched, after)
+
+        outcomes.update(run_batch([(key, exports[key]) for key in exports], one, workers=1))
+        if touched:
+            target.save(touched)
+            now = target.read(touched)
+            for key, export in exports.items():
+                if export in touched and not outcomes[key]["error"]:
+                    outcomes[key].update(_verified(target, export, now.get(export.iqn)))
+    for key, export in exports.items():
+        if outcomes[key]["error"]:
+            after[export.volume_id] = before.get(export.volume_id, {})
+    return {"outcomes": {key: outcomes[key] for key, args in pairs}, "before": before, "after": after}
+
+
+def _result(target: Target, export: Export, found: Found | None, changes: t.Sequence[str]) -> dict[str, t.Any]:
+    return {
+        "changed": bool(changes),
+        "changes": list(changes),
+        "iqn": export.iqn,
+        "lun": target.lun,
+        "path": export.path,
+        "portals": list(export.portals),
+        "provider_location": location(target, export, found),
+        "sessions": list(found.sessions) if found else [],
+    }
+
+
+def _apply(
+    target: Target,
+    export: Export,
+    found: Found | None,
+    check_mode: bool,
+    touched: list[Export],
+    after: dict[str, t.Any],
+) -> dict[str, t.Any]:
+    check_path(export)
+    wished = target.aspects(export)
+    changes = differences(wished, found.aspects) if found else ["target"]
+    if found and not changes and not target.is_saved(export, found):
+        changes = ["saved"]
+    after[export.volume_id] = shown(wished)
+    if "chap" in changes and found and found.aspects.get("chap") and wished["chap"]:
+        after[export.volume_id]["chap"] = "other credentials"
+    if found and "path" in changes and found.sessions and not export.force:
+        raise create_failed(
+            export,
+            "%s exports %s, and %s uses it" % (export.iqn, found.aspects.get("path"), ", ".join(found.sessions)),
+            "Detach it there first.",
+        )
+    if changes and not check_mode:
+        progress.mark_changed()
+        touched.append(export)
+        try:
+            target.apply(export, found)
+        except Exception as error:  # rtslib has one class for everything, and OSErrors of configfs come as they are
+            if found is None:
+                _undo(target, export)
+            if isinstance(error, BootflowError) and not isinstance(error, CommandFailed):
+                raise
+            raise create_failed(export, _plain(error, export), getattr(error, "remedy", None)) from None
+    return _result(target, export, found, changes)
+
+
+def _remove(
+    target: Target,
+    export: Export,
+    found: Found | None,
+    check_mode: bool,
+    touched: list[Export],
+    after: dict[str, t.Any],
+) -> dict[str, t.Any]:
+    after[export.volume_id] = {}
+    if found is None:
+        return _result(target, export, None, [])
+    if found.sessions and not export.force:
+        raise remove_failed(
+            export,
+            "%s is logged in" % ", ".join(found.sessions),
+            "Detach the volume there first; force ends the session under the guest.",
+        )
+    if not check_mode:
+        progress.mark_changed()
+        touched.append(export)
+        try:
+            target.remove(export, found)
+        except Exception as error:
+            if isinstance(error, BootflowError) and not isinstance(error, CommandFailed):
+                raise
+            raise remove_failed(export, _plain(error, export), getattr(error, "remedy", None)) from None
+    result = _result(target, export, found, ["target"])
+    result.update(sessions=[])
+    return result
+
+
+def _undo(target: Target, export: Export) -> None:
+    # What was half made must not be found by an initiator. The reason of the failure is what is told.
+    with contextlib.suppress(Exception):
+        found = target.read([export]).get(export.iqn)
+        if found is not None:
+            target.remove(export, found)
+
+
+def _plain(error: BaseException, export: Export) -> str:
+    text = str(error) or type(error).__name__
+    if export.chap is not None:
+        text = text.replace(export.chap.secret, "***")
+    return text
+
+
+def _verified(target: Target, export: Export, found: Found | None) -> dict[str, t.Any]:
+    """What is there afterwards; an error when it is not as wished: a target's tools may fail without a word."""
+    if export.state == ABSENT:
+        if found is None:
+            return {}
+        return failure(remove_failed(export, "it is still there"), changed=True)
+    if found is None:
+        return failure(ISCSITargetNotFoundForVolume(volume_id=export.volume_id), changed=True)
+    wrong = differences(target.aspects(export), found.aspects)
+    if wrong:
+        return failure(create_failed(export, "not as wished: %s" % ", ".join(wrong)), changed=True)
+    if not target.is_saved(export, found):
+        return failure(create_failed(export, "it would not come back with its service"), changed=True)
+    return {"provider_location": location(target, export, found), "sessions": list(found.sessions)}

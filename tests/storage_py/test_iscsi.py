@@ -1,0 +1,225 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Real iSCSI: the modules iscsi_target (LIO and tgt) and iscsi_initiator on the lab's storage host, and QEMU's initiator.
+
+The storage host logs in to its own portal with the kernel's initiator; qemu-img and qemu-io of this machine (package
+qemu-block-extra) come in through the forwarded port.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import private_libvirt
+import pytest
+import storage_vm as storage_module
+
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts import libvirt_secrets
+
+CACHE = Path(os.environ.get("BOOTFLOW_CACHE", Path(__file__).resolve().parents[2] / ".cache"))
+PLAYBOOK = str(Path(sys.executable).parent / "ansible-playbook")
+MIB = 1024**2
+QEMU = "iqn.2026-01.lab.test:qemu"
+PORTAL = "10.0.2.15:3260"
+PREFIX = "iqn.2010-10.org.openstack:volume-"
+
+# Stands before the real program in the PATH and writes down how it was called.
+WITNESS = '#!/bin/sh\necho "$0 $*" >>/run/argv\nexec /usr/sbin/${0##*/} "$@"\n'
+SERVICES = {
+    "lio": {
+        "start": "modprobe target_core_mod; modprobe iscsi_target_mod; modprobe target_core_iblock; modprobe target_core_file",
+        "restart": "targetctl clear && targetctl restore",
+        "stop": "targetctl clear",
+        "left": "find /sys/kernel/config/target -name '*volume-*'; cat /etc/rtslib-fb-target/saveconfig.json",
+        "secrets": "/etc/rtslib-fb-target/saveconfig.json",
+    },
+    "tgt": {
+        "start": "tgtd; sleep 1",
+        "restart": "tgt-admin --update ALL -c /dev/null -f; tgtadm --op delete --mode system; sleep 1; tgtd; sleep 1;"
+        " tgt-admin -e",
+        "stop": "tgt-admin --update ALL -c /dev/null -f; tgtadm --op delete --mode system",
+        "left": "tgtadm --lld iscsi --mode target --op show; tgtadm --lld iscsi --mode account --op show; ls -A /etc/tgt/conf.d",
+        "secrets": "/etc/tgt/conf.d/*.conf",
+    },
+}
+
+
+class Storage:
+    """The storage host, and tasks on it: many in one playbook, for a playbook takes longer than a task."""
+
+    def __init__(self, vm, folder):
+        self.vm = vm
+        self.folder = folder
+        self.inventory = vm.write_inventory(str(folder / "storage.json"))
+        name = vm.run("cat", "/etc/iscsi/initiatorname.iscsi").stdout.split("InitiatorName=")[1]
+        self.initiator = name.split()[0]
+
+    def sh(self, script, check=True):
+        return self.vm.run("sh", "-c", script, check=check).stdout
+
+    def play(self, *tasks):
+        """The results of the tasks, each (module, arguments) or (module, arguments, "check"), whatever became of them."""
+        play, names = [], []
+        for number, (module, args, *check) in enumerate(tasks):
+            names.append("r%d" % number)
+            task = {"bootflow.compute." + module: args, "register": names[-1], "ignore_errors": True}
+            play.append(dict(task, check_mode=True, diff=True) if check else task)
+        result = self.folder / (str(uuid.uuid4()) + ".json")
+        content = "{{ [%s] | to_json }}" % ", ".join(names)
+        copy = {"content": content, "dest": str(result), "mode": "0600"}
+        play.append({"ansible.builtin.copy": copy, "delegate_to": "localhost", "diff": False, "no_log": True})
+        playbook = self.folder / (result.stem + ".yml")
+        playbook.write_text(json.dumps([{"hosts": self.vm.name, "gather_facts": False, "tasks": play}]))
+        environment = dict(os.environ, ANSIBLE_HOME=str(self.folder / "ansible"), ANSIBLE_NOCOLOR="1")
+        argv = [PLAYBOOK, "-vvv", "-i", self.inventory, str(playbook)]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=280, check=False, env=environment)
+        assert result.exists(), done.stdout[-3000:] + done.stderr[-3000:]
+        self.output = done.stdout + done.stderr
+        return json.loads(result.read_text())
+
+    def qemu(self, program, wish, *words):
+        """qemu-img or qemu-io on the volume, with the secret in a file."""
+        path = self.folder / "secret"
+        path.write_text(wish["chap_secret"])
+        options = (
+            "driver=iscsi,transport=tcp,portal=%s,target=%s%s,lun=%d,user=%s,password-secret=s,initiator-name=%s"
+            % (self.vm.portal, PREFIX, wish["volume_id"], wish["lun"], wish["chap_user"], wish.get("name", QEMU))
+        )
+        argv = [program] + list(words[:-1]) + ["--object", "secret,id=s,file=%s" % path, "--image-opts"]
+        if program == "qemu-io":
+            argv += [
+                "-c",
+                words[-1],
+                "driver=raw," + options.replace("driver=", "file.driver=", 1).replace(",", ",file."),
+            ]
+        else:
+            argv += [options]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("iscsi")
+    image = storage_module.build_image(CACHE / "storage")
+    vm = storage_module.StorageVM(str(CACHE / "iscsi-tests"), image, disks={"pv1": 256 * MIB}, memory_mb=1024)
+    vm.start()
+    try:
+        witness = folder / "witness"
+        witness.write_text(WITNESS)
+        vm.put(witness, "/usr/local/sbin/tgtadm")
+        vm.run(
+            "sh",
+            "-c",
+            "chmod 755 /usr/local/sbin/tgtadm; cp /usr/local/sbin/tgtadm /usr/local/sbin/iscsiadm;"
+            " [ -x /usr/sbin/iscsiadm ] || ln -s $(PATH=/sbin:/usr/bin:/bin command -v iscsiadm) /usr/sbin/iscsiadm;"
+            " modprobe iscsi_tcp; iscsid; vgcreate -q vg %s; lvcreate -q -y -n one -L 32m vg" % vm.disk("pv1"),
+        )
+        yield Storage(vm, folder)
+    finally:
+        vm.remove()
+
+
+@pytest.mark.parametrize("target", ["tgt", "lio"])
+def test_a_volume_from_export_to_nothing(storage, target):
+    service = SERVICES[target]
+    lun = {"tgt": 1, "lio": 0}[target]
+    item_id = str(uuid.uuid4())
+    chap = {"chap_user": "User4567890123456789", "chap_secret": "FirstSecret67890"}
+    other = {"chap_user": "Other567890123456789", "chap_secret": "OtherSecret67890"}
+    wish = dict(chap, volume_id=item_id, path="/dev/vg/one", initiators=[storage.initiator, QEMU])
+    link = dict(chap, volume_id=item_id, iqn=PREFIX + item_id, lun=lun, portals=[PORTAL])
+    storage.sh("rm -f /run/argv; " + service["start"])
+
+    def export(**changes):
+        return "iscsi_target", {"target": target, "portals": [PORTAL], "exports": [dict(wish, **changes)]}
+
+    def connect(**changes):
+        return "iscsi_initiator", {"connections": [dict(link, **changes)], "scan_tries": 2}
+
+    def outcome(result):
+        return result["outcomes"][item_id]
+
+    # Export, refused login, login.
+    made, again, wrong, connected = storage.play(
+        export(), export(), connect(chap_secret=other["chap_secret"]), connect()
+    )
+    assert outcome(made)["changed"] and not outcome(made)["error"], made
+    assert outcome(made)["provider_location"] == "%s,1 %s%s %d" % (PORTAL, PREFIX, item_id, lun)
+    assert not again["changed"]
+    assert outcome(wrong)["error"]["code"] == "FailedISCSITargetPortalLogin"
+    assert not outcome(connected)["error"], connected
+    path = outcome(connected)["path"]
+    assert path == "/dev/disk/by-path/ip-%s-iscsi-%s%s-lun-%d" % (PORTAL, PREFIX, item_id, lun)
+    assert outcome(connected)["serial"].replace("-", "") == item_id.replace("-", "")
+    assert "tcp: [" in storage.sh("iscsiadm -m session") and PREFIX + item_id in storage.sh("iscsiadm -m session")
+    for secret in (chap["chap_secret"], other["chap_secret"]):
+        assert secret not in storage.output and secret not in json.dumps([made, again, wrong, connected])
+    modes = storage.sh("stat -c '%%a %%U' %s $(find /etc/iscsi/nodes -type f)" % service["secrets"]).split("\n")
+    assert {line for line in modes if line} == {"600 root"}
+
+    # The disk is the volume, and is not taken away while it is used.
+    storage.sh("printf bootflow | dd of=%s bs=512 count=1 conv=sync,fsync oflag=direct status=none" % path)
+    assert storage.sh("dd if=/dev/vg/one bs=512 count=1 iflag=direct status=none | head -c 8") == "bootflow"
+    storage.sh("(sleep 100 <%s >/dev/null 2>&1 & echo $! >/run/holder)" % path)
+    held, in_use = storage.play(connect(state="disconnected"), export(state="absent"))
+    assert outcome(held)["error"]["code"] == "VolumePathNotRemoved" and "sleep" in outcome(held)["error"]["message"]
+    assert outcome(in_use)["error"]["code"] == "ISCSITargetRemoveFailed"
+    storage.sh("kill $(cat /run/holder)")
+    same, gone = storage.play(connect(), connect(state="disconnected"))
+    assert not same["changed"] and outcome(gone)["changes"] == ["disk", "session", "record"]
+    assert storage.sh(
+        "ls /dev/disk/by-path | grep iscsi; iscsiadm -m session; find /etc/iscsi/nodes -type f", check=False
+    ) in ("iscsiadm: No active sessions.\n",)
+
+    # QEMU's initiator, also after a restart of the service; who is not named does not come in.
+    volume = dict(chap, volume_id=item_id, lun=lun)
+    storage.sh(service["restart"])
+    info = storage.qemu("qemu-img", volume, "info", "--output=json", "")
+    assert info.returncode == 0 and json.loads(info.stdout)["virtual-size"] == 32 * MIB, info.stderr
+    read = storage.qemu("qemu-io", volume, "read -P 0x62 0 1")
+    assert read.returncode == 0 and "Pattern verification failed" not in read.stdout, read.stdout + read.stderr
+    for intruder in (dict(volume, chap_secret=other["chap_secret"]), dict(volume, name=QEMU + "2")):
+        assert storage.qemu("qemu-img", intruder, "info", "--output=json", "").returncode != 0
+
+    # Other credentials, and the end.
+    kept, changed = storage.play(export(), export(**other))
+    assert not kept["changed"] and outcome(changed)["changes"] == ["chap"]
+    assert storage.qemu("qemu-img", volume, "info", "").returncode != 0
+    assert storage.qemu("qemu-img", dict(volume, **other), "info", "").returncode == 0
+    removed, nothing = storage.play(export(state="absent"), export(state="absent"))
+    assert outcome(removed)["changed"] and not outcome(removed)["error"] and not nothing["changed"]
+    left = storage.sh(service["left"])
+    assert item_id not in left and "User" not in left and "Other" not in left
+    # Nothing of ours calls a program with a secret; at tgt's start tgt-admin does, for it knows no other way.
+    called = [line for line in storage.sh("cat /run/argv").splitlines() if "Secret67890" in line]
+    assert [line for line in called if not (target == "tgt" and "tgtadm -C 0 " in line)] == []
+    storage.sh(service["stop"], check=False)
+
+
+SECRETS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import libvirt
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts import libvirt_secrets as secrets
+connection, iqn = libvirt.open("qemu:///system"), sys.argv[2]
+done = [secrets.set_secret(connection, iqn, "Secret0123456789")["changed"] for _time in range(2)]
+text = secrets.find_secret(connection, iqn).XMLDesc(0)
+done += [secrets.set_secret(connection, iqn, "Secret0123456789", ephemeral=False)["changed"]]
+done += [secrets.remove_secret(connection, iqn)["changed"] for _time in range(2)]
+print(json.dumps([done, text, len(connection.listAllSecrets())]))
+"""
+
+
+def test_libvirt_takes_a_secret_and_forgets_it(tmp_path):
+    tree = Path(libvirt_secrets.__file__).parents[6]
+    with private_libvirt.PrivateLibvirt(tmp_path) as host:
+        done, text, left = json.loads(host.run("/usr/bin/python3", "-c", SECRETS, str(tree), PREFIX + "x"))
+    assert done == [True, False, True, True, False] and left == 0
+    assert "private='yes'" in text and "Secret0123456789" not in text
