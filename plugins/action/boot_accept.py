@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept, cleanups, leases, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, scheduler_inputs, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -29,18 +30,18 @@ class ActionModule(LedgerAction):
             ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
         else:
             ledger = self.open_ledger()
-        hosts = self.compute_hosts()
 
         def write(conn: t.Any) -> tuple[accept.Accepted, list[str]]:
             accepted = accept.accept(conn, inputs.requests, inputs.accept_options(), context)
             if not accepted.changed:
                 return accepted, []
-            leases.give_back(conn, context)
-            to_clean = cleanups.hosts(conn)
-            stale = nodes.stale_hosts(conn, hosts, context.now, self.options["facts_max_age"])
-            return accepted, stale + [h for h in hosts if h in to_clean and h not in stale]
+            return accepted, self._stale(conn, context)
 
         accepted, stale = ledger.rehearsal(write) if self.check_mode else ledger.transact(write, collisions=3)
+        # A transaction of its own, after this run took over what it asked for: accept has locked subnets, and no instance is
+        # locked after them.
+        if accepted.changed and not self.check_mode and ledger.transact(leases.give_back, context):
+            stale = ledger.inspect(self._stale, context)
         if not accepted.changed and self.options["print_table"]:
             count = len(accepted.unchanged)
             tables.show(
@@ -55,3 +56,10 @@ class ActionModule(LedgerAction):
             "unchanged": accepted.unchanged,
             "stale_hosts": stale,
         }
+
+    def _stale(self, conn: t.Any, context: Context) -> list[str]:
+        """The hosts to be asked before anything is scheduled: their facts are old, or they have something to be rid of."""
+        hosts = self.compute_hosts()
+        to_clean = cleanups.hosts(conn)
+        stale = nodes.stale_hosts(conn, hosts, context.now, self.options["facts_max_age"])
+        return stale + [h for h in hosts if h in to_clean and h not in stale]

@@ -232,7 +232,7 @@ def _enter_groups(
             refusals.add("instances[%d].scheduler_hints.group" % index, e)
 
 
-def _resolved_hints(conn: t.Any, request: ServerRequest) -> dict[str, t.Any]:
+def resolved_hints(conn: t.Any, request: ServerRequest) -> dict[str, t.Any]:
     """The hints with the UUIDs of the instances that they name: a name may be another instance's later.
 
     :raises InstanceNotFound: nothing of that name lives in the project.
@@ -280,7 +280,7 @@ def _insert(
             reservation_id=accepted.reservation_id,
             spec_version=SPEC_VERSION,
             digest=digest,
-            spec=_spec(request, wishes, _resolved_hints(conn, request)),
+            spec=stored_spec(request, wishes, resolved_hints(conn, request)),
         )
     ).inserted_primary_key[0]
     disks = [
@@ -350,7 +350,7 @@ def wishes_of(spec: t.Mapping[str, t.Any]) -> list[tuple[NetworkRequest, Network
     return [(NetworkRequest(**w), networks[w["network"]]) for w in spec["networks"]]
 
 
-def _spec(
+def stored_spec(
     request: ServerRequest, wishes: t.Sequence[tuple[NetworkRequest, Network]], hints: t.Mapping[str, t.Any]
 ) -> dict[str, t.Any]:
     return {

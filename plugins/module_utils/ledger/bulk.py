@@ -50,7 +50,7 @@ def insert(conn: t.Any, table: t.Any, rows: Rows) -> None:
             % (
                 table.name,
                 ", ".join(names),
-                ", ".join(_cast(conn, table.c[n], "u." + n) for n in names),
+                ", ".join(_cast(table.c[n], "u." + n) for n in names),
                 ", ".join(_array(conn, table.c[n]) for n in names),
                 ", ".join(names),
             )
@@ -75,7 +75,7 @@ def update(conn: t.Any, table: t.Any, key: str, rows: Rows, add: t.Collection[st
         return int(conn.execute(statement, [{"b_" + n: v for n, v in row.items()} for row in rows]).rowcount)
 
     def value(name: str) -> str:
-        new = _cast(conn, table.c[name], "u." + name)
+        new = _cast(table.c[name], "u." + name)
         return "%s = %s" % (name, "t.%s + %s" % (name, new) if name in add else new)
 
     everything = (key, *names)
@@ -120,7 +120,7 @@ def _array(conn: t.Any, column: t.Any) -> str:
     return "CAST(:%s AS %s[])" % (column.name, kind)
 
 
-def _cast(_conn: t.Any, column: t.Any, expression: str) -> str:
+def _cast(column: t.Any, expression: str) -> str:
     return "CAST(%s AS JSON)" % expression if _is_json(column) else expression
 
 

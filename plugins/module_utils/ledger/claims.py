@@ -56,7 +56,7 @@ class Wish:
     request: ResourceRequest
     candidates: t.Sequence[Candidate]
     parts: PartsWish = field(default_factory=PartsWish)
-    group: ServerGroup | None = None  # its row is locked by the caller (groups.lock)
+    group: ServerGroup | None = None  # its row is locked by the caller (groups.load)
     kind: str = BUILD
 
 

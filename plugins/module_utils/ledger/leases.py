@@ -4,7 +4,7 @@
 
 """What runs whose lease is out still hold goes back, without waiting for an audit: every boot looks for it.
 
-source: issue of rows A60, A71: a run that died gives its claims back after a time that the user sets.
+The time is bootflow_lease_seconds. source: rows A60, A71
 """
 
 from __future__ import annotations

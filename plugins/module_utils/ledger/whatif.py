@@ -21,7 +21,7 @@ from ..core.scheduler.spare import hosts_that_can_be_lost
 from ..core.scheduler.whatif import how_many
 from ..core.server_groups import ServerGroup
 from . import groups, instances, scheduling
-from .accept import _resolved_hints, _spec
+from .accept import resolved_hints, stored_spec
 from .fleet import NEVER_REPORTED, Needs
 from .history import chunks
 from .libraries import sa
@@ -137,8 +137,8 @@ def _stored(conn: t.Any, request: ServerRequest, path: str, problems: Problems) 
     """The request as a boot would store it, as far as the scheduler reads it."""
     hints: t.Mapping[str, t.Any] = {}
     with problems.collect(path + ".scheduler_hints"):
-        hints = _resolved_hints(conn, request)
-    return _spec(request, (), hints)
+        hints = resolved_hints(conn, request)
+    return stored_spec(request, (), hints)
 
 
 def _groups(conn: t.Any, requests: t.Sequence[ServerRequest], problems: Problems) -> dict[str, ServerGroup]:

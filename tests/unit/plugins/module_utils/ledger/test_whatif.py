@@ -24,6 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.re
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+    accept,
     fleet,
     hosts_state,
     nodes,
@@ -445,7 +446,7 @@ def test_who_is_down_is_who_the_filter_turns_down(world: World) -> None:
         options = world.options()
         options.service_down_time = 900
         passes = _compute_filter(options).evaluate(
-            there, scheduling.request_spec(whatif._spec(request("x"), (), {}), [], None, "p"), there.all_rows()
+            there, scheduling.request_spec(accept.stored_spec(request("x"), (), {}), [], None, "p"), there.all_rows()
         )
     names = there.values("host")
     assert {names[i] for i, ok in enumerate(passes.mask) if not ok} == {d["host"] for d in found.down}
