@@ -29,7 +29,7 @@ from ..core.server_groups import ANTI_AFFINITY, ServerGroup, late_check
 from . import bulk, host_parts, nodes
 from .history import chunks
 from .libraries import sa
-from .tables import claims, compute_nodes, device_claims
+from .tables import claims, compute_nodes, device_claims, instances
 
 if t.TYPE_CHECKING:
     from .database import Ledger
@@ -371,7 +371,9 @@ def settle(conn: t.Any, uuid: str, moved: bool) -> None:
     columns = (c.id, c.compute_node_id, c.kind, c.group_slot)
     rows = conn.execute(sa.select(*columns).where(c.instance_uuid == uuid)).all()
     slots = {r.compute_node_id: r.group_slot for r in rows if r.kind == BUILD}
-    release(conn, [uuid], kind=BUILD)
+    host = conn.execute(sa.select(instances.c.host).where(instances.c.uuid == uuid)).scalar()
+    if host is not None:  # what other hosts still have to be rid of stays claimed there (cleanups)
+        release(conn, [uuid], host=host, kind=BUILD)
     for row in rows:
         if row.kind == MOVE:  # on its own host it takes over the place in its group
             slot = slots.get(row.compute_node_id) if row.group_slot is None else row.group_slot
@@ -389,17 +391,29 @@ def _of(c: t.Any, uuids: t.Sequence[str], host: str | None, kind_column: t.Any, 
 
 
 def parts_of(conn: t.Any, uuids: t.Sequence[str], kind: str = BUILD) -> dict[str, dict[str, t.Any]]:
-    """uuid -> {numa: the fitted topology or None, pci: [device], disks: [disk]} that it has claimed, as plain data."""
+    """uuid -> {numa: the fitted topology or None, pci: [device], disks: [disk]} that it has claimed, as plain data.
+
+    Of a build, on its instance's own host: a host that could not be cleaned keeps its claim too, and that is not the guest's.
+    """
     found: dict[str, dict[str, t.Any]] = {}
     c, d = claims.c, device_claims.c
     for part in chunks(list(uuids)):
-        for row in conn.execute(sa.select(c.instance_uuid, c.numa).where(c.instance_uuid.in_(part), c.kind == kind)):
+        mine = sa.select(c.instance_uuid, c.numa).where(c.instance_uuid.in_(part), c.kind == kind)
+        for row in conn.execute(_at_home(mine, c) if kind == BUILD else mine):
             found[row.instance_uuid] = {"numa": row.numa, "pci": [], "disks": []}
         query = sa.select(d.instance_uuid, d.kind, d.detail).where(d.instance_uuid.in_(part), d.claim_kind == kind)
-        for row in conn.execute(query.order_by(d.id)):
+        for row in conn.execute((_at_home(query, d) if kind == BUILD else query).order_by(d.id)):
             if row.instance_uuid in found:
                 found[row.instance_uuid]["pci" if row.kind == host_parts.PCI else "disks"].append(row.detail)
     return found
+
+
+def _at_home(query: t.Any, c: t.Any) -> t.Any:
+    """Only the rows on the host that the instance is on."""
+    node, home = compute_nodes.c, instances.c
+    return query.join(compute_nodes, node.id == c.compute_node_id).join(
+        instances, sa.and_(home.uuid == c.instance_uuid, home.host == node.host)
+    )
 
 
 def disks_on(conn: t.Any, host: str, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:

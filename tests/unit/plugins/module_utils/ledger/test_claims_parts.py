@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import parts as core_parts
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import claims, instances, tables, views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import claims, cleanups, instances, tables, views
 
 from .taking import (
     A_CARD,
@@ -290,6 +290,22 @@ def test_what_an_instance_has(world: World) -> None:
     assert found["disks"] == [DISKS[0]] or found["disks"] == [DISKS[1]]
     with world.ledger.read() as conn:
         assert claims.parts_of(conn, ["nobody"]) == {}
+
+
+def test_what_is_left_on_another_host_is_not_the_guests(world: World) -> None:
+    """A host that could not be cleaned keeps its claim: the guest that was built elsewhere has its own devices only, and a move leaves that claim alone."""
+    for host in ("h1", "h2", "h3"):
+        node(world, host, pci_passthrough_devices=CARD)
+    (uuid,) = waiting(world)
+    take(world, wish(uuid, "h1", pci=(A_GPU,)))
+    take(world, wish(uuid, "h2", pci=(A_GPU,)))
+    with world.ledger.write() as conn:
+        cleanups.add(conn, "h1", uuid, "vm", "busy", world.time)
+    assert devices_of(world, uuid) == [PLAIN[0]]
+    take(world, wish(uuid, "h3", pci=(A_GPU,), kind=claims.MOVE))
+    settle(world, uuid, "h3", moved=True)
+    assert devices_of(world, uuid) == [PLAIN[0]]
+    assert release(world, uuid, host="h1") == 1 and release(world, uuid) == 1
 
 
 def test_a_wish_that_fails_takes_nothing(world: World) -> None:
