@@ -21,7 +21,7 @@ from .libraries import sa
 from .locks import take_turns
 from .tables import metadata
 
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 HEAD = REVISIONS[-1]
 TABLE = "ledger_revision"
 

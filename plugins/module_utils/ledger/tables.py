@@ -12,17 +12,45 @@ from __future__ import annotations
 
 from ..core import states
 from .libraries import sa
-
-# Every constraint has a name, so that a later revision can change it on any database.
-metadata = sa.MetaData(
-    naming_convention={
-        "pk": "pk_%(table_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_name)s",
-        "ix": "ix_%(table_name)s_%(column_0_name)s",
-    }
+from .schema import metadata, one_of
+from .volume_tables import (
+    storage_backends,
+    volume_attachments,
+    volume_events,
+    volume_faults,
+    volume_notifications,
+    volume_snapshots,
+    volumes,
 )
 
+__all__ = [
+    "block_device_mappings",
+    "claims",
+    "cleanups",
+    "compute_nodes",
+    "device_claims",
+    "instance_action_events",
+    "instance_actions",
+    "instance_faults",
+    "instances",
+    "ip_allocations",
+    "metadata",
+    "node_facts",
+    "node_profiles",
+    "notifications",
+    "ports",
+    "request_specs",
+    "reservations",
+    "runs",
+    "server_groups",
+    "storage_backends",
+    "volume_attachments",
+    "volume_events",
+    "volume_faults",
+    "volume_notifications",
+    "volume_snapshots",
+    "volumes",
+]
 
 # Instances that load their host's disks just now. source: Nova's stats.io_workload
 IO_TASKS = (
@@ -35,11 +63,6 @@ IO_TASKS = (
     states.RESCUING,
 )
 BUSY = "deleted = '' AND (vm_state = 'building' OR task_state IN (%s))" % ", ".join("'%s'" % t for t in IO_TASKS)
-
-
-def _one_of(column: str, values: object) -> object:
-    listed = ", ".join("'%s'" % v for v in sorted(values))  # type: ignore[call-overload]
-    return sa.CheckConstraint("%s IS NULL OR %s IN (%s)" % (column, column, listed), name="ck_instances_%s" % column)
 
 
 # A process that works on the ledger: one ansible-playbook run on one controller.
@@ -194,8 +217,8 @@ instances = sa.Table(
     sa.UniqueConstraint("project", "display_name", "deleted", name="uq_instances_name"),
     sa.Index("ix_instances_host", "host", "deleted"),
     sa.Index("ix_instances_io", "host", sqlite_where=sa.text(BUSY), postgresql_where=sa.text(BUSY)),
-    _one_of("vm_state", states.VM_STATES),
-    _one_of("task_state", states.TASK_STATES),
+    one_of("instances", "vm_state", states.VM_STATES),
+    one_of("instances", "task_state", states.TASK_STATES),
 )
 
 # source: 000, instance_claim (rows A70-A83). The sum of a node's claims is its usage, less what it reserves.
