@@ -8,9 +8,21 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept, cleanups, leases, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+    accept,
+    cleanups,
+    leases,
+    nodes,
+    storage_backends,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
-from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, scheduler_inputs, tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    boot_volume_inputs,
+    request_inputs,
+    scheduler_inputs,
+    storage_settings,
+    tables,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 
@@ -18,6 +30,7 @@ class ActionModule(LedgerAction):
     ARGUMENTS = {
         **request_inputs.REQUEST_ARGUMENTS,
         **scheduler_inputs.SCHEDULER_ARGUMENTS,
+        **boot_volume_inputs.ARGUMENTS,
         "facts_max_age": {"type": "int", "variable": "bootflow_facts_max_age", "fallback_default": 300},
         "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
     }
@@ -25,6 +38,7 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         inputs = request_inputs.RequestInputs(self.options, scheduler_inputs.reading_of(self))
         scheduler_inputs.check(self)
+        options = boot_volume_inputs.accept_options(self, inputs)
         context = self.context()
         if self.check_mode:
             ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
@@ -32,12 +46,21 @@ class ActionModule(LedgerAction):
             ledger = self.open_ledger()
 
         def write(conn: t.Any) -> tuple[accept.Accepted, list[str]]:
-            accepted = accept.accept(conn, inputs.requests, inputs.accept_options(), context)
+            accepted = accept.accept(conn, inputs.requests, options, context)
             if not accepted.changed:
                 return accepted, []
             return accepted, self._stale(conn, context)
 
-        accepted, stale = ledger.rehearsal(write) if self.check_mode else ledger.transact(write, collisions=3)
+        makes_volumes = boot_volume_inputs.makes_volumes(inputs.requests)
+        if self.check_mode:
+            with ledger.rehearse() as conn:
+                if makes_volumes:
+                    boot_volume_inputs.configure_backends(conn, self, context.now)
+                accepted, stale = write(conn)
+        else:
+            if makes_volumes:
+                ledger.transact(boot_volume_inputs.configure_backends, self, context.now)
+            accepted, stale = ledger.transact(write, collisions=3)
         # A transaction of its own, after this run took over what it asked for: accept has locked subnets, and no instance is
         # locked after them.
         if accepted.changed and not self.check_mode and ledger.transact(leases.give_back, context):
@@ -55,7 +78,14 @@ class ActionModule(LedgerAction):
             "resumed": accepted.resumed,
             "unchanged": accepted.unchanged,
             "stale_hosts": stale,
+            "volumes": accepted.changed and boot_volume_inputs.uses_volumes(inputs.requests),
+            "stale_storage_hosts": self._stale_storage(ledger, context) if accepted.changed and makes_volumes else [],
         }
+
+    def _stale_storage(self, ledger: t.Any, context: Context) -> list[str]:
+        hosts = storage_settings.storage_hosts(self)
+        stale = ledger.inspect(storage_backends.stale_hosts, hosts, context.now, self.options["facts_max_age"])
+        return t.cast("list[str]", stale)
 
     def _stale(self, conn: t.Any, context: Context) -> list[str]:
         """The hosts to be asked before anything is scheduled: their facts are old, or they have something to be rid of."""

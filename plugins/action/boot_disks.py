@@ -6,11 +6,7 @@
 
 from __future__ import annotations
 
-import os
-import posixpath
 import typing as t
-
-from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
@@ -18,8 +14,19 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.cata
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import builds as ledger_builds
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, request_inputs
-from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import disk_backend, module_disk
+from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, host_settings, request_inputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import (
+    VOLUME,
+    disk_backend,
+    has_volumes,
+    module_disk,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import (
+    is_local,
+    module_image,
+    remove_uploads,
+    upload,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import Outcomes, StageAction, item_errors
 
 
@@ -28,19 +35,40 @@ class ActionModule(StageAction):
     STAGE = ledger_builds.BLOCK_DEVICE_MAPPING
 
     def work(self, builds: list[Build]) -> Outcomes:
+        outcomes = self._local_disks(builds)
+        with_volumes = [b for b in builds if has_volumes(b) and outcomes[b.uuid] is None]
+        if with_volumes:
+            outcomes.update(self._volumes(with_volumes))
+        return outcomes
+
+    def _volumes(self, builds: list[Build]) -> Outcomes:
+        """Connect the builds' volumes, after their local disks: what fails there needs no session."""
+        ledger = self.open_ledger()
+        found = ledger.inspect(attached_volumes.load, [b.uuid for b in builds])
+        problems: dict[str, errors.BootflowError] = {}
+        for facts, group in _by_node(builds):
+            mine = [a for b in group for a in found.get(b.uuid, ())]
+            problems.update(attached_volumes.connect(self, ledger, mine, facts, self.context()))
+        return {b.uuid: next((problems[a.id] for a in found.get(b.uuid, ()) if a.id in problems), None) for b in builds}
+
+    def _local_disks(self, builds: list[Build]) -> Outcomes:
         o = self.options
         catalogue = parse_catalogue(o["flavors"], o["images"], o["networks"], o["keypairs"])
         images: dict[str, Image] = {}
         for build in builds:
-            if build.row.spec["image"]:
+            if any(d["kind"] == "image" for d in build.disks):
                 image = accept.find_image(catalogue.images.values(), build.row.spec["image"])
                 images[image.id] = image
-        local = getattr(self._connection, "transport", "") == "local"
+        local = is_local(self)
         arguments: dict[str, t.Any] = {
             "instances_path": host_settings.instances_path(self),
-            "images": [_module_image(i, local) for i in images.values()],
+            "images": [module_image(i, local) for i in images.values()],
             "instances": [
-                {"uuid": b.uuid, "disks": [module_disk(d, b, disk_backend(self)) for d in b.disks]} for b in builds
+                {
+                    "uuid": b.uuid,
+                    "disks": [module_disk(d, b, disk_backend(self)) for d in b.disks if d["kind"] != VOLUME],
+                }
+                for b in builds
             ],
             "uploads": {},
             "workers": host_settings.workers(self, len(builds)),
@@ -56,13 +84,13 @@ class ActionModule(StageAction):
             try:
                 for image_id in missing:
                     try:
-                        uploads[image_id] = self._upload(images[image_id])
+                        uploads[image_id] = upload(self, images[image_id])
                     except errors.BootflowError as e:
                         refused[image_id] = e
                 result = self.run_module("instance_disks", {**arguments, "uploads": uploads})
             finally:
-                if uploads and self._connection._shell.tmpdir:
-                    self._remove_tmp_path(self._connection._shell.tmpdir, force=True)
+                if uploads:
+                    remove_uploads(self)
         problems = item_errors(result, [b.uuid for b in builds])
         for uuid, outcome in result["outcomes"].items():
             for image_id in outcome.get("pending") or []:
@@ -71,37 +99,10 @@ class ActionModule(StageAction):
                 )
         return {b.uuid: problems.get(b.uuid) for b in builds}
 
-    def _upload(self, image: Image) -> str:
-        """Copy the controller's file to the host. Returns its path there."""
-        source = os.path.expanduser(image.path)
-        if not os.path.isfile(source):
-            raise errors.ImageUnacceptable(
-                image_id=image.name,
-                reason="the file %s is not on the controller" % source,
-                remedy="Correct its path in bootflow_images.",
-            )
-        try:
-            folder = self._connection._shell.tmpdir or self._make_tmp_path()
-            self._connection._shell.tmpdir = folder
-            target = posixpath.join(folder, "image-%s" % image.id)
-            self._display.display(
-                "%s: copying image %s (%d MB)"
-                % (self.task_vars["inventory_hostname"], image.name, os.path.getsize(source) >> 20)
-            )
-            self._transfer_file(source, target)
-        except AnsibleConnectionFailure as e:
-            raise errors.HostUnreachable(host=self.task_vars["inventory_hostname"], reason=str(e)) from e
-        except AnsibleError as e:
-            raise errors.ImageDownloadFailed(image_id=image.name, url=source, reason=str(e)) from e
-        return t.cast(str, target)
 
-
-def _module_image(image: Image, local: bool) -> dict[str, t.Any]:
-    return {
-        "id": image.id,
-        "name": image.name,
-        "url": image.url or None,
-        "path_on_host": os.path.expanduser(image.path) if image.path and local else None,
-        "checksum": image.checksum or None,
-        "disk_format": image.disk_format,
-    }
+def _by_node(builds: list[Build]) -> list[tuple[dict[str, t.Any], list[Build]]]:
+    """(facts of a node, its builds): a host may report as several nodes."""
+    found: dict[str, tuple[dict[str, t.Any], list[Build]]] = {}
+    for build in builds:
+        found.setdefault(build.row.node, (build.facts, []))[1].append(build)
+    return list(found.values())

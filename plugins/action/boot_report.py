@@ -9,14 +9,22 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import states
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import history, instances, scheduling, views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+    history,
+    instances,
+    scheduling,
+    views,
+    volume_work,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_inputs import reachable
 
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **request_inputs.REQUEST_ARGUMENTS,
+        "phase": {"type": "str", "choices": ["end", "report"], "default": "report"},
         "max_attempts": {"type": "int", "variable": "bootflow_max_attempts", "fallback_default": 3},
         "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
     }
@@ -24,9 +32,13 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True, "msg": "The plan was shown by boot_schedule."}
-        inputs = request_inputs.RequestInputs(self.options)
         ledger = self.open_ledger()
         context = self.context()
+        if self.options["phase"] == "end":
+            ledger.transact(scheduling.give_up, self.options["max_attempts"], context)
+            hosts = ledger.inspect(volume_work.hosts_with_work, context)
+            return {"changed": False, "storage_hosts": reachable(self, hosts)}
+        inputs = request_inputs.RequestInputs(self.options)
         wanted = set(inputs.names())
 
         def end(conn: t.Any) -> list[dict[str, t.Any]]:

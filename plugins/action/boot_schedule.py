@@ -13,17 +13,25 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler im
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     accept,
+    attachment_hosts,
+    attachments,
     builds,
     fleet,
     instances,
     nodes,
     scheduling,
+    volume_scheduling,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    attached_volumes,
+    boot_volume_inputs,
     guest_of_build,
     request_inputs,
     scheduler_inputs,
+    storage_reports,
     tables,
+    volume_inputs,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -36,6 +44,7 @@ class ActionModule(LedgerAction):
         **request_inputs.REQUEST_ARGUMENTS,
         "round": {"type": "int", "default": 1},
         **scheduler_inputs.SCHEDULER_ARGUMENTS,
+        **boot_volume_inputs.ARGUMENTS,
         "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
     }
 
@@ -52,6 +61,7 @@ class ActionModule(LedgerAction):
         waiting = ledger.inspect(scheduling.waiting, context.run.id)
         hosts = ledger.inspect(scheduling.hosts_of_run, context.run.id)
         if not waiting:
+            self._place_volumes(ledger, context)
             return {"changed": False, "hosts": self._reachable(hosts), "placed": [], "not_placed": []}
         configurations = scheduler_inputs.configurations(self)
         ledger.transact(nodes.configure, configurations)  # apart: it locks nodes, and scheduling locks instances first
@@ -62,6 +72,7 @@ class ActionModule(LedgerAction):
             return result, {r.uuid: r.display_name for r in instances.select_live(conn, run_id=context.run.id)}
 
         result, names = ledger.transact(write)
+        self._place_volumes(ledger, context)
         for uuid in result.failed:
             self._display.warning("%s was not placed; the report tells why." % names.get(uuid, uuid))
         return {
@@ -73,6 +84,15 @@ class ActionModule(LedgerAction):
             ],
             "not_placed": sorted(result.failed),
         }
+
+    def _place_volumes(self, ledger: t.Any, context: Context) -> None:
+        """For whom volumes are exported is known with the instance's host."""
+        if ledger.inspect(attachment_hosts.waiting, context):
+            ledger.transact(attachment_hosts.place, self._end_of, context)
+
+    def _end_of(self, host: str, facts: t.Mapping[str, t.Any]) -> attachments.HostEnd:
+        hostvars = self.task_vars["hostvars"]
+        return attached_volumes.host_end(host, hostvars[host] if host in hostvars else {}, facts)
 
     def _reachable(self, hosts: t.Sequence[str]) -> list[str]:
         inventory = set(self.task_vars.get("groups", {}).get("all", []))
@@ -99,8 +119,13 @@ class ActionModule(LedgerAction):
         ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
         configurations = scheduler_inputs.configurations(self)
         hostvars = self.task_vars["hostvars"]
+        makes_volumes = boot_volume_inputs.makes_volumes(inputs.requests)
         with ledger.rehearse() as conn:
-            accepted = accept.accept(conn, inputs.requests, inputs.accept_options(), context)
+            if makes_volumes:
+                boot_volume_inputs.configure_backends(conn, self, context.now)
+                storage_reports.rehearse_reports(conn, self, context.now)
+            options = boot_volume_inputs.accept_options(self, inputs)
+            accepted = accept.accept(conn, inputs.requests, options, context)
             if not accepted.changed:
                 return {"changed": False, "hosts": [], "plan": [], "msg": "Nothing to do: everything is as asked."}
             for host in self.compute_hosts():
@@ -113,11 +138,19 @@ class ActionModule(LedgerAction):
             if scheduling.waiting(conn, context.run.id):
                 options = scheduler_inputs.scheduler_options(self, context.now, explain=True)
                 result = scheduling.schedule(conn, self._fleet_reader(configurations), options, context)
+                attachment_hosts.place(conn, self._end_of, context)
             else:
                 result = scheduling.Scheduled()
+            backends = {}
+            if makes_volumes:
+                chosen = volume_scheduling.plan(
+                    conn, volume_inputs.scheduler_options(self.options, context.now), context
+                )
+                backends = {c["volume_id"]: c for c in chosen}
             wanted = set(accepted.created) | set(accepted.resumed)
             rows = instances.select_live(conn, uuids=sorted(wanted))
             placed = {b.uuid: b for b in builds.load(conn, [r for r in rows if r.host is not None])}
+            volumes = attached_volumes.load(conn, [u for u, b in placed.items() if guest_of_build.has_volumes(b)])
             faults = scheduling.faults(conn, result.failed)
         explained: dict[int, int] = {}
         plan = []
@@ -125,7 +158,10 @@ class ActionModule(LedgerAction):
             explained[row.request_spec_id] = explained.get(row.request_spec_id, 0) + 1
             # The hosts of an entry are much the same for each of its instances: printed for the first few, returned for all.
             in_full = explained[row.request_spec_id] <= EXPLAINED_OF_AN_ENTRY
-            plan.append(self._plan_of(row, placed.get(row.uuid), result, faults.get(row.uuid), hostvars, in_full))
+            build, found = placed.get(row.uuid), volumes.get(row.uuid, [])
+            plan.append(self._plan_of(row, build, found, result, faults.get(row.uuid), hostvars, in_full))
+            plan[-1]["volumes"] = [_volume_plan(a, backends.get(a.volume_id)) for a in found]
+            plan[-1]["lines"] += [_volume_line(v) for v in plan[-1]["volumes"]]
         lines = [line for p in plan for line in p.pop("lines")]
         if self.options["print_table"]:
             tables.show(self._display, ["Plan (nothing is touched):", *lines])
@@ -157,7 +193,14 @@ class ActionModule(LedgerAction):
         return answer
 
     def _plan_of(
-        self, row: t.Any, build: t.Any, result: scheduling.Scheduled, fault: t.Any, hostvars: t.Any, in_full: bool
+        self,
+        row: t.Any,
+        build: t.Any,
+        volumes: list[attached_volumes.Attached],
+        result: scheduling.Scheduled,
+        fault: t.Any,
+        hostvars: t.Any,
+        in_full: bool,
     ) -> dict[str, t.Any]:
         selection = result.placed.get(row.uuid)
         decision = selection.decision if selection is not None else result.explanations.get(row.uuid)
@@ -180,7 +223,8 @@ class ActionModule(LedgerAction):
                 lines.append("  the hosts: as above; the result's plan has all")
         xml = None
         if build is not None:
-            xml = guest_of_build.domain_xml(build, guest_of_build.GuestSettings.of(hostvars[build.row.host]))
+            settings = guest_of_build.GuestSettings.of(hostvars[build.row.host])
+            xml = guest_of_build.domain_xml(build, settings, volumes)
         return {
             "name": row.display_name,
             "uuid": row.uuid,
@@ -191,3 +235,22 @@ class ActionModule(LedgerAction):
             "xml": xml,
             "lines": lines,
         }
+
+
+def _volume_plan(attached: attached_volumes.Attached, chosen: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
+    volume = attached.volume
+    return {
+        "id": attached.volume_id,
+        "name": volume.name,
+        "size": volume.size,
+        "device": attached.row.mountpoint,
+        "place": chosen["host"] if chosen is not None else volume.place,
+        "new": chosen is not None,
+        "error": chosen["error"] if chosen is not None else None,
+    }
+
+
+def _volume_line(volume: t.Mapping[str, t.Any]) -> str:
+    where = volume["place"] or "no backend: %s" % ((volume["error"] or {}).get("message") or "not asked yet")
+    what = "new volume" if volume["new"] else "volume"
+    return "  %s: %s %s, %d GB, on %s" % (volume["device"], what, volume["name"] or volume["id"], volume["size"], where)

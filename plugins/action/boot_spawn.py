@@ -14,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger import bui
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    attached_volumes,
     guest_of_build,
     host_settings,
     passwords,
@@ -32,11 +33,14 @@ class ActionModule(StageAction):
         outcomes: Outcomes = {}
         settings = guest_of_build.GuestSettings.of(self.task_vars["hostvars"][self.task_vars["inventory_hostname"]])
         drives, domains = [], []
+        with_volumes = [b.uuid for b in builds if guest_of_build.has_volumes(b)]
+        volumes = self.open_ledger().inspect(attached_volumes.load, with_volumes) if with_volumes else {}
         for build in builds:
             request = inputs.request_of(build.row.project, build.row.display_name)
             try:
                 if build.row.config_drive:
-                    files = guest_of_build.config_drive(build, request, passwords.password_of(build.uuid, request))
+                    password = passwords.password_of(build.uuid, request)
+                    files = guest_of_build.config_drive(build, request, password, volumes.get(build.uuid, ()))
                     drives.append(
                         {
                             "uuid": build.uuid,
@@ -46,7 +50,7 @@ class ActionModule(StageAction):
                             "keep": build.resumed,
                         }
                     )
-                domains.append(self._domain(build, settings))
+                domains.append(self._domain(build, settings, volumes.get(build.uuid, ())))
             except errors.BootflowError as e:
                 outcomes[build.uuid] = e
         if drives:
@@ -70,11 +74,16 @@ class ActionModule(StageAction):
         _active, lost = ledger_builds.spawned(conn, host, {b.uuid: self._power_states[b.uuid] for b in good}, context)
         return lost
 
-    def _domain(self, build: Build, settings: guest_of_build.GuestSettings) -> dict[str, t.Any]:
+    def _domain(
+        self,
+        build: Build,
+        settings: guest_of_build.GuestSettings,
+        volumes: t.Sequence[attached_volumes.Attached],
+    ) -> dict[str, t.Any]:
         wanted: dict[str, t.Any] = {
             "uuid": build.uuid,
             "name": build.row.domain_name,
-            "xml": guest_of_build.domain_xml(build, settings),
+            "xml": guest_of_build.domain_xml(build, settings, volumes),
             "state": "running",
             "wait_timeout": settings.wait_timeout,
             "vif_plugging_timeout": settings.vif_plugging_timeout,

@@ -9,7 +9,11 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import deletion
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+    attachments,
+    deletion,
+    volume_work,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -44,9 +48,9 @@ class ActionModule(LedgerAction):
         }
         if self.check_mode:
             ledger = request_inputs.rehearsal_ledger(o["ledger_url"])
-            found = ledger.rehearsal(deletion.begin, self.context(), **chosen)
+            found, volumes = ledger.rehearsal(_begin, self.context(), chosen)
         else:
-            found = self.open_ledger().transact(deletion.begin, self.context(), **chosen)
+            found, volumes = self.open_ledger().transact(_begin, self.context(), chosen)
         named = [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in found.rows]
         before = "".join("%s %s on %s\n" % (n["name"], n["uuid"], n["host"] or "no host") for n in named)
         unknown = sorted(set(o["names"] or []) - {n["name"] for n in named}) + sorted(
@@ -66,6 +70,7 @@ class ActionModule(LedgerAction):
             "instances": named,
             "not_found": unknown,
             "hosts": [h for h in found.hosts if h in inventory],
+            "volumes": volumes,
             "diff": {"before": before, "after": "", "before_header": "instances", "after_header": "instances"},
         }
 
@@ -93,3 +98,10 @@ class ActionModule(LedgerAction):
                 remedy=remedy,
             )
         return result
+
+
+def _begin(conn: t.Any, context: t.Any, chosen: t.Mapping[str, t.Any]) -> tuple[deletion.Deleting, bool]:
+    """What is marked, and whether storage hosts may have something to do for it."""
+    found = deletion.begin(conn, context, **chosen)
+    exported = attachments.of_instances(conn, [r.uuid for r in found.rows])
+    return found, bool(exported) or bool(volume_work.hosts_with_work(conn, context))

@@ -113,7 +113,7 @@ findings:
       description:
         - What is wrong. V(usage), V(host_facts), V(host_unreachable), V(dead_build), V(dead_delete), V(cleanup), V(stale_claim), V(missing_claim),
           V(wrong_claim), V(device_claim), V(port), V(address), V(server_group), V(orphan_domain), V(foreign_domain), V(orphan_folder),
-          V(instance_without_domain) or V(instance_elsewhere).
+          V(instance_without_domain), V(instance_elsewhere), V(volume) or V(attachment).
       type: str
       returned: always
     host:

@@ -22,6 +22,8 @@ extends_documentation_fragment:
   - bootflow.compute.ledger
   - bootflow.compute.request
   - bootflow.compute.scheduler
+  - bootflow.compute.volume
+  - bootflow.compute.volume_scheduler
 attributes:
   check_mode:
     support: full
@@ -31,6 +33,11 @@ attributes:
   idempotent:
     support: full
 options:
+  cross_az_attach:
+    description:
+      - Whether a volume may be in another availability zone than its instance.
+      - Read from the variable C(bootflow_cross_az_attach), else true.
+    type: bool
   facts_max_age:
     description:
       - Hosts whose last report is older than this many seconds are named in RV(stale_hosts).
@@ -84,6 +91,15 @@ unchanged:
   returned: success
 stale_hosts:
   description: Hosts to ask for a report before scheduling.
+  type: list
+  elements: str
+  returned: success
+volumes:
+  description: Whether there is something to do, and instances of the request have volumes.
+  type: bool
+  returned: success
+stale_storage_hosts:
+  description: Storage hosts to ask for a report before volumes are scheduled; none where the request makes none.
   type: list
   elements: str
   returned: success

@@ -8,12 +8,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: boot_disks
-short_description: Prepare images and disks of a host's builds
+short_description: Prepare images, disks and volumes of a host's builds
 version_added: "0.1.0"
 description:
   - >-
     Fourth stage of a boot: task_state C(block_device_mapping). Brings the images into the host's cache, checks
-    them, and makes root, ephemeral and swap disks.
+    them, and makes root, ephemeral and swap disks. Connects the volumes that storage hosts export for the builds,
+    as the host's variable C(bootflow_volume_attach) says.
   - >-
     One task per host whatever the number of builds. A build that fails is undone on the host and rescheduled or
     ended in ERROR; it fails neither its neighbours nor the play.

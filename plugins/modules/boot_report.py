@@ -26,6 +26,13 @@ attributes:
   idempotent:
     support: full
 options:
+  phase:
+    description:
+      - V(report) ends in ERROR what no round could build, and tells what became of everything. V(end) does the first alone, so that the storage hosts
+        that RV(storage_hosts) names can undo what is left there before the report.
+    type: str
+    choices: [end, report]
+    default: report
   max_attempts:
     description: How many hosts a build may be tried on. Read from the variable C(bootflow_max_attempts), else 3.
     type: int
@@ -53,7 +60,7 @@ instances:
   description: The instances, with Nova's field names.
   type: list
   elements: dict
-  returned: success
+  returned: with O(phase=report)
   sample:
     - name: web-1
       uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
@@ -62,6 +69,11 @@ instances:
       host: kvm1
       addresses: [10.77.0.10]
       seconds: 9.4
+storage_hosts:
+  description: Storage hosts that have exports to end or volumes to delete, by M(bootflow.compute.storage_work).
+  type: list
+  elements: str
+  returned: with O(phase=end)
 
 error_code:
   description: The kind of error, one stable word.

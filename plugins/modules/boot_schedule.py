@@ -23,6 +23,8 @@ extends_documentation_fragment:
   - bootflow.compute.ledger
   - bootflow.compute.request
   - bootflow.compute.scheduler
+  - bootflow.compute.volume
+  - bootflow.compute.volume_scheduler
 attributes:
   check_mode:
     support: full
@@ -32,6 +34,11 @@ attributes:
   idempotent:
     support: full
 options:
+  cross_az_attach:
+    description:
+      - Whether a volume may be in another availability zone than its instance.
+      - Read from the variable C(bootflow_cross_az_attach), else true.
+    type: bool
   round:
     description: Which round of the boot it is. In check mode the plan is shown in the first.
     type: int

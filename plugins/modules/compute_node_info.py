@@ -192,6 +192,14 @@ compute_node:
       description: Whether a UEFI firmware for guests is there.
       type: bool
       returned: success
+    initiator:
+      description: Name of the host's iSCSI initiator, from C(/etc/iscsi/initiatorname.iscsi); null where it has none.
+      type: str
+      returned: success
+    qemu_iscsi:
+      description: Whether QEMU can open iSCSI volumes by itself (Debian's qemu-block-extra).
+      type: bool
+      returned: success
     running_domains:
       description: Number of running domains.
       type: int

@@ -94,6 +94,10 @@ hosts:
   type: list
   elements: str
   returned: O(phase=begin)
+volumes:
+  description: Whether any of them has volumes, so that storage hosts may have something to do, too.
+  type: bool
+  returned: O(phase=begin)
 deleted:
   description: Names of the instances that are gone.
   type: list

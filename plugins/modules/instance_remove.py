@@ -13,7 +13,7 @@ version_added: "0.1.0"
 description:
   - >-
     Removes domain, disks and config drive of every instance of this run that is marked as deleting on the host,
-    and gives their claims back.
+    disconnects the host from their volumes, and gives their claims back.
   - >-
     A host that does not answer fails nothing here; M(bootflow.compute.instance_delete) with C(phase=finish) tells
     what is left.

@@ -105,6 +105,14 @@ backends:
       description: How full the thin pool's metadata is; null for a thick backend.
       type: float
       returned: success
+    boot_id:
+      description: The boot of the host during which this was read.
+      type: str
+      returned: success
+    read_at:
+      description: When it was read, in seconds since that boot; what was done before that is in the numbers.
+      type: float
+      returned: success
     volumes:
       description: Our logical volumes with C(kind), C(id), C(name), C(path), C(project), C(source), C(size) in bytes, C(complete), C(open)...
       type: list

@@ -17,6 +17,9 @@ description:
     size, source and project stays as it is; one that differs is an error.
   - An image is taken for hostile. It is fetched to a temporary file that is always removed, and refused when its sha256 or its format is
     not what the catalogue says, when it refers to other files, or when it is larger than the volume. No format is ever guessed.
+  - An image file of this host that root owns and nobody else may write is read where it lies, under a lease of the kernel by which a
+    writer would be noticed; its sha256 is made once in a start of the host, as long as the file does not change. Every other image is
+    copied to the temporary file first.
   - What was written is read back from the device and compared with the image.
   - On a thin backend an image is converted once, and volumes become snapshots of it.
   - A run that was killed leaves volumes that are marked as incomplete; the next run begins them anew.

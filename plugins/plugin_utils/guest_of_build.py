@@ -7,14 +7,17 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import os
 import posixpath
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, metadata
 from ansible_collections.bootflow.compute.plugins.module_utils.core import guest as core_guest
-from ansible_collections.bootflow.compute.plugins.module_utils.core import metadata
-from ansible_collections.bootflow.compute.plugins.module_utils.core.block_devices import planned_disk
+from ansible_collections.bootflow.compute.plugins.module_utils.core.block_devices import PlannedDisk, planned_disk
+from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.domain import DomainConfig, render
+from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.element import to_text
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topology import (
     GuestNUMATopology,
@@ -22,9 +25,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topolog
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.views import utc
+from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
+from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
 from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import TRUE_WORDS
 
 VERSION = "0.1.0"  # of the collection, in the domain's metadata
+VOLUME = "volume"  # kind of a planned disk that an attachment brings
+# What Nova tells a guest of the place of a tagged disk. source: _build_device_metadata
+METADATA_BUS = {"virtio": "pci", "scsi": "scsi", "sata": "scsi", "ide": "ide", "usb": "usb"}
 
 
 @dataclass(frozen=True)
@@ -87,8 +95,17 @@ def console_log(build: Build, settings: GuestSettings) -> str:
     return posixpath.join(folder(build, settings), "console.log")
 
 
-def config_drive(build: Build, request: t.Optional[ServerRequest], password: str) -> dict[str, bytes]:
-    """The files of the build's config drive. ``request`` has what the ledger does not keep: user data and files."""
+def has_volumes(build: Build) -> bool:
+    return any(d["kind"] == VOLUME for d in build.disks)
+
+
+def config_drive(
+    build: Build, request: t.Optional[ServerRequest], password: str, volumes: t.Sequence[Attached] = ()
+) -> dict[str, bytes]:
+    """The files of the build's config drive. ``request`` has what the ledger does not keep: user data and files.
+
+    :arg volumes: attachments of the build.
+    """
     row, spec = build.row, build.row.spec
     files = tuple((f.path, base64.b64decode(f.contents)) for f in request.injected_files) if request else ()
     keys = ((spec["key_name"], spec["key_data"]),) if spec["key_data"] else ()
@@ -110,8 +127,27 @@ def config_drive(build: Build, request: t.Optional[ServerRequest], password: str
             reservation_id=row.reservation_id,
             instance_type=spec["flavor"]["name"],
             image_id=(spec["image"] or {}).get("id", ""),
+            devices=tuple(tagged_disks(build, volumes)),
         )
     )
+
+
+def tagged_disks(build: Build, volumes: t.Sequence[Attached] = ()) -> list[dict[str, t.Any]]:
+    """The disks that the request gave a tag, as meta_data.json lists them: a guest knows a volume by its serial."""
+    found = []
+    for disk in build.disks:
+        if disk.get("tag"):
+            attached = attached_volumes.attached_of(disk, volumes) if disk["kind"] == VOLUME else None
+            found.append(
+                {
+                    "type": "disk",
+                    "bus": METADATA_BUS.get(disk["disk_bus"]),
+                    "serial": attached.volume_id if attached is not None else disk.get("serial"),
+                    "path": disk["device_name"],
+                    "tags": [disk["tag"]],
+                }
+            )
+    return found
 
 
 def _random_seed() -> bytes:
@@ -132,14 +168,43 @@ def module_disk(disk: t.Mapping[str, t.Any], build: Build, backend: str) -> dict
     return {k: v for k, v in wanted.items() if v is not None}
 
 
-def domain_xml(build: Build, settings: GuestSettings) -> str:
+def _placed(
+    disk: t.Mapping[str, t.Any], build: Build, settings: GuestSettings, volumes: t.Sequence[Attached]
+) -> PlannedDisk:
+    planned = planned_disk(disk)
+    if planned.kind == VOLUME:
+        return attached_volumes.guest_disk(planned, attached_volumes.attached_of(disk, volumes))
+    return planned.placed(posixpath.join(folder(build, settings), planned.name), settings.disk_backend)
+
+
+def domain_xml(build: Build, settings: GuestSettings, volumes: t.Sequence[Attached] = ()) -> str:
+    """The domain of a build on its host, as text. See domain_config()."""
+    return render(domain_config(build, settings, volumes))
+
+
+def volume_xml(build: Build, settings: GuestSettings, volumes: t.Sequence[Attached], attached: Attached) -> str:
+    """One volume's disk of a guest that is there, as it is attached to it.
+
+    :raises VolumeAttachmentNotFound: the guest has no such disk in the ledger.
+    """
+    config = domain_config(build, settings, volumes)
+    for disk in config.disks:
+        if disk.serial == attached.volume_id:
+            # Where it sits on its bus is libvirt's to say: the guest may have got and lost disks since.
+            return to_text(dataclasses.replace(disk, address=None, boot_order=None).to_xml())
+    raise errors.VolumeAttachmentNotFound(
+        filter="instance_uuid = %s, volume_id = %s" % (build.uuid, attached.volume_id)
+    )
+
+
+def domain_config(build: Build, settings: GuestSettings, volumes: t.Sequence[Attached] = ()) -> DomainConfig:
     """The domain of a build on its host.
 
+    :arg volumes: attachments of the build.
     :raises BootflowError: the host or the image cannot give what is asked for (a machine type, UEFI, a bus...).
     """
     row, spec, facts = build.row, build.row.spec, build.facts
     image = spec["image"] or {}
-    base = folder(build, settings)
     arch = (facts.get("cpu_info") or {}).get("arch") or "x86_64"
     guest = core_guest.GuestSpec(
         uuid=row.uuid,
@@ -148,7 +213,7 @@ def domain_xml(build: Build, settings: GuestSettings) -> str:
         memory_mb=row.memory_mb,
         vcpus=row.vcpus,
         flavor=Flavor(**spec["flavor"]),
-        disks=[planned_disk(d).placed(posixpath.join(base, d["name"]), settings.disk_backend) for d in build.disks],
+        disks=[_placed(d, build, settings, volumes) for d in build.disks],
         image_properties=image.get("properties") or {},
         config_drive=config_drive_path(build, settings) if row.config_drive else None,
         config_drive_format=settings.config_drive_format,
@@ -180,4 +245,4 @@ def domain_xml(build: Build, settings: GuestSettings) -> str:
         host=row.host or "",
         numa_topology=HostNUMATopology.from_facts(facts.get("numa_topology")),
     )
-    return core_guest.guest_xml(guest, host)
+    return core_guest.guest_config(guest, host)

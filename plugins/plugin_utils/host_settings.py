@@ -50,6 +50,7 @@ CHOICES = {
     "bootflow_disk_backend": ("qcow2", "raw"),
     "bootflow_config_drive_format": ("iso9660", "vfat"),
     "bootflow_whole_disk_clear": ("zero", "none"),
+    "bootflow_volume_attach": ("kernel", "qemu"),
 }
 
 MOST_NAMED = 5
@@ -230,6 +231,14 @@ def instances_path(action: t.Any) -> str:
 def whole_disk_clear(action: t.Any) -> str:
     """What becomes of a whole disk that a guest had (row B71)."""
     return str(action.variable("bootflow_whole_disk_clear", "zero"))
+
+
+def volume_attach(variables: t.Mapping[str, t.Any]) -> str:
+    """How the host's guests get their volumes: by the kernel's initiator, or by QEMU's own."""
+    way = str(variables.get("bootflow_volume_attach") or "kernel")
+    if way not in CHOICES["bootflow_volume_attach"]:
+        raise _wrong("bootflow_volume_attach", "one of kernel, qemu", way)
+    return way
 
 
 def node_info_arguments(action: t.Any, configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

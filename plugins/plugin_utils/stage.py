@@ -16,11 +16,19 @@ import traceback
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+    attachment_hosts,
+    claims,
+    cleanups,
+    database,
+    failure,
+    runs,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import builds as ledger_builds
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import claims, cleanups, database, failure, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build, Stage
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.volume_tables import NOTHING
+from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 Outcomes = t.Dict[str, t.Optional[errors.BootflowError]]
@@ -118,17 +126,42 @@ class StageAction(LedgerAction):
 def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[str, errors.BootflowError]:
     """Remove domain, disks and config drive of these instances from the current host. Returns uuid -> why that failed.
 
-    The whole disks that they have here are cleared. The ledger is asked for them now: what an instance no longer has
-    may be another's.
+    The whole disks that they have here are cleared, and their volumes disconnected once their guest is gone. The ledger is
+    asked for both now: what an instance no longer has may be another's.
     """
     if not instances:
         return {}
     host = action.task_vars["inventory_hostname"]
+    uuids = [i["uuid"] for i in instances]
     ledger = action.open_ledger()
     try:
-        disks = ledger.inspect(claims.disks_on, host, [i["uuid"] for i in instances])
+        disks, volumes, shared = ledger.inspect(_had_on, host, uuids)
+        problems = _remove_instances(action, instances, disks)
+        volumes = [v for v in volumes if v.row.instance_uuid not in problems]
+        if volumes:
+            left = attached_volumes.disconnect(action, ledger, volumes, shared, action.context())
+            for volume in volumes:
+                if volume.id in left:
+                    problems.setdefault(volume.row.instance_uuid, left[volume.id])
     finally:
         ledger.close()
+    return problems
+
+
+def _had_on(
+    conn: t.Any, host: str, uuids: t.Sequence[str]
+) -> tuple[dict[str, list[t.Any]], list[attached_volumes.Attached], set[str]]:
+    """Whole disks, attachments, and which of these attachments' volumes other instances have on the host, too."""
+    found = attached_volumes.load(conn, uuids)
+    volumes = [a for group in found.values() for a in group if a.row.attached_host == host]
+    volumes = [a for a in volumes if a.row.connection != NOTHING]
+    shared = attachment_hosts.shared_on(conn, host, [a.volume_id for a in volumes], uuids) if volumes else set()
+    return claims.disks_on(conn, host, uuids), volumes, shared
+
+
+def _remove_instances(
+    action: LedgerAction, instances: list[dict[str, t.Any]], disks: t.Mapping[str, list[t.Any]]
+) -> dict[str, errors.BootflowError]:
     arguments = {
         "libvirt_uri": host_settings.libvirt_uri(action),
         "instances_path": host_settings.instances_path(action),

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -26,14 +25,8 @@ CACHE = Path(os.environ.get("BOOTFLOW_CACHE", ROOT / ".cache"))
 
 @pytest.fixture(scope="session")
 def guest_image() -> Path:
-    """The qcow2 that scripts/build-guest-image makes; its sha256 is in the file beside it (.sha256)."""
-    done = subprocess.run(
-        [str(ROOT / "scripts" / "build-guest-image"), str(CACHE / "guest")],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return Path(done.stdout.strip())
+    """The small guest, made once."""
+    return flow_module.build_guest_image()
 
 
 @pytest.fixture(scope="session")

@@ -2,13 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A storage host for tests: one emulated machine with a kernel of its own, so that LVM, LIO and tgt are the real ones.
+"""A storage host, or a compute host, for tests: an emulated machine with a kernel of its own, so that LVM, LIO, tgt and the kernel's iSCSI
+initiator are the real ones.
 
 Its image is what scripts/build-storage-image made; each start of a new machine has a fresh qcow2 layer over it, and empty disks
 for physical volumes (/dev/disk/by-id/virtio-pv1, ...). Beside a lab.Lab it is on the lab's management bridge (a tap), where the
 lab's hosts reach its iSCSI portals; alone it is behind QEMU's user network with ports of 127.0.0.1 forwarded.
 
-    python3 tests/lab/storage_vm.py up --dir D [--lab LABDIR] [--disks 2 --disk-gb 4]     prints how to reach it, as JSON
+    python3 tests/lab/storage_vm.py up --dir D [--lab LABDIR] [--disks 2 --disk-gb 4 --kind storage]     prints how to reach it, as JSON
     python3 tests/lab/storage_vm.py exec --dir D lvs
     python3 tests/lab/storage_vm.py down --dir D
 
@@ -19,6 +20,7 @@ In a test::
     vm.run("vgcreate", "cinder-volumes", vm.disk("pv1"))
     vm.crash(); vm.start(keep=True)      # power lost and back: the same disks
     vm.stop()                            # before lab.down(); leaves nothing but files in ``folder``
+    StorageVM(folder, image, lab, {}, kind="compute")     # the same machine with libvirtd and iscsid running
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ import socket
 import subprocess
 import sys
 import tarfile
+import uuid
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -42,7 +45,7 @@ from lab import PREFIX, Lab, LabError, run, wait_until  # noqa: E402
 
 GIB = 1024**3
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-GROUP = "bootflow_storage"
+GROUPS = {"storage": "bootflow_storage", "compute": "bootflow_compute"}
 PORTS = (22, 3260)
 
 
@@ -69,15 +72,17 @@ class StorageVM:
     :arg image: what build_image() gave.
     :arg lab: a lab.Lab that is up; None for a machine of its own behind forwarded ports.
     :arg disks: {serial: bytes} of the empty disks.
+    :arg kind: storage, or compute: one with libvirtd and iscsid running, which is of the group ``bootflow_compute``.
     """
 
-    def __init__(self, directory, image, lab=None, disks=None, number=1, memory_mb=1536, cpus=2):
+    def __init__(self, directory, image, lab=None, disks=None, number=1, memory_mb=1536, cpus=2, kind="storage"):
         self.directory = os.path.abspath(directory)
         self.image = image
         self.lab = lab
         self.disks = dict(disks if disks is not None else {"pv1": 4 * GIB, "pv2": 4 * GIB})
         self.number = number
-        self.name = "storage%d" % (number,)
+        self.kind = kind
+        self.name = "%s%d" % (kind, number)
         self.memory_mb = memory_mb
         self.cpus = cpus
         self.pid_file = os.path.join(self.directory, "qemu.pid")
@@ -88,10 +93,11 @@ class StorageVM:
         # An ssh socket's path may have 108 characters only.
         self.control_path = "/tmp/%ssvm%s" % (PREFIX, digest[:6])
         self.mac = "52:54:00:5b:%s:%s" % (digest[:2], digest[2:4])
+        self.uuid = str(uuid.UUID(digest[:32]))
         self.ports = {}
         if lab is not None:
-            self.tap = "%s%ss%d" % (PREFIX, lab.id, number)
-            self.address = "198.18.%d.%d" % (lab.subnet, 200 + number)
+            self.tap = "%s%s%s%d" % (PREFIX, lab.id, kind[0], number)
+            self.address = "198.18.%d.%d" % (lab.subnet, {"storage": 200, "compute": 220}[kind] + number)
             self.inside = self.address + "/24"
         else:
             self.tap = None
@@ -212,7 +218,12 @@ class StorageVM:
                 run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "bootflow lab", "-f", path)
 
     def _write_config(self):
-        environment = {"LAB_NAME": self.name, "LAB_ADDRESS": self.inside}
+        environment = {
+            "LAB_NAME": self.name,
+            "LAB_ADDRESS": self.inside,
+            "LAB_KIND": self.kind,
+            "LAB_UUID": self.uuid,
+        }
         if self.lab is None:
             environment["LAB_GATEWAY"] = "10.0.2.2"
         keys = []
@@ -236,6 +247,7 @@ class StorageVM:
     def _save(self):
         data = {"name": self.name, "address": self.address, "ports": self.ports, "tap": self.tap, "number": self.number}
         data.update(image=self.image, disks=self.disks, lab=self.lab.directory if self.lab is not None else None)
+        data.update(kind=self.kind)
         with open(os.path.join(self.directory, "storage.json"), "w", encoding="utf-8") as file:
             json.dump(data, file, indent=1)
 
@@ -245,7 +257,7 @@ class StorageVM:
         with open(os.path.join(directory, "storage.json"), encoding="utf-8") as file:
             data = json.load(file)
         lab = Lab(data["lab"]) if data["lab"] else None
-        vm = cls(directory, data["image"], lab, data["disks"], data["number"])
+        vm = cls(directory, data["image"], lab, data["disks"], data["number"], kind=data["kind"])
         vm.ports = {int(inner): outer for inner, outer in data["ports"].items()}
         return vm
 
@@ -335,8 +347,10 @@ class StorageVM:
         run("scp", "-q", *options, "-P", str(self.ssh_port), str(source), "root@%s:%s" % (self.address, target))
 
     def variables(self):
-        """What an inventory says of it, to be one host of the group ``bootflow_storage``."""
+        """What an inventory says of it, to be one host of the group of its kind."""
+        kind = {"bootflow_virt_type": "qemu", "bootflow_volume_attach": "kernel"} if self.kind == "compute" else {}
         return {
+            **kind,
             "ansible_host": self.address,
             "ansible_port": self.ssh_port,
             "ansible_user": "root",
@@ -345,14 +359,15 @@ class StorageVM:
             "ansible_ssh_private_key_file": self.private_key,
             "ansible_control_path_dir": self.control_path,
             "ansible_ssh_common_args": "-o UserKnownHostsFile=%s -o ConnectTimeout=10 -o IdentitiesOnly=yes"
-            % (self.known_hosts,),
+            # A machine whose power is gone says nothing; a busy one may need its time.
+            " -o ServerAliveInterval=5 -o ServerAliveCountMax=6" % (self.known_hosts,),
         }
 
     def write_inventory(self, path, variables=None):
         """An inventory of this one host; beside the lab's own, with -i twice, it makes one of both."""
         host = dict(self.variables(), **(variables or {}))
         with open(path, "w", encoding="utf-8") as file:
-            json.dump({GROUP: {"hosts": {self.name: host}}}, file, indent=1)
+            json.dump({GROUPS[self.kind]: {"hosts": {self.name: host}}}, file, indent=1)
         return path
 
 
@@ -368,13 +383,14 @@ def main(arguments=None):
             sub.add_argument("--lab", help="folder of a lab that is up; its hosts reach the machine")
             sub.add_argument("--disks", type=int, default=2)
             sub.add_argument("--disk-gb", type=int, default=4)
+            sub.add_argument("--kind", choices=sorted(GROUPS), default="storage")
         if name == "exec":
             sub.add_argument("argv", nargs=argparse.REMAINDER)
     options = parser.parse_args(arguments)
     if options.command == "up":
         lab = Lab(options.lab) if options.lab else None
         disks = {"pv%d" % n: options.disk_gb * GIB for n in range(1, options.disks + 1)}
-        vm = StorageVM(options.dir, build_image(options.image_cache), lab, disks)
+        vm = StorageVM(options.dir, build_image(options.image_cache), lab, disks, kind=options.kind)
         vm.start()
         vm.write_inventory(os.path.join(vm.directory, "inventory.json"))
         print(

@@ -54,6 +54,8 @@ FOREIGN_DOMAIN = "foreign_domain"
 ORPHAN_FOLDER = "orphan_folder"
 INSTANCE_WITHOUT_DOMAIN = "instance_without_domain"
 INSTANCE_ELSEWHERE = "instance_elsewhere"
+VOLUME = "volume"
+ATTACHMENT = "attachment"
 
 BUILD = "build"
 MOVE = "move"

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 
 from .block_device_mapping import is_swap, normalise_bdms, prepend_dev, root_device_name, strip_dev, validate_bdms
 from .disk_names import bus_of_name, check_bus, check_name, config_drive_bus, default_bus, free_name, is_q35
-from .errors import InvalidInput
+from .errors import DevicePathInUse, InvalidInput
 from .model import BlockDevice, Flavor, Image
 
 __all__ = [
     "BlockDeviceOptions",
     "PlannedDisk",
+    "attached_disk",
     "block_device_plan",
     "config_drive_disk",
     "is_q35",
@@ -60,6 +61,10 @@ class PlannedDisk:
     backend: str = "qcow2"
     delete_on_termination: bool = False
     tag: str | None = None
+    # of a volume: where it comes from (volume, image, snapshot, blank), and how one that does not exist is made
+    volume_source: str = ""
+    snapshot_id: str | None = None
+    volume_type: str | None = None
     # where it lies: set by the caller
     source: str = "file"  # file, block, network
     path: str | None = None
@@ -79,6 +84,10 @@ class PlannedDisk:
     def placed(self, path: str, driver_format: str, source: str = "file", **more: t.Any) -> PlannedDisk:
         """The same disk with its file or block device on the host."""
         return dataclasses.replace(self, path=path, driver_format=driver_format, source=source, **more)
+
+    def of_volume(self, volume_id: str, size_gb: int) -> PlannedDisk:
+        """The same disk, now that its volume is known."""
+        return dataclasses.replace(self, name=volume_id, volume_id=volume_id, serial=volume_id, size_gb=size_gb)
 
     def as_dict(self) -> dict[str, t.Any]:
         """Plain data, for the ledger and for the module instance_disks."""
@@ -104,6 +113,7 @@ def block_device_plan(
     image: Image | None,
     bdms: t.Sequence[BlockDevice] = (),
     options: BlockDeviceOptions | None = None,
+    properties: t.Mapping[str, t.Any] | None = None,
 ) -> list[PlannedDisk]:
     """All disks of a guest but the config drive: root first, then ephemerals, swap, volumes.
 
@@ -111,14 +121,35 @@ def block_device_plan(
     free ones, past the names that mappings claim. A name that a user gave is honoured, and decides the bus where none
     is given.
 
+    :arg properties: of the guest, where the root is a volume and there is no image: they choose buses.
     :raises InvalidBDM: see normalise_bdms and validate_bdms; a device name that does not fit its bus.
     :raises UnsupportedHardware: a bus that the machine has not.
     """
     options = options or BlockDeviceOptions()
     merged = normalise_bdms(flavor, image, bdms, options.max_count)
     validate_bdms(merged, flavor, image, options.max_local_block_devices)
-    planner = _Planner(flavor, image, options)
+    planner = _Planner(flavor, image, options, properties)
     return planner.plan(merged)
+
+
+def attached_disk(
+    flavor: Flavor,
+    bdm: BlockDevice,
+    taken: t.Collection[str],
+    properties: t.Mapping[str, t.Any] | None = None,
+    options: BlockDeviceOptions | None = None,
+) -> PlannedDisk:
+    """A volume that a guest gets beside the disks that it has.
+
+    :arg taken: the names (vda...) of all that it has; the volume gets the next free one where it asks for none.
+    :raises DevicePathInUse: (409) the name that it asks for is taken.
+    :raises InvalidBDM: a name that does not fit the bus. :raises UnsupportedHardware: a bus that the machine has not.
+    """
+    if bdm.device_name and strip_dev(bdm.device_name) in taken:
+        raise DevicePathInUse(path=prepend_dev(bdm.device_name))
+    planner = _Planner(flavor, None, options or BlockDeviceOptions(), properties)
+    planner.taken = set(taken)
+    return planner.volume(bdm)
 
 
 def config_drive_disk(
@@ -158,11 +189,17 @@ def config_drive_disk(
 class _Planner:
     """Gives out buses and names one after the other."""
 
-    def __init__(self, flavor: Flavor, image: Image | None, options: BlockDeviceOptions):
+    def __init__(
+        self,
+        flavor: Flavor,
+        image: Image | None,
+        options: BlockDeviceOptions,
+        properties: t.Mapping[str, t.Any] | None = None,
+    ):
         self.flavor = flavor
         self.image = image
         self.options = options
-        self.properties: t.Mapping[str, t.Any] = image.properties if image is not None else {}
+        self.properties: t.Mapping[str, t.Any] = image.properties if image is not None else properties or {}
         self.machine = str(self.properties.get("hw_machine_type") or options.machine_type or "") or None
         self.taken: set[str] = set()
 
@@ -184,11 +221,11 @@ class _Planner:
             size = self.flavor.swap if bdm.volume_size is None else bdm.volume_size
             if size and bdm is not root:
                 disks.append(self._disk(bdm, "disk.swap", "swap", size_mb=size, guest_format="swap"))
-        return disks + [self._volume(bdm) for bdm in rest]
+        return disks + [self.volume(bdm) for bdm in rest]
 
     def _root(self, bdm: BlockDevice) -> PlannedDisk:
         if bdm.destination_type == "volume":
-            return self._volume(bdm)
+            return self.volume(bdm)
         if bdm.source_type == "blank":
             return self._ephemeral(bdm, 0, bdm.volume_size or self.flavor.ephemeral_gb)
         if bdm.device_name is None:
@@ -210,11 +247,19 @@ class _Planner:
         guest_format = bdm.guest_format or self.options.default_ephemeral_format
         return self._disk(bdm, "disk.eph%d" % number, "ephemeral", size_gb=size, guest_format=guest_format)
 
-    def _volume(self, bdm: BlockDevice) -> PlannedDisk:
+    def volume(self, bdm: BlockDevice) -> PlannedDisk:
         volume_id = bdm.uuid if bdm.source_type == "volume" else None
         image_id = bdm.uuid if bdm.source_type == "image" else None
         disk = self._disk(bdm, "", "volume", size_gb=bdm.volume_size, volume_id=volume_id, image_id=image_id)
-        return dataclasses.replace(disk, name=volume_id or disk.device_name, backend="volume", serial=volume_id)
+        return dataclasses.replace(
+            disk,
+            name=volume_id or disk.device_name,
+            backend="volume",
+            serial=volume_id,
+            volume_source=bdm.source_type,
+            snapshot_id=bdm.uuid if bdm.source_type == "snapshot" else None,
+            volume_type=bdm.volume_type,
+        )
 
     def _disk(self, bdm: BlockDevice, name: str, kind: str, **more: t.Any) -> PlannedDisk:
         device_type = bdm.device_type or "disk"

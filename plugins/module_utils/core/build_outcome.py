@@ -52,6 +52,18 @@ _TABLE: tuple[tuple[tuple[type[errors.BootflowError], ...], str, str | None], ..
     ((errors.RescheduledException, errors.ComputeResourcesUnavailable), RESCHEDULE, None),
     ((errors.FixedIpLimitExceeded, errors.NoMoreNetworks, errors.NoMoreFixedIps), ABORT, NETWORKS_WITH_ERROR),
     ((errors.NetworkError,), ABORT, NETWORKS),
+    ((errors.VolumeNotCreated,), ABORT, None),
+    (
+        (
+            errors.ISCSITargetCreateFailed,
+            errors.ISCSITargetAttachFailed,
+            errors.ISCSITargetNotFoundForVolume,
+            errors.FailedISCSITargetPortalLogin,
+            errors.VolumeDeviceNotFound,
+        ),
+        ABORT,
+        BLOCK_DEVICES + " %s",
+    ),
     ((errors.UnexpectedTaskStateError, errors.NoValidHost, errors.Forbidden, errors.InvalidInput), ABORT, None),
 )
 

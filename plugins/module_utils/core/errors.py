@@ -356,6 +356,13 @@ class FlavorDiskSmallerThanImage(ImageError):
     remedy = "Take a flavor with a larger root_gb."
 
 
+class VolumeSmallerThanMinDisk(ImageError):
+    msg_fmt = (
+        "Volume is too small for requested image. Volume is %(volume_size)i bytes, minimum is %(image_min_disk)i bytes."
+    )
+    remedy = "Ask for a larger volume_size."
+
+
 class FlavorDiskSmallerThanMinDisk(ImageError):
     msg_fmt = (
         "Flavor's disk is smaller than the minimum size specified in image metadata. "
@@ -438,6 +445,24 @@ class InvalidBDMSwapSize(InvalidBDM):
 
 class InvalidBDMLocalsLimit(InvalidBDM):
     msg_fmt = "Block Device Mapping is Invalid: You specified more local devices than the limit allows"
+
+
+class InvalidBDMVolume(InvalidBDM):
+    msg_fmt = "Block Device Mapping is Invalid: failed to get volume %(id)s."
+
+
+class InvalidBDMSnapshot(InvalidBDM):
+    msg_fmt = "Block Device Mapping is Invalid: failed to get snapshot %(id)s."
+
+
+class InvalidBDMImage(InvalidBDM):
+    msg_fmt = "Block Device Mapping is Invalid: failed to get image %(id)s."
+    remedy = "Name an image of bootflow_images."
+
+
+class InvalidBDMVolumeNotBootable(InvalidBDM):
+    msg_fmt = "Block Device %(id)s is not bootable."
+    remedy = "Boot from a volume that was made of an image, or attach this one without boot_index 0."
 
 
 # --- networks ------------------------------------------------------------------------------------------------------
@@ -799,6 +824,25 @@ class InvalidParameterValue(InvalidInput):
     msg_fmt = "%(err)s"
 
 
+class VolumeExists(Conflict):
+    """The project has a volume of that name, and it is another."""
+
+    msg_fmt = "Volume %(name)s already exists with another definition: %(reason)s."
+    remedy = "Delete it first, give the new one another name, extend it, or restore its definition."
+
+
+class SnapshotExists(Conflict):
+    msg_fmt = "Snapshot %(name)s already exists with another definition: %(reason)s."
+    remedy = "Delete it first, give the new one another name, or restore its definition."
+
+
+class VolumeLocked(Conflict):
+    """Another live run works on the volume."""
+
+    msg_fmt = "Volume %(name)s is being worked on by run %(run)s until %(until)s."
+    remedy = "Wait for that run; if it is dead, its lease ends at the time named."
+
+
 class VolumeAttached(InvalidInput):
     msg_fmt = "Volume %(volume_id)s is still attached, detach volume first."
 
@@ -809,6 +853,13 @@ class VolumeNotFound(NotFound):
 
 class SnapshotNotFound(NotFound):
     msg_fmt = "Snapshot %(snapshot_id)s could not be found."
+
+
+class CannotDetachRootVolume(Forbidden):
+    """Nova's answer in the API; it has no name there."""
+
+    msg_fmt = "Cannot detach a root device volume"
+    remedy = "Delete the instance: without delete_on_termination its root volume stays."
 
 
 class VolumeAttachmentNotFound(NotFound):
@@ -955,3 +1006,16 @@ class VolumePathNotRemoved(BootflowError):
     """A disk of a volume is still on the host after its removal (os-brick)."""
 
     msg_fmt = "Volume path %(volume_path)s was not removed in time."
+
+
+class DevicePathInUse(Conflict):
+    """The guest has another disk of that name (Nova)."""
+
+    msg_fmt = "The supplied device path (%(path)s) is in use."
+
+
+class DeviceDetachFailed(BootflowError):
+    """The guest did not let a disk go (Nova)."""
+
+    msg_fmt = "Device detach failed for %(device)s: %(reason)s"
+    remedy = "Unmount it in the guest, see that the guest runs and takes part in hot-unplug (ACPI), and detach again."

@@ -154,3 +154,11 @@ class ServerRequest:
     numa_topology: GuestNUMATopology | None = None  # what flavor and image wish of a host, as is what follows
     pci_requests: tuple[PciRequest, ...] = ()
     whole_disks: tuple[WholeDiskRequest, ...] = ()
+    root_image: Image | None = None  # without image: that which the root volume is made of, and whose properties count
+
+    @property
+    def volume_backed(self) -> bool:
+        """Whether the root disk is a volume: the flavor's root_gb is not used then."""
+        return any(
+            d.boot_index == 0 and d.destination_type == "volume" and not d.no_device for d in self.block_device_mapping
+        )

@@ -15,6 +15,7 @@ import typing as t
 from .errors import InvalidInput, OverQuota, PortLimitExceeded
 from .model import ServerRequest
 from .server_groups import ServerGroup
+from .volumes.quotas import is_volume_resource
 
 #: in the order of Nova's texts
 RESOURCES = ("instances", "cores", "ram")
@@ -30,7 +31,7 @@ Amounts = t.Mapping[str, int]
 
 def limits_of(quotas: t.Optional[t.Mapping[str, t.Any]], project: str) -> dict[str, int]:
     """The limits of one project from bootflow_quotas: {instances, cores, ram, ports, server_groups,
-    server_group_members, projects: {name: the same}}.
+    server_group_members, projects: {name: the same}}. Words of volumes are left to core.volumes.quotas.
 
     :raises InvalidInput: an unknown resource, or a limit that is no integer of -1 or more.
     """
@@ -41,7 +42,7 @@ def limits_of(quotas: t.Optional[t.Mapping[str, t.Any]], project: str) -> dict[s
         raise InvalidInput(reason="projects of the quotas must be a mapping")
     for where, source in (("quotas", quotas), ("quotas of project %s" % project, projects.get(project) or {})):
         for name, value in source.items():
-            if name == "projects" and source is quotas:
+            if (name == "projects" and source is quotas) or is_volume_resource(name):
                 continue
             if name not in found:
                 raise InvalidInput(

@@ -104,9 +104,14 @@ def ensure_disks(
 def _ensure(
     folder: str, specs: t.Sequence[DiskSpec], bases: t.Mapping[str, BaseImage], check_mode: bool
 ) -> dict[str, t.Any]:
-    changed = False
     disks = []
     records = _records(folder)
+    # An instance without a disk of its own (its root is a volume) has a config drive and a console there all the same.
+    changed = not specs and not os.path.isdir(folder)
+    if changed and not check_mode:
+        progress.mark_changed()
+        make_dirs(os.path.dirname(folder))
+        make_dirs(folder)
     for spec in specs:
         path = os.path.join(folder, spec.name)
         record = records.get(spec.name)

@@ -14,6 +14,7 @@ from ..core.errors import InvalidInput
 from ..core.optional import optional_import
 from .disk_devices import isolated_disks
 from .domains import POWER_STATE_OF_DOMAIN_STATE
+from .iscsi_facts import initiator_name, qemu_opens_iscsi
 from .libvirt_connection import libvirt, libvirt_errors
 from .metrics import cpu_metrics
 from .paths import checked_instances_path, checked_uuid
@@ -81,6 +82,8 @@ def compute_node(
             "emulators": guests["emulators"],
             "machine_types": guests["machine_types"],
             "uefi": has_uefi(connection, emulator, arch, verdict),
+            "initiator": initiator_name(),
+            "qemu_iscsi": qemu_opens_iscsi(),
         }
         node.update(disk_facts(instances_path))
         node["disk_available_least"] = (free_bytes(instances_path) - overcommitted_bytes(domains)) // GIB

@@ -30,6 +30,15 @@ def local_source(path: str) -> str:
     return "file://" + urllib.parse.quote(path)
 
 
+def local_path(url: str) -> str | None:
+    """The path that a file:// URL names; None of any other URL."""
+    parts = urllib.parse.urlsplit(url)
+    path = urllib.parse.unquote(parts.path)
+    if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost") or not path.startswith("/"):
+        return None
+    return path
+
+
 def shown_url(url: str) -> str:
     """The URL without a user's password and without its query, which may hold a signature."""
     parts = urllib.parse.urlsplit(url)
@@ -85,9 +94,8 @@ def fetch(
 def _fetch_file(
     url: str, target: str, image_id: str, on_bytes: t.Callable[[bytes], t.Any], on_progress: Progress | None
 ) -> int:
-    parts = urllib.parse.urlsplit(url)
-    path = urllib.parse.unquote(parts.path)
-    if parts.netloc not in ("", "localhost") or not path.startswith("/"):
+    path = local_path(url)
+    if path is None:
         raise _failed(image_id, url, "not a file of this host", retryable=False)
     try:
         # O_NONBLOCK: opening a FIFO must not wait for a writer

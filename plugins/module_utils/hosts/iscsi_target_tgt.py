@@ -324,6 +324,23 @@ class TgtTarget:
         for word in sorted(wished - has):
             self._tgtadm("target", "bind", "--tid", tid, "--" + _acl_option(word), word)
 
+    def look_again(self, path: str) -> list[str]:
+        """Have tgtd see that the disk at ``path`` grew: it keeps the size that it saw when it opened it.
+
+        Returns the targets that have it. Opening it again ends what is under way with an error; so the sessions are ended
+        first, and the initiators log in again by themselves and repeat what had no answer. (Cinder does so too.) The three
+        settings are one request, between whose parts tgtd answers no initiator.
+        """
+        found = []
+        targets = parse_targets(self._tgtadm("target", "show").stdout)
+        for iqn, live in sorted(targets.items()):
+            for lun in sorted(number for number, backing in live["luns"].items() if backing == path):
+                self._end_sessions(live["tid"], live, lambda name: True)
+                again = "online=0,path=%s,online=1" % path
+                self._tgtadm("logicalunit", "update", "--tid", live["tid"], "--lun", lun, "--params", again)
+                found.append(iqn)
+        return found
+
     def _end_sessions(self, tid: int, live: dict[str, t.Any], which: t.Callable[[str], bool]) -> None:
         for number, nexus in live["nexuses"].items():
             if which(nexus["initiator"]):
@@ -406,6 +423,16 @@ class TgtTarget:
                 remedy="Start the service tgt." if "not connected" in reason or done.rc == 107 else None,
             )
         return done
+
+
+def grown(path: str, server: str = SOCKET) -> list[str]:
+    """TgtTarget.look_again() where a tgtd runs: the targets that have the disk, if any."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(server + ".0")
+        except OSError:
+            return []
+    return TgtTarget().look_again(path)
 
 
 def _acl_option(word: str) -> str:

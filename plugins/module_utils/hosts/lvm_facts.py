@@ -10,6 +10,7 @@ source: Cinder's LVM driver (_update_volume_stats); semantics 12.
 from __future__ import annotations
 
 import os
+import time
 import typing as t
 
 from .batch import run_batch
@@ -17,13 +18,27 @@ from .lvm import VolumeGroup, check_group, read_group
 from .lvm_tags import DELETING, IMAGE, INCOMPLETE, identity, tag_value
 
 GIB = 1024**3
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class Moment(t.NamedTuple):
+    """When a report was read, by this host's own clock, which nobody sets: a later report has a later moment."""
+
+    boot_id: str
+    read_at: float  # seconds since that boot, the time that it slept included
+
+
+def moment() -> Moment:
+    """Now. Taken before LVM is read, so that nothing which was done before it is missing in the report."""
+    with open(BOOT_ID, encoding="ascii") as file:
+        return Moment(file.read().strip(), time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
 def _gb(size: float) -> float:
     return round(size / GIB, 2)
 
 
-def capacity(group: VolumeGroup, pool: str = "") -> dict[str, t.Any]:
+def capacity(group: VolumeGroup, pool: str = "", at: Moment | None = None) -> dict[str, t.Any]:
     """Facts of a backend; sizes in GiB with two decimals, as Cinder has them.
 
     Thick: total and free are the group's, provisioned is their difference. Thin: total is the pool, free is what is not
@@ -31,7 +46,9 @@ def capacity(group: VolumeGroup, pool: str = "") -> dict[str, t.Any]:
     volumes were promised.
 
     :arg pool: name of the thin pool; "" for a thick backend.
+    :arg at: the moment before the group was read; None: now.
     """
+    at = at or moment()
     total, free = float(group.size), float(group.free)
     provisioned = total - free
     data = metadata = None
@@ -55,6 +72,8 @@ def capacity(group: VolumeGroup, pool: str = "") -> dict[str, t.Any]:
         "extent_size": group.extent_size,
         "location_info": "LVMVolumeDriver:%s:%s:%s:0"
         % (os.uname().nodename, group.name, "thin" if pool else "default"),
+        "boot_id": at.boot_id,
+        "read_at": at.read_at,
     }
 
 
@@ -102,6 +121,7 @@ def backends_facts(
     """
 
     def facts(args: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        at = moment()
         group = read_group(args["volume_group"])
         pool = ""
         if args.get("provisioning") == "thin":
@@ -110,7 +130,7 @@ def backends_facts(
             check_group(group)  # a full pool has facts too
         else:
             check_group(group, pool)
-        found = capacity(group, pool)
+        found = capacity(group, pool, at)
         found["volumes"] = described(group)
         found["orphans"] = orphans(group, known) if known is not None else []
         return found

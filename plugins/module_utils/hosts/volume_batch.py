@@ -14,16 +14,18 @@ source: rows C19-C30; semantics 11, 14
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
 from ..core.errors import BootflowError, ImageNotFound, InvalidInput
-from . import lvm, volume_copy
+from ..core.volumes.outcome import as_copy_failure
+from . import iscsi_target_tgt, lvm, volume_copy
 from .batch import progress, run_batch
 from .images import ImageSource
 from .lvm import LogicalVolume, VolumeGroup
-from .lvm_facts import capacity
+from .lvm_facts import capacity, moment
 from .lvm_tags import DELETING, IMAGE, INCOMPLETE, SNAPSHOT, VOLUME, checked_name, lv_name, owner_tags, tag_value
 from .module_errors import failure
 from .volume_images import CheckedImage, TemporaryImages, check_fits_volume, checked_temp_dir, image_source
@@ -192,6 +194,7 @@ class _Batch:
         finally:
             if origin_of_thick:
                 lvm.set_active(group.name, [name], True)
+        iscsi_target_tgt.grown(group.path(name))
         self._done(group, made, True)
 
     # ---- deletion --------------------------------------------------------------------------------------------------
@@ -285,7 +288,10 @@ class _Batch:
         with lvm.group_lock(group.name):
             for made in self._stage(plans, lambda p: self._make(group, p, ready)):
                 (fills if self._is_copied(made, ready) else finished).append(made)
-        finished += self._stage(fills, lambda p: self._fill(group, p, ready), self.backend.workers)
+        readers = collections.Counter(p.wish.image_id for p in fills)
+        finished += self._stage(
+            fills, lambda p: self._fill(group, p, ready, readers[p.wish.image_id] == 1), self.backend.workers
+        )
         for image_id, found in ready.items():
             if found.image is not None and image_id:
                 self.temporary.drop(found.image)
@@ -356,7 +362,7 @@ class _Batch:
             room = lvm.snapshot_room(group, origin.size)
             lvm.create_thick_snapshot(group.name, origin.name, made.wish.name, room, tags)
 
-    def _fill(self, group: VolumeGroup, made: Plan, ready: t.Mapping[str, _Ready]) -> None:
+    def _fill(self, group: VolumeGroup, made: Plan, ready: t.Mapping[str, _Ready], alone: bool) -> None:
         wish = made.wish
         progress.mark_changed()
         path = group.path(wish.name)
@@ -370,17 +376,28 @@ class _Batch:
             else:
                 image = ready[wish.image_id].image
                 if image is not None:
-                    self._write_image(group, image, path, bool(self.backend.pool), steps)
+                    with _copying():
+                        self._write_image(group, image, path, bool(self.backend.pool), steps, alone)
 
-    def _write_image(self, group: VolumeGroup, image: CheckedImage, path: str, thin: bool, steps: Steps) -> None:
+    def _write_image(
+        self, group: VolumeGroup, image: CheckedImage, path: str, thin: bool, steps: Steps, alone: bool = True
+    ) -> None:
         zeros = thin and group.zeroing.get(self.backend.pool, False)
+        # Of many that read the same file, the page cache spares all but one the reading.
+        direct = image.direct and alone
         steps.at("converting")
         volume_copy.convert(
-            image.path, image.driver, path, lambda percent: steps.at("converting", percent), target_is_zero=zeros
+            image.path,
+            image.driver,
+            path,
+            lambda percent: steps.at("converting", percent),
+            target_is_zero=zeros,
+            direct=direct,
         )
         if self.backend.verify:
             steps.at("verifying")
-            volume_copy.verify(image.path, image.driver, image.sha256, path, image.virtual_size)
+            volume_copy.verify(image.path, image.driver, image.sha256, path, image.virtual_size, direct)
+        image.check_steady()
 
     @contextlib.contextmanager
     def _steady(self, group: VolumeGroup, made: Plan) -> t.Iterator[str]:
@@ -476,7 +493,7 @@ class _Batch:
                 size = group.rounded(image.virtual_size)
                 lvm.create_thin(group.name, self.backend.pool, name, size, tags)
             try:
-                with Steps(image.source.id) as steps:
+                with Steps(image.source.id) as steps, _copying():
                     self._write_image(group, image, group.path(name), True, steps)
                 with lvm.group_lock(group.name):
                     lvm.seal(group.name, name, INCOMPLETE)
@@ -487,6 +504,15 @@ class _Batch:
                 raise
         lv = LogicalVolume(name=name, uuid="", size=size, attr="Vri-a-tz--", pool=self.backend.pool)
         return _Ready(image.virtual_size, lv=lv)
+
+
+@contextlib.contextmanager
+def _copying() -> t.Iterator[None]:
+    """Whatever goes wrong while an image is copied is an ImageCopyFailure, which is tried nowhere else (row C18)."""
+    try:
+        yield
+    except BootflowError as error:
+        raise as_copy_failure(error) from error
 
 
 def _rounds(wishes: t.Sequence[Wish]) -> t.Iterator[list[Wish]]:
@@ -523,6 +549,8 @@ def make_volumes(
         raise InvalidInput(reason="given more than once: %s" % ", ".join(twice))
     sources = {args["id"]: image_source(args, uploads or {}, backend.allow_unverified) for args in images}
     with TemporaryImages(backend.temp_dir, backend.allow_unverified) as temporary:
+        if not backend.check_mode:
+            temporary.sweep()
         batch = _Batch(backend, sources, temporary)
         wishes = []
         for item_id, args in zip(ids, volumes):
@@ -535,10 +563,11 @@ def make_volumes(
                 stack.enter_context(lvm.item_locks(wish.id for wish in wishes))
             for wishes_now in _rounds(wishes):
                 batch.round(wishes_now)
+            at = moment()
             group = lvm.read_group(backend.vg)
     lvm.check_group(group)
     return {
         "outcomes": {item_id: batch.outcomes[item_id] for item_id in ids},
-        "backend": capacity(group, backend.pool),
+        "backend": capacity(group, backend.pool, at),
         "diff": {"before": batch.before, "after": dict(batch.before, **batch.after)},
     }

@@ -8,9 +8,9 @@ Everything is written with O_DIRECT: an initiator of a target that exports the v
 device, and would get the old blocks as long as the new ones are only in this host's page cache.
 
 Whether what was written is the source is found in one of two ways. Of a raw image: the sha256 of that range of the
-device is the sha256 of the file as it was fetched, so one reading does. Of another format the bytes on the device are
-nowhere in the file; there ``qemu-img compare`` reads image and device side by side, only as far as the image goes, and
-passes over what neither has written. source: rows C24, C26, C30; semantics 11
+device is the sha256 of the file as it was fetched, so one reading does. Of another format image and device are read
+side by side and compared, only as far as the image goes: volume_verify does it for qcow2, ``qemu-img compare`` for what
+only QEMU can read. source: rows C24, C26, C30; semantics 11
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ import typing as t
 from ..core.errors import CommandFailed, ImageCopyFailure, MissingLibrary
 from .command import program
 from .images import QEMU_IMG_PACKAGE
-from .volume_process import OnPercent, run_tied
+from .volume_process import OnPercent, run_tied, tied_lines
+from .volume_verify import Unplain, extents, first_difference
 
 BLOCK = 1024**2
 #: Seconds for one copy or one comparison; it also ends a program that hangs on a dead device.
@@ -46,13 +47,28 @@ def device_size(path: str) -> int:
         os.close(fd)
 
 
+def reads_direct(path: str) -> bool:
+    """Whether the file can be read past the page cache: not every file system can."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT))
+    except OSError:
+        return False
+    return True
+
+
 def convert(
-    source: str, driver: str, target: str, on_percent: OnPercent | None = None, target_is_zero: bool = False
+    source: str,
+    driver: str,
+    target: str,
+    on_percent: OnPercent | None = None,
+    target_is_zero: bool = False,
+    direct: bool = False,
 ) -> None:
     """``qemu-img convert`` of the checked image onto the device; raw images are copied plainly where there is no qemu-img.
 
     :arg driver: what was checked; qemu-img never guesses.
     :arg target_is_zero: the device reads as zeros: what is zero in the image is not written (stays unallocated).
+    :arg direct: read the image past the page cache; reads_direct() says whether it can be.
     :raises ImageCopyFailure: not all of it could be written.
     """
     try:
@@ -65,6 +81,8 @@ def convert(
             flush(target)
             return
         argv = [qemu_img, "convert", "-p", "-n", "-f", driver, "-O", "raw", "-t", "none"]
+        if direct:
+            argv += ["-T", "none"]
         if target_is_zero:
             argv.append("--target-is-zero")
         run_tied(argv + [os.path.abspath(source), target], on_percent, TIMEOUT)
@@ -128,16 +146,19 @@ def range_sha256(path: str, size: int) -> str:
     return digest.hexdigest()
 
 
-def verify(source: str, driver: str, sha256: str, target: str, virtual_size: int) -> None:
+def verify(source: str, driver: str, sha256: str, target: str, virtual_size: int, direct: bool = False) -> None:
     """Whether the device begins with the image.
 
     :arg sha256: of the file ``source``; enough for a raw image.
+    :arg direct: as for convert().
     :raises ImageCopyFailure: it does not.
     """
     if driver == "raw":
         found = range_sha256(target, virtual_size)
         if found != sha256:
             raise _failed("sha256 of what %s holds is %s, of the image %s" % (target, found, sha256))
+        return
+    if driver == "qcow2" and _is_compared(source, target, virtual_size, direct):
         return
     image = "driver=%s,file.driver=file,file.filename=%s" % (driver, _escaped(os.path.abspath(source)))
     device = "driver=raw,size=%d,file.driver=host_device,file.cache.direct=on,file.filename=%s" % (
@@ -148,6 +169,21 @@ def verify(source: str, driver: str, sha256: str, target: str, virtual_size: int
         run_tied([program("qemu-img", QEMU_IMG_PACKAGE), "compare", "--image-opts", image, device], timeout=TIMEOUT)
     except CommandFailed as error:
         raise _failed("what %s holds is not the image: %s" % (target, error.message)) from None
+
+
+def _is_compared(source: str, target: str, virtual_size: int, direct: bool) -> bool:
+    """False: it takes QEMU to read this image."""
+    argv = [program("qemu-img", QEMU_IMG_PACKAGE), "map", "-f", "qcow2", "--output=json", os.path.abspath(source)]
+    try:
+        with tied_lines(argv) as lines:
+            at = first_difference(source, extents(lines, virtual_size), target, virtual_size, direct)
+    except (Unplain, CommandFailed):
+        return False
+    except OSError as error:
+        raise _failed(error) from None
+    if at is not None:
+        raise _failed("what %s holds is not the image, from byte %d on" % (target, at))
+    return True
 
 
 def _escaped(path: str) -> str:

@@ -4,6 +4,8 @@
 
 """Images on their way to volumes: fetched to a temporary file, hashed, checked by the rules of core.image_checks, and gone.
 
+An image file of this host that nobody can change meanwhile is read where it lies, see volume_image_files.
+
 source: rows C24-C29; semantics 14, 19
 """
 
@@ -28,10 +30,11 @@ from ..core.errors import (
     InvalidInput,
     MissingLibrary,
 )
-from .fetch import fetch, local_source
+from .fetch import Progress, fetch, local_path, local_source
 from .images import ImageSource, check_image_file
 from .paths import make_dirs
-from .volume_copy import free_bytes
+from .volume_copy import free_bytes, reads_direct
+from .volume_image_files import SteadyFile, steady_file
 from .volume_process import Steps
 
 GIB = 1024**3
@@ -40,13 +43,25 @@ _PREFIX = "image-"
 
 @dataclass(frozen=True)
 class CheckedImage:
-    """An image in its temporary file, checked."""
+    """An image in its temporary file, or where it lies (``steady``), checked."""
 
     source: ImageSource
     path: str
     driver: str
     virtual_size: int  # bytes
     sha256: str  # of the file
+    steady: SteadyFile | None = None
+    direct: bool = False  # the page cache does not have it, and it can be read past it
+
+    def check_steady(self) -> None:
+        """:raises ImageUnacceptable: the file may not be any more what was checked."""
+        if self.steady is not None and not self.steady.is_steady():
+            raise ImageUnacceptable(
+                image_id=self.source.label,
+                reason="somebody opened the file %s to write to it while it was read"
+                % (self.source.path or self.source.url),
+                remedy="Let nothing write to an image that volumes are made from; put a new one under another name.",
+            )
 
 
 def checked_temp_dir(path: str) -> str:
@@ -83,11 +98,19 @@ class TemporaryImages:
         self._folder = ""
         self._fd = -1
         self._guard = threading.Lock()
+        self._steady: list[SteadyFile] = []
 
     def __enter__(self) -> TemporaryImages:
         return self
 
+    def sweep(self) -> None:
+        """Remove what killed runs, and a power cut, left."""
+        if os.path.isdir(self._parent):
+            self._sweep()
+
     def __exit__(self, *dummy_args: object) -> None:
+        for file in self._steady:
+            file.close()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
             os.close(self._fd)
@@ -97,7 +120,6 @@ class TemporaryImages:
         with self._guard:
             if not self._folder:
                 make_dirs(self._parent, 0o700)
-                self._sweep()
                 while not self._folder:
                     folder = tempfile.mkdtemp(prefix=_PREFIX, dir=self._parent)
                     # Another run may sweep it away before it is locked.
@@ -138,28 +160,29 @@ class TemporaryImages:
                 reason="it has no checksum",
                 remedy="Write its sha256 in bootflow_images, or allow unverified images.",
             )
-        digest = hashlib.sha256()
-        try:
-            path = os.path.join(self._own_folder(), image.id)
-            with Steps("image-" + image.id) as steps:
-                steps.at("downloading")
+        steady = steady_file(image.path or local_path(image.url) or "")
+        if steady is not None:
+            self._steady.append(steady)
+        direct = False
+        with Steps("image-" + image.id) as steps:
+            steps.at("downloading")
 
-                def on_progress(done: int, total: int | None) -> None:
-                    if limit is not None and max(done, total or 0) > limit:
-                        raise ImageUnacceptable(
-                            image_id=label,
-                            reason="its file has more than %d bytes, the size of the largest volume that wants it"
-                            % limit,
-                            remedy="Ask for a larger volume.",
-                        )
-                    steps.at("downloading", 100.0 * done / total if total else 0.0)
+            def on_progress(done: int, total: int | None) -> None:
+                if limit is not None and max(done, total or 0) > limit:
+                    raise ImageUnacceptable(
+                        image_id=label,
+                        reason="its file has more than %d bytes, the size of the largest volume that wants it" % limit,
+                        remedy="Ask for a larger volume.",
+                    )
+                steps.at("downloading", 100.0 * done / total if total else 0.0)
 
-                fetch(local_source(image.path) if image.path else image.url, path, label, digest.update, on_progress)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            raise self._too_big(label, error) from None
-        sha256 = digest.hexdigest()
+            if steady is not None:
+                on_progress(0, steady.size)
+                path, sha256 = steady.path, steady.remembered_sha256()
+                direct = bool(sha256) and reads_direct(path)
+                sha256 = sha256 or steady.hash(on_progress)
+            else:
+                path, sha256 = self._fetch(image, on_progress)
         if wanted and sha256 != wanted:
             raise ImageChecksumMismatch(image_id=label, actual=sha256, expected=wanted)
         try:
@@ -171,7 +194,21 @@ class TemporaryImages:
                 " not installed." % image.disk_format,
                 remedy="apt-get install qemu-utils",
             ) from None
-        return CheckedImage(image, path, driver, virtual_size, sha256)
+        checked = CheckedImage(image, path, driver, virtual_size, sha256, steady, direct)
+        checked.check_steady()
+        return checked
+
+    def _fetch(self, image: ImageSource, on_progress: Progress) -> tuple[str, str]:
+        digest = hashlib.sha256()
+        try:
+            path = os.path.join(self._own_folder(), image.id)
+            url = local_source(image.path) if image.path else image.url
+            fetch(url, path, image.label, digest.update, on_progress)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise self._too_big(image.label, error) from None
+        return path, digest.hexdigest()
 
     def _too_big(self, label: str, error: OSError) -> ImageTooBig:
         return ImageTooBig(
@@ -182,6 +219,9 @@ class TemporaryImages:
 
     def drop(self, image: CheckedImage) -> None:
         """The file is not wanted any more."""
+        if image.steady is not None:
+            image.steady.close()
+            return
         with contextlib.suppress(FileNotFoundError):
             os.unlink(image.path)
 

@@ -45,14 +45,7 @@ def run_tied(argv: t.Sequence[str], on_percent: OnPercent | None = None, timeout
     :arg on_percent: called with what ``qemu-img -p`` prints.
     :raises CommandFailed: it ended badly, or was not done after ``timeout`` seconds.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-c", _TIED, str(os.getpid())] + list(argv),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=dict(os.environ, LC_ALL="C", LANG="C"),
-        start_new_session=True,
-    )
+    process = _start(argv)
     late = threading.Event()
 
     def end() -> None:
@@ -85,6 +78,39 @@ def run_tied(argv: t.Sequence[str], on_percent: OnPercent | None = None, timeout
             said += " killed: not done after %d s" % int(timeout or 0)
         raise CommandFailed(cmd=os.path.basename(argv[0]), rc=rc, stderr=said[-2000:])
     return out.decode("utf-8", "replace")
+
+
+@contextlib.contextmanager
+def tied_lines(argv: t.Sequence[str]) -> t.Iterator[t.Iterator[bytes]]:
+    """The lines that ``argv`` prints, as they come; it is killed where not all of them are wanted.
+
+    :raises CommandFailed: it ended badly, after its last line.
+    """
+    process = _start(argv, errors=subprocess.DEVNULL)
+
+    def lines() -> t.Iterator[bytes]:
+        yield from process.stdout
+        rc = process.wait()
+        if rc != 0:
+            raise CommandFailed(cmd=os.path.basename(argv[0]), rc=rc, stderr="")
+
+    try:
+        yield lines()
+    finally:
+        _kill(process)
+        process.wait()
+        process.stdout.close()
+
+
+def _start(argv: t.Sequence[str], errors: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", _TIED, str(os.getpid())] + list(argv),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        env=dict(os.environ, LC_ALL="C", LANG="C"),
+        start_new_session=True,
+    )
 
 
 def _read(process: subprocess.Popen[bytes], on_percent: OnPercent | None) -> bytes:

@@ -15,17 +15,20 @@ import uuid as uuid_module
 from dataclasses import asdict, dataclass, field, replace
 
 from ..core import config_drive_rules, errors, quotas, states
-from ..core.block_devices import BlockDeviceOptions, block_device_plan
 from ..core.guest import domain_name
 from ..core.model import Image, Network, NetworkRequest, ServerRequest
 from ..core.request import expand, identifiers
 from ..core.request.hostname import instance_hostname
 from ..core.request.problems import Problems
-from . import groups, history, instances, ports, runs
+from . import boot_volumes, groups, history, instances, ports, runs
+from .boot_volumes import BootVolumeOptions, Planned
 from .context import Context
 from .locks import take_turns
+from .stored_images import image_data
 from .tables import block_device_mappings, request_specs, reservations
 from .tables import instances as instances_table
+
+__all__ = ["AcceptOptions", "Accepted", "accept", "find_image", "stored_spec", "wishes_of"]
 
 SPEC_VERSION = "1.1"
 _UUID = re.compile(r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
@@ -54,6 +57,7 @@ class AcceptOptions:
     quotas: t.Mapping[str, t.Any] = field(default_factory=dict)
     force_config_drive: bool = True
     networks: t.Mapping[str, Network] = field(default_factory=dict)  # by id and by name
+    volumes: BootVolumeOptions = field(default_factory=BootVolumeOptions)
 
 
 def accept(conn: t.Any, requests: t.Sequence[ServerRequest], options: AcceptOptions, context: Context) -> Accepted:
@@ -89,22 +93,23 @@ def accept(conn: t.Any, requests: t.Sequence[ServerRequest], options: AcceptOpti
         _fit_quota(conn, requests, wanted, new, options.quotas)
     except errors.BootflowError as e:
         refusals.add(_quota_path(requests, e), e)
+    planned = boot_volumes.read(conn, requests, new, options.volumes, context, refusals, [r.uuid for r in resume])
     _enter_groups(conn, requests, new, options.quotas, now, refusals)
     if not refusals.errors:
         networks = [n for r in requests for _w, n in _network_wishes(r.networks, options.networks)]
         allocator = ports.Allocator(conn, context.rng, now, networks)
-        for index, (request, digest, names) in enumerate(zip(requests, digests, new)):
+        for index, (plan, digest, names) in enumerate(zip(planned, digests, new)):
             if not names:
                 continue
             try:
-                _insert(conn, request, digest, names, options, context, allocator, accepted)
+                _insert(conn, plan, digest, names, options, context, allocator, accepted)
+            except errors.InvalidRequest as e:
+                refusals.extend(e.errors)  # of volumes, each with its own path
             except errors.BootflowError as e:
-                place = _PLACES.get(type(e), "networks")
-                place = "block_device_mapping" if isinstance(e, errors.InvalidBDM) else place
-                refusals.add("instances[%d].%s" % (index, place), e)
+                refusals.add("instances[%d].%s" % (index, _PLACES.get(type(e), "networks")), e)
         if not refusals.errors:
             allocator.write()
-            _take_over(conn, resume, context, accepted)
+            _take_over(conn, resume, options, context, accepted, refusals)
     refusals.raise_if_any()
     return accepted
 
@@ -166,10 +171,18 @@ def _compare(
     return None
 
 
-def _take_over(conn: t.Any, rows: t.Sequence[t.Any], context: Context, accepted: Accepted) -> None:
+def _take_over(
+    conn: t.Any,
+    rows: t.Sequence[t.Any],
+    options: AcceptOptions,
+    context: Context,
+    accepted: Accepted,
+    refusals: Problems,
+) -> None:
     """A half-built instance goes on where it is: every stage can be done twice. A failed one starts anew."""
     c = instances_table.c
     now = context.now
+    boot_volumes.take_over(conn, [r.uuid for r in rows if r.vm_state == states.BUILDING], context)
     for row in rows:
         again = row.vm_state != states.BUILDING
         values: dict[str, t.Any] = {"run_id": context.run.id, "vm_state": states.BUILDING, "updated_at": now}
@@ -177,6 +190,12 @@ def _take_over(conn: t.Any, rows: t.Sequence[t.Any], context: Context, accepted:
             values.update(task_state=states.SCHEDULING, host=None, node=None)
             if again:
                 values.update(retry=None)
+                try:
+                    boot_volumes.begin_anew(conn, row, options.volumes, context)
+                except errors.InvalidRequest as e:
+                    refusals.extend(e.errors)
+                except errors.BootflowError as e:
+                    refusals.add(row.display_name, e)
                 history.start_actions(conn, [row.uuid], "create", context.request_id, row.project, context.actor, now)
         else:
             values.update(task_state=None)
@@ -253,7 +272,7 @@ def resolved_hints(conn: t.Any, request: ServerRequest) -> dict[str, t.Any]:
 
 def _insert(
     conn: t.Any,
-    request: ServerRequest,
+    plan: Planned,
     digest: t.Mapping[str, t.Any],
     names: t.Sequence[str],
     options: AcceptOptions,
@@ -262,6 +281,7 @@ def _insert(
     accepted: Accepted,
 ) -> None:
     now = context.now
+    request = plan.request
     if accepted.reservation_id is None:
         accepted.reservation_id = identifiers.reservation_id(context.rng)
         conn.execute(
@@ -273,24 +293,23 @@ def _insert(
                 created_at=now,
             )
         )
-    image_properties = request.image.properties if request.image else {}
+    image_properties = plan.meta.properties if plan.meta is not None else {}
     wishes = _network_wishes(request.networks, options.networks)
     spec_id = conn.execute(
         request_specs.insert().values(
             reservation_id=accepted.reservation_id,
             spec_version=SPEC_VERSION,
             digest=digest,
-            spec=stored_spec(request, wishes, resolved_hints(conn, request)),
+            spec={
+                **stored_spec(request, wishes, resolved_hints(conn, request)),
+                "image": image_data(plan.meta),
+                "is_bfv": plan.volume_backed,  # the image itself may map its root to a volume
+                "cross_az_attach": options.volumes.cross_az_attach,
+            },
         )
     ).inserted_primary_key[0]
-    disks = [
-        d.as_dict()
-        for d in block_device_plan(
-            request.flavor, request.image, request.block_device_mapping, BlockDeviceOptions(max_count=request.max_count)
-        )
-    ]
     all_names = expand.instance_names(request, request.max_count)
-    rows, disk_rows, uuids = [], [], []
+    rows, uuids = [], []
     for name in names:
         uuid = str(uuid_module.UUID(int=context.rng.getrandbits(128), version=4))
         uuids.append(uuid)
@@ -311,7 +330,7 @@ def _insert(
                 "availability_zone": request.availability_zone,
                 "memory_mb": request.flavor.memory_mb,
                 "vcpus": request.flavor.vcpus,
-                "root_gb": request.flavor.root_gb,
+                "root_gb": 0 if plan.volume_backed else request.flavor.root_gb,
                 "ephemeral_gb": request.flavor.ephemeral_gb,
                 "swap_mb": request.flavor.swap,
                 "config_drive": config_drive_rules.config_drive_wanted(
@@ -325,11 +344,14 @@ def _insert(
                 "deleted": instances.LIVE,
             }
         )
-        disk_rows.extend(
+    conn.execute(instances_table.insert(), rows)
+    disk_rows = []
+    for uuid in uuids:
+        disks = [d.as_dict() for d in boot_volumes.keep(conn, plan, uuid, options.volumes, context)]
+        disk_rows += [
             {"instance_uuid": uuid, "position": i, "device_name": d["device_name"], "disk": d}
             for i, d in enumerate(disks)
-        )
-    conn.execute(instances_table.insert(), rows)
+        ]
     if disk_rows:
         conn.execute(block_device_mappings.insert(), disk_rows)
     history.start_actions(conn, uuids, "create", context.request_id, request.project, context.actor, now)
@@ -355,7 +377,7 @@ def stored_spec(
 ) -> dict[str, t.Any]:
     return {
         "flavor": {**asdict(request.flavor), "extra_specs": dict(request.flavor.extra_specs)},
-        "image": _image_data(request.image),
+        "image": image_data(request.image or request.root_image),
         "availability_zone": request.availability_zone,
         "forced_host": request.forced_host,
         "forced_node": request.forced_node,
@@ -374,17 +396,8 @@ def stored_spec(
         "numa_topology": request.numa_topology.as_dict() if request.numa_topology is not None else None,
         "pci_requests": [p.as_dict() for p in request.pci_requests],
         "whole_disks": [d.as_dict() for d in request.whole_disks],
+        "is_bfv": request.volume_backed,
     }
-
-
-def _image_data(image: Image | None) -> dict[str, t.Any] | None:
-    if image is None:
-        return None
-    data = {**asdict(image), "properties": dict(image.properties)}
-    data["url"] = re.sub(
-        r"(://)[^/@]*@", r"\1", data["url"]
-    )  # a password in it is taken from the catalogue when it is needed
-    return data
 
 
 def find_image(images: t.Iterable[Image], data: t.Mapping[str, t.Any]) -> Image:

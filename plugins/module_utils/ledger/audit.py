@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from ..core import audit, errors, states
 from ..core.audit import Evidence, Finding
 from ..core.claims import ResourceRequest, estimate_overhead, usage_delta
-from . import claims, cleanups, deletion, failure, groups, history, instances, nodes, runs
+from . import claims, cleanups, deletion, failure, groups, history, instances, nodes, runs, volume_audit
 from .context import Context
 from .libraries import sa
 from .locks import take_turns
@@ -86,7 +86,7 @@ def survey(conn: t.Any, context: Context, evidence: Evidence) -> audit.Ledger:
 
 def plan(conn: t.Any, context: Context, evidence: Evidence) -> list[Finding]:
     """What is to be done, by what the ledger says now. Writes nothing."""
-    return audit.plan(survey(conn, context, evidence), evidence)
+    return audit.plan(survey(conn, context, evidence), evidence) + volume_audit.plan(conn, context, evidence)
 
 
 def hosts_named(conn: t.Any) -> list[str]:
@@ -239,6 +239,7 @@ def repair(conn: t.Any, planned: t.Sequence[Finding], evidence: Evidence, contex
     for part in history.chunks(sorted(uuids)):
         c = instances_table.c
         conn.execute(sa.select(c.uuid).where(c.uuid.in_(part)).order_by(c.uuid).with_for_update()).all()
+    volume_audit.lock(conn, [f for f in todo if f.kind in (audit.VOLUME, audit.ATTACHMENT)], uuids - {None})
     still_empty = {g.id for g in _empty_groups(conn)} if empty else set()
     empty = [f for f in empty if f.key[0] in still_empty]
     groups.forget_unused(conn, [f.key[0] for f in empty])
@@ -264,6 +265,7 @@ class _Repair:
         self.recount: set[int] = set()
 
     def run(self) -> Repaired:
+        volume_audit.repair(self.conn, self.result.findings, self.context)
         self._release()
         self._claim()
         nodes.recount(self.conn, sorted(self.recount | {f.key for f in self.by_kind[audit.USAGE]}))

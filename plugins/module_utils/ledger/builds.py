@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ..core import errors, states
 from ..core.model import Network
 from ..core.network_info import PortRecord, build_network_info
-from . import claims, failure, history, instances, nodes, ports, runs
+from . import attachments, claims, failure, history, instances, nodes, ports, runs
 from .context import Context
 
 
@@ -43,6 +43,7 @@ class Build:
     facts: dict[str, t.Any]  # of its node
     parts: dict[str, t.Any] = field(default_factory=dict)  # claims.parts_of: NUMA cells and devices it has for itself
     resumed: bool = False  # a dead run may have done this stage already
+    volumes: dict[str, t.Any] = field(default_factory=dict)  # by the volume's id: rows of volume_attachments
 
     @property
     def uuid(self) -> str:
@@ -52,8 +53,9 @@ class Build:
 def begin(conn: t.Any, stage: Stage, host: str, context: Context) -> tuple[list[Build], dict[str, failure.Failed]]:
     """Take the builds of this run on ``host`` into ``stage``, by compare-and-swap.
 
-    Builds that lost the swap (they are being deleted, or another run took them) are not in the answer. The second part
-    are builds that failed already: no address was left for them.
+    Builds that lost the swap (they are being deleted, or another run took them) are not in the answer, nor are those whose
+    volumes are not there yet: they wait for the next round. The second part are builds that failed already: no address was
+    left for them, or a volume of theirs will never come.
     """
     now = context.now
     runs.renew(conn, context.run, now, context.lease_seconds)
@@ -62,6 +64,11 @@ def begin(conn: t.Any, stage: Stage, host: str, context: Context) -> tuple[list[
         for r in instances.select_live(conn, run_id=context.run.id, host=host, vm_state=states.BUILDING)
         if r.task_state in stage.expected
     ]
+    failed: dict[str, failure.Failed] = {}
+    if stage is NETWORKING:
+        prospects = attachments.prospects(conn, [r.uuid for r in rows])
+        rows = [r for r in rows if r.uuid not in prospects.waiting]
+        failed = _without_volumes(conn, prospects.failed)
     if not rows:
         return [], {}
     moved = instances.swap(
@@ -77,12 +84,46 @@ def begin(conn: t.Any, stage: Stage, host: str, context: Context) -> tuple[list[
     rows = [r for r in rows if r.uuid in moved]
     uuids = [r.uuid for r in rows]
     history.start_events(conn, uuids, stage.name, host, now)
-    refused: dict[str, errors.BootflowError] = {}
+    failed = {u: f for u, f in failed.items() if u in moved}
     if stage is NETWORKING:
         history.notify(conn, uuids, "compute.instance.create.start", {"host": host}, now)
-        refused = failure.allocate_missing_ports(conn, rows, context)
-    builds = load(conn, [r for r in rows if r.uuid not in refused])
-    return builds, {u: failure.Failed(e) for u, e in refused.items()}
+        refused = failure.allocate_missing_ports(conn, [r for r in rows if r.uuid not in failed], context)
+        failed.update({u: failure.Failed(e) for u, e in refused.items()})
+    return load(conn, [r for r in rows if r.uuid not in failed]), failed
+
+
+def _without_volumes(conn: t.Any, problems: t.Mapping[str, errors.BootflowError]) -> dict[str, failure.Failed]:
+    """Builds that no stage has begun have nothing on their host, unless a run that died began one."""
+    resumed = history.with_event(conn, sorted(problems), "resume")
+    return {
+        u: failure.Failed(
+            e, cleaned=u not in resumed, cleanup_reason="an earlier run built it there" if u in resumed else ""
+        )
+        for u, e in problems.items()
+    }
+
+
+def give_up(conn: t.Any, attempts: int, context: Context) -> list[str]:
+    """End the builds of this run that still wait for their volumes after the last round (VolumeNotCreated). Returns the uuids.
+
+    :arg attempts: how often they were looked for.
+    """
+    rows = {
+        r.uuid: r
+        for r in instances.select_live(conn, run_id=context.run.id, vm_state=states.BUILDING, lock=True)
+        if r.host is not None and r.task_state is None
+    }
+    prospects = attachments.prospects(conn, rows)
+    problems = dict(prospects.failed)
+    for uuid in prospects.waiting:
+        seconds = context.now - (rows[uuid].scheduled_at or rows[uuid].created_at)
+        problems[uuid] = attachments.waits_for(conn, uuid, seconds, attempts)
+    failed = _without_volumes(conn, problems)
+    attachments.lock(conn, failed)
+    for host in sorted({rows[u].host for u in failed}):
+        mine = {u: f for u, f in failed.items() if rows[u].host == host}
+        failure.fail_builds(conn, host, NETWORKING.name, mine, context)
+    return sorted(failed)
 
 
 def load(conn: t.Any, rows: t.Sequence[t.Any]) -> list[Build]:
@@ -92,6 +133,7 @@ def load(conn: t.Any, rows: t.Sequence[t.Any]) -> list[Build]:
     port_records = ports.ports_of(conn, uuids)
     parts = claims.parts_of(conn, uuids)
     resumed = history.with_event(conn, uuids, "resume")
+    volumes = attachments.of_instances(conn, uuids)
     facts: dict[tuple[str, str], dict[str, t.Any]] = {}
     builds = []
     for row in rows:
@@ -108,6 +150,7 @@ def load(conn: t.Any, rows: t.Sequence[t.Any]) -> list[Build]:
                 facts=facts[place],
                 parts=parts.get(row.uuid, {}),
                 resumed=row.uuid in resumed,
+                volumes={a.volume_id: a for a in volumes.get(row.uuid, ())},
             )
         )
     return builds
@@ -151,6 +194,9 @@ def spawned(conn: t.Any, host: str, power_states: t.Mapping[str, int], context: 
                 launched_at=now,
             )
         )
+    attachments.attached(
+        conn, [a.id for rows in attachments.of_instances(conn, active).values() for a in rows], context
+    )
     history.finish_events(conn, list(power_states), SPAWNING.name, history.SUCCESS, now)
     history.finish_actions(conn, active, "create", now)
     history.notify(conn, active, "compute.instance.create.end", {"host": host, "message": "Success"}, now)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import bulk, claims, ports
+from . import attachments, bulk, claims, ports
 from .libraries import sa
 from .tables import cleanups
 
@@ -44,7 +44,8 @@ def hosts(conn: t.Any) -> set[str]:
 
 
 def done(conn: t.Any, host: str, uuids: t.Sequence[str]) -> None:
-    """``host`` is rid of these instances: forget the rows, give back the claims and the addresses held for them."""
+    """``host`` is rid of these instances: forget the rows, give back claims, volumes, and the addresses held for them."""
+    attachments.host_clean(conn, host, uuids)
     claims.release(conn, uuids, host=host)
     for uuid in uuids:
         conn.execute(cleanups.delete().where(cleanups.c.host == host, cleanups.c.instance_uuid == uuid))

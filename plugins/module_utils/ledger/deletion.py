@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..core import errors, states
-from . import claims, cleanups, history, instances, ports, runs
+from . import attachments, claims, cleanups, history, instances, ports, runs
 from .context import Context
 from .libraries import sa
 from .tables import block_device_mappings
@@ -70,6 +70,7 @@ def begin(
         begun = [r.uuid for r in rows if r.project == owner and r.task_state != states.DELETING]
         history.start_actions(conn, begun, "delete", context.request_id, owner, context.actor, now)
     history.notify(conn, found, "compute.instance.delete.start", {}, now)
+    attachments.let_go(conn, found, context)
     hosts = {r.host for r in rows if r.host is not None} | {c.host for c in cleanups.of_instances(conn, found)}
     return Deleting(rows=rows, hosts=sorted(hosts))
 
@@ -99,6 +100,7 @@ def host_done(conn: t.Any, host: str, uuids: t.Sequence[str], context: Context) 
     """``host`` is rid of these instances: their claims on it go back."""
     runs.renew(conn, context.run, context.now, context.lease_seconds)
     instances.select_live(conn, uuids=uuids, lock=True)
+    attachments.host_clean(conn, host, uuids)
     cleanups.done(conn, host, uuids)
     c = instances_table.c
     for part in history.chunks(list(uuids)):
@@ -122,10 +124,10 @@ def host_failed(conn: t.Any, host: str, failed: t.Mapping[str, errors.BootflowEr
 
 
 def finish(conn: t.Any, context: Context, force: bool = False) -> tuple[list[str], list[dict[str, t.Any]]]:
-    """Forget the instances that no host has anything of any more.
+    """Forget the instances that no host has anything of any more, compute host or storage host.
 
     :arg force: forget also those whose host did not answer; the host is cleaned when it reports again, and until then
-        their claim and addresses stay taken.
+        their claim, their addresses and their volumes stay taken.
     Returns (names deleted, what is left: {name, uuid, host, fault}).
     """
     now = context.now
@@ -133,16 +135,18 @@ def finish(conn: t.Any, context: Context, force: bool = False) -> tuple[list[str
     waiting: dict[str, list[str]] = {r.uuid: [r.host] for r in rows if r.host is not None}
     for cleanup in cleanups.of_instances(conn, [r.uuid for r in rows]):
         waiting.setdefault(cleanup.instance_uuid, []).append(cleanup.host)
+    exported = attachments.of_instances(conn, [r.uuid for r in rows])
     faults = history.last_faults(conn, sorted(waiting))
     gone, left = [], []
     for row in rows:
-        if row.uuid in waiting and not force:
+        if (row.uuid in waiting or row.uuid in exported) and not force:
+            volumes = exported.get(row.uuid, [])
             left.append(
                 {
                     "name": row.display_name,
                     "uuid": row.uuid,
-                    "host": waiting[row.uuid][0],
-                    "fault": faults.get(row.uuid),
+                    "host": [*waiting.get(row.uuid, ()), *(a.storage_host or a.attached_host for a in volumes)][0],
+                    "fault": faults.get(row.uuid) or attachments.last_fault(conn, [a.volume_id for a in volumes]),
                 }
             )
             continue
@@ -151,6 +155,7 @@ def finish(conn: t.Any, context: Context, force: bool = False) -> tuple[list[str
             ports.hold(conn, row.uuid, host)
         gone.append(row)
     uuids = [r.uuid for r in gone]
+    attachments.leave_to_others(conn, uuids)
     ports.release(conn, uuids)
     claims.release(conn, [u for u in uuids if u not in waiting])
     c = instances_table.c

@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..core import build_outcome, errors, retry, states
-from . import claims, cleanups, history, instances, nodes, ports
+from . import attachments, claims, cleanups, history, instances, nodes, ports
 from .accept import wishes_of
 from .context import Context
 from .libraries import sa
@@ -42,6 +42,7 @@ def fail_builds(
             conn, uuids=list(failures), run_id=context.run.id, vm_state=states.BUILDING, lock=True
         )
     }
+    attachments.lock(conn, mine)  # before any node is
     for uuid, failed in failures.items():
         error = failed.error
         if not failed.cleaned and not failed.unreachable:
@@ -69,6 +70,7 @@ def _left_behind(conn: t.Any, uuid: str, host: str, reason: str, now: float) -> 
 def _fail(conn: t.Any, row: t.Any, host: str, failed: Failed, error: errors.BootflowError, context: Context) -> str:
     now = context.now
     if failed.cleaned:
+        attachments.host_clean(conn, host, [row.uuid])
         claims.release(conn, [row.uuid], host=host)
         ports.release(conn, [row.uuid])
     else:
@@ -78,6 +80,9 @@ def _fail(conn: t.Any, row: t.Any, host: str, failed: Failed, error: errors.Boot
         nodes.record_unreachable(conn, host, failed.cleanup_reason or error.message)
     if context.count_failed_builds:
         nodes.count_failed_build(conn, host, True)
+    if not failed.cleaned and attachments.connected_to(conn, row.uuid, host):
+        # its guest may still write to the volumes: nobody else may, whatever was to blame
+        error = build_outcome.cleanup_failed("%s (%s)" % (failed.error.message, failed.cleanup_reason))
     outcome = build_outcome.outcome_of(error, has_retry=bool(row.retry))
     if outcome.kind == build_outcome.RESCHEDULE:
         record = retry.record_failure(row.retry, row.host, row.node, error)
@@ -95,6 +100,7 @@ def _fail(conn: t.Any, row: t.Any, host: str, failed: Failed, error: errors.Boot
             node=None,
             retry=record,
         )
+        attachments.unplace(conn, [row.uuid])
         return "rescheduled"
     # The ledger knows that it is still this run's, so nothing ends quietly here: it would hold its place for ever.
     end_in_error(conn, [row], _worded(error, outcome.reason), host, context, details=failed.error.message)
@@ -140,6 +146,7 @@ def end_in_error(
         host=None,
         node=None,
     )
+    attachments.let_go(conn, uuids, context)
     ports.release(conn, uuids)
     for uuid in uuids:
         history.add_fault(conn, uuid, error, host, now, details)

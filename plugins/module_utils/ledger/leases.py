@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ..core import states
-from . import audit, failure, instances
+from . import attachments, audit, failure, instances, volume_leases, volumes
 from .context import Context
 from .libraries import sa
 from .tables import instances as instances_table
@@ -25,7 +25,8 @@ def give_back(conn: t.Any, context: Context) -> list[str]:
     """End the builds of runs whose lease is out, but not those that this run took over. Returns their hosts.
 
     Such an instance ends in ERROR with a fault that names the run. Its claim and addresses go back when its host has been
-    cleaned (cleanups), which the boot does before it schedules.
+    cleaned (cleanups), which the boot does before it schedules. Volumes that such a run was making, and those it was attaching
+    or detaching, go back with it.
     """
     c = instances_table.c
     query = (
@@ -40,10 +41,15 @@ def give_back(conn: t.Any, context: Context) -> list[str]:
         )
     )
     died: dict[str, str] = {r.uuid: r.run_id for r in conn.execute(query)}
-    if not died:
+    left = volume_leases.left(conn, context, instance_uuids=died)
+    if not died and not left:
         return []
-    rows = instances.select_live(conn, uuids=sorted(died), lock=True)
+    rows = instances.select_live(conn, uuids=sorted(died), lock=True) if died else []
     rows = [r for r in rows if r.run_id == died[r.uuid] and r.vm_state == states.BUILDING]
+    cables = attachments.of_instances(conn, [r.uuid for r in rows])
+    ids = left.volume_ids | {a.volume_id for group in cables.values() for a in group}
+    if ids:
+        volumes.select(conn, ids=sorted(ids), lock=True)  # all of them, before any node is
     for row in rows:
         conn.execute(instances_table.update().where(c.uuid == row.uuid).values(run_id=context.run.id))
     by_host: dict[str, list[str]] = {}
@@ -55,4 +61,5 @@ def give_back(conn: t.Any, context: Context) -> list[str]:
     for host, uuids in sorted(by_host.items()):
         failed = {u: failure.Failed(audit.died_error(u, died), cleaned=False, cleanup_reason=OUT) for u in uuids}
         audit.end_builds(conn, host, failed, context)
+    volume_leases.give_back(conn, left, context)
     return sorted(by_host)

@@ -5,7 +5,9 @@
 """Locks that no row stands for yet, and the order of all locks.
 
 The order is the same everywhere, so that no two runs wait for each other: the run's own row, projects, instances by
-uuid, subnets, compute nodes by id. On sqlite a writing transaction is one lock over everything.
+uuid, volumes by id, subnets, server groups, storage backends by place, compute nodes by id. Rows that hang on one of
+these (claims, snapshots, attachments, what is left of volumes) are written while it is held. On sqlite a writing
+transaction is one lock over everything.
 source: semantics 20
 """
 
@@ -32,4 +34,7 @@ def take_turns(conn: t.Any, kind: str, names: t.Iterable[str]) -> None:
 def insert_new(conn: t.Any, table: t.Any, **values: t.Any) -> bool:
     """Insert a row unless one with its unique columns is there, even one that another transaction just writes."""
     insert = optional_import("sqlalchemy.dialects.%s" % conn.dialect.name).insert
-    return bool(conn.execute(insert(table).values(**values).on_conflict_do_nothing()).rowcount)
+    statement = insert(table).values(**values).on_conflict_do_nothing()
+    if conn.dialect.name == "postgresql":  # which asks for the new key, and then does not count
+        return conn.execute(statement.returning(sa.literal(1))).first() is not None
+    return bool(conn.execute(statement).rowcount)

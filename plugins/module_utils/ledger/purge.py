@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Forgetting what is long over: deleted instances with all their history, old runs, old notifications.
+"""Forgetting what is long over: deleted instances, volumes and snapshots with all their history, old runs, old notifications.
 
-Nothing of a living instance is touched, nor of a deleted one that a host is not rid of yet. What refers to an instance
+Nothing of a living instance or volume is touched, nor of a deleted one that a host is not rid of yet. What refers to an instance
 is found in the tables themselves, so that a table that a later revision adds is not forgotten. source: rows B47, B88
 """
 
@@ -14,13 +14,31 @@ import typing as t
 
 from .instances import LIVE
 from .libraries import sa
-from .tables import instances, metadata, notifications, request_specs, reservations, runs
+from .tables import (
+    instances,
+    metadata,
+    notifications,
+    request_specs,
+    reservations,
+    runs,
+    volume_attachments,
+    volume_events,
+    volume_faults,
+    volume_notifications,
+    volume_remains,
+    volume_snapshots,
+    volumes,
+)
 
 BATCH = 200  # instances in one transaction
 ROWS = 2000  # rows of other tables in one transaction
 
 # Rows that hold something on a host or in a network: an instance that has one is not over
 HOLDING = ("claims", "device_claims", "ports", "cleanups")
+# A volume is its project's, not the instance's that it was made for
+NOT_ITS = ("volumes",)
+# Rows of a volume, those first that others do not refer to; all of them go with it
+OF_VOLUMES = (volume_attachments, volume_snapshots, volume_events, volume_faults, volume_notifications)
 
 
 def cutoff(now: float, retention_days: float) -> float | None:
@@ -50,6 +68,17 @@ def plan(conn: t.Any, before: float) -> dict[str, int]:
         reservations.c.created_at < before,
         ~_refers(instances, instances.c.reservation_id == reservations.c.id, sa.not_(gone)),
     )
+    old = sa.select(volumes.c.id).where(*_old_volumes(before))
+    counts["volumes"] = _count(conn, volumes, *_old_volumes(before))
+    snapshots = sa.select(volume_snapshots.c.id).where(*_old_snapshots(before))
+    for table in OF_VOLUMES:
+        wanted = table.c.volume_id.in_(old)
+        if table is volume_attachments:
+            wanted = sa.or_(wanted, table.c.instance_uuid.in_(over))
+        elif table is not volume_notifications:
+            key = table.c.id if table is volume_snapshots else table.c.snapshot_id
+            wanted = sa.or_(wanted, key.in_(snapshots))
+        counts[table.name] = _count(conn, table, wanted)
     counts["runs"] = _count(conn, runs, *_old_runs(before))
     return {name: count for name, count in counts.items() if count}
 
@@ -65,6 +94,8 @@ def purge(ledger: t.Any, before: float, batch: int = BATCH) -> dict[str, int]:
         (_request_specs, ROWS),
         (_reservations, ROWS),
         (_notifications, ROWS),
+        (_volumes, batch),
+        (_snapshots, batch),
         (_runs, ROWS),
     ]
     for step, size in steps:
@@ -86,6 +117,8 @@ def _over(before: float) -> list[t.Any]:
         for name in HOLDING
         if name in metadata.tables
     ]
+    a = volume_attachments.c
+    holding.append(~_refers(volume_attachments, a.instance_uuid == instances.c.uuid, a.deleted == LIVE))
     return [instances.c.deleted != LIVE, instances.c.deleted_at < before, *holding]
 
 
@@ -100,8 +133,26 @@ def _old_notifications(before: float) -> list[t.Any]:
 def _old_runs(before: float) -> list[t.Any]:
     return [
         runs.c.lease_until < before,
-        ~_refers(instances, instances.c.run_id == runs.c.id, instances.c.deleted == LIVE),
+        *(
+            ~_refers(table, table.c.run_id == runs.c.id, table.c.deleted == LIVE)
+            for table in (instances, volumes, volume_snapshots, volume_attachments)
+        ),
     ]
+
+
+def _old_volumes(before: float) -> list[t.Any]:
+    """Deleted volumes that nothing is left of, and nothing hangs on."""
+    holding = [
+        ~_refers(table, table.c.volume_id == volumes.c.id, table.c.deleted == LIVE)
+        for table in (volume_snapshots, volume_attachments)
+    ]
+    remains = ~_refers(volume_remains, volume_remains.c.volume_id == volumes.c.id)
+    return [volumes.c.deleted != LIVE, volumes.c.deleted_at < before, remains, *holding]
+
+
+def _old_snapshots(before: float) -> list[t.Any]:
+    c = volume_snapshots.c
+    return [c.deleted != LIVE, c.deleted_at < before, ~_refers(volume_remains, volume_remains.c.item_id == c.id)]
 
 
 def _of_spec() -> list[t.Any]:
@@ -119,7 +170,9 @@ def _refers(table: t.Any, *where: t.Any) -> t.Any:
 def _referrers() -> list[t.Any]:
     """Tables with rows of an instance, those first that others do not refer to."""
     return [
-        table for table in reversed(metadata.sorted_tables) if "instance_uuid" in table.c and table.name not in HOLDING
+        table
+        for table in reversed(metadata.sorted_tables)
+        if "instance_uuid" in table.c and table.name not in HOLDING + NOT_ITS
     ]
 
 
@@ -157,6 +210,24 @@ def _reservations(conn: t.Any, before: float, size: int) -> dict[str, int]:
 def _notifications(conn: t.Any, before: float, size: int) -> dict[str, int]:
     old = sa.select(notifications.c.id).where(*_old_notifications(before))
     return _by_key(conn, notifications, notifications.c.id, old, size)
+
+
+def _volumes(conn: t.Any, before: float, size: int) -> dict[str, int]:
+    chosen = sa.select(volumes.c.id).where(*_old_volumes(before)).order_by(volumes.c.deleted_at).limit(size)
+    ids = list(conn.execute(chosen.with_for_update(skip_locked=True)).scalars())
+    done = {table.name: _delete(conn, table, table.c.volume_id, ids) for table in OF_VOLUMES}
+    done[volumes.name] = _delete(conn, volumes, volumes.c.id, ids)
+    return done
+
+
+def _snapshots(conn: t.Any, before: float, size: int) -> dict[str, int]:
+    """Of volumes that live on."""
+    c = volume_snapshots.c
+    chosen = sa.select(c.id).where(*_old_snapshots(before)).order_by(c.deleted_at).limit(size)
+    ids = list(conn.execute(chosen.with_for_update(skip_locked=True)).scalars())
+    done = {table.name: _delete(conn, table, table.c.snapshot_id, ids) for table in (volume_events, volume_faults)}
+    done[volume_snapshots.name] = _delete(conn, volume_snapshots, c.id, ids)
+    return done
 
 
 def _runs(conn: t.Any, before: float, size: int) -> dict[str, int]:

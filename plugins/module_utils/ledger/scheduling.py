@@ -24,7 +24,7 @@ from ..core.scheduler.registry import make_filters, make_weighers
 from ..core.scheduler.request_spec import RequestSpec
 from ..core.server_groups import ServerGroup
 from ..core.whole_disks import WholeDiskRequest
-from . import bulk, claims, cleanups, failure, groups, history, instances, ports, runs
+from . import attachments, builds, bulk, claims, cleanups, failure, groups, history, instances, ports, runs
 from .context import Context
 from .fleet import Needs
 from .libraries import sa
@@ -58,6 +58,7 @@ def schedule(
         conn, run_id=context.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True
     )
     if rows:
+        attachments.lock(conn, [r.uuid for r in rows])
         members = groups.load(conn, {r.server_group_id for r in rows if r.server_group_id}, lock=True)
         fleet = read_fleet(conn, needs_of([r.spec for r in _one_of_each(rows)], options))
         wishes: list[claims.Wish] = []
@@ -67,8 +68,9 @@ def schedule(
         ] = {}  # a host that still has remains of an instance: its cleanup would take the new build too
         for cleanup in cleanups.of_instances(conn, [r.uuid for r in rows]):
             barred.setdefault(cleanup.instance_uuid, set()).add(cleanup.host)
-        for group, ignore_hosts in _groups(rows, barred):
-            _select(conn, group, ignore_hosts, fleet, options, context, result, wishes, retries, members)
+        bound = [r.uuid for r in rows if not r.spec.get("cross_az_attach", True)]
+        for group, ignore_hosts, zone in _groups(rows, barred, attachments.zones_of(conn, bound)):
+            _select(conn, group, ignore_hosts, zone, fleet, options, context, result, wishes, retries, members)
         _claim(conn, {r.uuid: r for r in rows}, wishes, retries, context, result)
     result.hosts = hosts_of_run(conn, context.run.id)
     return result
@@ -126,22 +128,27 @@ def hosts_of_run(conn: t.Any, run_id: str) -> list[str]:
     return sorted(r.host for r in rows)
 
 
-def _groups(rows: t.Sequence[t.Any], barred: t.Mapping[str, set[str]]) -> list[tuple[list[t.Any], tuple[str, ...]]]:
-    """Instances that may be placed by one call (same request, same hosts already tried), and the hosts closed to them."""
+def _groups(
+    rows: t.Sequence[t.Any], barred: t.Mapping[str, set[str]], zones: t.Mapping[str, str]
+) -> list[tuple[list[t.Any], tuple[str, ...], str | None]]:
+    """Instances that may be placed by one call (same request, same hosts already tried), the hosts closed to them, and the
+    zone that their volumes are in, where they have to be there too.
+    """
     groups: dict[t.Any, list[t.Any]] = {}
     for row in rows:
         tried = tuple(map(tuple, (row.retry or {}).get("hosts", ())))
         closed = tuple(sorted(barred.get(row.uuid, ())))
-        groups.setdefault((row.request_spec_id, (row.retry or {}).get("num_attempts", 0), tried, closed), []).append(
-            row
-        )
-    return [(group, key[-1]) for key, group in groups.items()]
+        attempts = (row.retry or {}).get("num_attempts", 0)
+        key = (row.request_spec_id, attempts, tried, closed, zones.get(row.uuid))
+        groups.setdefault(key, []).append(row)
+    return [(group, key[-2], key[-1]) for key, group in groups.items()]
 
 
 def _select(
     conn: t.Any,
     group: list[t.Any],
     ignore_hosts: t.Sequence[str],
+    zone: str | None,
     fleet: Fleet,
     options: SchedulerOptions,
     context: Context,
@@ -165,7 +172,10 @@ def _select(
         if first.server_group_id and server_group is None:
             raise errors.InstanceGroupNotFound(group=first.server_group_id)
         request = replace(
-            request_spec(spec, uuids, record, first.project), ignore_hosts=ignore_hosts, instance_group=server_group
+            request_spec(spec, uuids, record, first.project),
+            ignore_hosts=ignore_hosts,
+            instance_group=server_group,
+            availability_zone=zone or spec["availability_zone"],
         )
         selections = select_destinations(fleet, request, options)
     except errors.BootflowError as e:
@@ -245,22 +255,27 @@ def request_spec(spec: t.Mapping[str, t.Any], uuids: t.Sequence[str], record: t.
         numa_topology=GuestNUMATopology.from_dict(spec["numa_topology"]) if spec.get("numa_topology") else None,
         pci_requests=tuple(PciRequest.from_dict(p) for p in spec.get("pci_requests") or ()),
         whole_disks=tuple(WholeDiskRequest.from_dict(d) for d in spec.get("whole_disks") or ()),
+        is_bfv=bool(spec.get("is_bfv")),
     )
 
 
 def resource_request(spec: t.Mapping[str, t.Any]) -> ResourceRequest:
-    """What one instance of a stored request claims (semantics: root + ephemeral, not swap)."""
+    """What one instance of a stored request claims (semantics: root + ephemeral, not swap; no root that is a volume)."""
     flavor = spec["flavor"]
+    root_gb = 0 if spec.get("is_bfv") else flavor["root_gb"]
     return ResourceRequest(
         memory_mb=flavor["memory_mb"],
-        disk_gb=flavor["root_gb"] + flavor["ephemeral_gb"],
+        disk_gb=root_gb + flavor["ephemeral_gb"],
         vcpus=flavor["vcpus"],
         memory_overhead_mb=estimate_overhead(flavor["vcpus"], flavor["memory_mb"]),
     )
 
 
 def give_up(conn: t.Any, options_max_attempts: int, context: Context) -> list[str]:
-    """End what still waits after the last round: MaxRetriesExceeded, or the refusal itself (row D04). Returns the uuids."""
+    """End what still waits after the last round, for a host (MaxRetriesExceeded, or the refusal itself: row D04) or for a
+    volume (VolumeNotCreated). Returns the uuids.
+    """
+    late = builds.give_up(conn, options_max_attempts, context)
     rows = instances.select_live(
         conn, run_id=context.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True
     )
@@ -273,4 +288,4 @@ def give_up(conn: t.Any, options_max_attempts: int, context: Context) -> list[st
         except errors.BootflowError as e:
             error = e
         failure.end_in_error(conn, [row], error, None, context)
-    return [r.uuid for r in rows]
+    return [r.uuid for r in rows] + late

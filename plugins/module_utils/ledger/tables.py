@@ -19,6 +19,7 @@ from .volume_tables import (
     volume_events,
     volume_faults,
     volume_notifications,
+    volume_remains,
     volume_snapshots,
     volumes,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "volume_events",
     "volume_faults",
     "volume_notifications",
+    "volume_remains",
     "volume_snapshots",
     "volumes",
 ]

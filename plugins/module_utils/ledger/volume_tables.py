@@ -47,6 +47,23 @@ storage_backends = sa.Table(
     sa.Column("error", sa.JSON(none_as_null=True)),  # why it is not ready, or did not answer
 )
 
+# What may lie on a backend of a volume or snapshot that is not there any more, or is made elsewhere: its host did not answer,
+# or a worker was late. The next work on that host removes it.
+volume_remains = sa.Table(
+    "volume_remains",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("place", sa.String(255), nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),  # volume, snapshot
+    sa.Column("item_id", sa.String(36), nullable=False, index=True),
+    sa.Column("volume_id", sa.String(36), nullable=False),
+    sa.Column("pending_gb", sa.Integer, nullable=False, default=0),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("run_id", sa.String(64)),  # who removes it now
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.UniqueConstraint("place", "item_id", name="uq_volume_remains_place_item"),
+)
+
 # source: row C01
 volumes = sa.Table(
     "volumes",
@@ -177,6 +194,7 @@ volume_faults = sa.Table(
     sa.Column("message", sa.Text, nullable=False),
     sa.Column("remedy", sa.Text, nullable=False, default=""),
     sa.Column("host", sa.String(255)),
+    sa.Column("rescheduled", sa.Boolean, nullable=False, default=False),  # it was not the end
     sa.Column("created_at", sa.Float, nullable=False),
 )
 

@@ -9,23 +9,37 @@ Here are the rules of the request's form; sizes against the flavor and device na
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
+from ..block_device_mapping import DEFAULT_ROOT_DEVICE, from_legacy, root_bdm, root_device_name
 from ..errors import (
     BootflowError,
+    ImageError,
+    ImageNotActive,
+    ImageNotFound,
+    InvalidBDM,
     InvalidBDMBootSequence,
     InvalidBDMFormat,
+    InvalidBDMImage,
     InvalidInput,
-    NotSupportedYet,
     PolicyNotAuthorized,
+    VolumeSmallerThanMinDisk,
 )
-from ..model import BlockDevice
+from ..model import BlockDevice, Image
+from ..volumes.create_request import check_image
 from .formats import to_boolean, to_integer
 from .options import RequestOptions
 from .problems import Problems
 
 _ID_FIELDS = {"volume_id": "volume", "snapshot_id": "snapshot", "image_id": "image"}
-_VOLUMES = "Booting from and attaching volumes"
+# What the older form knows. source: Nova's schema of block_device_mapping (version 1)
+_LEGACY_FIELDS = (
+    "device_name", "virtual_name", "volume_id", "snapshot_id", "volume_size", "no_device", "delete_on_termination",
+)  # fmt: skip
+_GIB = 1024**3
+
+FindImage = t.Callable[[str], Image]
 
 
 def requested_block_devices(
@@ -36,10 +50,12 @@ def requested_block_devices(
     options: RequestOptions,
     path: str,
     problems: Problems,
+    find_image: FindImage,
 ) -> tuple[BlockDevice, ...]:
-    """The block devices with source, destination and delete_on_termination filled in.
+    """The block devices with source, destination and delete_on_termination filled in, images that become volumes by id.
 
     :arg root_device_name: what the image's root disk is called, such as /dev/vda.
+    :arg find_image: the catalogue's; it raises ImageNotFound.
     """
     found = []
     for index, item in enumerate(wished):
@@ -51,12 +67,67 @@ def requested_block_devices(
             continue
         for error in _refusals(device, has_image, max_count, root_device_name, options):
             problems.add(where, error)
+        with problems.collect(where):
+            device = _of_image(device, find_image)
         found.append(device)
     if len(found) == len(wished) and not boots(found, has_image):
         problems.add(
             path, InvalidBDMBootSequence(remedy="Give image, or one device boot_index 0; then 1, 2, ... without gaps.")
         )
     return tuple(found)
+
+
+def legacy_block_devices(
+    wished: t.Sequence[t.Mapping[str, t.Any]],
+    image: t.Optional[Image],
+    max_count: int,
+    options: RequestOptions,
+    path: str,
+    problems: Problems,
+) -> tuple[BlockDevice, ...]:
+    """The same of version 1 (device_name, virtual_name, volume_id, snapshot_id, volume_size, no_device), in version 2."""
+    plain = []
+    for index, item in enumerate(wished):
+        with problems.collect("%s[%d]" % (path, index)):
+            plain.append(_legacy(item))
+    if len(plain) != len(wished):
+        return ()
+    name = root_device_name(image)
+    image_id = image.id if image is not None else None
+    found = from_legacy(plain, image_id, name)
+    for index, device in enumerate(found[-len(plain) :] if plain else ()):
+        for error in _refusals(device, image is not None, max_count, name or DEFAULT_ROOT_DEVICE, options):
+            problems.add("%s[%d]" % (path, index), error)
+    if found and not boots(found, False):
+        problems.add(path, InvalidBDMBootSequence(remedy="Give image, or a volume or snapshot to boot from."))
+    return tuple(found)
+
+
+def _legacy(item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    unknown = sorted(set(item) - set(_LEGACY_FIELDS))
+    if unknown:
+        raise InvalidBDMFormat(
+            details="%s is not in version 1" % ", ".join(unknown), remedy="Leave legacy_bdm out to write version 2."
+        )
+    values = dict(item)
+    for flag in ("no_device", "delete_on_termination"):
+        if flag in values:
+            values[flag] = to_boolean(values[flag])
+    if "volume_size" in values:
+        values["volume_size"] = to_integer(values["volume_size"])
+    from_legacy([values])  # what one of them lacks is told of that one
+    return values
+
+
+def root_image(devices: t.Sequence[BlockDevice], find_image: FindImage) -> t.Optional[Image]:
+    """The image that the root volume is made of, whose properties are the guest's; None where it is made of none."""
+    root = root_bdm([d for d in devices if not d.no_device])
+    if root is None or root.source_type != "image" or root.destination_type != "volume" or root.uuid is None:
+        return None
+    try:
+        return find_image(root.uuid)
+    except (ImageError, ImageNotFound):
+        return None  # it was told already
 
 
 def boots(devices: t.Sequence[BlockDevice], has_image: bool) -> bool:
@@ -74,6 +145,10 @@ def boots(devices: t.Sequence[BlockDevice], has_image: bool) -> bool:
 
 
 def _one(item: t.Mapping[str, t.Any], has_image: bool) -> BlockDevice:
+    if "virtual_name" in item:
+        raise InvalidBDMFormat(
+            details="virtual_name is of version 1", remedy="Say source_type: blank, or legacy_bdm: true."
+        )
     source, uuid = item.get("source_type"), item.get("uuid")
     for field, kind in _ID_FIELDS.items():
         if field in item:
@@ -94,6 +169,7 @@ def _one(item: t.Mapping[str, t.Any], has_image: bool) -> BlockDevice:
     boot_index = to_integer(item["boot_index"]) if "boot_index" in item else None
     if not no_device:
         _check_pair(source, destination, uuid, boot_index, has_image)
+        _check_volume_type(item.get("volume_type"), source, destination)
     return BlockDevice(
         source_type=source,
         destination_type=destination,
@@ -131,6 +207,44 @@ def _check_pair(
         )
 
 
+def _check_volume_type(volume_type: t.Optional[str], source: str, destination: str) -> None:
+    """:raises InvalidBDMFormat: a type for what is no volume, or no new one."""
+    if volume_type and destination == "local":
+        raise InvalidBDMFormat(details="Specifying a volume_type with destination_type=local is not supported.")
+    if volume_type and source == "volume":
+        raise InvalidBDMFormat(
+            details="a volume that exists keeps its volume_type", remedy="Leave volume_type out of that device."
+        )
+
+
+def _of_image(device: BlockDevice, find_image: FindImage) -> BlockDevice:
+    """A device that is made of an image, with the image's id.
+
+    :raises InvalidBDMImage: no such image. :raises ImageNotActive: :raises VolumeSmallerThanMinDisk: the root's.
+    :raises InvalidInput: the volume is too small for the image.
+    """
+    if (
+        device.no_device
+        or device.source_type != "image"
+        or device.destination_type != "volume"
+        or not device.volume_size
+    ):
+        return device
+    try:
+        image = find_image(str(device.uuid))
+    except (ImageError, ImageNotFound):
+        raise InvalidBDMImage(id=device.uuid) from None
+    if device.boot_index == 0:
+        if image.status != "active":
+            raise ImageNotActive(
+                image_id=image.name, remedy="Wait for it, or set its status: active in bootflow_images."
+            )
+        if device.volume_size < image.min_disk:
+            raise VolumeSmallerThanMinDisk(volume_size=device.volume_size * _GIB, image_min_disk=image.min_disk * _GIB)
+    check_image(image, device.volume_size)
+    return dataclasses.replace(device, uuid=image.id)
+
+
 def _refusals(
     device: BlockDevice, has_image: bool, max_count: int, root_device_name: str, options: RequestOptions
 ) -> t.Iterator[BootflowError]:
@@ -149,9 +263,16 @@ def _refusals(
             message="The volume cannot be assigned the same device name as the root device %s" % root_device_name,
             remedy="Leave device_name out.",
         )
-    yield NotSupportedYet(
-        feature=_VOLUMES, remedy="Use local disks: the image, and blank devices with destination_type: local."
-    )
+    if not device.volume_size and device.source_type == "image":
+        yield InvalidBDM(
+            reason="Images with destination_type 'volume' need to have a non-zero size specified",
+            remedy="Say volume_size, in GB.",
+        )
+    if not device.volume_size and device.source_type == "blank":
+        yield InvalidBDM(
+            reason="Blank volumes (source: 'blank', dest: 'volume') need to have non-zero size",
+            remedy="Say volume_size, in GB.",
+        )
 
 
 def _plain(device_name: str) -> str:

@@ -10,7 +10,7 @@ import hashlib
 import typing as t
 from dataclasses import asdict
 
-from ..model import ServerRequest
+from ..model import Image, ServerRequest
 
 
 def instance_names(request: ServerRequest, count: int) -> list[str]:
@@ -32,7 +32,6 @@ def request_digest(request: ServerRequest) -> dict[str, t.Any]:
     the public key are there by their sha256. Of the image only what makes it another image: where it is fetched from
     may change.
     """
-    image = request.image
     flavor = request.flavor
     return {
         "name": request.name,
@@ -49,7 +48,8 @@ def request_digest(request: ServerRequest) -> dict[str, t.Any]:
             "swap": flavor.swap,
             "extra_specs": _plain(flavor.extra_specs),
         },
-        "image": None if image is None else {"id": image.id, "name": image.name, "checksum": image.checksum},
+        "image": _image(request.image),
+        "root_image": _image(request.root_image),
         "networks": [asdict(network) for network in request.networks],
         "availability_zone": request.availability_zone,
         "forced_host": request.forced_host,
@@ -91,6 +91,10 @@ def _show(value: t.Any) -> str:
         return "none"
     text = ascii(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _image(image: t.Optional[Image]) -> t.Optional[dict[str, str]]:
+    return None if image is None else {"id": image.id, "name": image.name, "checksum": image.checksum}
 
 
 def _sha256(text: t.Optional[str]) -> t.Optional[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import BootflowError, NotSupportedYet
-from .formats import to_boolean
 
 _FIELDS = {
     "host": ("Asking for a host that the scheduler still tests (host)", "Force it: availability_zone zone:host."),
@@ -30,14 +29,6 @@ def later_fields(entry: t.Mapping[str, t.Any], bad: t.Container[str]) -> t.Itera
     for name, (feature, remedy) in _FIELDS.items():
         if name not in bad and entry.get(name):
             yield name, NotSupportedYet(feature=feature, remedy=remedy)
-    if "legacy_bdm" not in bad and to_boolean(entry.get("legacy_bdm", False)):
-        yield (
-            "legacy_bdm",
-            NotSupportedYet(
-                feature="Version 1 of block_device_mapping",
-                remedy="Write it in the form of version 2 (source_type, ...).",
-            ),
-        )
 
 
 def later_security_groups(groups: t.Iterable[str]) -> t.Iterator[BootflowError]:

@@ -15,6 +15,7 @@ import typing as t
 from ..errors import (
     AmbiguousHostnameForMultipleInstances,
     FixedIpAlreadyInUse,
+    FlavorMemoryTooSmall,
     ForcedHostForbidden,
     InvalidInput,
     MalformedRequestBody,
@@ -23,7 +24,7 @@ from ..errors import (
 from ..model import BlockDevice, Flavor, Image, InjectedFile, NetworkRequest, ServerRequest
 from ..server_groups import ServerGroup
 from .availability_zone import parse_az
-from .block_device_mapping import requested_block_devices
+from .block_device_mapping import legacy_block_devices, requested_block_devices, root_image
 from .catalogue import Catalogue
 from .formats import to_boolean, to_integer
 from .guest_data import requested_files, requested_metadata, requested_user_data
@@ -124,6 +125,9 @@ class _Entry:
         min_count, max_count = self._counts()
         name = self.text("name", "")
         flavor, image = self._flavor(), self._image()
+        devices = self._block_devices(image, max_count)
+        # what the guest's properties come from: the image, or that which its root volume is made of
+        meta = image or root_image(devices, self.catalogue.image)
         zone, host, node = self._zone()
         networks: tuple[NetworkRequest, ...] = ()
         if "networks" not in self.bad:
@@ -137,7 +141,7 @@ class _Entry:
         hints, group = self._hints(project)
         wishes = ResourceWishes()
         if flavor is not None:
-            wishes = resource_wishes(flavor, image, self.catalogue.pci_aliases, self.at("flavor"), self.problems)
+            wishes = resource_wishes(flavor, meta, self.catalogue.pci_aliases, self.at("flavor"), self.problems)
         for field, error in later_fields(self.entry, self.bad):
             self.problems.add(self.at(field), error)
         return ServerRequest(
@@ -157,16 +161,16 @@ class _Entry:
             scheduler_hints=hints,
             metadata=requested_metadata(self.get("metadata", {}), self.options, self.at("metadata"), self.problems),
             user_data=user_data,
-            config_drive=self._config_drive(image, user_data, files, key_name),
+            config_drive=self._config_drive(meta, user_data, files, key_name),
             key_name=key_name,
             key_data=key_data,
             admin_password=self.text("admin_password"),
             injected_files=files,
-            block_device_mapping=self._block_devices(image, max_count),
+            block_device_mapping=devices,
             security_groups=self._security_groups(),
             access_ip_v4=self.text("access_ip_v4"),
             access_ip_v6=self.text("access_ip_v6"),
-            disk_config=self._disk_config(image, flavor),
+            disk_config=self._disk_config(image, meta, flavor),
             hostname=self._hostname(max_count),
             return_reservation_id=to_boolean(self.get("return_reservation_id", False)),
             extra={key: value for key, value in self.entry.items() if key not in HONOURED and key not in self.bad},
@@ -175,6 +179,7 @@ class _Entry:
             numa_topology=wishes.numa_topology,
             pci_requests=wishes.pci_requests,
             whole_disks=wishes.whole_disks,
+            root_image=meta if image is None else None,
         )
 
     def _counts(self) -> tuple[int, int]:
@@ -318,22 +323,30 @@ class _Entry:
         return asked
 
     def _block_devices(self, image: t.Optional[Image], max_count: int) -> tuple[BlockDevice, ...]:
+        wished = self.get("block_device_mapping", ())
+        if to_boolean(self.get("legacy_bdm", False)):
+            return legacy_block_devices(
+                wished, image, max_count, self.options, self.at("block_device_mapping"), self.problems
+            )
         return requested_block_devices(
-            self.get("block_device_mapping", ()),
+            wished,
             has_image=self.text("image") is not None,
             max_count=max_count,
             root_device_name=str((image.properties.get("root_device_name") if image else None) or "/dev/vda"),
             options=self.options,
             path=self.at("block_device_mapping"),
             problems=self.problems,
+            find_image=self.catalogue.image,
         )
 
-    def _disk_config(self, image: t.Optional[Image], flavor: t.Optional[Flavor]) -> str:
+    def _disk_config(self, image: t.Optional[Image], meta: t.Optional[Image], flavor: t.Optional[Flavor]) -> str:
         if image is not None:
             for error in image_errors(image, flavor):
                 self.problems.add(self.at("image"), error)
+        elif meta is not None and flavor is not None and flavor.memory_mb < meta.min_ram:
+            self.problems.add(self.at("block_device_mapping"), FlavorMemoryTooSmall())
         with self.problems.collect(self.at("disk_config")):
-            return disk_config(self.text("disk_config"), image)
+            return disk_config(self.text("disk_config"), meta)
         return "MANUAL"
 
     def _hostname(self, max_count: int) -> t.Optional[str]:

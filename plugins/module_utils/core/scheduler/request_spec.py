@@ -40,6 +40,7 @@ class RequestSpec:
     numa_topology: GuestNUMATopology | None = None  # what the guest wishes, not yet fitted to a host
     pci_requests: t.Sequence[PciRequest] = ()
     whole_disks: t.Sequence[WholeDiskRequest] = ()
+    is_bfv: bool = False  # booted from a volume: the flavor's root disk is not used
 
     @property
     def num_instances(self) -> int:
@@ -56,8 +57,8 @@ class RequestSpec:
 
     @property
     def disk_gb(self) -> int:
-        """GB that a claim takes: root and ephemeral, without swap."""
-        return self.flavor.root_gb + self.flavor.ephemeral_gb
+        """GB that a claim takes: root (0 where that is a volume) and ephemeral, without swap."""
+        return (0 if self.is_bfv else self.flavor.root_gb) + self.flavor.ephemeral_gb
 
     @property
     def disk_mb(self) -> int:

@@ -85,7 +85,7 @@ def volume_request(
         :raises SnapshotNotFound: (404). :raises PolicyNotAuthorized: (403)
     """
     options = options or CreateOptions()
-    wish = _fields(entry)
+    wish = fields_of(entry)
     name, description = check_text(wish.get("name"), "name"), check_text(wish.get("description"), "description")
     wanted_type = known.types.get(wish["volume_type"], project) if wish.get("volume_type") else None
     snapshot = _named(known.snapshots, wish.get("snapshot_id"), lambda i: SnapshotNotFound(snapshot_id=i))
@@ -180,7 +180,8 @@ def check_image(image: Image, size: int) -> None:
 # --- parts -----------------------------------------------------------------------------------------------------------
 
 
-def _fields(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def fields_of(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What an entry gives, each under the one name of its field. :raises InvalidInput: an unknown field, or one given twice."""
     found: dict[str, t.Any] = {}
     for key, value in entry.items():
         name = _ALIASES.get(key, key)

@@ -216,6 +216,7 @@ class PoolState(_Record):
     disabled: bool = False
     frozen: bool = False
     updated_at: float | None = None
+    not_ready: str = ""  # why nothing can be made on it now
 
     def __post_init__(self) -> None:
         extract_host(self.host, "host")

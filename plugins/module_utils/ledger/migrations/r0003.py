@@ -97,6 +97,21 @@ def upgrade(op: t.Any) -> None:
     )
     op.create_index("ix_storage_backends_host", "storage_backends", ["host"])
     op.create_table(
+        "volume_remains",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("place", sa.String(255), nullable=False),
+        sa.Column("kind", sa.String(16), nullable=False),
+        sa.Column("item_id", sa.String(36), nullable=False),
+        sa.Column("volume_id", sa.String(36), nullable=False),
+        sa.Column("pending_gb", sa.Integer(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.String(64)),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_volume_remains"),
+        sa.UniqueConstraint("place", "item_id", name="uq_volume_remains_place_item"),
+    )
+    op.create_index("ix_volume_remains_item_id", "volume_remains", ["item_id"])
+    op.create_table(
         "volumes",
         sa.Column("id", sa.String(36), nullable=False),
         sa.Column("project", sa.String(255), nullable=False),
@@ -227,6 +242,7 @@ def upgrade(op: t.Any) -> None:
         sa.Column("message", sa.Text(), nullable=False),
         sa.Column("remedy", sa.Text(), nullable=False),
         sa.Column("host", sa.String(255)),
+        sa.Column("rescheduled", sa.Boolean(), nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_volume_faults"),
     )

@@ -93,6 +93,8 @@ class VolumeScheduler:
             return "%s is disabled" % state.host
         if state.frozen:
             return "%s is frozen" % state.host
+        if state.not_ready:
+            return "%s is not ready: %s" % (state.host, state.not_ready)
         now = self.options.now
         if now is not None and (state.updated_at is None or now - state.updated_at > self.options.service_down_time):
             return "%s has not reported for %s s" % (

@@ -14,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import block
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.block_devices import (
     BlockDeviceOptions,
+    attached_disk,
     block_device_plan,
     config_drive_disk,
     planned_disk,
@@ -416,3 +417,51 @@ def test_placed():
     placed = disk.placed("/srv/disk", "qcow2", cache="none")
     assert (placed.path, placed.driver_format, placed.source, placed.cache) == ("/srv/disk", "qcow2", "file", "none")
     assert placed.device_name == disk.device_name
+
+
+def test_what_a_made_volume_is_made_of_is_kept():
+    devices = [
+        BlockDevice("snapshot", "volume", 0, uuid="s", volume_size=4, volume_type="fast"),
+        BlockDevice("blank", "volume", volume_size=2),
+        BlockDevice("volume", "volume", uuid="v"),
+    ]
+    disks = block_device_plan(flavor(), None, devices)
+    assert [(d.volume_source, d.snapshot_id, d.volume_type, d.volume_id, d.size_gb) for d in disks] == [
+        ("snapshot", "s", "fast", None, 4),
+        ("blank", None, None, None, 2),
+        ("volume", None, None, "v", None),
+    ]
+    known = disks[0].of_volume("id", 4)
+    assert (known.name, known.serial, known.volume_id, known.device_name) == ("id", "id", "id", "/dev/vda")
+    assert planned_disk(known.as_dict()) == known
+
+
+def test_the_properties_of_a_root_volume_choose_the_bus():
+    root = BlockDevice("volume", "volume", 0, uuid="v")
+    (disk,) = block_device_plan(flavor(), None, [root], properties={"hw_disk_bus": "scsi"})
+    assert (disk.device_name, disk.disk_bus) == ("/dev/sda", "scsi")
+
+
+@pytest.mark.parametrize(
+    "fields, expected",
+    [
+        ({}, ("/dev/vdc", "virtio")),
+        ({"device_name": "/dev/vdh"}, ("/dev/vdh", "virtio")),
+        ({"disk_bus": "scsi"}, ("/dev/sda", "scsi")),
+        ({"device_name": "sdb"}, ("/dev/sdb", "scsi")),
+    ],
+)
+def test_attached_disk(fields, expected):
+    bdm = BlockDevice("volume", "volume", uuid="v", volume_size=3, **fields)
+    disk = attached_disk(flavor(), bdm, {"vda", "vdb"})
+    assert (disk.device_name, disk.disk_bus) == expected
+    assert (disk.kind, disk.volume_id, disk.size_gb, disk.boot_index) == ("volume", "v", 3, None)
+
+
+def test_attached_disk_of_a_name_that_is_taken():
+    with pytest.raises(errors.DevicePathInUse):
+        attached_disk(flavor(), BlockDevice("volume", "volume", uuid="v", device_name="/dev/vdb"), {"vda", "vdb"})
+    with pytest.raises(errors.InvalidBDM):
+        attached_disk(
+            flavor(), BlockDevice("volume", "volume", uuid="v", device_name="sdc", disk_bus="virtio"), {"vda"}
+        )

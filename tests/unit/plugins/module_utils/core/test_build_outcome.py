@@ -54,6 +54,21 @@ CASES = [
     (E.VirtualInterfaceCreateException(reason="x"), ABORT, NETWORKS),
     (E.VirtualInterfaceMacAddressException(), ABORT, NETWORKS),
     (E.PortBindingFailed(port_id="p", reason="x"), ABORT, NETWORKS),
+    (
+        E.VolumeNotCreated(volume_id="v", seconds=9, attempts=3, volume_status="error"),
+        ABORT,
+        "Volume v did not finish being created even after we waited 9 seconds or 3 attempts. And its status is error.",
+    ),
+    (
+        E.VolumeDeviceNotFound(device="/dev/x"),
+        ABORT,
+        "Failure prepping block device. Volume device not found at /dev/x.",
+    ),
+    (
+        E.FailedISCSITargetPortalLogin(),
+        ABORT,
+        "Failure prepping block device. Unable to login to iSCSI Target Portal",
+    ),
     (E.ImageNotActive(image_id="i"), ABORT, "Image i is not active."),
     (E.ImageUnacceptable(image_id="i", reason="r"), ABORT, "Image i is unacceptable: r"),
     (E.InvalidDiskInfo(reason="r"), ABORT, "Disk info file is invalid: r"),

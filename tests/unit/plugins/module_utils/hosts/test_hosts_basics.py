@@ -306,3 +306,11 @@ def test_virt_type_settings(tmp_path, setting, listed, virt_type):
             virt_probe.working_virt_type(setting, "/q", "x86_64", str(tmp_path), listed)
     else:
         assert virt_probe.working_virt_type(setting, "/q", "x86_64", str(tmp_path), listed).virt_type == virt_type
+
+
+def test_an_instance_without_disks_of_its_own_has_a_folder(tmp_path):
+    folder = tmp_path / UUID
+    for check_mode in (True, True, False):
+        assert disks.ensure_disks(str(tmp_path), UUID, [], {}, check_mode) == {"changed": True, "disks": []}
+        assert folder.is_dir() != check_mode
+    assert disks.ensure_disks(str(tmp_path), UUID, [], {}) == {"changed": False, "disks": []}

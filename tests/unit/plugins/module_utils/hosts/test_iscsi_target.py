@@ -469,6 +469,25 @@ def test_who_may_no_longer_come_in_is_put_out(tgtd, volume):
     assert tgtd.clients == {IQN: []}
 
 
+def test_tgt_opens_a_volume_that_grew_again_when_nobody_is_logged_in_to_it(tgtd, volume):
+    """Its initiators log in again by themselves; those of other targets are left alone."""
+    other = volume + "-other"
+    with open(other, "wb") as file:
+        file.truncate(4096)
+    targets.make_exports(tgtd.target(), [wish(volume), wish(other, volume_id=OTHER_ID, chap_user="user2")])
+    tgtd.clients = {IQN: [(1, ME)]}
+    before = {iqn: list(each["params"]) for iqn, each in tgtd.targets.items()}
+    assert tgtd.target().look_again(volume) == [IQN]
+    assert tgtd.clients == {IQN: []}
+    assert tgtd.targets[IQN]["params"] == [*before[IQN], "online=0,path=%s,online=1" % volume]
+    assert sum(each["params"] == before[iqn] for iqn, each in tgtd.targets.items()) == 1
+    assert tgtd.target().look_again("/dev/vg/nobodys") == []
+
+
+def test_where_no_tgtd_runs_nobody_has_to_look_again(tmp_path):
+    assert tgt.grown("/dev/vg/one", str(tmp_path / "socket")) == []
+
+
 def test_tgt_leaves_nothing(tgtd, volume):
     targets.make_exports(tgtd.target(), [wish(volume), wish(volume, volume_id=OTHER_ID, chap_user="user2")])
     assert [each["tid"] for each in tgtd.targets.values()] == [1, 2]

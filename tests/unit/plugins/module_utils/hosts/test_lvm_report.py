@@ -245,6 +245,14 @@ def test_capacity_of_a_thin_backend_is_the_pools_and_counts_what_was_promised():
     assert (facts["data_percent"], facts["metadata_percent"]) == (12.5, 11.13)
 
 
+def test_a_report_tells_the_moment_before_it_was_read():
+    first = lvm_facts.moment()
+    facts = lvm_facts.capacity(group(), POOL, first)
+    assert (facts["boot_id"], facts["read_at"]) == first
+    later = lvm_facts.capacity(group())
+    assert later["boot_id"] == first.boot_id and later["read_at"] > first.read_at > 0
+
+
 def test_orphans_are_ours_and_nobodys():
     image = row("image-x", 4194304, "Vri-a-tz--", owned("image", "a" * 64), POOL)
     found = group(ROWS + [image])

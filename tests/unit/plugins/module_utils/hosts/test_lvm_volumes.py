@@ -32,6 +32,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts import (
     lvm,
     volume_batch,
     volume_copy,
+    volume_image_files,
     volume_images,
     volume_process,
 )
@@ -123,11 +124,12 @@ def world(monkeypatch, tmp_path):
     make.written = {}
     make.wiped = []
 
-    def convert(source, driver, target, on_percent=None, target_is_zero=False):
+    def convert(source, driver, target, on_percent=None, target_is_zero=False, direct=False):
         with open(source, "rb") as file:
             make.written[target] = file.read()
 
     monkeypatch.setattr(lvm, "LOCK_ROOT", str(tmp_path / "locks"))
+    monkeypatch.setattr(volume_image_files, "REMEMBERED", str(tmp_path / "remembered"))
     monkeypatch.setattr(volume_process, "PROGRESS", str(tmp_path / "progress"))
     monkeypatch.setattr(volume_copy, "convert", convert)
     monkeypatch.setattr(volume_copy, "verify", lambda *_args: None)
@@ -221,6 +223,7 @@ def test_a_copy_that_fails_leaves_no_volume_and_no_file(world, tmp_path, monkeyp
         model = world(thin)
         monkeypatch.setattr(volume_copy, "convert", fails)
         image = image_of(tmp_path)
+        os.chmod(image["path_on_host"], 0o666)  # so it is copied
         item_id = new_ids(1)[0]
         wanted = [{"id": item_id, "size_gb": 1, "image_id": image["id"]}]
         outcome = volume_batch.make_volumes(backend(world, thin), wanted, [image])["outcomes"][item_id]
@@ -294,8 +297,9 @@ def test_a_backend_that_cannot_be_used_fails_as_a_whole(world, vg, changes, volu
 # ---- temporary images --------------------------------------------------------------------------------------------------
 
 
-def source_of(path, data, **changes):
+def source_of(path, data, mode=0o644, **changes):
     path.write_bytes(data)
+    path.chmod(mode)
     fields = {"id": "i", "disk_format": "raw", "path": str(path), "checksum": hashlib.sha256(data).hexdigest()}
     return ImageSource(**dict(fields, **changes))
 
@@ -311,9 +315,10 @@ def test_a_temporary_image_is_gone_afterwards_and_dead_runs_are_swept(world, tmp
     fcntl.flock(fd, fcntl.LOCK_EX)
     try:
         with volume_images.TemporaryImages(str(parent)) as temporary:
-            image = temporary.take(source_of(tmp_path / "src", b"data"))
+            temporary.sweep()
+            image = temporary.take(source_of(tmp_path / "src", b"data", mode=0o666))
             assert (image.driver, image.virtual_size) == ("raw", 4) and os.path.exists(image.path)
-            assert sorted(os.listdir(parent))[:2] == ["image-alive", os.path.basename(os.path.dirname(image.path))]
+            assert set(os.listdir(parent)) == {"image-alive", "other", os.path.basename(os.path.dirname(image.path))}
         assert sorted(os.listdir(parent)) == ["image-alive", "other"]
     finally:
         os.close(fd)
@@ -326,7 +331,7 @@ def test_a_full_temporary_directory_is_told_as_such(world, tmp_path, monkeypatch
     monkeypatch.setattr(volume_images, "fetch", full)
     with pytest.raises(ImageTooBig, match="exceeded available disk space"):
         with volume_images.TemporaryImages(str(tmp_path / "temp")) as temporary:
-            temporary.take(source_of(tmp_path / "src", b"data"))
+            temporary.take(source_of(tmp_path / "src", b"data", mode=0o666))
     assert os.listdir(tmp_path / "temp") == []
 
 

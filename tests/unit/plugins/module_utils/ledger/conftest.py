@@ -16,6 +16,8 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, migrations_runner, tables
 
+from .boot_world import BootWorld
+from .volume_world import VolumeWorld
 from .world import World
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[4] / "lab"))
@@ -87,11 +89,28 @@ def empty_url(request: pytest.FixtureRequest, kind: str, tmp_path: pathlib.Path)
 @pytest.fixture
 def world(request: pytest.FixtureRequest, kind: str, tmp_path: pathlib.Path) -> t.Iterator[World]:
     """A migrated ledger without hosts and instances, on either database. The laws are checked at the end."""
+    yield from _checked(World(_url(request, kind, tmp_path)))
+
+
+@pytest.fixture
+def vworld(request: pytest.FixtureRequest, kind: str, tmp_path: pathlib.Path) -> t.Iterator[VolumeWorld]:
+    """The same, with words for volumes."""
+    yield from _checked(VolumeWorld(_url(request, kind, tmp_path)))
+
+
+@pytest.fixture
+def bworld(request: pytest.FixtureRequest, kind: str, tmp_path: pathlib.Path) -> t.Iterator[BootWorld]:
+    """The same, with words for boots from volumes."""
+    yield from _checked(BootWorld(_url(request, kind, tmp_path)))
+
+
+def _url(request: pytest.FixtureRequest, kind: str, tmp_path: pathlib.Path) -> str:
     if kind == "sqlite":
-        url = "sqlite:///%s" % shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "ledger.db")
-    else:
-        url = request.getfixturevalue("postgres").emptied()
-    world = World(url)
+        return "sqlite:///%s" % shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "ledger.db")
+    return str(request.getfixturevalue("postgres").emptied())
+
+
+def _checked(world: World) -> t.Iterator[t.Any]:
     yield world
     with world.ledger.read() as conn:
         world.check(conn)

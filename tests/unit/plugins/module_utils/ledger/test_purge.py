@@ -183,10 +183,11 @@ def test_transactions_stay_short(world: World) -> None:
 
 
 def test_every_table_is_thought_of() -> None:
-    """A table that refers to an instance either keeps it from going or goes with it."""
+    """A table that refers to an instance either keeps it from going or goes with it, volumes apart; the same for volumes."""
     going = {table.name for table in purge._referrers()}
     for table in tables.metadata.tables.values():
         refers = "instance_uuid" in table.c or any(
             key.column.table.name == "instances" for column in table.c for key in column.foreign_keys
         )
-        assert refers == (table.name in going or table.name in purge.HOLDING), table.name
+        assert refers == (table.name in going or table.name in purge.HOLDING + purge.NOT_ITS), table.name
+        assert ("volume_id" in table.c) == (table in purge.OF_VOLUMES or table is tables.volume_remains), table.name

@@ -9,6 +9,7 @@ import json
 
 import pytest
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expand import (
     describe_difference,
     instance_names,
@@ -63,6 +64,7 @@ CHANGES = {
     "forced_node": "x", "user_data": "x", "config_drive": False, "key_name": "x", "key_data": "x", "access_ip_v4": "1.1.1.1",
     "access_ip_v6": "::1", "disk_config": "AUTO", "hostname": "x", "metadata": {"a": "c"}, "scheduler_hints": {"a": 1},
     "extra": {"a": 1}, "security_groups": ("x",), "networks": (), "injected_files": (), "image": None,
+    "root_image": Image(name="x", id="x", disk_format="raw"),
 }  # fmt: skip
 
 

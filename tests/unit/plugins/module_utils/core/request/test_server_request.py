@@ -112,13 +112,6 @@ def test_every_field_of_nova_create_is_honoured(parse):
         ({"networks": ["blue"], "security_groups": ["web"]}, "security_groups"),
         ({"scheduler_hints": {"target_cell": "c"}}, "scheduler_hints.target_cell"),
         ({"scheduler_hints": {"different_cell": ["c"]}}, "scheduler_hints.different_cell"),
-        ({"block_device_mapping": [{"source_type": "volume", "uuid": "v"}]}, "block_device_mapping[0]"),
-        ({"block_device_mapping": [{"snapshot_id": "s"}]}, "block_device_mapping[0]"),
-        (
-            {"block_device_mapping": [{"source_type": "blank", "destination_type": "volume", "volume_size": 1}]},
-            "block_device_mapping[0]",
-        ),
-        ({"legacy_bdm": "true"}, "legacy_bdm"),
         ({"tags": ["a"]}, "tags"),
         ({"host": "h"}, "host"),
         ({"hypervisor_hostname": "h"}, "hypervisor_hostname"),
@@ -510,12 +503,12 @@ def test_duplicate_networks_by_setting(parse, errors):
     assert errors(options, networks=["blue", "red", "blue"])[0][:3] == ("networks[2]", "NetworkDuplicated", 400)
 
 
-def test_volume_rules_besides_not_yet(errors):
+def test_volume_rules(errors):
     found = errors(block_device_mapping=[{"source_type": "volume", "uuid": "v", "device_name": "vda"}], count=2)
+    assert [error[:3] for error in found] == [("block_device_mapping[0]", "InvalidInput", 400)] * 2
     messages = " ".join(message for _path, _code, _status, message in found)
-    assert "multiple instances" in messages
+    assert "Cannot attach one or more volumes to multiple instances" in messages
     assert "same device name as the root device" in messages
-    assert [code for _path, code, _status, _message in found].count("NotSupportedYet") == 1
 
 
 def test_policies(errors):

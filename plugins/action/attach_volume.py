@@ -1,0 +1,38 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.attach_volume."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_attach
+from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, volume_changes
+from ansible_collections.bootflow.compute.plugins.plugin_utils.boot_volume_inputs import CROSS_AZ_ATTACH
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {
+        **volume_changes.ARGUMENTS,
+        "cross_az_attach": CROSS_AZ_ATTACH,
+    }
+
+    def act(self) -> dict[str, t.Any]:
+        o = self.options
+        hostvars = self.task_vars["hostvars"]
+
+        def end_of(host: str, facts: t.Mapping[str, t.Any]) -> t.Any:
+            return attached_volumes.host_end(host, hostvars[host] if host in hostvars else {}, facts)
+
+        if o["phase"] == "begin":
+            return volume_changes.begin(
+                self, volume_attach.begin_attach, o["attachments"], o["project"], end_of, o["cross_az_attach"]
+            )
+        if o["phase"] == "clean":
+            return volume_changes.clean(self)
+        if o["phase"] == "undo":
+            return volume_changes.undo(self)
+        return volume_changes.finish(self, volume_attach.finish_attach, "Attached", "AttachFailed")

@@ -1,0 +1,189 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.compute_volumes."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+    attachment_hosts,
+    attachments,
+    builds,
+    instances,
+    volume_attach,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
+from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, guest_of_build, host_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached, Problems
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import item_errors, lease_kept
+
+GIB = 1024**3
+
+
+@dataclass
+class Work:
+    """What the ledger has for the current host."""
+
+    attach: list[Attached]
+    detach: list[Attached]
+    grown: list[Attached]
+    shared: set[str]  # of what is to be detached, the volumes that other instances have here, too
+    guests: dict[str, Build]  # of what is to be attached
+    volumes: dict[str, list[Attached]]  # all of these guests
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS: t.Mapping[str, t.Mapping[str, t.Any]] = {}
+
+    def act(self) -> dict[str, t.Any]:
+        if self.check_mode:
+            return {"changed": False, "skipped": True, "msg": "The plan was shown before."}
+        self.host = self.task_vars["inventory_hostname"]
+        self.ledger = self.open_ledger()
+        self.ctx = self.context()
+        work = self.ledger.inspect(_work_of, self.host, self.ctx)
+        done: dict[str, list[str]] = {"attached": [], "detached": [], "extended": []}
+        problems: Problems = {}
+        if work.attach or work.detach or work.grown:
+            with lease_kept(self.options["ledger_url"], self.ctx):
+                for name, found, step in (
+                    ("detached", work.detach, self._detach),
+                    ("attached", work.attach, self._attach),
+                    ("extended", work.grown, self._extend),
+                ):
+                    if found:
+                        failed = step(work)
+                        problems.update(failed)
+                        done[name] = sorted(a.volume_id for a in found if a.id not in failed)
+        every = {a.id: a for a in work.attach + work.detach + work.grown}
+        for attachment_id, problem in sorted(problems.items()):
+            volume_id = every[attachment_id].volume_id
+            self._display.warning("%s, volume %s: %s" % (self.host, volume_id, problem.message))
+        told = {every[i].volume_id: p.as_dict() for i, p in problems.items()}
+        return {"changed": any(done.values()), **done, "problems": told}
+
+    # --- attach -------------------------------------------------------------------------------------------------------
+
+    def _attach(self, work: Work) -> Problems:
+        problems: Problems = {}
+        by_node: dict[str, list[Attached]] = {}
+        for each in work.attach:
+            by_node.setdefault(work.guests[each.row.instance_uuid].row.node, []).append(each)
+        for found in by_node.values():
+            facts = work.guests[found[0].row.instance_uuid].facts
+            problems.update(attached_volumes.connect(self, self.ledger, found, facts, self.ctx))
+        connected = [a for a in work.attach if a.id not in problems]
+        problems.update(self._give_to_guests(work, connected))
+        failed = [a for a in work.attach if a.id in problems]
+        if failed:
+            self._undo(failed)
+            self.ledger.transact(volume_attach.attach_failed, {a.id: problems[a.id] for a in failed}, self.ctx)
+        good = [a.id for a in work.attach if a.id not in problems]
+        if good:
+            self.ledger.transact(attachments.attached, good, self.ctx)
+        return problems
+
+    def _give_to_guests(self, work: Work, found: t.Sequence[Attached]) -> Problems:
+        """Into the guests. What the connecting wrote of each is read again: the path is in it."""
+        now = {a.id: a for a in self.ledger.inspect(_again, [a.id for a in found])}
+        settings = guest_of_build.GuestSettings.of(self.task_vars["hostvars"][self.host])
+        disks, problems = [], {}
+        for each in found:
+            build = work.guests[each.row.instance_uuid]
+            others = [a for a in work.volumes.get(build.uuid, ()) if a.id != each.id]
+            try:
+                current = now[each.id]
+                xml = guest_of_build.volume_xml(build, settings, [*others, current], current)
+                disks.append({**_disk(each, "attached"), "xml": xml})
+            except KeyError:
+                problems[each.id] = errors.VolumeAttachmentNotFound(filter="id = %s" % each.id)
+            except errors.BootflowError as e:
+                problems[each.id] = e
+        problems.update(self._disks(disks))
+        return problems
+
+    def _undo(self, failed: t.Sequence[Attached]) -> None:
+        """Rid the host of what was begun. What it keeps in spite of that, the next detach or delete finds in the ledger."""
+        begun = self.ledger.inspect(_again, [a.id for a in failed])
+        kept = self._disks([_disk(a, "detached") for a in begun])
+        free = [a for a in begun if a.id not in kept]
+        shared = self.ledger.inspect(_shared, self.host, free)
+        kept.update(attached_volumes.disconnect(self, self.ledger, free, shared, self.ctx))
+        for attachment_id, problem in sorted(kept.items()):
+            self._display.warning("%s still has attachment %s: %s" % (self.host, attachment_id, problem.message))
+
+    # --- detach -------------------------------------------------------------------------------------------------------
+
+    def _detach(self, work: Work) -> Problems:
+        problems = self._disks([_disk(a, "detached") for a in work.detach])
+        free = [a for a in work.detach if a.id not in problems]
+        problems.update(attached_volumes.disconnect(self, self.ledger, free, work.shared, self.ctx))
+        if problems:
+            self.ledger.transact(volume_attach.detach_failed, problems, self.ctx)
+        return problems
+
+    # --- extend -------------------------------------------------------------------------------------------------------
+
+    def _extend(self, work: Work) -> Problems:
+        problems = attached_volumes.rescan(self, work.grown)
+        grown = [a for a in work.grown if a.id not in problems]
+        problems.update(self._disks([{**_disk(a, "resized"), "size": a.volume.size * GIB} for a in grown]))
+        seen = [a.id for a in work.grown if a.id not in problems]
+        if seen:
+            self.ledger.transact(volume_attach.rescanned, seen, self.ctx)
+        return problems
+
+    def _disks(self, disks: t.Sequence[t.Mapping[str, t.Any]]) -> Problems:
+        if not disks:
+            return {}
+        keys = [d["id"] for d in disks]
+        arguments = {
+            "libvirt_uri": host_settings.libvirt_uri(self),
+            "disks": list(disks),
+            "workers": host_settings.workers(self, len(disks)),
+        }
+        try:
+            return item_errors(self.run_module("domain_disk", arguments), keys)
+        except errors.BootflowError as e:
+            return dict.fromkeys(keys, e)
+
+
+def _disk(attached: Attached, state: str) -> dict[str, t.Any]:
+    return {"id": attached.id, "uuid": attached.row.instance_uuid, "serial": attached.volume_id, "state": state}
+
+
+def _work_of(conn: t.Any, host: str, context: t.Any) -> Work:
+    attach = attached_volumes.of_rows(conn, volume_attach.to_attach(conn, host, context))
+    detach = attached_volumes.of_rows(conn, volume_attach.to_detach(conn, host, context))
+    grown = attached_volumes.of_rows(conn, volume_attach.to_rescan(conn, host, context))
+    uuids = sorted({a.row.instance_uuid for a in attach})
+    rows = instances.select_live(conn, uuids=uuids) if uuids else []
+    return Work(
+        attach=attach,
+        detach=detach,
+        grown=grown,
+        shared=_shared(conn, host, detach),
+        guests={b.uuid: b for b in builds.load(conn, rows)},
+        volumes=attached_volumes.load(conn, uuids) if uuids else {},
+    )
+
+
+def _again(conn: t.Any, ids: t.Sequence[str]) -> list[Attached]:
+    return attached_volumes.of_rows(conn, list(attachments.by_ids(conn, ids).values()))
+
+
+def _shared(conn: t.Any, host: str, found: t.Sequence[Attached]) -> set[str]:
+    """One by one: a volume that two of these instances have stays for the last of them."""
+    shared: set[str] = set()
+    leaving: dict[str, set[str]] = {}
+    for each in found:
+        leaving.setdefault(each.volume_id, set()).add(each.row.instance_uuid)
+    for volume_id, uuids in leaving.items():
+        shared |= attachment_hosts.shared_on(conn, host, [volume_id], sorted(uuids))
+    return shared

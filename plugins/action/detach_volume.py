@@ -1,0 +1,27 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.detach_volume."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_attach
+from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_changes
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = volume_changes.ARGUMENTS
+
+    def act(self) -> dict[str, t.Any]:
+        o = self.options
+        if o["phase"] == "begin":
+            return volume_changes.begin(self, volume_attach.begin_detach, o["attachments"], o["project"])
+        if o["phase"] == "clean":
+            return volume_changes.clean(self)
+        if o["phase"] == "undo":
+            return volume_changes.undo(self)
+        return volume_changes.finish(self, volume_attach.finish_detach, "Detached", "DetachFailed")

@@ -1,0 +1,27 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.storage_hosts."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_work
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_inputs import reachable
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS: t.Mapping[str, t.Mapping[str, t.Any]] = {}
+
+    def act(self) -> dict[str, t.Any]:
+        if self.check_mode:
+            return {"changed": False, "hosts": [], "missing": []}
+        found = self.open_ledger().inspect(volume_work.hosts_with_work, self.context())
+        hosts = reachable(self, found)
+        missing = sorted(set(found) - set(hosts))
+        if missing:
+            self._display.warning("Storage hosts that are not in the inventory have work left: %s" % ", ".join(missing))
+        return {"changed": False, "hosts": hosts, "missing": missing}

@@ -1,0 +1,43 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.storage_report."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import storage_backends
+from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, storage_reports, storage_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS: t.Mapping[str, t.Mapping[str, t.Any]] = {}
+
+    def act(self) -> dict[str, t.Any]:
+        host = self.task_vars["inventory_hostname"]
+        configurations = storage_settings.backends(self.task_vars["hostvars"][host], host)
+        context = self.context()
+        asked = [{"name": c["name"], **storage_settings.lvm_arguments(c)} for c in configurations]
+        ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"]) if self.check_mode else self.open_ledger()
+        # Before the host is asked: what is made meanwhile is in the ledger first, and seldom taken for an orphan.
+        known = ledger.inspect(storage_reports.known_ids, host)
+        try:
+            facts = self.run_module("storage_backend_info", {"backends": asked, "known": known})["backends"]
+        except errors.BootflowError as e:
+            if not self.check_mode:
+                why = storage_reports.why_silent(host, e.message)
+                ledger.transact(storage_backends.record_unreachable, host, why, context.now)
+            self._display.warning("%s did not report and is left out: %s %s" % (host, e.message, e.remedy))
+            return {"changed": False, "reported": False, "error": e.as_dict()}
+        told = [storage_reports.told(c, facts.get(c["name"])) for c in configurations]
+        for each in told:
+            if each["error"]:
+                self._display.warning("%s is left out: %s" % (each["place"], each["error"]["message"]))
+        if not self.check_mode:
+            reports = [storage_reports.report_of(each) for each in told]
+            ledger.transact(storage_backends.record_report, host, reports, context.now)
+        return {"changed": False, "reported": True, "backends": told}

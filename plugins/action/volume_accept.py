@@ -1,0 +1,65 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.volume_accept."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import storage_backends, volume_accept
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    request_inputs,
+    storage_settings,
+    tables,
+    volume_inputs,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {
+        "volumes": {"type": "list", "elements": "raw", "required": True, "variable": "bootflow_volumes"},
+        **volume_inputs.VOLUME_ARGUMENTS,
+        **volume_inputs.VOLUME_SCHEDULER_ARGUMENTS,
+        "facts_max_age": {"type": "int", "variable": "bootflow_facts_max_age", "fallback_default": 300},
+        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+    }
+
+    def act(self) -> dict[str, t.Any]:
+        volume_inputs.check(self)
+        inputs = volume_inputs.volume_inputs(self.options)
+        configurations = volume_inputs.configurations(self)
+        context = self.context()
+        hosts = storage_settings.storage_hosts(self)
+
+        def write(conn: t.Any) -> tuple[volume_accept.VolumeAccepted, list[str]]:
+            accepted = volume_accept.accept(conn, self.options["volumes"], inputs, context)
+            if not accepted.changed:
+                return accepted, []
+            return accepted, storage_backends.stale_hosts(conn, hosts, context.now, self.options["facts_max_age"])
+
+        if self.check_mode:
+            ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
+            with ledger.rehearse() as conn:
+                storage_backends.configure(conn, configurations, context.now)
+                accepted, stale = write(conn)
+        else:
+            ledger = self.open_ledger()
+            # Apart: it locks backends, and whoever accepts locks projects first.
+            ledger.transact(storage_backends.configure, configurations, context.now)
+            accepted, stale = ledger.transact(write, collisions=3)
+        if not accepted.changed and self.options["print_table"]:
+            count = len(accepted.unchanged)
+            tables.show(
+                self._display,
+                ["Nothing to do: %d volume%s there as asked." % (count, " is" if count == 1 else "s are")],
+            )
+        return {
+            "changed": accepted.changed,
+            "created": accepted.created,
+            "resumed": accepted.resumed,
+            "unchanged": accepted.unchanged,
+            "stale_hosts": stale,
+        }

@@ -1,0 +1,43 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.volume_info."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_views
+from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, volume_texts
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {**volume_texts.SELECTION, "print_table": {"type": "bool", "default": False}}
+
+    def act(self) -> dict[str, t.Any]:
+        o = self.options
+        try:
+            ledger = self.open_ledger()
+        except errors.LedgerMissing as e:
+            if o["print_table"]:
+                tables.show(self._display, ["No volumes. %s." % e.message])
+            return {"changed": False, "volumes": [], "snapshots": [], "backends": []}
+
+        def read(conn: t.Any) -> tuple[list[t.Any], list[t.Any], list[t.Any]]:
+            found = volume_views.volumes(conn, ids=o["volume_ids"], names=o["volume_names"], project=o["project"])
+            ids = {v["id"] for v in found}
+            snapshots = [s for s in volume_views.snapshots(conn, project=o["project"]) if s["volume_id"] in ids]
+            return found, snapshots, volume_views.backends(conn)
+
+        volumes, snapshots, backends = ledger.inspect(read)
+        if o["print_table"]:
+            lines = volume_texts.volume_table(volumes) if volumes else ["No volumes."]
+            if snapshots:
+                lines += ["", *volume_texts.snapshot_table(snapshots)]
+            if backends:
+                lines += ["", *volume_texts.backend_table(backends)]
+            tables.show(self._display, lines)
+        return {"changed": False, "volumes": volumes, "snapshots": snapshots, "backends": backends}

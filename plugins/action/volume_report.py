@@ -1,0 +1,67 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.volume_report."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_scheduling, volume_views
+from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, volume_inputs, volume_texts
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+# What a volume is in that nothing is wrong with.
+GOOD = (states.AVAILABLE, states.IN_USE, states.RESERVED, states.ATTACHING, states.DETACHING)
+REMEDY = "Mend the causes and run the same again; it goes on with what is missing."
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {
+        "volumes": {"type": "list", "elements": "raw", "variable": "bootflow_volumes", "fallback_default": []},
+        "volume_ids": {"type": "list", "elements": "str", "variable": "bootflow_volume_ids"},
+        "project": {"type": "str", "variable": "bootflow_project", "fallback_default": "default"},
+        **volume_inputs.VOLUME_SCHEDULER_ARGUMENTS,
+        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+    }
+
+    def act(self) -> dict[str, t.Any]:
+        if self.check_mode:
+            return {"changed": False, "skipped": True, "msg": "The plan was shown before."}
+        o = self.options
+        context = self.context()
+        names = _names(o["volumes"])
+
+        def end(conn: t.Any) -> list[dict[str, t.Any]]:
+            volume_scheduling.give_up(conn, volume_inputs.scheduler_options(o, context.now), context)
+            if o["volume_ids"] is not None:
+                return volume_views.volumes(conn, ids=o["volume_ids"])
+            return volume_views.volumes(conn, names=names, project=o["project"]) if names else []
+
+        shown = self.open_ledger().transact(end)
+        bad = [v for v in shown if v["status"] not in GOOD]
+        if o["print_table"]:
+            tables.show(self._display, volume_texts.volume_table(shown) if shown else ["No volumes."])
+        result: dict[str, t.Any] = {"changed": False, "volumes": shown}
+        if bad:
+            lines = ["VolumeFailed: %d of %d volumes are not there as asked." % (len(bad), len(shown))]
+            for view in bad:
+                lines += volume_texts.why(view)
+            lines.append("Remedy: " + REMEDY)
+            result.update(
+                failed=True,
+                error_code="VolumeFailed",
+                status=500,
+                retryable=False,
+                remedy=REMEDY,
+                msg="\n".join(lines),
+            )
+        return result
+
+
+def _names(entries: t.Iterable[t.Any]) -> list[str]:
+    """The names of entries as volume_accept has read them."""
+    found = [e.get("name") or e.get("display_name") for e in entries if isinstance(e, t.Mapping)]
+    return [str(name) for name in found if name]

@@ -1,0 +1,143 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.volume_schedule."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler import explain
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+    storage_backends,
+    volume_accept,
+    volume_scheduling,
+    volume_work,
+    volumes,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    request_inputs,
+    storage_reports,
+    tables,
+    volume_inputs,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+EXPLAINED = 3
+BACKENDS_PRINTED = 50
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {
+        "volumes": {"type": "list", "elements": "raw", "variable": "bootflow_volumes", "fallback_default": []},
+        "round": {"type": "int", "default": 1},
+        **volume_inputs.VOLUME_ARGUMENTS,
+        **volume_inputs.VOLUME_SCHEDULER_ARGUMENTS,
+        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+    }
+
+    def act(self) -> dict[str, t.Any]:
+        if not self.check_mode:
+            return self._schedule()
+        if self.options["round"] > 1:
+            return {"changed": False, "hosts": [], "plan": [], "msg": "The plan was shown in the first round."}
+        return self._plan()
+
+    def _schedule(self) -> dict[str, t.Any]:
+        context = self.context()
+        ledger = self.open_ledger()
+        rows = ledger.inspect(volumes.select, statuses=(states.CREATING,), run_id=context.run.id)
+        names = {r.id: r.name or r.id for r in rows if r.place is None}
+        if not names:
+            hosts = ledger.inspect(volume_work.hosts_with_work, context)
+            return {
+                "changed": False,
+                "hosts": volume_inputs.reachable(self, hosts),
+                "placed": [],
+                "not_placed": [],
+            }
+        # Apart from the scheduling, which locks volumes before backends.
+        ledger.transact(storage_backends.configure, volume_inputs.configurations(self), context.now)
+
+        def write(conn: t.Any) -> volume_scheduling.VolumeScheduled:
+            return volume_scheduling.schedule(conn, volume_inputs.scheduler_options(self.options, context.now), context)
+
+        result = ledger.transact(write)
+        for volume_id, error in sorted(result.failed.items()):
+            self._display.warning("%s was not placed: %s" % (names.get(volume_id, volume_id), error.message))
+        return {
+            "changed": bool(result.placed or result.failed),
+            "hosts": volume_inputs.reachable(self, result.hosts),
+            "placed": [
+                {"name": names.get(i, i), "id": i, "place": s.host, "alternates": list(s.alternates)}
+                for i, s in result.placed.items()
+            ],
+            "not_placed": sorted(result.failed),
+        }
+
+    # --- check mode ---------------------------------------------------------------------------------------------------
+
+    def _plan(self) -> dict[str, t.Any]:
+        """Accept, take the reports of this run, schedule: in a transaction that is rolled back."""
+        o = self.options
+        if not o["volumes"]:
+            return {"changed": False, "hosts": [], "plan": []}
+        inputs = volume_inputs.volume_inputs(o)
+        configurations = volume_inputs.configurations(self)
+        context = self.context()
+        ledger = request_inputs.rehearsal_ledger(o["ledger_url"])
+        with ledger.rehearse() as conn:
+            storage_backends.configure(conn, configurations, context.now)
+            accepted = volume_accept.accept(conn, o["volumes"], inputs, context)
+            if not accepted.changed:
+                return {"changed": False, "hosts": [], "plan": [], "msg": "Nothing to do: everything is as asked."}
+            storage_reports.rehearse_reports(conn, self, context.now)
+            plan = volume_scheduling.plan(conn, volume_inputs.scheduler_options(o, context.now, explain=True), context)
+        for number, decided in enumerate(plan):
+            decided["lines"] = _lines(decided, number < EXPLAINED)
+        if o["print_table"]:
+            tables.show(self._display, ["The plan:", *(line for d in plan for line in d["lines"])])
+        for decided in plan:
+            del decided["lines"]
+        answer: dict[str, t.Any] = {
+            "changed": True,
+            "hosts": [],
+            "plan": plan,
+            "diff": [
+                {
+                    "before": "",
+                    "after": "%s: %s GB on %s\n" % (d["name"] or d["volume_id"], d["size"], d["host"] or "no backend"),
+                    "before_header": "volumes",
+                    "after_header": "volumes",
+                }
+                for d in plan
+            ],
+        }
+        bad = [d for d in plan if d["error"]]
+        if bad:
+            error = bad[0]["error"]
+            answer.update(
+                failed=True,
+                error_code=error["code"],
+                status=error["status"],
+                retryable=False,
+                remedy=error["remedy"] or "The plan tells for each backend what turned the volume down.",
+                msg="\n".join("%s: %s: %s" % (d["name"], d["error"]["code"], d["error"]["message"]) for d in bad),
+            )
+        return answer
+
+
+def _lines(decided: t.Mapping[str, t.Any], in_full: bool) -> list[str]:
+    lines = ["", "%s (%s GB)" % (decided["name"] or decided["volume_id"], decided["size"])]
+    lines.append("  backend: %s" % (decided["host"] or "none"))
+    if decided["host"]:
+        lines.append("  alternates: %s" % (", ".join(decided["alternates"]) or "none"))
+    if decided["error"]:
+        lines.append("  %s: %s" % (decided["error"]["code"], decided["error"]["message"]))
+    if decided["decision"] and in_full:
+        lines += explain.explanation_text(decided["decision"], BACKENDS_PRINTED)[1:]
+    elif decided["decision"]:
+        lines.append("  the backends: much as above; the result's plan has all")
+    return lines

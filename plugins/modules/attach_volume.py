@@ -1,0 +1,128 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: attach_volume
+short_description: Attach volumes to instances
+version_added: "0.1.0"
+description:
+  - >-
+    Reserves volumes for instances that are there, running or stopped, and afterwards tells what became of it. In between,
+    M(bootflow.compute.storage_work) exports them and M(bootflow.compute.compute_volumes) gives them to the guests; the
+    playbook C(bootflow.compute.attach_volume) does all of it.
+  - A volume that is attached to that instance already is left alone.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  attachments:
+    description:
+      - List of C(instance) and C(volume) (name or UUID of each), C(device) (a name such as V(/dev/vdb), the next free one if it is not given),
+        C(mode) (V(rw) or V(ro)), C(delete_on_termination), C(disk_bus) and C(tag).
+      - Without this option, the variable C(bootflow_attachments).
+    type: list
+    elements: dict
+    required: true
+  project:
+    description: Project of the instances and volumes. Without this option, the variable C(bootflow_project), and without that V(default).
+    type: str
+  cross_az_attach:
+    description:
+      - Whether a volume may be in another availability zone than the instance.
+      - Without this option, the variable C(bootflow_cross_az_attach), and without that V(true).
+    type: bool
+  phase:
+    description:
+      - V(begin) before the hosts work, V(finish) afterwards, which fails when something is left.
+      - V(undo) in between gives back what could not be attached, and names the storage hosts with exports to end in RV(storage_hosts).
+      - V(clean) before all of it takes over what an earlier run could not end of these volumes since a host did not answer, and names these hosts.
+    type: str
+    choices: [clean, begin, undo, finish]
+    default: begin
+  print_table:
+    description: Print what was done. Without this option, the variable C(bootflow_print_table), and without that V(true).
+    type: bool
+requirements:
+  - SQLAlchemy >= 2.0 (on the controller)
+  - alembic (on the controller)
+  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
+notes:
+  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+"""
+
+EXAMPLES = r"""
+---
+- name: Attach volumes to instances
+  bootflow.compute.attach_volume:
+    attachments:
+      - instance: web-1
+        volume: web-data
+    phase: begin
+  register: begun
+"""
+
+RETURN = r"""
+---
+attachments:
+  description: What was, or in check mode would be, begun, with C(id), C(volume_id), C(instance_uuid), C(device) and C(host).
+  type: list
+  elements: dict
+  returned: with O(phase=begin)
+unchanged:
+  description: Volumes that are as asked already.
+  type: list
+  elements: str
+  returned: with O(phase=begin)
+storage_hosts:
+  description: Storage hosts that have something to do, by M(bootflow.compute.storage_work).
+  type: list
+  elements: str
+  returned: with O(phase=clean), O(phase=begin) and O(phase=undo)
+hosts:
+  description: Compute hosts that have something to do, by M(bootflow.compute.compute_volumes).
+  type: list
+  elements: str
+  returned: with O(phase=clean) and O(phase=begin)
+done:
+  description: What came through, with C(volume), C(instance) and C(device).
+  type: list
+  elements: dict
+  returned: with O(phase=finish)
+left:
+  description: What did not, each with its error.
+  type: list
+  elements: dict
+  returned: with O(phase=finish)
+
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: InvalidVolume
+status:
+  description: The same as an HTTP status, as Cinder and Nova map it.
+  type: int
+  returned: failure
+  sample: 400
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+retryable:
+  description: Whether another try might do better.
+  type: bool
+  returned: failure
+"""

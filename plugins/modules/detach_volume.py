@@ -1,0 +1,121 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: detach_volume
+short_description: Detach volumes from instances
+version_added: "0.1.0"
+description:
+  - >-
+    Marks attachments as leaving, and afterwards tells what became of it. In between, M(bootflow.compute.compute_volumes) takes
+    the disks from the guests and disconnects the hosts, and M(bootflow.compute.storage_work) ends the exports; the
+    playbook C(bootflow.compute.detach_volume) does all of it.
+  - A volume that is not attached is left alone. The root volume of an instance is not detached.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  attachments:
+    description:
+      - List of C(volume) (name or UUID), and C(instance) (name or UUID) where the volume is attached to several.
+      - Without this option, the variable C(bootflow_attachments).
+    type: list
+    elements: dict
+    required: true
+  project:
+    description: Project of the instances and volumes. Without this option, the variable C(bootflow_project), and without that V(default).
+    type: str
+  phase:
+    description:
+      - V(begin) before the hosts work, V(finish) afterwards, which fails when something is left.
+      - V(undo) in between gives back what could not be attached, and names the storage hosts with exports to end in RV(storage_hosts).
+      - V(clean) before all of it takes over what an earlier run could not end of these volumes since a host did not answer, and names these hosts.
+    type: str
+    choices: [clean, begin, undo, finish]
+    default: begin
+  print_table:
+    description: Print what was done. Without this option, the variable C(bootflow_print_table), and without that V(true).
+    type: bool
+requirements:
+  - SQLAlchemy >= 2.0 (on the controller)
+  - alembic (on the controller)
+  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
+notes:
+  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+"""
+
+EXAMPLES = r"""
+---
+- name: Detach volumes from instances
+  bootflow.compute.detach_volume:
+    attachments:
+      - volume: web-data
+    phase: begin
+  register: begun
+"""
+
+RETURN = r"""
+---
+attachments:
+  description: What was, or in check mode would be, begun, with C(id), C(volume_id), C(instance_uuid), C(device) and C(host).
+  type: list
+  elements: dict
+  returned: with O(phase=begin)
+unchanged:
+  description: Volumes that are as asked already.
+  type: list
+  elements: str
+  returned: with O(phase=begin)
+storage_hosts:
+  description: Storage hosts that have something to do, by M(bootflow.compute.storage_work).
+  type: list
+  elements: str
+  returned: with O(phase=clean), O(phase=begin) and O(phase=undo)
+hosts:
+  description: Compute hosts that have something to do, by M(bootflow.compute.compute_volumes).
+  type: list
+  elements: str
+  returned: with O(phase=clean) and O(phase=begin)
+done:
+  description: What came through, with C(volume), C(instance) and C(device).
+  type: list
+  elements: dict
+  returned: with O(phase=finish)
+left:
+  description: What did not, each with its error.
+  type: list
+  elements: dict
+  returned: with O(phase=finish)
+
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: InvalidVolume
+status:
+  description: The same as an HTTP status, as Cinder and Nova map it.
+  type: int
+  returned: failure
+  sample: 400
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+retryable:
+  description: Whether another try might do better.
+  type: bool
+  returned: failure
+"""

@@ -1,0 +1,217 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: domain_disk
+short_description: Attach disks to guests, detach and resize them
+version_added: "0.1.0"
+description:
+  - Gives disks to guests that are there, running or not, takes them away, or has a running guest see that a disk grew.
+  - A disk is known by its serial, which for a volume is its UUID. What is done is done in the running guest and in the definition of its next start,
+    wherever it is still missing.
+  - A guest may keep a disk as long as it likes. It is asked O(detach_tries) times, with growing pauses, and then the detach fails. The disk is out of the
+    definition then, and the running guest still has it.
+  - A disk that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+  platform:
+    platforms: linux
+options:
+  libvirt_uri:
+    description: The hypervisor of this host.
+    type: str
+    default: qemu:///system
+  disks:
+    description: The disks.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      id:
+        description: The key of its result in RV(outcomes), such as the ID of the attachment.
+        type: str
+        required: true
+      uuid:
+        description: UUID of the domain.
+        type: str
+        required: true
+      serial:
+        description: Serial of the disk, for a volume its UUID.
+        type: str
+        required: true
+      state:
+        description: What it is to be. V(resized) has the running guest see the size of a disk that grew below it.
+        type: str
+        choices: [attached, detached, resized]
+        default: attached
+      xml:
+        description: The disk in libvirt's format, with this serial, a target and a driver type. Required with O(disks[].state=attached).
+        type: str
+      size:
+        description: Bytes. Required with O(disks[].state=resized).
+        type: int
+  detach_tries:
+    description: How often a running guest is asked to let a disk go.
+    type: int
+    default: 8
+  detach_wait:
+    description: Seconds until it is asked a second time. The next pause is twice as long, then three times, up to 30 seconds.
+    type: float
+    default: 2
+  workers:
+    description: How many to work on at once.
+    type: int
+    default: 4
+requirements:
+  - python3-libvirt
+  - python3-lxml
+"""
+
+EXAMPLES = r"""
+---
+- name: Give a guest a disk
+  bootflow.compute.domain_disk:
+    disks:
+      - id: data
+        uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
+        serial: 6a2c1f0e-3c5e-4d7b-8d3f-9f1c2b3a4d5e
+        xml: "{{ lookup('ansible.builtin.file', 'disk.xml') }}"
+
+- name: Take it away
+  bootflow.compute.domain_disk:
+    disks:
+      - id: data
+        uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
+        serial: 6a2c1f0e-3c5e-4d7b-8d3f-9f1c2b3a4d5e
+        state: detached
+"""
+
+RETURN = r"""
+---
+outcomes:
+  description: The outcome of each disk, by its C(id).
+  type: dict
+  returned: success
+  contains:
+    changed:
+      description: Whether something was, or in check mode would be, changed.
+      type: bool
+      returned: always
+    target:
+      description: The name that the domain has for it, such as C(vdb); null where it has no such disk.
+      type: str
+      returned: success
+    live:
+      description: Whether the running guest has it.
+      type: bool
+      returned: success
+    config:
+      description: Whether the definition of its next start has it.
+      type: bool
+      returned: success
+    size:
+      description: Bytes that a running guest sees, with O(disks[].state=resized); otherwise null.
+      type: int
+      returned: success
+    error:
+      description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      type: dict
+      returned: always
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: HypervisorUnavailable
+status:
+  description: The HTTP status that Nova would answer with.
+  type: int
+  returned: failure
+  sample: 503
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+  sample: Start libvirtd on that host, or disable the host.
+retryable:
+  description: Whether another try might do better.
+  type: bool
+  returned: failure
+  sample: true
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.batch import any_changed, run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.domain_disks import (
+    STATES,
+    TRIES,
+    disk_wish,
+    ensure_disk,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
+
+
+def argument_spec():
+    """The module's options."""
+    disk = {
+        "id": {"type": "str", "required": True},
+        "uuid": {"type": "str", "required": True},
+        "serial": {"type": "str", "required": True},
+        "state": {"type": "str", "choices": list(STATES), "default": "attached"},
+        "xml": {"type": "str"},
+        "size": {"type": "int"},
+    }
+    return {
+        "libvirt_uri": {"type": "str", "default": "qemu:///system"},
+        "disks": {
+            "type": "list",
+            "elements": "dict",
+            "required": True,
+            "options": disk,
+            "required_if": [("state", "attached", ["xml"]), ("state", "resized", ["size"])],
+        },
+        "detach_tries": {"type": "int", "default": TRIES},
+        "detach_wait": {"type": "float", "default": 2},
+        "workers": {"type": "int", "default": 4},
+    }
+
+
+def main():
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    args = module.params
+    try:
+        with connect(args["libvirt_uri"]) as connection:
+
+            def one(wanted):
+                tries, wait = max(1, args["detach_tries"]), max(0.0, args["detach_wait"])
+                return ensure_disk(connection, disk_wish(wanted), module.check_mode, tries, wait)
+
+            results = run_batch([(wanted["id"], wanted) for wanted in args["disks"]], one, args["workers"])
+    except Exception as error:
+        fail(module, error)
+    diff = []
+    for wanted in args["disks"]:
+        result = results[wanted["id"]]
+        before, after = result.pop("before", ""), result.pop("after", "")
+        if before != after:
+            header = "disk %s of domain %s" % (wanted["serial"], wanted["uuid"])
+            diff.append({"before": before, "after": after, "before_header": header, "after_header": header})
+    module.exit_json(changed=any_changed(results), outcomes=results, diff=diff)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: storage_report
+short_description: Enter what a storage host has into the ledger
+version_added: "0.1.0"
+description:
+  - >-
+    Asks the host for the capacity of its backends with M(bootflow.compute.storage_backend_info) and records it with
+    the moment, by the host's own clock, at which it was read. An older report never overwrites a later one.
+  - >-
+    A host that does not answer, or a backend that is not ready, is marked, left out by the scheduler, and does not
+    fail the play.
+  - >-
+    The backends are those of the host variable C(bootflow_storage_backends).
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+requirements:
+  - SQLAlchemy >= 2.0 (on the controller)
+  - alembic (on the controller)
+  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
+notes:
+  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+"""
+
+EXAMPLES = r"""
+---
+- name: Report
+  bootflow.compute.storage_report:
+"""
+
+RETURN = r"""
+---
+reported:
+  description: Whether the host answered.
+  type: bool
+  returned: success
+backends:
+  description: The backends with C(name), C(place), C(configuration), C(capacity) and C(error).
+  type: list
+  elements: dict
+  returned: when it answered
+error:
+  description: Why it did not answer.
+  type: dict
+  returned: when it did not
+
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: InvalidRequest
+status:
+  description: The same as an HTTP status, as Cinder maps it.
+  type: int
+  returned: failure
+  sample: 400
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+retryable:
+  description: Whether another backend, or a later run, might do better.
+  type: bool
+  returned: failure
+"""

@@ -1,0 +1,86 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: volume_info
+short_description: Read volumes, snapshots and backends from the ledger
+version_added: "0.1.0"
+description:
+  - >-
+    Returns the volumes of the ledger with their snapshots, and the storage backends with what they have left. No
+    secret is among it.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+  - bootflow.compute.volume_selection
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+options:
+  print_table:
+    description: Print tables of them.
+    type: bool
+    default: false
+requirements:
+  - SQLAlchemy >= 2.0 (on the controller)
+  - alembic (on the controller)
+  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
+notes:
+  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+"""
+
+EXAMPLES = r"""
+---
+- name: Volumes of a project
+  bootflow.compute.volume_info:
+    project: red
+  register: found
+"""
+
+RETURN = r"""
+---
+volumes:
+  description: The volumes; those in error have C(fault) with its code, message and remedy.
+  type: list
+  elements: dict
+  returned: success
+snapshots:
+  description: The snapshots of these volumes.
+  type: list
+  elements: dict
+  returned: success
+backends:
+  description: The backends with C(place), C(total_gb), C(free_gb), C(provisioned_gb), C(pending_gb) and their state.
+  type: list
+  elements: dict
+  returned: success
+
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: LedgerTooNew
+status:
+  description: The same as an HTTP status, as Cinder maps it.
+  type: int
+  returned: failure
+  sample: 500
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+retryable:
+  description: Whether another backend, or a later run, might do better.
+  type: bool
+  returned: failure
+"""

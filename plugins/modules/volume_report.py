@@ -1,0 +1,87 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: volume_report
+short_description: Tell what became of volumes
+version_added: "0.1.0"
+description:
+  - >-
+    Last stage of making or extending volumes. Prints a table of the volumes, and fails when one of them is not
+    there as asked, with what each backend said of it and what to do.
+  - >-
+    Volumes of this run that still wait after the last round end in error here.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+  - bootflow.compute.volume_scheduler
+attributes:
+  check_mode:
+    support: full
+    details: Does nothing.
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+options:
+  volumes:
+    description: Entries whose names say which volumes. Read from the variable C(bootflow_volumes).
+    type: list
+    elements: raw
+  volume_ids:
+    description: UUIDs of the volumes, instead of O(volumes). Read from the variable C(bootflow_volume_ids).
+    type: list
+    elements: str
+  project:
+    description: The project that the names belong to. Read from the variable C(bootflow_project), else V(default).
+    type: str
+  print_table:
+    description: Print the table. Read from the variable C(bootflow_print_table), else true.
+    type: bool
+requirements:
+  - SQLAlchemy >= 2.0 (on the controller)
+  - alembic (on the controller)
+  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
+notes:
+  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+"""
+
+EXAMPLES = r"""
+---
+- name: Tell what is available and where
+  bootflow.compute.volume_report:
+"""
+
+RETURN = r"""
+---
+volumes:
+  description: The volumes, as M(bootflow.compute.volume_info) tells them.
+  type: list
+  elements: dict
+  returned: success
+
+error_code:
+  description: The kind of error, one stable word.
+  type: str
+  returned: failure
+  sample: VolumeFailed
+status:
+  description: The same as an HTTP status, as Cinder maps it.
+  type: int
+  returned: failure
+  sample: 500
+remedy:
+  description: What to do about it.
+  type: str
+  returned: failure
+retryable:
+  description: Whether another backend, or a later run, might do better.
+  type: bool
+  returned: failure
+"""

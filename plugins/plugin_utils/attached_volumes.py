@@ -1,0 +1,289 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The compute host's end of attachments: volumes connected and disconnected on the current host, and as a guest's disks.
+
+Two ways (the variable bootflow_volume_attach of the host): ``kernel``, the host logs in and the guest gets a block device;
+``qemu``, QEMU logs in by itself, with a secret that libvirt gives it. source: rows C32-C35; semantics 16, 17, 19
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.block_devices import PlannedDisk
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_secrets import iscsi_connection
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import attachments, volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.attachments import HostEnd
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.volume_tables import DONE, NOTHING
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_secrets import chap_of
+
+GIB = 1024**3
+
+KERNEL, QEMU = attachments.KERNEL, attachments.QEMU
+INITIATOR_PREFIX = "iqn.2026-01.compute.bootflow:"
+
+Problems = t.Dict[str, errors.BootflowError]
+
+
+@dataclass(frozen=True)
+class Attached:
+    """A live attachment and its volume, as rows of the ledger."""
+
+    row: t.Any
+    volume: t.Any
+
+    @property
+    def id(self) -> str:
+        return str(self.row.id)
+
+    @property
+    def volume_id(self) -> str:
+        return str(self.row.volume_id)
+
+
+def load(conn: t.Any, uuids: t.Collection[str]) -> dict[str, list[Attached]]:
+    """uuid -> its live attachments by mountpoint; instances without any are left out."""
+    return {uuid: of_rows(conn, rows) for uuid, rows in attachments.of_instances(conn, uuids).items()}
+
+
+def of_rows(conn: t.Any, rows: t.Sequence[t.Any]) -> list[Attached]:
+    """These attachments with their volumes."""
+    ids = sorted({r.volume_id for r in rows})
+    known = {v.id: v for v in volumes.select(conn, ids=ids)} if ids else {}
+    return [Attached(r, known.get(r.volume_id)) for r in rows]
+
+
+# --- the host -----------------------------------------------------------------------------------------------------------
+
+
+def host_end(host: str, variables: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any]) -> HostEnd:
+    """For whom volumes are exported when an instance of ``host`` gets them.
+
+    :arg facts: what the host reported. QEMU gives any name it is told, so a host without one of its own gets one that is
+        made of the inventory's.
+    :raises InvalidInput: bootflow_volume_attach of the host.
+    """
+    made = INITIATOR_PREFIX + (re.sub(r"[^A-Za-z0-9_.-]+", "-", host).strip("-.")[:128] or "host")
+    return HostEnd(host, str(facts.get("initiator") or made), host_settings.volume_attach(variables))
+
+
+def check_host(host: str, way: str, facts: t.Mapping[str, t.Any]) -> None:
+    """:raises HostLacksHardware: the host cannot be connected this way; another may."""
+    if way == KERNEL and not facts.get("initiator"):
+        raise errors.HostLacksHardware(
+            host=host,
+            model="iSCSI initiator",
+            reason="there is no name in /etc/iscsi/initiatorname.iscsi",
+            remedy="Install open-iscsi there (bootflow.compute.prepare does), or set bootflow_volume_attach: qemu.",
+        )
+    if way == QEMU and facts.get("qemu_iscsi") is False:
+        raise errors.HostLacksHardware(
+            host=host,
+            model="iSCSI driver of QEMU",
+            reason="block-iscsi.so is not there",
+            remedy="Install qemu-block-extra there (bootflow.compute.prepare does), or set bootflow_volume_attach: kernel.",
+        )
+
+
+# --- as a guest's disk --------------------------------------------------------------------------------------------------
+
+
+def attached_of(disk: t.Mapping[str, t.Any], found: t.Iterable[Attached]) -> Attached | None:
+    """The attachment of a planned disk: that of its volume, or where it did not have one yet, the one at its place."""
+    for key, value in (("volume_id", disk.get("volume_id")), ("mountpoint", disk.get("device_name"))):
+        for each in found:
+            if value and getattr(each.row, key) == value:
+                return each
+    return None
+
+
+def guest_disk(disk: PlannedDisk, attached: Attached | None) -> PlannedDisk:
+    """A planned disk of kind volume with where it is on its host (semantics 17: raw, cache none, io native, serial).
+
+    Before it is exported, in a plan, the source is what it will be as far as that is known.
+    """
+    if attached is None:
+        return disk.placed(_to_come(disk.volume_id or disk.name), "raw", "block", cache="none", io="native")
+    row, volume = attached.row, attached.volume
+    more: dict[str, t.Any] = {
+        "volume_id": row.volume_id,
+        "serial": row.volume_id,
+        "cache": "none",
+        "readonly": disk.readonly or row.attach_mode == "ro",
+        "shareable": bool(volume is not None and volume.multiattach),
+    }
+    if row.way == QEMU and row.iqn:
+        portals = [names.split_portal(p) for p in row.portals]
+        connection = iscsi_connection(row.iqn, row.lun, portals, chap_of(row.id).user, row.initiator or "")
+        return disk.placed("", "raw", "network", connection=connection, **more)
+    return disk.placed(row.device_path or _to_come(row.volume_id), "raw", "block", io="native", **more)
+
+
+def _to_come(volume_id: str) -> str:
+    return "/dev/disk/by-path/(volume %s)" % volume_id
+
+
+# --- connecting -------------------------------------------------------------------------------------------------------
+
+
+def connect(
+    action: t.Any, ledger: t.Any, found: t.Sequence[Attached], facts: t.Mapping[str, t.Any], context: t.Any
+) -> Problems:
+    """Connect these on the current host, journaled. Returns attachment id -> why it failed."""
+    problems: Problems = {}
+    host = action.task_vars["inventory_hostname"]
+    usable = []
+    for each in found:
+        try:
+            check_host(host, each.row.way, facts)
+            usable.append(each)
+        except errors.BootflowError as e:
+            problems[each.id] = e
+    allowed = ledger.transact(attachments.connecting, [a.id for a in usable], context) if usable else set()
+    for each in usable:
+        if each.id not in allowed:
+            problems[each.id] = errors.InvalidVolume(
+                reason="volume %s is not exported to %s for this run" % (each.volume_id, host),
+                remedy="Run the same again.",
+            )
+    usable = [a for a in usable if a.id in allowed]
+    paths: dict[str, str | None] = {}
+    for way, work in ((KERNEL, _log_in), (QEMU, _set_secrets)):
+        mine = [a for a in usable if a.row.way == way]
+        if not mine:
+            continue
+        try:
+            outcomes = work(action, mine)
+        except errors.BootflowError as e:
+            problems.update({a.id: e for a in mine})
+            continue
+        for each in mine:
+            outcome = outcomes.get(each.volume_id if way == KERNEL else each.row.iqn)
+            problem = _problem_of(outcome, each)
+            if problem is not None:
+                problems[each.id] = problem
+            else:
+                paths[each.id] = (outcome or {}).get("path") if way == KERNEL else None
+    if paths:
+        ledger.transact(attachments.connected, paths, context)
+    return problems
+
+
+def disconnect(
+    action: t.Any, ledger: t.Any, found: t.Sequence[Attached], shared: t.Collection[str], context: t.Any
+) -> Problems:
+    """Rid the current host of these, journaled. Returns attachment id -> why it failed.
+
+    A disk that is in use is not taken away (CVE-2023-2088); it stays connected, and its export with it.
+
+    :arg shared: volumes that another instance has here, too: its disk and secret stay.
+    """
+    problems: Problems = {}
+    free = []
+    for way, work in ((KERNEL, _log_out), (QEMU, _remove_secrets)):
+        mine = [a for a in found if a.row.way == way]
+        touched = [a for a in mine if a.row.iqn and a.row.connection != NOTHING and a.volume_id not in shared]
+        free += [a for a in mine if a not in touched]
+        if not touched:
+            continue
+        try:
+            outcomes = work(action, touched)
+        except errors.BootflowError as e:
+            problems.update({a.id: e for a in touched})
+            continue
+        for each in touched:
+            problem = _problem_of(outcomes.get(each.volume_id if way == KERNEL else each.row.iqn), each)
+            if problem is None:
+                free.append(each)
+            else:
+                problems[each.id] = problem
+    free += [a for a in found if a.row.way not in (KERNEL, QEMU)]
+    if free:
+        ledger.transact(attachments.disconnected, [a.id for a in free], context)
+    return problems
+
+
+def rescan(action: t.Any, found: t.Sequence[Attached]) -> Problems:
+    """Have the host see that these grew; QEMU asks by itself when the guest's disk is resized."""
+    mine = [a for a in found if a.row.way == KERNEL]
+    if not mine:
+        return {}
+    try:
+        outcomes = _initiator(action, mine, "rescanned")
+    except errors.BootflowError as e:
+        return {a.id: e for a in mine}
+    found_problems = {
+        a.id: _problem_of(outcomes.get(a.volume_id), a) or _too_small(outcomes[a.volume_id], a) for a in mine
+    }
+    return {key: problem for key, problem in found_problems.items() if problem is not None}
+
+
+def _too_small(outcome: t.Mapping[str, t.Any], attached: Attached) -> errors.BootflowError | None:
+    """The target still offers the size of before."""
+    size = int(outcome.get("size") or 0)
+    if size >= attached.volume.size * GIB:
+        return None
+    return errors.RemoteError(
+        reason="%s has %d bytes on the compute host, and the volume has %d GB"
+        % (attached.volume_id, size, attached.volume.size),
+        remedy="Have the target look at the volume again, or detach the volume and attach it.",
+    )
+
+
+def _problem_of(outcome: t.Mapping[str, t.Any] | None, attached: Attached) -> errors.BootflowError | None:
+    if outcome is None:
+        return errors.RemoteError(reason="the module gave no answer for volume %s" % attached.volume_id)
+    return errors.from_dict(outcome["error"]) if outcome.get("error") else None
+
+
+def _log_in(action: t.Any, found: t.Sequence[Attached]) -> dict[str, t.Any]:
+    return _initiator(action, found, "connected")
+
+
+def _log_out(action: t.Any, found: t.Sequence[Attached]) -> dict[str, t.Any]:
+    return _initiator(action, found, "disconnected")
+
+
+def _initiator(action: t.Any, found: t.Sequence[Attached], state: str) -> dict[str, t.Any]:
+    connections = {}
+    for each in found:  # one for each volume: several instances share its session
+        row = each.row
+        connections[each.volume_id] = {
+            "volume_id": each.volume_id,
+            "state": state,
+            "iqn": row.iqn,
+            "lun": row.lun,
+            "portals": list(row.portals),
+        }
+        if state == "connected":
+            chap = chap_of(row.id)
+            connections[each.volume_id].update(chap_user=chap.user, chap_secret=chap.secret)
+    workers = host_settings.workers(action, len(connections))
+    result = action.run_module("iscsi_initiator", {"connections": list(connections.values()), "workers": workers})
+    return t.cast("dict[str, t.Any]", result["outcomes"])
+
+
+def _set_secrets(action: t.Any, found: t.Sequence[Attached]) -> dict[str, t.Any]:
+    return _secrets(action, {a.row.iqn: {"state": "present", "value": chap_of(a.row.id).secret} for a in found})
+
+
+def _remove_secrets(action: t.Any, found: t.Sequence[Attached]) -> dict[str, t.Any]:
+    return _secrets(action, {a.row.iqn: {"state": "absent"} for a in found})
+
+
+def _secrets(action: t.Any, wanted: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+    secrets = [{"iqn": iqn, **fields} for iqn, fields in wanted.items()]
+    result = action.run_module("iscsi_secret", {"libvirt_uri": host_settings.libvirt_uri(action), "secrets": secrets})
+    return t.cast("dict[str, t.Any]", result["outcomes"])
+
+
+def is_connected(attached: Attached) -> bool:
+    """Whether the guest can have it."""
+    return bool(attached.row.connection == DONE)

@@ -1,0 +1,58 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Volumes of a boot as options of its actions. A boot without volumes needs, reads and checks nothing of this."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import storage_backends
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.accept import AcceptOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.boot_volumes import BootVolumeOptions
+from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_inputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import RequestInputs
+
+CROSS_AZ_ATTACH = {"type": "bool", "variable": "bootflow_cross_az_attach", "fallback_default": True}
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    **volume_inputs.VOLUME_ARGUMENTS,
+    **volume_inputs.VOLUME_SCHEDULER_ARGUMENTS,
+    "cross_az_attach": CROSS_AZ_ATTACH,
+}
+
+
+def uses_volumes(requests: t.Iterable[ServerRequest]) -> bool:
+    """Whether an instance is to have a volume."""
+    return any(_volumes(request) for request in requests)
+
+
+def makes_volumes(requests: t.Iterable[ServerRequest]) -> bool:
+    """Whether one of these volumes is not there yet."""
+    return any(d.source_type != "volume" for request in requests for d in _volumes(request))
+
+
+def _volumes(request: ServerRequest) -> list[t.Any]:
+    return [d for d in request.block_device_mapping if d.destination_type == "volume" and not d.no_device]
+
+
+def accept_options(action: t.Any, inputs: RequestInputs) -> AcceptOptions:
+    """What the request is accepted with.
+
+    :raises InvalidRequest: volumes are to be made, and a setting of theirs is wrong.
+    """
+    made = makes_volumes(inputs.requests)
+    if made:
+        volume_inputs.check(action)
+    volumes = BootVolumeOptions(
+        inputs=volume_inputs.volume_inputs(action.options) if made else None,
+        cross_az_attach=action.options["cross_az_attach"],
+    )
+    return dataclasses.replace(inputs.accept_options(), volumes=volumes)
+
+
+def configure_backends(conn: t.Any, action: t.Any, now: float) -> None:
+    """What the inventory says of the backends. In a transaction of its own: accepting locks projects before backends."""
+    storage_backends.configure(conn, volume_inputs.configurations(action), now)

@@ -1,0 +1,65 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Images that are files on the controller: copied to the current host for the module that works there, gone with it."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import typing as t
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
+
+
+def is_local(action: t.Any) -> bool:
+    """Whether the current host is the controller: it has the file already."""
+    return getattr(action._connection, "transport", "") == "local"
+
+
+def module_image(image: Image, local: bool) -> dict[str, t.Any]:
+    """An element of the host-side modules' option ``images``."""
+    return {
+        "id": image.id,
+        "name": image.name,
+        "url": image.url or None,
+        "path_on_host": os.path.expanduser(image.path) if image.path and local else None,
+        "checksum": image.checksum or None,
+        "disk_format": image.disk_format,
+    }
+
+
+def upload(action: t.Any, image: Image) -> str:
+    """Copy the controller's file to the current host. Returns its path there.
+
+    :raises ImageUnacceptable: it is not on the controller. :raises HostUnreachable: :raises ImageDownloadFailed:
+    """
+    host = action.task_vars["inventory_hostname"]
+    source = os.path.expanduser(image.path)
+    if not os.path.isfile(source):
+        raise errors.ImageUnacceptable(
+            image_id=image.name,
+            reason="the file %s is not on the controller" % source,
+            remedy="Correct its path in bootflow_images.",
+        )
+    try:
+        folder = action._connection._shell.tmpdir or action._make_tmp_path()
+        action._connection._shell.tmpdir = folder
+        target = posixpath.join(folder, "image-%s" % image.id)
+        action._display.display("%s: copying image %s (%d MB)" % (host, image.name, os.path.getsize(source) >> 20))
+        action._transfer_file(source, target)
+    except AnsibleConnectionFailure as e:
+        raise errors.HostUnreachable(host=host, reason=str(e)) from e
+    except AnsibleError as e:
+        raise errors.ImageDownloadFailed(image_id=image.name, url=source, reason=str(e)) from e
+    return t.cast(str, target)
+
+
+def remove_uploads(action: t.Any) -> None:
+    """Take the copies away again."""
+    if action._connection._shell.tmpdir:
+        action._remove_tmp_path(action._connection._shell.tmpdir, force=True)

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What storage hosts tell of their backends: as the result of a task, and as what the ledger takes."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import storage_backends, volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage_backends import BackendReport
+from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings import storage_hosts
+
+# The result of storage_report, as the playbooks register it.
+REGISTERED = "bootflow_storage_reported"
+# Of the module's answer these are lists of volumes, which are no facts of the backend.
+_LISTS = ("error", "volumes", "orphans", "changed")
+
+
+def known_ids(conn: t.Any, host: str) -> list[str]:
+    """The volumes and snapshots that the ledger has on the backends of ``host``: what else is ours there is an orphan."""
+    places = [b.place for b in storage_backends.rows_of(conn, host)]
+    ids = [row.id for row in volumes.select(conn, places=places)] if places else []
+    return ids + ([row.id for row in volumes.snapshots(conn, volume_ids=ids)] if ids else [])
+
+
+def told(configuration: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
+    """One backend in the result of storage_report: {name, place, configuration, capacity|None, error|None}.
+
+    Of the lists of volumes that the module gives only the orphans' names and ids are kept.
+    """
+    error = (facts or {}).get("error")
+    if facts is None:
+        error = errors.RemoteError(reason="the module gave no answer for %s" % configuration["place"]).as_dict()
+    return {
+        "name": configuration["name"],
+        "place": configuration["place"],
+        "configuration": dict(configuration),
+        "capacity": None if error else _capacity(facts or {}),
+        "error": error or None,
+    }
+
+
+def _capacity(facts: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    found = {k: v for k, v in facts.items() if k not in _LISTS}
+    return {**found, "orphans": [{"name": o["name"], "id": o["id"]} for o in facts.get("orphans") or ()]}
+
+
+def report_of(backend: t.Mapping[str, t.Any]) -> BackendReport:
+    return BackendReport(
+        backend=backend["name"],
+        pool=backend["configuration"]["pool"],
+        configuration=backend["configuration"],
+        capacity=backend["capacity"],
+        error=errors.from_dict(backend["error"]) if backend["error"] else None,
+    )
+
+
+def why_silent(host: str, message: str) -> str:
+    """Why a host did not report, without the words with which the ledger begins to tell it."""
+    beginning = errors.HostUnreachable(host=host, reason="").message
+    return message[len(beginning) :] if message.startswith(beginning) else message
+
+
+def rehearse_reports(conn: t.Any, action: LedgerAction, now: float) -> None:
+    """What the storage hosts told this run in check mode, into a ledger whose changes are rolled back."""
+    hostvars = action.task_vars["hostvars"]
+    for host in storage_hosts(action):
+        report = hostvars[host].get(REGISTERED)
+        if report and report.get("reported"):
+            storage_backends.record_report(conn, host, [report_of(b) for b in report["backends"]], now)
+        elif report and report.get("error"):
+            storage_backends.record_unreachable(conn, host, why_silent(host, report["error"]["message"]), now)
+
+
+def stale_hosts_of(action: LedgerAction, choose: t.Callable[[t.Any], t.Iterable[t.Any]], now: float) -> list[str]:
+    """Storage hosts to be asked before anything that needs room there. :arg choose: (conn) -> rows of such volumes."""
+
+    def read(conn: t.Any) -> list[str]:
+        theirs = {volumes.host_of(row.place) for row in choose(conn) if row.place}
+        hosts = [h for h in storage_hosts(action) if h in theirs]
+        return storage_backends.stale_hosts(conn, hosts, now, action.options["facts_max_age"])
+
+    if not action.check_mode:
+        return action.open_ledger().inspect(read)
+    return request_inputs.rehearsal_ledger(action.options["ledger_url"]).inspect(read)

@@ -1,0 +1,208 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Volumes as options of an action: what requests are read with, and the settings of the volume scheduler.
+
+Everything is looked at before anything is written: one list has all errors. source: rows C05, C06, C12-C16
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue as catalogue_module
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import quotas
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.catalogue import (
+    VolumeTypes,
+    read_volume_types,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.create_request import CreateOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.options import (
+    VolumeSchedulerOptions,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.registry import (
+    make_filters,
+    make_weighers,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.volume_accept import VolumeInputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import to_number
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+# The playbooks have so many rounds.
+MOST_ATTEMPTS = 3
+
+# What a volume is read with; a boot that makes volumes reads its own with the same.
+VOLUME_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "volume_types": {"type": "raw", "variable": "bootflow_volume_types", "fallback_default": []},
+    "default_volume_type": {"type": "str", "variable": "bootflow_default_volume_type"},
+    "images": {"type": "raw", "variable": "bootflow_images", "fallback_default": [], "no_log": False},
+    "quotas": {"type": "dict", "variable": "bootflow_quotas", "fallback_default": {}},
+    "project": {"type": "str", "variable": "bootflow_project", "fallback_default": "default"},
+    "storage_availability_zone": {
+        "type": "str",
+        "variable": "bootflow_storage_availability_zone",
+        "fallback_default": "nova",
+    },
+    "allow_availability_zone_fallback": {
+        "type": "bool",
+        "variable": "bootflow_allow_availability_zone_fallback",
+        "fallback_default": False,
+    },
+    "no_snapshot_gb_quota": {"type": "bool", "variable": "bootflow_no_snapshot_gb_quota", "fallback_default": False},
+    "volume_max_attempts": {"type": "int", "variable": "bootflow_volume_max_attempts", "fallback_default": 3},
+}
+
+VOLUME_SCHEDULER_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "volume_max_attempts": VOLUME_ARGUMENTS["volume_max_attempts"],
+    "volume_filters": {"type": "list", "elements": "str", "variable": "bootflow_volume_filters"},
+    "volume_weighers": {"type": "list", "elements": "str", "variable": "bootflow_volume_weighers"},
+    "volume_weight_multipliers": {
+        "type": "dict",
+        "variable": "bootflow_volume_weight_multipliers",
+        "fallback_default": {},
+    },
+    "max_over_subscription_ratio": {
+        "type": "raw",
+        "variable": "bootflow_max_over_subscription_ratio",
+        "fallback_default": 20.0,
+    },
+    "service_down_time": {"type": "int", "variable": "bootflow_service_down_time", "fallback_default": 900},
+}
+
+
+def check(action: LedgerAction) -> None:
+    """:raises InvalidRequest: every setting of types, quotas, scheduler and storage hosts that no volume could be made with."""
+    o = action.options
+    problems = Problems()
+    types = _volume_types(o, problems)
+    try:
+        _images(o)
+    except errors.InvalidRequest as e:
+        problems.extend(e.errors)
+    default = o["default_volume_type"]
+    if default:
+        with problems.collect("bootflow_default_volume_type"):
+            types.get(default)
+    projects = (o["quotas"] or {}).get("projects")
+    for project in dict.fromkeys((o["project"], *(projects if isinstance(projects, t.Mapping) else ()))):
+        with problems.collect("bootflow_quotas"):
+            quotas.limits_of(o["quotas"], project, types)
+    _check_scheduler(o, problems)
+    hosts = storage_settings.storage_hosts(action)
+    hostvars = action.task_vars["hostvars"]
+    storage_settings.check({h: hostvars[h] for h in hosts}, hosts, problems)
+    if not hosts:
+        problems.add(
+            storage_settings.GROUP,
+            errors.InvalidInput(
+                message="the inventory has no storage host",
+                remedy="Put hosts with bootflow_storage_backends into the group %s, or name another with"
+                " bootflow_storage_group." % storage_settings.GROUP,
+            ),
+        )
+    problems.raise_if_any()
+
+
+def _check_scheduler(o: t.Mapping[str, t.Any], problems: Problems) -> None:
+    attempts = o["volume_max_attempts"]
+    if not 1 <= attempts <= MOST_ATTEMPTS:
+        problems.add(
+            "bootflow_volume_max_attempts",
+            errors.InvalidInput(
+                message="it is %d" % attempts, remedy="Give 1 to %d: there are so many rounds." % MOST_ATTEMPTS
+            ),
+        )
+    if o["service_down_time"] < 1:
+        problems.add(
+            "bootflow_service_down_time",
+            errors.InvalidInput(message="it is %d" % o["service_down_time"], remedy="Give 1 or more."),
+        )
+    with problems.collect("bootflow_max_over_subscription_ratio"):
+        storage_settings.read_ratio(o["max_over_subscription_ratio"])
+    for key, value in o["volume_weight_multipliers"].items():
+        if to_number(value) is None:
+            problems.add(
+                "bootflow_volume_weight_multipliers",
+                errors.InvalidInput(
+                    message="that of %s is %s, which is no number" % (key, str(value)[:60]),
+                    remedy="Give a number, such as 1.0 or -1.0.",
+                ),
+            )
+    options = scheduler_options(o, now=0.0, checked=False)
+    for make in (make_filters, make_weighers):
+        with problems.collect("scheduler"):
+            make(options)
+
+
+def scheduler_options(
+    o: t.Mapping[str, t.Any], now: float, explain: bool = False, checked: bool = True
+) -> VolumeSchedulerOptions:
+    """:arg checked: False: what is no number is left out, check() tells of it."""
+    numbers = {str(key): to_number(value) for key, value in o["volume_weight_multipliers"].items()}
+    try:
+        ratio = storage_settings.read_ratio(o["max_over_subscription_ratio"])
+    except errors.InvalidInput as e:
+        if checked:
+            raise errors.InvalidInput(
+                message="bootflow_max_over_subscription_ratio: %s" % e.message, remedy=e.remedy
+            ) from e
+        ratio = 20.0
+    return VolumeSchedulerOptions(
+        enabled_filters=o["volume_filters"],
+        weighers=o["volume_weighers"],
+        multipliers={key: number for key, number in numbers.items() if number is not None},
+        max_attempts=o["volume_max_attempts"],
+        max_over_subscription_ratio=ratio,
+        now=now,
+        service_down_time=o["service_down_time"],
+        explain=explain,
+    )
+
+
+def volume_inputs(o: t.Mapping[str, t.Any]) -> VolumeInputs:
+    """What the ledger reads requests with. :raises InvalidRequest: all errors of the types and images."""
+    problems = Problems()
+    types = _volume_types(o, problems)
+    problems.raise_if_any()
+    return VolumeInputs(
+        types=types,
+        image=_images(o),
+        options=CreateOptions(
+            default_volume_type=o["default_volume_type"] or None,
+            storage_availability_zone=o["storage_availability_zone"],
+            allow_availability_zone_fallback=o["allow_availability_zone_fallback"],
+        ),
+        quotas=o["quotas"],
+        project=o["project"],
+        max_attempts=o["volume_max_attempts"],
+        no_snapshot_gb_quota=o["no_snapshot_gb_quota"],
+    )
+
+
+def configurations(action: LedgerAction) -> dict[str, list[dict[str, t.Any]]]:
+    """storage host -> its backends, of the whole inventory. :raises InvalidRequest: check() tells the same."""
+    hostvars = action.task_vars["hostvars"]
+    return {h: storage_settings.backends(hostvars[h], h) for h in storage_settings.storage_hosts(action)}
+
+
+def reachable(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:
+    """Those of ``hosts`` that the inventory has."""
+    inventory = set((action.task_vars.get("groups") or {}).get("all", []))
+    return [h for h in hosts if h in inventory]
+
+
+def _volume_types(o: t.Mapping[str, t.Any], problems: Problems) -> VolumeTypes:
+    try:
+        return read_volume_types(o["volume_types"])
+    except errors.InvalidRequest as e:
+        problems.extend(e.errors)
+        return VolumeTypes()
+
+
+def _images(o: t.Mapping[str, t.Any]) -> t.Callable[[str], Image]:
+    return catalogue_module.parse_catalogue(None, o["images"], None, None).image

@@ -1,0 +1,27 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""CHAP credentials of attachments: derived from the run's secret, the same in every worker, stored and printed nowhere.
+
+A later run has another secret: it gives the target new credentials, and then connects with them. source: row C33
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import random
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.names import (
+    ChapCredentials,
+    generate_chap,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET
+
+
+def chap_of(attachment_id: str) -> ChapCredentials:
+    """The credentials of one attachment in this run. Pass them in options that are no_log only."""
+    digest = hmac.new(RUN_SECRET, b"chap:" + attachment_id.encode(), hashlib.sha256).digest()
+    # A source of its own for each, seeded with 256 bits that nobody else has.
+    return generate_chap(random.Random(digest))

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Tables and texts about volumes, snapshots and backends, and the options that select volumes."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.plugin_utils.tables import table
+
+SELECTION: dict[str, dict[str, t.Any]] = {
+    "volume_names": {"type": "list", "elements": "str", "variable": "bootflow_volume_names"},
+    "volume_ids": {"type": "list", "elements": "str", "variable": "bootflow_volume_ids"},
+    "project": {"type": "str", "variable": "bootflow_project"},
+}
+
+View = t.Mapping[str, t.Any]
+
+
+def volume_table(views: t.Sequence[View]) -> list[str]:
+    """What volume_create ends with, and volume_list begins with."""
+    head = ("VOLUME", "ID", "SIZE_GB", "STATUS", "TYPE", "BOOTABLE", "BACKEND", "ATTACHED_TO")
+    rows = [
+        (
+            v["name"] or "-",
+            v["id"],
+            v["size"],
+            v["status"],
+            v["volume_type"] or "-",
+            "yes" if v["bootable"] else "no",
+            v["place"] or "-",
+            ", ".join(_attached(v)) or "-",
+        )
+        for v in views
+    ]
+    return table(head, rows)
+
+
+def _attached(view: View) -> list[str]:
+    return ["%s on %s" % (a["instance"] or a["instance_uuid"], a["device"] or "-") for a in view["attached_to"]]
+
+
+def snapshot_table(views: t.Sequence[View]) -> list[str]:
+    head = ("SNAPSHOT", "ID", "VOLUME", "SIZE_GB", "STATUS")
+    return table(
+        head, [(v["name"] or "-", v["id"], v["volume_name"] or v["volume_id"], v["size"], v["status"]) for v in views]
+    )
+
+
+def backend_table(views: t.Sequence[View]) -> list[str]:
+    """Capacities as last reported; what was placed since is in PENDING_GB. Orphans are volumes of ours that nobody knows."""
+    head = ("BACKEND", "ZONE", "STATE", "TOTAL_GB", "FREE_GB", "PROVISIONED_GB", "PENDING_GB", "VOLUMES", "ORPHANS")
+    rows = [
+        (
+            v["place"],
+            v["availability_zone"],
+            _state(v),
+            v["total_gb"],
+            v["free_gb"],
+            v["provisioned_gb"],
+            v["pending_gb"],
+            v["volume_count"],
+            len(v["orphans"]),
+        )
+        for v in views
+    ]
+    return table(head, rows)
+
+
+def _state(view: View) -> str:
+    for word in ("disabled", "frozen"):
+        if view[word]:
+            return word
+    if view["error"]:
+        return view["error"].get("code") or "error"
+    return "up" if view["reported_at"] is not None else "not reported"
+
+
+def why(view: View) -> list[str]:
+    """Lines that tell a person what became of a volume or snapshot, where it was tried before, and what to do."""
+    name = view.get("name") or view["id"]
+    fault = view.get("fault")
+    if not fault:
+        return ["  %s: it is %s" % (name, view.get("status") or "left")]
+    lines = ["  %s: %s: %s" % (name, fault["code"], fault["message"])]
+    said: dict[tuple[str, str], list[str]] = {}
+    for tried in view.get("tried") or ():
+        said.setdefault((tried["code"], tried["message"]), []).append(tried["host"])
+    for (code, message), hosts in said.items():
+        lines.append("    on %s: %s: %s" % (", ".join(dict.fromkeys(hosts)), code, message))
+    if fault.get("remedy"):
+        lines.append("    Remedy: " + fault["remedy"])
+    return lines

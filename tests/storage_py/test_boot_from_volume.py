@@ -1,0 +1,260 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Boot from volume with real guests: LVM and targets on the storage host, guests on the lab's hosts, by QEMU's own initiator.
+
+The kernel's initiator is in test_kernel_way.py. Each test ends with nothing left: no logical volume, target, secret, domain, row.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from flow import entry
+from volume_flow import GROUPS, VolumeFlow
+
+READY = {"bootflow_wait_console": "BOOTFLOW-GUEST-READY"}
+# Tells each change of the guest's disks: virtio shows the first 20 characters of a serial.
+WATCH = """#!/bin/sh
+(
+    while :; do
+        now=$(for disk in /sys/block/vd*; do echo "${disk##*/}:$(cat "$disk/serial"):$(($(cat "$disk/size") * 512))"; done | tr '\\n' ' ')
+        [ "$now" = "$before" ] || echo "DISKS $now." >/dev/console
+        before=$now
+        sleep 1
+    done
+) &
+"""
+GIB = 1024**3
+
+
+def root(**fields) -> dict:
+    """A volume made from the image, booted from, that goes with its instance."""
+    return {
+        "source_type": "image",
+        "uuid": "guest",
+        "destination_type": "volume",
+        "volume_size": 1,
+        "boot_index": 0,
+        "delete_on_termination": True,
+        **fields,
+    }
+
+
+def on_volume(name: str, *devices: dict, **fields) -> dict:
+    """An entry without an image of its own."""
+    wanted = entry(name, block_device_mapping=list(devices), **fields)
+    del wanted["image"]
+    return wanted
+
+
+def existing(volume: str, **fields) -> dict:
+    return {"source_type": "volume", "uuid": volume, "destination_type": "volume", "boot_index": 0, **fields}
+
+
+@pytest.fixture(scope="module")
+def backends(storage):
+    """A volume group and one with a thin pool, for this file."""
+    thick, thin = GROUPS["thick"], GROUPS["thin"]
+    storage.sh(
+        "vgcreate -q {0} {2} && vgcreate -q {1} {3} && lvcreate -q -y --type thin-pool -l 90%VG -n {1}-pool {1}".format(
+            thick, thin, storage.vm.disk("pv8"), storage.vm.disk("pv9")
+        )
+    )
+    yield storage
+    storage.sh("pkill tgtd; vgremove -q -y -f %s %s" % (thick, thin), check=False)
+
+
+@pytest.fixture
+def volumes(lab, backends, guest_image, tmp_path) -> VolumeFlow:
+    return VolumeFlow(lab, tmp_path, guest_image, backends)
+
+
+@pytest.mark.parametrize("kind", ["thick", "thin"])
+def test_a_volume_is_made_on_the_way_and_goes_with_its_instance(volumes: VolumeFlow, kind: str) -> None:
+    """thick is exported by LIO, thin by tgt."""
+    volumes.boot(on_volume("db", root(volume_type=kind), user_data=WATCH), **READY)
+    row = volumes.instances()["db"]
+    (volume,) = volumes.volumes()
+    assert (volume["status"], volume["attach_status"], volume["bootable"]) == ("in-use", "attached", 1)
+    assert volume["place"].startswith("storage1@%s#" % kind) and volumes.attached_to(row) == [volume["id"]]
+    console = volumes.console(row["host"], row["uuid"])
+    assert "BOOTFLOW-GUEST hostname=db " in console
+    address = volumes.query(
+        "SELECT ip_address FROM ip_allocations JOIN ports ON ports.id = port_id WHERE instance_uuid = ?", row["uuid"]
+    )[0]["ip_address"]
+    assert " address=%s/24 uuid=%s " % (address, row["uuid"]) in console
+    assert "BOOTFLOW-GUEST-DISK name=vda bytes=%d label= serial=%s" % (GIB, volume["id"][:20]) in console
+    assert sorted(volumes.exported()) == [volume["id"]]
+    secrets = volumes.secrets_in(volumes.everything_written())
+    assert secrets == [], "CHAP secrets are nowhere but at the two ends"
+    listed = volumes.run("volume_list")
+    assert listed.returncode == 0 and volume["id"] in listed.output and "db" in listed.output
+    volumes.boot(on_volume("db", root(volume_type=kind), user_data=WATCH), **READY)
+    assert [v["id"] for v in volumes.volumes()] == [volume["id"]], "booted already: nothing is made"
+    volumes.delete("db")
+    assert volumes.residue() == {}
+
+
+def test_a_volume_of_ones_own(volumes: VolumeFlow) -> None:
+    """Made first, booted from, kept when the instance goes, booted from again with what was written, deleted."""
+    wanted = [{"name": "system", "size": 1, "image": "guest", "volume_type": "thin"}]
+    volumes.create(*wanted)
+    (volume,) = volumes.volumes()
+    assert (volume["status"], volume["bootable"]) == ("available", 1)
+    volumes.boot(on_volume("first", existing("system")), **READY)
+    (volume,) = volumes.volumes()
+    assert volume["status"] == "in-use"
+    refused = volumes.run("volume_delete", bootflow_volume_names=["system"])
+    assert refused.returncode != 0 and "InvalidVolume" in refused.output and "detach" in refused.output
+    second = volumes.run("boot", bootflow_instances=[on_volume("second", existing("system"))])
+    assert second.returncode != 0 and "InvalidVolume" in second.output
+    assert sorted(volumes.instances()) == ["first"]
+    volumes.delete("first")
+    (volume,) = volumes.volumes()
+    assert (volume["status"], volume["attach_status"]) == ("available", "detached") and volumes.exported() == {}
+    volumes.boot(on_volume("second", existing(volume["id"])), **READY)
+    volumes.delete("second")
+    volumes.remove("system")
+    assert volumes.residue() == {}
+
+
+def test_hot_attach_extend_and_detach(volumes: VolumeFlow) -> None:
+    """On a running guest whose root is local; the guest sees the serial and the new size."""
+    volumes.boot(entry("app", user_data=WATCH), **READY)
+    row = volumes.instances()["app"]
+    volumes.create({"name": "data", "size": 1, "volume_type": "thick"})
+    attach = {"bootflow_attachments": [{"instance": "app", "volume": "data"}]}
+    done = volumes.run("attach_volume", **attach)
+    assert done.returncode == 0, done.output
+    (volume,) = volumes.volumes()
+    assert (volume["status"], volume["attach_status"]) == ("in-use", "attached")
+    serial = volume["id"][:20]
+    volumes.until_console(row, ":%s:%d " % (serial, GIB))
+    again = volumes.run("attach_volume", **attach)
+    assert again.returncode == 0 and "changed=0" in again.output
+    grown = volumes.run("volume_extend", bootflow_volumes=[{"name": "data", "size": 2}])
+    assert grown.returncode == 0, grown.output
+    volumes.until_console(row, ":%s:%d " % (serial, 2 * GIB))
+    done = volumes.run("detach_volume", **attach)
+    assert done.returncode == 0, done.output
+    (volume,) = volumes.volumes()
+    assert (volume["status"], volume["size"]) == ("available", 2) and volumes.exported() == {}
+    assert volumes.console(row["host"], row["uuid"]).rstrip().splitlines()[-1].count(serial) == 0
+    again = volumes.run("detach_volume", **attach)
+    assert again.returncode == 0 and "changed=0" in again.output
+    volumes.delete("app")
+    volumes.remove("data")
+    assert volumes.residue() == {}
+
+
+def test_root_data_and_local_disks_together(volumes: VolumeFlow) -> None:
+    """Two guests; the second boot from the same image on thin takes no copy; blank volumes and a local ephemeral beside."""
+    devices = [
+        root(volume_type="thin"),
+        {"source_type": "blank", "destination_type": "volume", "volume_size": 1, "volume_type": "thick",
+         "delete_on_termination": True},
+        {"source_type": "blank", "destination_type": "local", "volume_size": 1},
+    ]  # fmt: skip
+    volumes.boot(on_volume("pair", *devices, flavor="full", max_count=2), **READY)
+    rows = volumes.instances()
+    assert sorted(rows) == ["pair-1", "pair-2"] and len(volumes.volumes()) == 4
+    for row in rows.values():
+        mine = {volume[:20] for volume in volumes.attached_to(row)}
+        console = volumes.console(row["host"], row["uuid"])
+        assert len(mine) == 2 and all("serial=%s" % serial in console for serial in mine)
+    origins = {
+        lv["origin"] for lv in volumes.storage.lvs(GROUPS["thin"]).values() if lv["lv_name"].startswith("volume-")
+    }
+    assert len(origins) == 1 and "" not in origins, "both are snapshots of the one converted image"
+    volumes.delete(*rows)
+    assert volumes.residue() == {}
+
+
+def test_refusals_before_anything_is_touched(volumes: VolumeFlow) -> None:
+    volumes.create({"name": "empty", "size": 1, "volume_type": "thick"})
+    cases = [
+        (on_volume("x", existing("nothere")), "VolumeNotFound"),
+        (on_volume("x", existing("empty")), "not bootable"),
+        (on_volume("x", root(volume_size=None)), "volume_size"),
+        (on_volume("x", root(), root(boot_index=0)), "InvalidBDMBootSequence"),
+        (on_volume("x", root(boot_index=1)), "InvalidBDMBootSequence"),
+        (on_volume("x", root(volume_type="nosuch")), "VolumeTypeNotFound"),
+        (on_volume("x", root(volume_size=2000)), "VolumeSizeExceedsAvailableQuota"),
+    ]
+    before = volumes.query("SELECT count(*) AS n FROM volumes")[0]["n"]
+    for wanted, text in cases:
+        done = volumes.run("boot", bootflow_instances=[wanted])
+        assert done.returncode != 0 and text in done.output, (text, done.output)
+        assert "Remedy" in done.output
+    assert volumes.query("SELECT count(*) AS n FROM volumes")[0]["n"] == before and volumes.instances() == {}
+    nowhere = volumes.run("boot", bootflow_instances=[on_volume("x", root(volume_size=500))])
+    assert nowhere.returncode != 0 and "CapacityFilter" in nowhere.output
+    assert volumes.instances()["x"]["vm_state"] == "error"
+    volumes.delete("x")
+    volumes.remove("empty")
+    assert volumes.residue() == {}
+
+
+KILLS = [
+    ("while the volume is made", "SELECT 1 FROM volumes WHERE status = 'downloading'"),
+    ("while it is exported", "SELECT 1 FROM volume_attachments WHERE export = 'begun'"),
+    ("while it is connected", "SELECT 1 FROM volume_attachments WHERE connection = 'begun'"),
+    ("in spawning", "SELECT 1 FROM instance_action_events WHERE event = 'spawning'"),
+]
+
+
+@pytest.mark.parametrize(("point", "sql"), KILLS, ids=[p for p, _s in KILLS])
+def test_killed_run(volumes: VolumeFlow, point: str, sql: str) -> None:
+    """SIGKILL to the run: the next boot finishes with the same volume, or (in the middle) a delete leaves nothing."""
+    wanted = on_volume("crash", root(volume_type="thick"))
+    process = volumes.start("boot", {"bootflow_instances": [wanted]})
+    try:
+        volumes.wait_for(sql, 180, process)
+    finally:
+        volumes.kill(process)
+    (volume,) = volumes.volumes()
+    if point != "while it is exported":
+        volumes.boot(wanted, **READY)
+        (after,) = volumes.volumes()
+        assert (after["id"], after["status"]) == (volume["id"], "in-use")
+    volumes.delete("crash")
+    assert volumes.residue() == {}
+
+
+def test_a_portal_that_is_not_there(volumes: VolumeFlow) -> None:
+    """The guest cannot reach its disk: the build fails, its volume is given back as Nova's table says; then it works."""
+    volumes.create({"name": "system", "size": 1, "image": "guest", "volume_type": "thin"})
+    wanted = on_volume("lost", existing("system"))
+    with volumes.portal_unreachable():
+        done = volumes.run("boot", bootflow_instances=[wanted], bootflow_max_attempts=1)
+        assert done.returncode != 0
+    assert volumes.instances()["lost"]["vm_state"] == "error"
+    (volume,) = volumes.volumes()
+    assert (volume["status"], volume["attach_status"]) == ("available", "detached")
+    assert volumes.exported() == {}
+    volumes.boot(wanted, **READY)
+    volumes.delete("lost")
+    volumes.remove("system")
+    assert volumes.residue() == {}
+
+
+def test_the_storage_host_dies_in_the_middle(volumes: VolumeFlow) -> None:
+    """Power lost while the image is copied: the volume cannot be made; when the host is back the same request goes on."""
+    wanted = on_volume("db", root(volume_type="thick"))
+    process = volumes.start("boot", {"bootflow_instances": [wanted]})
+    try:
+        volumes.wait_for("SELECT 1 FROM volumes WHERE status = 'downloading'", 180, process)
+        time.sleep(1)
+        volumes.storage.vm.crash()
+        process.wait(timeout=300)
+    finally:
+        volumes.kill(process)
+        volumes.storage.vm.start(keep=True)
+        volumes.storage_is_back()
+    assert volumes.instances()["db"]["vm_state"] in ("building", "error")
+    volumes.boot(wanted, **READY)
+    volumes.delete("db")
+    assert volumes.residue() == {}

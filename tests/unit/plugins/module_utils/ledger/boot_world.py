@@ -1,0 +1,248 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Short words for boots with volumes: what storage_work and the stages do, without any host."""
+
+from __future__ import annotations
+
+import typing as t
+
+import sqlalchemy as sa
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+    accept,
+    attachment_hosts,
+    attachments,
+    builds,
+    scheduling,
+    tables,
+    volume_attach,
+    volume_work,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.attachments import HostEnd
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.boot_volumes import BootVolumeOptions
+
+from .volume_world import VolumeWorld
+from .world import IMAGE, request
+
+A = tables.volume_attachments.c
+
+
+def device(
+    source: str = "volume", uuid: str | None = None, boot_index: int | None = None, **fields: t.Any
+) -> BlockDevice:
+    return BlockDevice(source_type=source, destination_type="volume", uuid=uuid, boot_index=boot_index, **fields)
+
+
+def from_image(size: int = 5, **fields: t.Any) -> BlockDevice:
+    return device("image", IMAGE.id, 0, volume_size=size, **fields)
+
+
+def volume_request(
+    name: str, *devices: BlockDevice, image: t.Any = None, count: int = 1, **fields: t.Any
+) -> ServerRequest:
+    """Without an image, unless one is given."""
+    root = next((d for d in devices if d.boot_index == 0 and d.source_type == "image"), None)
+    return request(
+        name,
+        count,
+        image=image,
+        root_image=IMAGE if root is not None and image is None else None,
+        block_device_mapping=devices,
+        **fields,
+    )
+
+
+class BootWorld(VolumeWorld):
+    cross_az_attach = True
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.asked: list[tuple[str, str]] = []  # what storage hosts were asked to export (state, volume)
+        self.initiators: dict[str, tuple[str, ...]] = {}  # volume -> whom its target lets in
+        self.connections: set[tuple[str, str]] = set()  # (host, volume)
+
+    def accept(
+        self, *requests: ServerRequest, run: str = "a", quotas: t.Any = None, **context: t.Any
+    ) -> accept.Accepted:
+        options = accept.AcceptOptions(
+            networks=self.networks,
+            quotas=quotas or {},
+            volumes=BootVolumeOptions(self.inputs(), self.cross_az_attach),
+        )
+        with self.ledger.write() as conn:
+            return accept.accept(conn, requests, options, self.context(run, **context))
+
+    # --- the storage side --------------------------------------------------------------------------------------------
+
+    def place(self, run: str = "a") -> list[str]:
+        with self.ledger.write() as conn:
+            return attachment_hosts.place(conn, self.end, self.context(run))
+
+    @staticmethod
+    def end(host: str, facts: t.Any) -> HostEnd:
+        return HostEnd(host, "iqn.test:" + host)
+
+    def storage_round(
+        self,
+        run: str = "a",
+        fail: t.Mapping[str, errors.BootflowError] | None = None,
+        fail_export: errors.BootflowError | None = None,
+    ) -> list[str]:
+        """Scheduling of volumes, then what storage_work does. :arg fail: by volume's id. Returns the storage hosts asked."""
+        self.choose(run)
+        with self.ledger.read() as conn:
+            hosts = volume_work.hosts_with_work(conn, self.context(run))
+        for host in hosts:
+            self.unexport(host, run)
+            work = self.work_of(host, run)
+            self.worked(host, {w.backend: self.storage[host].do(w, fail) for w in work}, run)
+            self.export(host, run, fail_export)
+        return hosts
+
+    def unexport(self, host: str = "s1", run: str = "a", error: errors.BootflowError | None = None) -> list[str]:
+        with self.ledger.write() as conn:
+            found = attachments.to_unexport(conn, host, self.context(run))
+        for export in found:
+            self.asked.append(("absent" if not export.initiators else "present", export.volume_id))
+            if error is None:
+                self.initiators[export.volume_id] = export.initiators
+        with self.ledger.write() as conn:
+            attachments.unexported(conn, host, {e.attachment_id: error for e in found}, self.context(run))
+        return [e.volume_id for e in found]
+
+    def export(self, host: str = "s1", run: str = "a", error: errors.BootflowError | None = None) -> list[str]:
+        with self.ledger.write() as conn:
+            found = attachments.to_export(conn, host, self.context(run))
+        results: dict[str, t.Any] = {}
+        for export in found:
+            self.asked.append(("present", export.volume_id))
+            self.initiators[export.volume_id] = export.initiators
+            iqn = "iqn.2010-10.org.openstack:volume-" + export.volume_id
+            results[export.attachment_id] = error or {"iqn": iqn, "lun": 0, "portals": ["192.0.2.1:3260"]}
+        with self.ledger.write() as conn:
+            attachments.exported(conn, host, results, self.context(run))
+        return [e.volume_id for e in found]
+
+    # --- the compute side --------------------------------------------------------------------------------------------
+
+    def connect(self, host: str, uuids: t.Iterable[str], run: str = "a") -> set[str]:
+        """Returns the ids of the attachments that are connected now."""
+        with self.ledger.write() as conn:
+            rows = [r for rows in attachments.of_instances(conn, uuids).values() for r in rows]
+            allowed = attachments.connecting(conn, [r.id for r in rows], self.context(run))
+        for row in rows:
+            if row.id in allowed:
+                assert "iqn.test:" + host in self.initiators[row.volume_id]
+                self.connections.add((host, row.volume_id))
+        with self.ledger.write() as conn:
+            attachments.connected(conn, {i: "/dev/disk/by-path/" + i for i in allowed}, self.context(run))
+        return allowed
+
+    def disconnect(self, host: str, uuids: t.Iterable[str], run: str = "a") -> None:
+        with self.ledger.write() as conn:
+            rows = [
+                r for rows in attachments.of_instances(conn, uuids).values() for r in rows if r.attached_host == host
+            ]
+            self.connections -= {(host, r.volume_id) for r in rows}
+            attachments.disconnected(conn, [r.id for r in rows], self.context(run))
+
+    def build(self, host: str, until: str = "active", run: str = "a") -> list[str]:
+        """The same as without volumes, which are connected in the stage block_device_mapping."""
+        uuids: list[str] = []
+        for stage in (builds.NETWORKING, builds.BLOCK_DEVICE_MAPPING, builds.SPAWNING):
+            found, failed = self.begin(stage, host, run)
+            assert not failed, failed
+            uuids = [b.uuid for b in found]
+            if stage is builds.BLOCK_DEVICE_MAPPING:
+                self.connect(host, uuids, run)
+            if stage.name == until:
+                return uuids
+            if stage is not builds.SPAWNING:
+                assert self.done(stage, uuids, run) == []
+        active, lost = self.spawned(host, uuids, run)
+        assert sorted(active) == sorted(uuids) and not lost
+        return uuids
+
+    def boot_of(self, *requests: ServerRequest, until: str = "active", run: str = "a") -> list[str]:
+        """Accepted, scheduled, volumes made and exported, built as far as ``until``. Returns the uuids."""
+        uuids = self.accept(*requests, run=run).created
+        self.schedule(run)
+        self.place(run)
+        self.storage_round(run)
+        if until != "exported":
+            for host in sorted({self.row(u).host for u in uuids} - {None}):
+                self.build(host, until, run)
+        return uuids
+
+    def delete_all(self, *uuids: str, run: str = "d") -> tuple[list[str], list[dict[str, t.Any]]]:
+        found = self.delete(run, uuids=list(uuids))
+        for host in found.hosts:
+            self.disconnect(host, uuids, run)
+            self.removed(host, [r["uuid"] for r in self.of_host(host, run)], run)
+        self.storage_round(run)
+        return self.finish(run)
+
+    def give_up(self, run: str = "a") -> list[str]:
+        with self.ledger.write() as conn:
+            return scheduling.give_up(conn, self.max_attempts, self.context(run))
+
+    # --- attach and detach ---------------------------------------------------------------------------------------------
+
+    def attach(self, *wishes: t.Any, run: str = "a") -> volume_attach.Begun:
+        with self.ledger.write() as conn:
+            return volume_attach.begin_attach(
+                conn, wishes, "default", self.end, self.cross_az_attach, self.context(run)
+            )
+
+    def detach(self, *wishes: t.Any, run: str = "a") -> volume_attach.Begun:
+        with self.ledger.write() as conn:
+            return volume_attach.begin_detach(conn, wishes, "default", self.context(run))
+
+    # --- what is there -------------------------------------------------------------------------------------------------
+
+    def attachment(self, volume: str) -> t.Any:
+        """The latest of a volume, by name or id."""
+        rows = self.rows(tables.volume_attachments, A.volume_id == self.volume(volume).id)
+        return sorted(rows, key=lambda r: (r.deleted == "", r.created_at))[-1]
+
+    def ends(self, volume: str) -> tuple[str, str, str]:
+        row = self.attachment(volume)
+        return row.attach_status, row.export, row.connection
+
+    def live_attachments(self) -> list[t.Any]:
+        return self.rows(tables.volume_attachments, A.deleted == "")
+
+    def disks(self, uuid: str) -> list[dict[str, t.Any]]:
+        c = tables.block_device_mappings.c
+        rows = self.rows(tables.block_device_mappings, c.instance_uuid == uuid)
+        return [r.disk for r in sorted(rows, key=lambda r: r.position)]
+
+    # --- the laws --------------------------------------------------------------------------------------------------------
+
+    def check(self, conn: t.Any) -> None:
+        super().check(conn)
+        volumes = {r.id: r for r in conn.execute(sa.select(tables.volumes))}
+        rows = list(conn.execute(sa.select(tables.volume_attachments)))
+        live = [r for r in rows if r.deleted == ""]
+        for row in rows:
+            if row.deleted != "":
+                assert (row.export, row.connection, row.attach_status) == ("none", "none", "detached")
+                continue
+            assert row.connection == "none" or row.export != "none", "connected and not exported"
+            volume = volumes[row.volume_id]
+            assert volume.deleted == "", "a volume with an attachment is gone"
+            if row.attach_status == "attached":
+                assert volume.status in ("in-use", "detaching", "extending") and row.export == row.connection == "done"
+        busy = {r.volume_id for r in live}
+        for volume in volumes.values():
+            if volume.deleted == "" and volume.status in ("attaching", "in-use", "detaching"):
+                assert volume.id in busy, "%s is %s for nobody" % (volume.id, volume.status)
+            if volume.deleted == "" and volume.status in ("available", "deleting"):
+                assert volume.id not in busy, "%s is %s, and attached" % (volume.id, volume.status)
+        for host, volume_id in self.connections:
+            there = [r for r in live if (r.attached_host, r.volume_id) == (host, volume_id)]
+            assert [r for r in there if r.connection != "none"], "%s has %s, and nobody knows" % (host, volume_id)

@@ -1,0 +1,103 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import uuid
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.attachments import Export
+from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_exports import end_exports, make_exports
+from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_secrets import chap_of
+
+LIO = {
+    "volume_group": "vg1",
+    "target": "lio",
+    "iqn_prefix": "iqn.2010-10.org.openstack:",
+    "portals": ["192.0.2.1:3260"],
+}
+ONE, TWO, THREE = (str(uuid.UUID(int=n)) for n in (1, 2, 3))
+
+
+class Action:
+    """Where a host would answer: each call's arguments are kept, ``fails`` says what to answer of a volume."""
+
+    def __init__(self, fails=None, error=None):
+        self.calls = []
+        self.fails = fails or {}
+        self.error = error
+
+    def run_module(self, name, arguments):
+        assert name == "iscsi_target"
+        self.calls.append(arguments)
+        if self.error:
+            raise self.error
+        outcomes = {}
+        for each in arguments["exports"]:
+            volume_id = each["volume_id"]
+            outcomes[volume_id] = {"error": None, "iqn": arguments["iqn_prefix"] + volume_id, "lun": 0, "portals": []}
+            if volume_id in self.fails:
+                outcomes[volume_id] = {"error": self.fails[volume_id].as_dict()}
+        return {"outcomes": outcomes}
+
+
+def export(volume_id, attachment="a1", initiators=("iqn.a",), **configuration):
+    return Export(attachment, volume_id, "lvm", {**LIO, **configuration}, "iqn.a", initiators)
+
+
+def test_a_target_has_the_credentials_of_its_attachment_and_lets_in_who_was_named():
+    action = Action()
+    found = make_exports(action, [export(ONE, "a1", ("iqn.a", "iqn.b"))])
+    (call,) = action.calls
+    chap = chap_of("a1")
+    assert call["exports"] == [
+        {
+            "volume_id": ONE,
+            "state": "present",
+            "path": "/dev/vg1/volume-" + ONE,
+            "initiators": ["iqn.a", "iqn.b"],
+            "chap_user": chap.user,
+            "chap_secret": chap.secret,
+        }
+    ]
+    assert (call["target"], call["portals"], call["iqn_prefix"]) == ("lio", LIO["portals"], LIO["iqn_prefix"])
+    assert found == {"a1": {"iqn": LIO["iqn_prefix"] + ONE, "lun": 0, "portals": LIO["portals"]}}
+    assert chap.secret not in str(found)
+
+
+def test_one_call_for_each_kind_of_target_and_each_volume_once_in_it():
+    action = Action()
+    found = make_exports(
+        action,
+        [export(ONE, "a1"), export(TWO, "a2"), export(THREE, "a3", target="tgt"), export(ONE, "a4")],
+    )
+    assert sorted(found) == ["a1", "a2", "a3", "a4"]
+    assert sorted((c["target"], [e["volume_id"] for e in c["exports"]]) for c in action.calls) == [
+        ("lio", [ONE]),
+        ("lio", [ONE, TWO]),
+        ("tgt", [THREE]),
+    ]
+
+
+def test_what_fails_fails_alone_and_a_host_that_is_away_fails_all():
+    refused = errors.ISCSITargetCreateFailed(message="no")
+    found = make_exports(Action({TWO: refused}), [export(ONE, "a1"), export(TWO, "a2")])
+    assert found["a1"]["lun"] == 0 and found["a2"].code == "ISCSITargetCreateFailed"
+    away = errors.HostUnreachable(host="s1", reason="gone")
+    assert make_exports(Action(error=away), [export(ONE, "a1"), export(TWO, "a2")]) == {"a1": away, "a2": away}
+    assert end_exports(Action(error=away), [export(ONE, "a1", ())]) == {"a1": away}
+
+
+def test_a_backend_that_nobody_knows_any_more_is_an_error_of_its_own_exports():
+    stranger = Export("a2", TWO, "old", {}, "iqn.a", ("iqn.a",))
+    action = Action()
+    found = make_exports(action, [export(ONE, "a1"), stranger])
+    assert found["a1"]["lun"] == 0 and found["a2"].code == "DriverNotInitialized" and len(action.calls) == 1
+
+
+def test_ending_an_export_needs_no_credentials_and_leaves_what_others_use():
+    action = Action()
+    assert end_exports(action, [export(ONE, "a1", ()), export(TWO, "a2", ("iqn.b",))]) == {"a1": None, "a2": None}
+    assert [c["exports"] for c in action.calls] == [[{"volume_id": ONE, "state": "absent"}]]
+    assert make_exports(Action(), []) == {} and end_exports(Action(), []) == {}

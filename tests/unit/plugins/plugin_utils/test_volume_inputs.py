@@ -1,0 +1,154 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
+    ImageNotFound,
+    InvalidInput,
+    InvalidRequest,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.create_request import CreateOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.options import (
+    VolumeSchedulerOptions,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_inputs as inputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import REQUEST_ARGUMENTS
+from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_inputs import SCHEDULER_ARGUMENTS
+
+BACKEND = {"ansible_host": "192.0.2.1", "bootflow_storage_backends": [{"name": "lvm"}]}
+
+
+class Action:
+    def __init__(self, hosts, options):
+        arguments = {**inputs.VOLUME_ARGUMENTS, **inputs.VOLUME_SCHEDULER_ARGUMENTS}
+        self.options = {name: a.get("fallback_default") for name, a in arguments.items()}
+        assert not set(options) - set(self.options)
+        self.options.update(options)
+        self.task_vars = {"hostvars": hosts, "groups": {"bootflow_storage": list(hosts), "all": list(hosts)}}
+
+    def variable(self, _name, default=None):
+        return default
+
+
+def action(hosts=None, **options):
+    return Action({"s1": BACKEND} if hosts is None else hosts, options)
+
+
+def told(made):
+    with pytest.raises(InvalidRequest) as caught:
+        inputs.check(made)
+    assert all(e["message"] and e["remedy"] for e in caught.value.errors)
+    return [(e["path"], e["message"]) for e in caught.value.errors]
+
+
+def test_the_defaults_are_cinders_own():
+    made = action()
+    inputs.check(made)
+    found = inputs.volume_inputs(made.options)
+    assert found.options == CreateOptions() and found.project == "default" and len(found.types) == 0
+    assert (found.max_attempts, found.no_snapshot_gb_quota, found.quotas) == (3, False, {})
+    options = inputs.scheduler_options(made.options, now=7.0)
+    assert options == VolumeSchedulerOptions(now=7.0, service_down_time=900)
+
+
+def test_every_setting_arrives():
+    image = {"name": "debian", "url": "https://x.example/y", "checksum": "0" * 64, "disk_format": "qcow2"}
+    made = action(
+        volume_types=[{"name": "fast", "extra_specs": {"medium": "ssd"}}],
+        default_volume_type="fast",
+        images=[image],
+        quotas={"volumes": "5", "gigabytes_fast": 9, "instances": 3},
+        project="red",
+        storage_availability_zone="z",
+        allow_availability_zone_fallback=True,
+        no_snapshot_gb_quota=True,
+        volume_max_attempts=2,
+        volume_filters=["CapacityFilter"],
+        volume_weighers=["VolumeNumberWeigher"],
+        volume_weight_multipliers={"VolumeNumberWeigher": "-2"},
+        max_over_subscription_ratio="auto",
+        service_down_time=5,
+    )
+    inputs.check(made)
+    found = inputs.volume_inputs(made.options)
+    assert found.types.get("fast").extra_specs == {"medium": "ssd"} and found.image("debian").disk_format == "qcow2"
+    assert found.options == CreateOptions("fast", None, "z", True)
+    assert (found.quotas["volumes"], found.project, found.max_attempts) == ("5", "red", 2)
+    assert found.no_snapshot_gb_quota is True
+    with pytest.raises(ImageNotFound):
+        found.image("none")
+    options = inputs.scheduler_options(made.options, now=1.0, explain=True)
+    assert options == VolumeSchedulerOptions(
+        enabled_filters=["CapacityFilter"],
+        weighers=["VolumeNumberWeigher"],
+        multipliers={"VolumeNumberWeigher": -2.0},
+        max_attempts=2,
+        max_over_subscription_ratio="auto",
+        now=1.0,
+        service_down_time=5,
+        explain=True,
+    )
+
+
+def test_all_errors_at_once():
+    found = told(
+        action(
+            hosts={"s1": BACKEND, "s2": {}},
+            volume_types=[{"name": "fast", "extra_specs": {"provisioning:type": "fat"}}],
+            default_volume_type="slow",
+            images=[{"name": "x"}],
+            quotas={"gigabytes_none": 3, "projects": {"red": {"volumes": "many"}}},
+            volume_max_attempts=4,
+            volume_filters=["SizeFilter"],
+            volume_weighers=["None"],
+            volume_weight_multipliers={"CapacityWeigher": "x"},
+            max_over_subscription_ratio=0.1,
+            service_down_time=0,
+        )
+    )
+    paths = [path for path, _message in found]
+    for path in (
+        "volume_types[0].extra_specs",
+        "bootflow_default_volume_type",
+        "images[0].url",
+        "bootflow_quotas",
+        "bootflow_volume_max_attempts",
+        "bootflow_service_down_time",
+        "bootflow_max_over_subscription_ratio",
+        "bootflow_volume_weight_multipliers",
+        "scheduler",
+        "s2.bootflow_storage_backends",
+    ):
+        assert path in paths, found
+    assert not [p for p in paths if p.startswith("s1")]
+
+
+def test_an_inventory_without_storage_hosts_is_told():
+    ((path, message),) = told(action(hosts={}))
+    assert path == "bootflow_storage" and "no storage host" in message
+
+
+def test_a_ratio_that_is_none_is_refused_also_later():
+    with pytest.raises(InvalidInput, match="bootflow_max_over_subscription_ratio"):
+        inputs.scheduler_options(action(max_over_subscription_ratio="much").options, now=0.0)
+
+
+def test_configurations_are_those_of_every_storage_host():
+    made = action(hosts={"s1": BACKEND, "s2": {**BACKEND, "bootflow_storage_backends": {"a": None}}})
+    found = inputs.configurations(made)
+    assert {h: [b["place"] for b in backends] for h, backends in found.items()} == {
+        "s1": ["s1@lvm#lvm"],
+        "s2": ["s2@a#a"],
+    }
+    assert inputs.reachable(made, ["s3", "s2"]) == ["s2"]
+
+
+def test_a_boot_reads_the_same_options_with_the_same_meaning():
+    """One option, one meaning: an action may take those of a boot and those of volumes together."""
+    for name, argument in {**inputs.VOLUME_ARGUMENTS, **inputs.VOLUME_SCHEDULER_ARGUMENTS}.items():
+        for other in (REQUEST_ARGUMENTS, SCHEDULER_ARGUMENTS):
+            assert other.get(name, argument) == argument, name
