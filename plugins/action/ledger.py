@@ -11,6 +11,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+    attachments,
     backup,
     commits,
     migrations_runner,
@@ -41,6 +42,7 @@ class ActionModule(LedgerAction):
     def _migrated(self) -> dict[str, t.Any]:
         shown = str(self.options["ledger_url"])
         before = None
+        clean_first: list[str] = []
         try:
             # Not patient: the first task of every playbook tells at once when nobody is there.
             ledger = self.open_ledger(create=not self.check_mode, check_revision=False, patient=False)
@@ -58,6 +60,8 @@ class ActionModule(LedgerAction):
                 todo = [step for step in todo if step["revision"] in applied]
                 ledger.inspect(migrations_runner.check_complete, shown)
                 ledger.transact(commits.forget_old, time.time())
+                held = ledger.inspect(attachments.hosts_to_clean_first)
+                clean_first = [host for host in self.compute_hosts() if host in held]
             ledger.close()
         if self.check_mode and todo:
             lines = ["Would bring %s to revision %s:" % (shown, todo[-1]["revision"])]
@@ -69,6 +73,7 @@ class ActionModule(LedgerAction):
             "revision": after,
             "applied": [step["revision"] for step in todo],
             "plan": todo,
+            "clean_first": clean_first,
             "diff": {
                 "before": "revision: %s\n" % before,
                 "after": "revision: %s\n" % after,

@@ -104,6 +104,13 @@ plan:
   elements: dict
   returned: success and state is migrated
   sample: [{"revision": "0001", "description": "First shape of the ledger"}]
+clean_first:
+  description:
+    - Compute hosts that could not be cleaned when they were to be, and may still use a volume. The playbook boot asks them before it accepts a
+      request, so that a request for that volume is not refused when they are back.
+  type: list
+  elements: str
+  returned: success and state is migrated
 dest:
   description: The backup.
   type: str

@@ -176,7 +176,7 @@ def test_root_data_and_local_disks_together(volumes: VolumeFlow) -> None:
 def test_refusals_before_anything_is_touched(volumes: VolumeFlow) -> None:
     volumes.create({"name": "empty", "size": 1, "volume_type": "thick"})
     cases = [
-        (on_volume("x", existing("nothere")), "VolumeNotFound"),
+        (on_volume("x", existing("nothere")), "InvalidBDMVolume"),
         (on_volume("x", existing("empty")), "not bootable"),
         (on_volume("x", root(volume_size=None)), "volume_size"),
         (on_volume("x", root(), root(boot_index=0)), "InvalidBDMBootSequence"),
@@ -251,7 +251,8 @@ def test_the_storage_host_dies_in_the_middle(volumes: VolumeFlow) -> None:
         volumes.storage.vm.crash()
         process.wait(timeout=300)
     finally:
-        volumes.kill(process)
+        if process.poll() is None:
+            volumes.kill(process)
         volumes.storage.vm.start(keep=True)
         volumes.storage_is_back()
     assert volumes.instances()["db"]["vm_state"] in ("building", "error")

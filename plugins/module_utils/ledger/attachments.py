@@ -22,7 +22,7 @@ from ..core.volumes import attach_rules, places, states
 from . import bulk, instances, runs, volume_deletion, volume_history, volumes
 from .context import Context
 from .libraries import sa
-from .tables import block_device_mappings, compute_nodes, storage_backends, volume_attachments
+from .tables import block_device_mappings, cleanups, compute_nodes, storage_backends, volume_attachments
 from .tables import volumes as volumes_table
 from .volume_tables import BEGUN, DONE, ENDING, NOTHING
 
@@ -287,6 +287,16 @@ def revive(conn: t.Any, row: t.Any, context: Context) -> None:
         way=None,
         attached_at=None,
     )
+
+
+def hosts_to_clean_first(conn: t.Any) -> list[str]:
+    """Hosts that could not be cleaned and may still use a volume that is to end: it cannot be reserved again before they are."""
+    query = (
+        sa.select(_a.attached_host)
+        .join(cleanups, sa.and_(cleanups.c.host == _a.attached_host, cleanups.c.instance_uuid == _a.instance_uuid))
+        .where(_a.deleted == LIVE, _a.connection != NOTHING, _a.attach_status == states.DETACHED)
+    )
+    return sorted(set(conn.execute(query).scalars()))
 
 
 # --- to a host --------------------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ class Host(compute_volumes.ActionModule):
         assert "iqn.test:h1" in self.world.initiators[volume]
         self.volumes[volume] = dict(item)
         self.world.connections.add(("h1", volume))
-        return {"path": "/dev/disk/by-path/" + volume}
+        return {"path": "/dev/disk/by-path/" + volume, "size": 3 * 1024**3}
 
     def _domain_disk(self, item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         volume = item["serial"]
