@@ -189,14 +189,17 @@ class Initiator:
 
     def record_files(self, iqn: str, where: str) -> list[str]:
         """The files in which iscsiadm keeps the record of a node at a portal."""
+        found: list[str] = []
+        for path in self._record_paths(iqn, where):
+            found.extend([path] if os.path.isfile(path) else sorted(glob.glob(os.path.join(glob.escape(path), "*"))))
+        return found
+
+    def _record_paths(self, iqn: str, where: str) -> list[str]:
         address, port = split_portal(where)
         found: list[str] = []
         for folder in self.node_folders:
             base = os.path.join(glob.escape(os.path.join(folder, iqn)), glob.escape("%s,%d" % (address, port)))
-            for path in glob.glob(base) + glob.glob(base + ",*"):
-                found.extend(
-                    [path] if os.path.isfile(path) else sorted(glob.glob(os.path.join(glob.escape(path), "*")))
-                )
+            found += glob.glob(base) + glob.glob(base + ",*")
         return found
 
     def result(self, wish: Connection, sessions: t.Sequence[Session]) -> dict[str, t.Any]:
@@ -282,6 +285,10 @@ class Initiator:
         return all(has.get(name) == value for name, value in wanted.items())
 
     def _make_record(self, wish: Connection, where: str) -> None:
+        files = self.record_files(wish.iqn, where)
+        if self._record_paths(wish.iqn, where) and not (files and all(self._is_whole(wish.iqn, p) for p in files)):
+            progress.mark_changed()
+            self._delete_record(wish.iqn, where)
         if not self.record_files(wish.iqn, where):
             progress.mark_changed()
             self._node(wish.iqn, where, "-o", "new", ok=(0, _EXISTS))
@@ -296,6 +303,12 @@ class Initiator:
             if not self._file_is_right(wish, path):
                 progress.mark_changed()
                 self._set(path, dict(auth_settings(wish.chap), **{"node.startup": "automatic"}))
+
+    @staticmethod
+    def _is_whole(iqn: str, path: str) -> bool:
+        """Whether it is more than what a lost power left of a record: an empty file."""
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return settings_of(file.read()).get("node.name") == iqn
 
     def _set(self, path: str, settings: t.Mapping[str, str | None]) -> None:
         with database_lock(self.lock):
@@ -348,7 +361,7 @@ class Initiator:
         others = [
             name for session in sessions for name in self.devices.disks_of_session(session.number) if name not in disks
         ]
-        records = [where for where in self._known_portals(wish) if self.record_files(wish.iqn, where)]
+        records = [where for where in self._known_portals(wish) if self._record_paths(wish.iqn, where)]
         changes = (["disk"] if disks else []) + (["session"] if sessions and not others else [])
         if records and not others:
             changes.append("record")
@@ -406,6 +419,16 @@ class Initiator:
     def _delete_record(self, iqn: str, where: str) -> None:
         if self.record_files(iqn, where):
             self._node(iqn, where, "-o", "delete", ok=(0, _NO_RECORDS))
+        left = self._record_paths(iqn, where)
+        if left:  # iscsiadm sees no record in an empty file or folder, which is what a lost power leaves
+            with database_lock(self.lock):
+                for path in left:
+                    for file in self.record_files(iqn, where):
+                        os.unlink(file)
+                    if os.path.isdir(path):
+                        os.rmdir(path)
+                    with contextlib.suppress(OSError):  # the target's folder goes with its last record
+                        os.rmdir(os.path.dirname(path))
 
     # ---- extend --------------------------------------------------------------------------------------------------------
 

@@ -149,6 +149,8 @@ class Host:
             record.parent.mkdir(exist_ok=True)
             record.write_text("# BEGIN RECORD\nnode.name = %s\nnode.startup = manual\n# END RECORD\n" % iqn)
         elif what == ["-o", "delete"]:
+            if not record.is_file() or not record.read_text():
+                return Completed(21, "", "iscsiadm: No records found\n")
             record.unlink()
         elif what == ["--login"]:
             return self.login(iqn, where, record)
@@ -452,6 +454,21 @@ def test_records_that_discovery_left_go_too(host):
     (host.nodes / IQN / "192.0.2.99,3260").write_text("node.name = %s\nnode.session.auth.password = x\n" % IQN)
     host.one(state="disconnected")
     assert not list(host.nodes.rglob("*3260"))
+
+
+@pytest.mark.parametrize("left", ["file", "folder"])
+@pytest.mark.parametrize("state", ["connected", "disconnected"])
+def test_what_a_lost_power_left_of_a_record(host, left, state):
+    """iscsiadm sees nothing in an empty file or folder: it goes, or is made anew."""
+    record = host.nodes / IQN / PORTALS[0].replace(":", ",")
+    record.parent.mkdir()
+    record.write_text("") if left == "file" else record.mkdir()
+    outcome = host.one(state=state)
+    assert outcome["error"] is None and outcome["changed"] and "record" in outcome["changes"]
+    if state == "disconnected":
+        assert not list(host.nodes.iterdir())
+    else:
+        assert host.sessions and "node.name = %s" % IQN in record.read_text()
 
 
 def test_a_disk_that_grew_is_asked_for_its_size(host):
