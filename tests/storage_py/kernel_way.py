@@ -18,7 +18,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import sizing_guest
-from flow import CACHE  # noqa: F401
 from lxml import etree
 from volume_flow import IQN, VolumeFlow
 

@@ -16,6 +16,7 @@ import kernel_way
 import pytest
 import sizing_guest
 import storage_vm
+from flow import CACHE
 from kernel_way import WORDS, KernelFlow, guest
 from volume_flow import GROUPS, IQN
 
@@ -28,7 +29,7 @@ CHAP_OF_LIO = "/sys/kernel/config/target/iscsi/%s%s/tpgt_1/acls/*/auth/password"
 @pytest.fixture(scope="module")
 def compute(lab, storage):
     vm = storage_vm.StorageVM(
-        str(kernel_way.CACHE / "storage-compute"), storage.vm.image, lab=lab, disks={}, number=9, kind="compute"
+        str(CACHE / "storage-compute"), storage.vm.image, lab=lab, disks={}, number=9, kind="compute"
     )
     with kernel_way.compute_host(vm) as host:
         yield host

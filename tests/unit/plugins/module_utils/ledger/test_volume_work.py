@@ -47,7 +47,7 @@ def test_what_the_host_is_told(vw: VolumeWorld) -> None:
     empty, image = placed(vw, "empty"), placed(vw, "image", image="cirros")
     (work,) = vw.work_of()
     assert (work.backend, work.place, work.configuration["provisioning"]) == ("lvm", PLACE, "thick")
-    assert sorted(work.volumes, key=lambda v: len(v)) == [
+    assert sorted(work.volumes, key=len) == [
         {"id": empty, "kind": "volume", "project": "default", "state": "present", "size_gb": 10},
         {
             "id": image,
