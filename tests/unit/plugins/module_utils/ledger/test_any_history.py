@@ -502,7 +502,7 @@ def _state(row: t.Any) -> str:
 SEARCHED = int(os.environ.get("BOOTFLOW_HISTORIES", "0"))
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("memory", 60), ("postgresql", 10)])
+@pytest.mark.parametrize(("kind", "examples"), [("memory", 40), ("postgresql", 5)])
 def test_any_history(kind: str, examples: int, request: pytest.FixtureRequest) -> None:
     class Here(History):
         @staticmethod

@@ -241,7 +241,7 @@ class Ending(VolumeHistory):
 SEARCHED = int(os.environ.get("BOOTFLOW_HISTORIES", "0"))
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("memory", 20), ("postgresql", 3)])
+@pytest.mark.parametrize(("kind", "examples"), [("memory", 10), ("postgresql", 1)])
 def test_any_history_of_volumes(kind: str, examples: int, request: pytest.FixtureRequest) -> None:
     class Here(Ending):
         @staticmethod
