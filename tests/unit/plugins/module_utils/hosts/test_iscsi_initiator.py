@@ -462,7 +462,10 @@ def test_what_a_lost_power_left_of_a_record(host, left, state):
     """iscsiadm sees nothing in an empty file or folder: it goes, or is made anew."""
     record = host.nodes / IQN / PORTALS[0].replace(":", ",")
     record.parent.mkdir()
-    record.write_text("") if left == "file" else record.mkdir()
+    if left == "file":
+        record.touch()
+    else:
+        record.mkdir()
     outcome = host.one(state=state)
     assert outcome["error"] is None and outcome["changed"] and "record" in outcome["changes"]
     if state == "disconnected":
