@@ -20,7 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes impo
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_secrets import iscsi_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import attachments, volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.attachments import HostEnd
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.volume_tables import DONE, NOTHING
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.volume_tables import NOTHING
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_secrets import chap_of
 
@@ -282,8 +282,3 @@ def _secrets(action: t.Any, wanted: t.Mapping[str, t.Mapping[str, t.Any]]) -> di
     secrets = [{"iqn": iqn, **fields} for iqn, fields in wanted.items()]
     result = action.run_module("iscsi_secret", {"libvirt_uri": host_settings.libvirt_uri(action), "secrets": secrets})
     return t.cast("dict[str, t.Any]", result["outcomes"])
-
-
-def is_connected(attached: Attached) -> bool:
-    """Whether the guest can have it."""
-    return bool(attached.row.connection == DONE)

@@ -668,7 +668,7 @@ def let_go(conn: t.Any, instance_uuids: t.Iterable[str], context: Context) -> No
 
 def leave_to_others(conn: t.Any, instance_uuids: t.Iterable[str]) -> None:
     """What is left of these attachments is done by whoever works on their hosts next."""
-    _write(conn, [r.id for rows in of_instances(conn, instance_uuids).values() for r in rows], run_id=None)
+    leave_rows_to_others(conn, [r.id for rows in of_instances(conn, instance_uuids).values() for r in rows])
 
 
 def end_idle(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
@@ -685,8 +685,7 @@ def end_idle(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
 
 def leave_rows_to_others(conn: t.Any, ids: t.Iterable[str]) -> None:
     """The same of single attachments."""
-    mine = sa.and_(bulk.among(conn, _a.id, sorted(set(ids))), _a.deleted == LIVE)
-    conn.execute(volume_attachments.update().where(mine).values(run_id=None))
+    _write(conn, ids, run_id=None)  # one that is over has none
 
 
 def _end(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> None:

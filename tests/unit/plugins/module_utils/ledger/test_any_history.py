@@ -7,13 +7,11 @@
 from __future__ import annotations
 
 import collections
-import os
 import typing as t
 from dataclasses import dataclass, field, replace
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -21,7 +19,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
@@ -35,6 +32,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     tables,
 )
 
+from .histories import run_histories
 from .taking import A_GPU, CARD, live, wish
 from .world import SMALL, STAGES, World, network, request
 
@@ -498,10 +496,6 @@ def _state(row: t.Any) -> str:
     return str(row.task_state)
 
 
-# The same histories in each run; with a number in BOOTFLOW_HISTORIES as many others, and never the same.
-SEARCHED = int(os.environ.get("BOOTFLOW_HISTORIES", "0"))
-
-
 @pytest.mark.parametrize(("kind", "examples"), [("memory", 40), ("postgresql", 5)])
 def test_any_history(kind: str, examples: int, request: pytest.FixtureRequest) -> None:
     class Here(History):
@@ -512,14 +506,4 @@ def test_any_history(kind: str, examples: int, request: pytest.FixtureRequest) -
                 return World(request.getfixturevalue("postgres").emptied(), known)
             return MemoryWorld(known)
 
-    run_state_machine_as_test(
-        Here,
-        settings=settings(
-            max_examples=SEARCHED or examples,
-            derandomize=not SEARCHED,
-            stateful_step_count=30,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_histories(Here, examples)

@@ -10,13 +10,11 @@ ledger does not know of, nothing is promised twice, quotas hold, and everything 
 
 from __future__ import annotations
 
-import os
 import typing as t
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
@@ -28,6 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     volumes,
 )
 
+from .histories import run_histories
 from .volume_world import VolumeWorld
 
 NAMES = ("a", "b", "c", "d")
@@ -237,10 +236,6 @@ class Ending(VolumeHistory):
             super().teardown()
 
 
-# The same histories in each run; with a number in BOOTFLOW_HISTORIES as many others, and never the same.
-SEARCHED = int(os.environ.get("BOOTFLOW_HISTORIES", "0"))
-
-
 @pytest.mark.parametrize(("kind", "examples"), [("memory", 10), ("postgresql", 1)])
 def test_any_history_of_volumes(kind: str, examples: int, request: pytest.FixtureRequest) -> None:
     class Here(Ending):
@@ -250,14 +245,4 @@ def test_any_history_of_volumes(kind: str, examples: int, request: pytest.Fixtur
                 return VolumeWorld(request.getfixturevalue("postgres").emptied())
             return MemoryWorld()
 
-    run_state_machine_as_test(
-        Here,
-        settings=settings(
-            max_examples=SEARCHED or examples,
-            derandomize=not SEARCHED,
-            stateful_step_count=30,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_histories(Here, examples)
