@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    attachments,
+    attachment_reservations,
     backup,
     commits,
     migrations_runner,
@@ -60,7 +60,7 @@ class ActionModule(LedgerAction):
                 todo = [step for step in todo if step["revision"] in applied]
                 ledger.inspect(migrations_runner.check_complete, shown)
                 ledger.transact(commits.forget_old, time.time())
-                held = ledger.inspect(attachments.hosts_to_clean_first)
+                held = ledger.inspect(attachment_reservations.hosts_to_clean_first)
                 clean_first = [host for host in self.compute_hosts() if host in held]
             ledger.close()
         if self.check_mode and todo:

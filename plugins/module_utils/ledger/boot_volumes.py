@@ -21,7 +21,7 @@ from ..core.numa.constraints import numa_constraints
 from ..core.request.problems import Problems
 from ..core.volumes import attach_rules, create_request, states
 from ..core.volumes.model import VolumeRequest
-from . import attachments, instances, volume_accept, volumes
+from . import attachment_reservations, attachments, instances, volume_accept, volumes
 from .context import Context
 from .libraries import sa
 from .tables import block_device_mappings
@@ -329,7 +329,7 @@ def _reserve(
     options: BootVolumeOptions,
     context: Context,
 ) -> None:
-    attachments.reserve(
+    attachment_reservations.reserve(
         conn,
         row,
         uuid,
@@ -348,7 +348,7 @@ def take_over(conn: t.Any, uuids: t.Sequence[str], context: Context) -> None:
     """Volumes of half-built instances are this run's now, and go on where they are."""
     if attachments.of_instances(conn, uuids):
         volume_accept.take_over(conn, uuids, context)
-        attachments.take_over(conn, uuids, context)
+        attachment_reservations.take_over(conn, uuids, context)
 
 
 def begin_anew(conn: t.Any, row: t.Any, options: BootVolumeOptions, context: Context) -> None:
@@ -369,7 +369,7 @@ def begin_anew(conn: t.Any, row: t.Any, options: BootVolumeOptions, context: Con
             continue
         volume = there.get(str(disk.volume_id))
         if disk.volume_id in ending and volume is not None and volume.status != states.DELETING:
-            attachments.revive(conn, ending[disk.volume_id], context)
+            attachment_reservations.revive(conn, ending[disk.volume_id], context)
             continue
         gone = volume is None or volume.status in (states.DELETING, states.ERROR_DELETING, states.ERROR)
         if disk.volume_source == "volume" and volume is None:

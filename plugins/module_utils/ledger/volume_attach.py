@@ -22,7 +22,18 @@ from ..core.request.problems import Problems
 from ..core.volumes import attach_rules
 from ..core.volumes import states as volume_states
 from ..core.volumes.places import extract_host
-from . import attachments, bulk, claims, history, instances, nodes, runs, volume_history, volumes
+from . import (
+    attachment_reservations,
+    attachments,
+    bulk,
+    claims,
+    history,
+    instances,
+    nodes,
+    runs,
+    volume_history,
+    volumes,
+)
 from .context import Context
 from .libraries import sa
 from .tables import block_device_mappings, compute_nodes, volume_attachments, volume_events
@@ -200,7 +211,7 @@ def _attach(conn: t.Any, wish: _Wish, cross_az_attach: bool, context: Context) -
             disk=disk.as_dict(),
         )
     )
-    return attachments.reserve(
+    return attachment_reservations.reserve(
         conn,
         wish.volume,
         wish.guest.uuid,

@@ -25,7 +25,8 @@ from ..core.volumes import states
 from ..core.volumes.outcome import RESCHEDULE, outcome_of
 from ..core.volumes.retry import record_failure
 from . import (
-    attachments,
+    attachment_exports,
+    attachment_reservations,
     bulk,
     runs,
     storage_backends,
@@ -213,7 +214,9 @@ def hosts_with_work(conn: t.Any, context: Context) -> list[str]:
     silent = {b.place for b in storage_backends.rows_of(conn) if b.error}
     places.update(r.place for r in volume_remains.waiting(conn, context) if r.place not in silent)
     hosts = {volumes.host_of(p) for p in places}
-    return sorted(hosts | attachments.hosts_to_export(conn, context) | attachments.hosts_to_unexport(conn, context))
+    return sorted(
+        hosts | attachment_exports.hosts_to_export(conn, context) | attachment_exports.hosts_to_unexport(conn, context)
+    )
 
 
 # --- finishing -----------------------------------------------------------------------------------------------------------
@@ -331,7 +334,7 @@ class _Backend:
         ids = [r.id for r in rows]
         volume_history.finish_events(conn, ids, "create", volume_history.SUCCESS, now)
         volume_history.notify(conn, ids, "volume.create.end", {"host": self.host}, now)
-        attachments.made(conn, [r.id for r in rows if r.instance_uuid], self.context)
+        attachment_reservations.made(conn, [r.id for r in rows if r.instance_uuid], self.context)
         self.found.done += ids
 
     def not_made(self, row: t.Any, error: errors.BootflowError) -> None:

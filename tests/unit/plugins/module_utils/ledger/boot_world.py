@@ -14,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     accept,
+    attachment_exports,
     attachment_hosts,
     attachments,
     builds,
@@ -105,18 +106,18 @@ class BootWorld(VolumeWorld):
 
     def unexport(self, host: str = "s1", run: str = "a", error: errors.BootflowError | None = None) -> list[str]:
         with self.ledger.write() as conn:
-            found = attachments.to_unexport(conn, host, self.context(run))
+            found = attachment_exports.to_unexport(conn, host, self.context(run))
         for export in found:
             self.asked.append(("absent" if not export.initiators else "present", export.volume_id))
             if error is None:
                 self.initiators[export.volume_id] = export.initiators
         with self.ledger.write() as conn:
-            attachments.unexported(conn, host, {e.attachment_id: error for e in found}, self.context(run))
+            attachment_exports.unexported(conn, host, {e.attachment_id: error for e in found}, self.context(run))
         return [e.volume_id for e in found]
 
     def export(self, host: str = "s1", run: str = "a", error: errors.BootflowError | None = None) -> list[str]:
         with self.ledger.write() as conn:
-            found = attachments.to_export(conn, host, self.context(run))
+            found = attachment_exports.to_export(conn, host, self.context(run))
         results: dict[str, t.Any] = {}
         for export in found:
             self.asked.append(("present", export.volume_id))
@@ -124,7 +125,7 @@ class BootWorld(VolumeWorld):
             iqn = "iqn.2010-10.org.openstack:volume-" + export.volume_id
             results[export.attachment_id] = error or {"iqn": iqn, "lun": 0, "portals": ["192.0.2.1:3260"]}
         with self.ledger.write() as conn:
-            attachments.exported(conn, host, results, self.context(run))
+            attachment_exports.exported(conn, host, results, self.context(run))
         return [e.volume_id for e in found]
 
     # --- the compute side --------------------------------------------------------------------------------------------

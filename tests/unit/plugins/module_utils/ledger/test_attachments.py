@@ -17,6 +17,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import Evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+    attachment_exports,
+    attachment_reservations,
     attachments,
     audit,
     cleanups,
@@ -53,13 +55,13 @@ def test_what_the_storage_host_is_told(golden: BootWorld) -> None:
     (uuid,) = golden.accept(volume_request("web", device("volume", "golden", 0))).created
     golden.schedule()
     with golden.ledger.write() as conn:
-        assert attachments.to_export(conn, "s1", golden.context()) == []  # nobody knows for whom
+        assert attachment_exports.to_export(conn, "s1", golden.context()) == []  # nobody knows for whom
     golden.place()
     with golden.ledger.write() as conn:
-        assert attachments.hosts_to_export(conn, golden.context()) == {"s1"}
-        assert attachments.hosts_to_export(conn, golden.context("b")) == set()
-        assert attachments.to_export(conn, "s2", golden.context()) == []
-        (export,) = attachments.to_export(conn, "s1", golden.context())
+        assert attachment_exports.hosts_to_export(conn, golden.context()) == {"s1"}
+        assert attachment_exports.hosts_to_export(conn, golden.context("b")) == set()
+        assert attachment_exports.to_export(conn, "s2", golden.context()) == []
+        (export,) = attachment_exports.to_export(conn, "s1", golden.context())
     volume = golden.volume("golden")
     assert (export.volume_id, export.instance_uuid, export.backend) == (volume.id, uuid, "lvm")
     assert (export.initiator, export.initiators) == ("iqn.test:h1", ("iqn.test:h1",))
@@ -73,7 +75,7 @@ def test_another_run_s_answer_is_not_taken(golden: BootWorld) -> None:
     boot(golden, "exported")
     row = golden.attachment("golden")
     with golden.ledger.write() as conn:
-        attachments.exported(conn, "s1", {row.id: {"iqn": "x", "lun": 9, "portals": []}}, golden.context("b"))
+        attachment_exports.exported(conn, "s1", {row.id: {"iqn": "x", "lun": 9, "portals": []}}, golden.context("b"))
         attachments.connected(conn, {row.id: "/dev/wrong"}, golden.context("b"))
         attachments.attached(conn, [row.id], golden.context("b"))
         assert attachments.connecting(conn, [row.id], golden.context("b")) == set()
@@ -110,9 +112,9 @@ def ending(world: BootWorld) -> str:
 def test_a_live_run_s_export_is_left_to_it(golden: BootWorld) -> None:
     ending(golden)
     with golden.ledger.read() as conn:
-        assert attachments.hosts_to_unexport(conn) == {"s1"}
-        assert attachments.hosts_to_unexport(conn, golden.context("z")) == set()
-        assert attachments.hosts_to_unexport(conn, golden.context("d")) == {"s1"}
+        assert attachment_exports.hosts_to_unexport(conn) == {"s1"}
+        assert attachment_exports.hosts_to_unexport(conn, golden.context("z")) == set()
+        assert attachment_exports.hosts_to_unexport(conn, golden.context("d")) == {"s1"}
     assert golden.unexport(run="z") == []
     assert golden.unexport(run="d") == [golden.volume("golden").id]
     assert golden.status("golden") == "available"
@@ -134,12 +136,12 @@ def test_whoever_comes_next_ends_it(golden: BootWorld, how: str) -> None:
 def test_what_two_runs_took_is_ended_once(golden: BootWorld) -> None:
     ending(golden)
     with golden.ledger.write() as conn:
-        (export,) = attachments.to_unexport(conn, "s1", golden.context("d"))
+        (export,) = attachment_exports.to_unexport(conn, "s1", golden.context("d"))
     golden.time += LEASE
     golden.unexport(run="z")
     golden.boot_of(volume_request("next", device("volume", "golden", 0)), run="n")
     with golden.ledger.write() as conn:
-        attachments.unexported(conn, "s1", {export.attachment_id: None}, golden.context("d"))
+        attachment_exports.unexported(conn, "s1", {export.attachment_id: None}, golden.context("d"))
     assert golden.ends("golden") == ("attached", "done", "done")
 
 
@@ -348,7 +350,9 @@ def test_reserving_looks_again(golden: BootWorld) -> None:
         (stale,) = volumes.select(conn, names=["golden"])
         conn.execute(tables.volumes.update().values(status="deleting"))
         with pytest.raises(errors.InvalidVolume, match="somebody else took"):
-            attachments.reserve(conn, stale, "11111111-1111-4111-8111-111111111111", "/dev/vdb", golden.context())
+            attachment_reservations.reserve(
+                conn, stale, "11111111-1111-4111-8111-111111111111", "/dev/vdb", golden.context()
+            )
         assert instances.select_live(conn) == []
         conn.execute(tables.volumes.update().values(status="available"))
 
@@ -360,6 +364,8 @@ def test_what_is_made_for_an_instance_is_not_taken_from_it(golden: BootWorld) ->
         conn.execute(tables.volumes.update().where(tables.volumes.c.id == made).values(status="available", made=True))
         (row,) = volumes.select(conn, ids=[made])
         with pytest.raises(errors.InvalidVolume, match="the status is reserved") as caught:
-            attachments.reserve(conn, row, "11111111-1111-4111-8111-111111111111", "/dev/vdb", golden.context("b"))
+            attachment_reservations.reserve(
+                conn, row, "11111111-1111-4111-8111-111111111111", "/dev/vdb", golden.context("b")
+            )
         assert "is being made for instance %s" % uuid in caught.value.remedy
         conn.execute(tables.volumes.update().where(tables.volumes.c.id == made).values(status="creating", made=False))

@@ -9,7 +9,12 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import attachments, tables, volume_extension
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+    attachment_reservations,
+    attachments,
+    tables,
+    volume_extension,
+)
 
 from .volume_world import VolumeWorld
 
@@ -119,7 +124,7 @@ def test_a_volume_in_use_grows_and_its_host_is_told(vw: VolumeWorld) -> None:
     guest = vw.boot("guest", networks=())
     volume_id = vw.make("v", 10)
     with vw.ledger.write() as conn:
-        attachments.reserve(conn, vw.volume("v"), guest, "/dev/vdb", vw.context())
+        attachment_reservations.reserve(conn, vw.volume("v"), guest, "/dev/vdb", vw.context())
         attachments.place(conn, {guest: attachments.HostEnd("h1", "iqn.2001-04.org:x")}, vw.context())
         (row,) = attachments.of_instances(conn, [guest])[guest]
         attachments.attached(conn, [row.id], vw.context())

@@ -12,7 +12,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.model import VolumeRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.quotas import DEFAULTS
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    attachments,
+    attachment_reservations,
     tables,
     volume_accept,
     volume_deletion,
@@ -331,7 +331,7 @@ def test_a_volume_of_a_boot_is_its_instance_s_when_it_is_made(vw: VolumeWorld) -
         limits = dict.fromkeys(DEFAULTS, -1)
         (volume_id,) = volume_accept.add(conn, [("", VolumeRequest(size=1), None)], limits, vw.context(), guest)
     with vw.ledger.write() as conn:
-        attachments.reserve(conn, vw.volume(volume_id), guest, "/dev/vda", vw.context())
+        attachment_reservations.reserve(conn, vw.volume(volume_id), guest, "/dev/vda", vw.context())
     vw.choose()
     assert vw.work().done == [volume_id]
     row = vw.volume(volume_id)
@@ -343,7 +343,7 @@ def test_what_is_exported_is_not_deleted_before_that_ended(vw: VolumeWorld) -> N
     guest = vw.boot("guest", networks=())
     volume_id = vw.make("v")
     with vw.ledger.write() as conn:
-        attachments.reserve(conn, vw.volume("v"), guest, "/dev/vdb", vw.context())
+        attachment_reservations.reserve(conn, vw.volume("v"), guest, "/dev/vdb", vw.context())
         conn.execute(tables.volume_attachments.update().values(export="done"))
         volume_deletion.mark(conn, [volume_id], vw.context("d"))
     assert vw.work_of(run="d") == []

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The roots of the family: what every error has, and the kinds that most of the others are."""
+
+from __future__ import annotations
+
+import typing as t
+
+
+class BootflowError(Exception):
+    """Root of the family. A subclass sets ``msg_fmt``, and what differs of ``status``, ``retryable`` and ``remedy``."""
+
+    msg_fmt = "%(reason)s"
+    status = 500
+    retryable = False
+    remedy = ""
+
+    def __init__(self, message: str | None = None, remedy: str | None = None, **details: t.Any):
+        self.details = details
+        if message is None:
+            message = self.msg_fmt % details
+        self.message = message
+        if remedy is not None:
+            self.remedy = remedy
+        super().__init__(message)
+
+    @property
+    def code(self) -> str:
+        """The stable word for this kind of error."""
+        return type(self).__name__
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """Plain data: what a module returns, a fault row keeps and a playbook's rescue reads."""
+        return {
+            "code": self.code,
+            "status": self.status,
+            "message": self.message,
+            "remedy": self.remedy,
+            "retryable": self.retryable,
+        }
+
+
+class InvalidInput(BootflowError):
+    msg_fmt = "Invalid input received: %(reason)s"
+    status = 400
+
+
+class Forbidden(BootflowError):
+    msg_fmt = "%(reason)s"
+    status = 403
+
+
+class NotFound(BootflowError):
+    status = 404
+
+
+class Conflict(BootflowError):
+    status = 409

@@ -1,0 +1,64 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Errors of block devices: what a request says of its disks, and disks of guests that live."""
+
+from __future__ import annotations
+
+from .base import BootflowError, Conflict, InvalidInput
+
+
+class InvalidBDM(InvalidInput):
+    msg_fmt = "Block Device Mapping is Invalid: %(reason)s"
+
+
+class InvalidBDMBootSequence(InvalidBDM):
+    msg_fmt = "Block Device Mapping is Invalid: Boot sequence for the instance and image/block device mapping combination is not valid."
+
+
+class InvalidBDMFormat(InvalidBDM):
+    msg_fmt = "Block Device Mapping is Invalid: Unrecognized format: %(details)s"
+
+
+class InvalidBDMEphemeralSize(InvalidBDM):
+    msg_fmt = "Ephemeral disks requested are larger than the instance type allows."
+
+
+class InvalidBDMSwapSize(InvalidBDM):
+    msg_fmt = "Swap drive requested is larger than instance type allows."
+
+
+class InvalidBDMLocalsLimit(InvalidBDM):
+    msg_fmt = "Block Device Mapping is Invalid: You specified more local devices than the limit allows"
+
+
+class InvalidBDMVolume(InvalidBDM):
+    msg_fmt = "Block Device Mapping is Invalid: failed to get volume %(id)s."
+
+
+class InvalidBDMSnapshot(InvalidBDM):
+    msg_fmt = "Block Device Mapping is Invalid: failed to get snapshot %(id)s."
+
+
+class InvalidBDMImage(InvalidBDM):
+    msg_fmt = "Block Device Mapping is Invalid: failed to get image %(id)s."
+    remedy = "Name an image of bootflow_images."
+
+
+class InvalidBDMVolumeNotBootable(InvalidBDM):
+    msg_fmt = "Block Device %(id)s is not bootable."
+    remedy = "Boot from a volume that was made of an image, or attach this one without boot_index 0."
+
+
+class DevicePathInUse(Conflict):
+    """The guest has another disk of that name (Nova)."""
+
+    msg_fmt = "The supplied device path (%(path)s) is in use."
+
+
+class DeviceDetachFailed(BootflowError):
+    """The guest did not let a disk go (Nova)."""
+
+    msg_fmt = "Device detach failed for %(device)s: %(reason)s"
+    remedy = "Unmount it in the guest, see that the guest runs and takes part in hot-unplug (ACPI), and detach again."

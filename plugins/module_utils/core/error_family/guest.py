@@ -1,0 +1,39 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Errors of the guest's hardware."""
+
+from __future__ import annotations
+
+from .base import InvalidInput
+
+
+class ConfigDriveUnknownFormat(InvalidInput):
+    msg_fmt = "Unknown config drive format %(format)s. Select one of iso9660 or vfat."
+
+
+class UnsupportedHardware(InvalidInput):
+    msg_fmt = "Requested hardware '%(model)s' is not supported by the '%(virt)s' virt driver"
+
+
+class HostLacksHardware(UnsupportedHardware):
+    """The wish is sound, but not on this host."""
+
+    msg_fmt = "Host %(host)s has no %(model)s: %(reason)s"
+    status = 503
+    retryable = True
+
+
+class ImageVCPUTopologyRangeExceeded(InvalidInput):
+    msg_fmt = (
+        "Image vCPU topology %(image_sockets)d:%(image_cores)d:%(image_threads)d exceeds permitted "
+        "%(max_sockets)d:%(max_cores)d:%(max_threads)d"
+    )
+
+
+class ImageVCPULimitsRangeImpossible(InvalidInput):
+    msg_fmt = (
+        "Requested vCPU limits %(sockets)d:%(cores)d:%(threads)d are impossible to satisfy for vcpus count %(vcpus)d"
+    )
+    remedy = "Choose maxima whose product reaches the flavor's vcpus."

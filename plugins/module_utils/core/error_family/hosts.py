@@ -1,0 +1,65 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Errors of hosts: not there, out of space, without a program or a library, or a program that failed."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .base import BootflowError
+
+
+class HostUnreachable(BootflowError):
+    msg_fmt = "Host %(host)s is unreachable: %(reason)s"
+    status = 503
+    retryable = True
+    remedy = "Check the connection (ansible -m ping); the build goes to another host meanwhile."
+
+
+class HypervisorUnavailable(BootflowError):
+    msg_fmt = "Connection to the hypervisor is broken on host: %(host)s (%(reason)s)"
+    status = 503
+    retryable = True
+    remedy = "Start libvirtd on that host, or disable the host."
+
+
+class DiskFull(BootflowError):
+    msg_fmt = "No space left on %(host)s at %(path)s: %(reason)s"
+    status = 503
+    retryable = True
+    remedy = "Free space there, or lower the host's disk_allocation_ratio."
+
+
+class MissingLibrary(BootflowError):
+    msg_fmt = "%(name)s is missing on the %(where)s"
+
+    def __init__(self, message: str | None = None, remedy: str | None = None, **details: t.Any):
+        if remedy is None and details:
+            tool = "pip install" if details.get("where") == "controller" else "apt-get install"
+            remedy = "%s %s" % (tool, details.get("package", details.get("name")))
+        super().__init__(message, remedy, **details)
+
+
+class CommandFailed(BootflowError):
+    """A program on a host ended badly."""
+
+    msg_fmt = "%(cmd)s failed with exit code %(rc)s: %(stderr)s"
+    retryable = True
+
+
+class LibvirtError(BootflowError):
+    msg_fmt = "libvirt: %(reason)s"
+    retryable = True
+
+
+class WaitTimeout(BootflowError):
+    msg_fmt = "%(what)s did not happen within %(seconds)s s on %(host)s"
+    status = 504
+    retryable = True
+
+
+class RemoteError(BootflowError):
+    msg_fmt = "%(reason)s"
+    retryable = True

@@ -1,0 +1,89 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Errors of images, of the flavors that are too small for them, and of the disks made of them."""
+
+from __future__ import annotations
+
+from .base import BootflowError, NotFound
+
+
+class ImageNotFound(NotFound):
+    msg_fmt = "Image %(image_id)s could not be found."
+    status = 400
+    remedy = "Name an image of bootflow_images."
+
+
+class ImageError(BootflowError):
+    status = 400
+
+
+class ImageUnacceptable(ImageError):
+    msg_fmt = "Image %(image_id)s is unacceptable: %(reason)s"
+
+
+class ImageNotActive(ImageError):
+    msg_fmt = "Image %(image_id)s is not active."
+
+
+class ImageChecksumMismatch(ImageUnacceptable):
+    msg_fmt = "Image %(image_id)s is unacceptable: sha256 is %(actual)s, the catalogue says %(expected)s"
+    remedy = "Fetch the image again, or correct its checksum in bootflow_images."
+
+
+class ImageDownloadFailed(ImageError):
+    msg_fmt = "Image %(image_id)s could not be fetched from %(url)s: %(reason)s"
+    status = 503
+    retryable = True
+    remedy = "Check the URL and that this host reaches it."
+
+
+class InvalidDiskFormat(ImageError):
+    msg_fmt = "Disk format %(disk_format)s is not acceptable"
+
+
+class InvalidDiskInfo(ImageError):
+    msg_fmt = "Disk info file is invalid: %(reason)s"
+
+
+class FlavorDiskSmallerThanImage(ImageError):
+    msg_fmt = (
+        "Flavor's disk is too small for requested image. Flavor disk is %(flavor_size)i bytes, "
+        "image is %(image_size)i bytes."
+    )
+    remedy = "Take a flavor with a larger root_gb."
+
+
+class VolumeSmallerThanMinDisk(ImageError):
+    msg_fmt = (
+        "Volume is too small for requested image. Volume is %(volume_size)i bytes, minimum is %(image_min_disk)i bytes."
+    )
+    remedy = "Ask for a larger volume_size."
+
+
+class FlavorDiskSmallerThanMinDisk(ImageError):
+    msg_fmt = (
+        "Flavor's disk is smaller than the minimum size specified in image metadata. "
+        "Flavor disk is %(flavor_size)i bytes, minimum size is %(image_min_disk)i bytes."
+    )
+    remedy = "Take a flavor with a larger root_gb."
+
+
+class FlavorMemoryTooSmall(ImageError):
+    msg_fmt = "Flavor's memory is too small for requested image."
+    remedy = "Take a flavor with more memory_mb than the image's min_ram."
+
+
+class AutoDiskConfigDisabledByImage(ImageError):
+    msg_fmt = "Requested image %(image)s has automatic disk resize disabled."
+
+
+class ImageTooBig(ImageError):
+    msg_fmt = "Image %(image_id)s size exceeded available disk space: %(reason)s"
+    remedy = "Free space in the directory that images are converted in."
+
+
+class ImageCopyFailure(BootflowError):
+    msg_fmt = "Failed to copy image to volume: %(reason)s"
+    status = 400

@@ -1,0 +1,44 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Errors of instances: there or not, whose they are, and what they are doing."""
+
+from __future__ import annotations
+
+from .base import Conflict, NotFound
+
+
+class InstanceNotFound(NotFound):
+    msg_fmt = "Instance %(instance_id)s could not be found."
+
+
+class InstanceExists(Conflict):
+    msg_fmt = "Instance %(name)s already exists with another definition: %(reason)s."
+    remedy = "Delete it first (bootflow.compute.delete), give the new one another name, or restore its definition."
+
+
+class InstanceLocked(Conflict):
+    """Another live run owns the instance."""
+
+    msg_fmt = "Instance %(name)s is being worked on by run %(run)s until %(until)s."
+    remedy = "Wait for that run; if it is dead, its lease ends at the time named."
+
+
+class InstanceIsLocked(Conflict):
+    """Locked by a user against actions (Nova's lock; source: semantics 3)."""
+
+    msg_fmt = "Instance %(instance_uuid)s is locked"
+    remedy = "Unlock it first."
+
+
+class UnexpectedTaskStateError(Conflict):
+    msg_fmt = "Conflict updating instance %(instance_uuid)s. Expected: %(expected)s. Actual: %(actual)s."
+
+
+class UnexpectedDeletingTaskStateError(UnexpectedTaskStateError):
+    pass
+
+
+class InstanceInvalidState(Conflict):
+    msg_fmt = "Cannot '%(method)s' instance %(instance_uuid)s while it is in %(attr)s %(state)s"

@@ -1,0 +1,32 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Errors of the ledger itself."""
+
+from __future__ import annotations
+
+from .base import BootflowError
+
+
+class LedgerError(BootflowError):
+    msg_fmt = "The ledger %(url)s cannot be used: %(reason)s"
+    status = 503
+
+
+class LedgerMissing(LedgerError):
+    msg_fmt = "There is no ledger yet at %(url)s"
+    status = 404
+    remedy = "Boot something, or run the playbook bootflow.compute.ledger."
+
+
+class LedgerTooNew(LedgerError):
+    msg_fmt = (
+        "The ledger %(url)s is at revision %(revision)s, which this version does not know (its newest is %(head)s)"
+    )
+    remedy = "Upgrade bootflow.compute on this controller."
+
+
+class LedgerTooOld(LedgerError):
+    msg_fmt = "The ledger %(url)s is at revision %(revision)s, this version needs %(head)s"
+    remedy = "Run bootflow.compute.ledger with state: migrated (playbook bootflow.compute.ledger)."

@@ -1,0 +1,103 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Errors of what is asked for: entries, their input, and the catalogue that they name things of."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .base import Forbidden, InvalidInput, NotFound
+
+
+class MalformedRequestBody(InvalidInput):
+    """Not an object where one belongs (source: 000, Controller.create: 422)."""
+
+    msg_fmt = "Malformed request body: %(reason)s"
+    status = 422
+    remedy = "Write each instance as a mapping with a name, a flavor and an image."
+
+
+class InvalidRequest(InvalidInput):
+    """Several errors of one request, all of them in ``errors`` ({path, message, code, remedy})."""
+
+    status = 400
+
+    def __init__(self, errors: t.Sequence[t.Mapping[str, t.Any]], message: str | None = None, **details: t.Any):
+        self.errors = [dict(e) for e in errors]
+        if message is None:
+            lines = ["%s: %s" % (e.get("path") or "request", e.get("message", "")) for e in self.errors]
+            message = "The request has %d error%s: %s" % (len(lines), "" if len(lines) == 1 else "s", "; ".join(lines))
+        super().__init__(message=message, **details)
+
+    def as_dict(self) -> dict[str, t.Any]:
+        result = super().as_dict()
+        result["errors"] = self.errors
+        return result
+
+
+class NotSupportedYet(InvalidInput):
+    """Known to Nova, but not honoured by this version: refused in words instead of ignored."""
+
+    msg_fmt = "%(feature)s is not supported by this version of bootflow.compute"
+    remedy = "Leave it out; the changelog tells when it comes."
+
+
+class InvalidMetadata(InvalidInput):
+    msg_fmt = "Invalid metadata: %(reason)s"
+
+
+class Base64Exception(InvalidInput):
+    msg_fmt = "Invalid Base 64 data for file %(path)s"
+    remedy = "Encode the content: base64 -w0 FILE, or the filter b64encode."
+
+
+class InstanceUserDataTooLarge(InvalidInput):
+    msg_fmt = "User data too large. User data must be no larger than %(maxsize)s bytes once base64 encoded. Your data is %(length)d bytes"
+    remedy = "Shorten it, or let it fetch the rest (#include)."
+
+
+class InstanceUserDataMalformed(InvalidInput):
+    msg_fmt = "User data needs to be valid base 64."
+    remedy = "Encode it with base64 -w0 FILE, or give plain text as user_data."
+
+
+class AmbiguousHostnameForMultipleInstances(InvalidInput):
+    msg_fmt = "Unable to allocate a single hostname to multiple instances"
+    remedy = "Leave hostname out: each instance then takes it from its own name."
+
+
+class PolicyNotAuthorized(Forbidden):
+    msg_fmt = "Policy doesn't allow %(action)s to be performed."
+    remedy = "Ask the operator of this inventory, or leave that part of the request out."
+
+
+class ForcedHostForbidden(Forbidden):
+    msg_fmt = "Policy doesn't allow create:forced_host to be performed (availability_zone %(zone)s)."
+    remedy = "Ask for a zone only, or set bootflow_allow_forced_host: true for administrators."
+
+
+class FlavorNotFound(NotFound):
+    msg_fmt = "Flavor %(flavor_id)s could not be found."
+    status = 400
+    remedy = "Name a flavor of bootflow_flavors."
+
+
+class KeypairNotFound(NotFound):
+    msg_fmt = "Keypair %(name)s not found."
+    status = 400
+    remedy = "Add it to bootflow_keypairs."
+
+
+class InstanceGroupNotFound(NotFound):
+    msg_fmt = "Instance group %(group)s could not be found."
+    status = 400
+
+
+class InvalidUUID(InvalidInput):
+    msg_fmt = "Expected a UUID but received %(uuid)s."
+
+
+class InvalidParameterValue(InvalidInput):
+    msg_fmt = "%(err)s"
