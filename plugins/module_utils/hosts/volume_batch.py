@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from ..core.errors import BootflowError, ImageNotFound, InvalidInput
 from ..core.volumes.outcome import as_copy_failure
-from . import iscsi_target_tgt, lvm, volume_copy
+from . import iscsi_target_tgt, lvm, volume_copy, volume_follow
 from .batch import progress, run_batch
 from .images import ImageSource
 from .lvm import LogicalVolume, VolumeGroup
@@ -386,17 +386,14 @@ class _Batch:
         # Of many that read the same file, the page cache spares all but one the reading.
         direct = image.direct and alone
         steps.at("converting")
-        volume_copy.convert(
-            image.path,
-            image.driver,
-            path,
-            lambda percent: steps.at("converting", percent),
-            target_is_zero=zeros,
-            direct=direct,
-        )
         if self.backend.verify:
-            steps.at("verifying")
-            volume_copy.verify(image.path, image.driver, image.sha256, path, image.virtual_size, direct)
+            volume_follow.convert_and_verify(
+                image.path, image.driver, image.sha256, path, image.virtual_size, steps.at, zeros, direct
+            )
+        else:
+            volume_copy.convert(
+                image.path, image.driver, path, lambda percent: steps.at("converting", percent), zeros, direct
+            )
         image.check_steady()
 
     @contextlib.contextmanager

@@ -127,7 +127,11 @@ def flush(path: str) -> None:
         os.close(fd)
 
 
-def range_sha256(path: str, size: int) -> str:
+#: Called with an end: comes back when that many first bytes of the device may be read.
+Wait = t.Callable[[int], None]
+
+
+def range_sha256(path: str, size: int, wait: Wait | None = None) -> str:
     """sha256 of the first ``size`` bytes, read from the device itself (O_DIRECT)."""
     digest = hashlib.sha256()
     with mmap.mmap(-1, BLOCK) as buffer:  # anonymous memory begins at a page, as O_DIRECT wants
@@ -135,6 +139,8 @@ def range_sha256(path: str, size: int) -> str:
         try:
             done = 0
             while done < size:
+                if wait is not None:
+                    wait(min(done + BLOCK, size))
                 got = os.preadv(fd, [buffer], done)
                 if got <= 0:
                     break
@@ -146,20 +152,31 @@ def range_sha256(path: str, size: int) -> str:
     return digest.hexdigest()
 
 
-def verify(source: str, driver: str, sha256: str, target: str, virtual_size: int, direct: bool = False) -> None:
+def verify(
+    source: str,
+    driver: str,
+    sha256: str,
+    target: str,
+    virtual_size: int,
+    direct: bool = False,
+    wait: Wait | None = None,
+) -> None:
     """Whether the device begins with the image.
 
     :arg sha256: of the file ``source``; enough for a raw image.
     :arg direct: as for convert().
+    :arg wait: follow somebody who is still writing.
     :raises ImageCopyFailure: it does not.
     """
     if driver == "raw":
-        found = range_sha256(target, virtual_size)
+        found = range_sha256(target, virtual_size, wait)
         if found != sha256:
             raise _failed("sha256 of what %s holds is %s, of the image %s" % (target, found, sha256))
         return
-    if driver == "qcow2" and _is_compared(source, target, virtual_size, direct):
+    if driver == "qcow2" and _is_compared(source, target, virtual_size, direct, wait):
         return
+    if wait is not None:
+        wait(virtual_size)
     image = "driver=%s,file.driver=file,file.filename=%s" % (driver, _escaped(os.path.abspath(source)))
     device = "driver=raw,size=%d,file.driver=host_device,file.cache.direct=on,file.filename=%s" % (
         -(-virtual_size // 512) * 512,
@@ -171,12 +188,12 @@ def verify(source: str, driver: str, sha256: str, target: str, virtual_size: int
         raise _failed("what %s holds is not the image: %s" % (target, error.message)) from None
 
 
-def _is_compared(source: str, target: str, virtual_size: int, direct: bool) -> bool:
+def _is_compared(source: str, target: str, virtual_size: int, direct: bool, wait: Wait | None) -> bool:
     """False: it takes QEMU to read this image."""
     argv = [program("qemu-img", QEMU_IMG_PACKAGE), "map", "-f", "qcow2", "--output=json", os.path.abspath(source)]
     try:
         with tied_lines(argv) as lines:
-            at = first_difference(source, extents(lines, virtual_size), target, virtual_size, direct)
+            at = first_difference(source, extents(lines, virtual_size), target, virtual_size, direct, wait)
     except (Unplain, CommandFailed):
         return False
     except OSError as error:

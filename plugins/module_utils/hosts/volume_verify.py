@@ -100,10 +100,18 @@ def _chunks(found: t.Iterable[Extent], size: int) -> t.Iterator[_Chunk]:
                 start, parts = at, []
 
 
-def first_difference(source: str, found: t.Iterable[Extent], target: str, size: int, direct: bool) -> int | None:
+def first_difference(
+    source: str,
+    found: t.Iterable[Extent],
+    target: str,
+    size: int,
+    direct: bool,
+    wait: t.Callable[[int], None] | None = None,
+) -> int | None:
     """Where, to a chunk, the first ``size`` bytes of the device are not the image's; None: nowhere.
 
     :arg direct: read the file past the page cache too.
+    :arg wait: called with an end; comes back when the device may be read up to there.
     """
     with _opened(source, direct) as file, _opened(target, True) as device:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -112,6 +120,8 @@ def first_difference(source: str, found: t.Iterable[Extent], target: str, size: 
             waiting: t.Callable[[], bool] | None = None
             before = 0
             for number, chunk in enumerate(_chunks(found, size)):
+                if wait is not None:
+                    wait(chunk.start + chunk.length)
                 wanted, there = pairs[number % 2]
                 reads = [pool.submit(_read_device, device, there, chunk)]
                 if chunk.extents:
