@@ -12,21 +12,31 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import Domain, Evidence, Finding, Snapshot
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import audit as ledger_audit
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import deletion, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import deletion, nodes, storage_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.audit import Todo
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, request_inputs, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage_audit import Ends
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    audit_ends,
+    audit_storage,
+    host_settings,
+    request_inputs,
+    tables,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
+from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings import storage_hosts
 
 # As playbooks/audit.yml registers what the hosts and the controller answered.
+AUDITING = "bootflow_auditing"
 INSPECTED = "bootflow_inspected"
 AUDITED = "bootflow_audited"
 STRANGER = "it is not in the inventory"
+PHASES = ["begin", "inspect", "repair", "clean", "unexport", "release", "finish"]
 
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        "phase": {"type": "str", "choices": ["begin", "inspect", "repair", "clean", "finish"], "default": "begin"},
+        "phase": {"type": "str", "choices": PHASES, "default": "begin"},
         "hosts": {"type": "list", "elements": "str", "variable": "bootflow_audit_hosts"},
         "remove_orphans": {"type": "bool", "variable": "bootflow_audit_remove_orphans", "fallback_default": False},
         "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
@@ -38,6 +48,8 @@ class ActionModule(LedgerAction):
             "inspect": self._inspect,
             "repair": self._repair,
             "clean": self._clean,
+            "unexport": self._unexport,
+            "release": self._release,
             "finish": self._finish,
         }
         return phases[self.options["phase"]]()
@@ -45,34 +57,66 @@ class ActionModule(LedgerAction):
     # --- begin: which hosts -----------------------------------------------------------------------------------------
 
     def _begin(self) -> dict[str, t.Any]:
-        hosts = self.compute_hosts()
+        hosts = list(dict.fromkeys([*self.compute_hosts(), *storage_hosts(self)]))
         wanted = self.options["hosts"]
         unknown = sorted(set(wanted or ()) - set(hosts))
         if unknown:
             raise errors.ComputeHostNotFound(
-                host=", ".join(unknown), remedy="bootflow_audit_hosts takes compute hosts of the inventory."
+                host=", ".join(unknown), remedy="bootflow_audit_hosts takes compute and storage hosts of the inventory."
             )
-        return {"changed": False, "hosts": [h for h in hosts if not wanted or h in wanted]}
+        ledger = self._ledger_to_read()
+        try:
+            prefixes = ledger.inspect(storage_audit.iqn_prefixes)
+            known = ledger.inspect(storage_audit.known_targets)
+        finally:
+            ledger.close()
+        return {
+            "changed": False,
+            "hosts": [h for h in hosts if not wanted or h in wanted],
+            "iqn_prefixes": prefixes,
+            "known_targets": known,
+        }
+
+    def _ledger_to_read(self) -> t.Any:
+        """In check mode an empty one where there is none yet."""
+        return request_inputs.rehearsal_ledger(self.options["ledger_url"]) if self.check_mode else self.open_ledger()
 
     # --- inspect: on each host --------------------------------------------------------------------------------------
 
     def _inspect(self) -> dict[str, t.Any]:
         host = self.task_vars["inventory_hostname"]
+        found: dict[str, t.Any] = {"changed": False}
+        if host in self.compute_hosts():
+            found.update(self._inspect_compute(host))
+        if host in storage_hosts(self):
+            ledger = self._ledger_to_read()
+            try:
+                found["storage"] = audit_storage.ask(self, ledger, host)
+            finally:
+                ledger.close()
+        return found
+
+    def _inspect_compute(self, host: str) -> dict[str, t.Any]:
         configuration = host_settings.configuration(self.task_vars["hostvars"][host], host)
+        auditing = self._registered(AUDITING)
         began_at = self.context().now
         try:
-            facts = self.run_module(
+            answer = self.run_module(
                 "compute_node_info",
-                host_settings.node_info_arguments(self, configuration),
-            )["compute_node"]
+                {
+                    **host_settings.node_info_arguments(self, configuration),
+                    "iqn_prefixes": auditing.get("iqn_prefixes") or [],
+                    "known_targets": (auditing.get("known_targets") or {}).get(host, []),
+                },
+            )
         except errors.BootflowError as e:
             self._display.warning("%s did not answer: %s %s" % (host, e.message, e.remedy))
-            return {"changed": False, "inspected": False, "error": e.as_dict()}
+            return {"inspected": False, "error": e.as_dict()}
         return {
-            "changed": False,
             "inspected": True,
             "began_at": began_at,
-            "compute_node": facts,
+            "compute_node": answer["compute_node"],
+            "iscsi": answer.get("iscsi") or {},
             "configuration": configuration,
         }
 
@@ -81,15 +125,17 @@ class ActionModule(LedgerAction):
     def _repair(self) -> dict[str, t.Any]:
         context = self.context()
         answers = self._answers()
-        ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"]) if self.check_mode else self.open_ledger()
+        storage = audit_storage.answers(self, INSPECTED)
+        ledger = self._ledger_to_read()
         try:
-            evidence = self._evidence(ledger, answers)
+            evidence = self._evidence(ledger, answers, storage)
             findings = ledger.inspect(ledger_audit.plan, context, evidence)
             todo: dict[str, Todo] = {}
+            ends: dict[str, Ends] = {}
             if not self.check_mode:
                 if any(f.changes for f in findings):
                     repaired = ledger.transact(ledger_audit.repair, findings, evidence, context)
-                    findings, todo = repaired.findings, repaired.todo
+                    findings, todo, ends = repaired.findings, repaired.todo, repaired.ends
                     reasons = {**dict.fromkeys(evidence.strangers, STRANGER), **evidence.unreachable}
                     for host, uuids in sorted(repaired.abandoned.items()):
                         ledger.transact(ledger_audit.abandon, host, uuids, reasons[host], _died(findings), context)
@@ -103,16 +149,22 @@ class ActionModule(LedgerAction):
                         context.now,
                         collisions=3,
                     )
+                audit_storage.record(ledger, storage, context.now)
         finally:
             ledger.close()
-        return self._result(findings, todo)
+        return self._result(findings, todo, ends)
 
     def _answers(self) -> dict[str, t.Mapping[str, t.Any]]:
         hostvars = self.task_vars["hostvars"]
         answers = {h: hostvars[h].get(INSPECTED) for h in self.compute_hosts()}
         return {h: a for h, a in answers.items() if a and "inspected" in a}
 
-    def _evidence(self, ledger: t.Any, answers: t.Mapping[str, t.Mapping[str, t.Any]]) -> Evidence:
+    def _evidence(
+        self,
+        ledger: t.Any,
+        answers: t.Mapping[str, t.Mapping[str, t.Any]],
+        storage: t.Mapping[str, t.Mapping[str, t.Any]],
+    ) -> Evidence:
         wanted = self.options["hosts"]
         known = set(ledger.inspect(ledger_audit.hosts_named))
         return Evidence(
@@ -121,9 +173,12 @@ class ActionModule(LedgerAction):
             strangers=frozenset(known - set(self.compute_hosts())),
             hosts=frozenset(wanted) if wanted else None,
             remove_orphans=self.options["remove_orphans"],
+            storage=audit_storage.evidence(storage, answers),
         )
 
-    def _result(self, findings: t.Sequence[Finding], todo: t.Mapping[str, Todo]) -> dict[str, t.Any]:
+    def _result(
+        self, findings: t.Sequence[Finding], todo: t.Mapping[str, Todo], ends: t.Mapping[str, Ends]
+    ) -> dict[str, t.Any]:
         told = [f.as_dict() for f in findings]
         memory = core_audit.foreign_memory(findings)
         inventory = set(self.task_vars.get("groups", {}).get("all", []))
@@ -152,7 +207,12 @@ class ActionModule(LedgerAction):
             "changed": any(f.changes for f in findings),
             "findings": told,
             "foreign_memory_mb": memory,
-            "hosts": sorted(h for h, t_ in todo.items() if t_ and h in inventory),
+            "hosts": sorted(
+                {h for h, t_ in todo.items() if t_ and h in inventory}
+                | {h for h, e in ends.items() if (e.sessions or e.secrets) and h in inventory}
+            ),
+            "target_hosts": sorted(h for h, e in ends.items() if e.targets and h in inventory),
+            "ends": {h: e.as_dict() for h, e in ends.items()},
             "todo": {h: t_.as_dict() for h, t_ in todo.items()},
             "died": _died(findings),
             "diff": {
@@ -165,7 +225,10 @@ class ActionModule(LedgerAction):
 
     def _repaired(self) -> t.Mapping[str, t.Any]:
         """What the phase repair answered in this playbook."""
-        return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"]["localhost"].get(AUDITED) or {})
+        return self._registered(AUDITED)
+
+    def _registered(self, name: str) -> t.Mapping[str, t.Any]:
+        return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"]["localhost"].get(name) or {})
 
     # --- clean: on each host that has something to be rid of --------------------------------------------------------
 
@@ -175,27 +238,78 @@ class ActionModule(LedgerAction):
         host = self.task_vars["inventory_hostname"]
         repaired = self._repaired()
         todo = Todo(**(repaired.get("todo", {}).get(host) or {}))
+        ends = self._ends(host)
         context = self.context()
         ledger = self.open_ledger()
         try:
             wanted = ledger.inspect(ledger_audit.open_todo, host, todo, context)
-            if not wanted:
-                return {"changed": False, "removed": [], "problems": {}}
+            problems: dict[str, errors.BootflowError] = {}
+            if wanted:
+                with lease_kept(self.options["ledger_url"], context):
+                    problems = clean_host(self, [{"uuid": u, "name": n} for u, n in sorted(wanted.items())])
+                died = repaired.get("died") or {}
+                self._cleaned(ledger, host, todo, wanted, problems, context, died)
             with lease_kept(self.options["ledger_url"], context):
-                problems = clean_host(self, [{"uuid": u, "name": n} for u, n in sorted(wanted.items())])
-            open_now = Todo(*([u for u in part if u in wanted] for part in (todo.builds, todo.deleting, todo.remains)))
-            ledger.transact(ledger_audit.builds_cleaned, host, open_now, problems, repaired.get("died") or {}, context)
-            ledger.transact(ledger_audit.deletes_cleaned, host, open_now, problems, context)
-            ledger.transact(ledger_audit.remains_cleaned, host, [u for u in open_now.remains if u not in problems])
+                unplugged = audit_ends.unplug(self, ledger, ends.sessions, ends.secrets, context)
         finally:
             ledger.close()
-        for uuid, problem in sorted(problems.items()):
-            self._display.warning("%s could not be rid of instance %s: %s" % (host, uuid, problem.message))
+        return self._removed(host, {**{u: problems.get(u) for u in wanted}, **unplugged})
+
+    @staticmethod
+    def _cleaned(
+        ledger: t.Any,
+        host: str,
+        todo: Todo,
+        wanted: t.Mapping[str, str],
+        problems: t.Mapping[str, errors.BootflowError],
+        context: t.Any,
+        died: t.Mapping[str, str],
+    ) -> None:
+        now = Todo(*([u for u in part if u in wanted] for part in (todo.builds, todo.deleting, todo.remains)))
+        ledger.transact(ledger_audit.builds_cleaned, host, now, problems, died, context)
+        ledger.transact(ledger_audit.deletes_cleaned, host, now, problems, context)
+        ledger.transact(ledger_audit.remains_cleaned, host, [u for u in now.remains if u not in problems])
+
+    def _ends(self, host: str) -> Ends:
+        return Ends(**((self._repaired().get("ends") or {}).get(host) or {}))
+
+    def _removed(self, host: str, outcomes: t.Mapping[str, errors.BootflowError | None]) -> dict[str, t.Any]:
+        """The result of a phase that removed things from a host. :arg outcomes: UUID or target -> None, or why not."""
+        problems = {name: problem for name, problem in sorted(outcomes.items()) if problem is not None}
+        for name, problem in problems.items():
+            self._display.warning("%s could not be rid of %s: %s" % (host, name, problem.message))
         return {
-            "changed": True,
-            "removed": sorted(u for u in wanted if u not in problems),
-            "problems": {u: p.as_dict() for u, p in problems.items()},
+            "changed": bool(outcomes),
+            "removed": sorted(set(outcomes) - set(problems)),
+            "problems": {name: problem.as_dict() for name, problem in problems.items()},
         }
+
+    # --- unexport: on each storage host that has targets of nobody -----------------------------------------------------
+
+    def _unexport(self) -> dict[str, t.Any]:
+        if self.check_mode:
+            return {"changed": False, "skipped": True}
+        host = self.task_vars["inventory_hostname"]
+        context = self.context()
+        ledger = self.open_ledger()
+        try:
+            with lease_kept(self.options["ledger_url"], context):
+                ended = audit_ends.end_targets(self, ledger, self._ends(host).targets, context)
+        finally:
+            ledger.close()
+        return self._removed(host, ended)
+
+    # --- release: on the controller ---------------------------------------------------------------------------------
+
+    def _release(self) -> dict[str, t.Any]:
+        if self.check_mode or not self._repaired().get("ends"):
+            return {"changed": False}
+        ledger = self.open_ledger()
+        try:
+            ledger.transact(storage_audit.release, self.context())
+        finally:
+            ledger.close()
+        return {"changed": False}
 
     # --- finish: on the controller ----------------------------------------------------------------------------------
 

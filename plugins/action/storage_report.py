@@ -21,12 +21,9 @@ class ActionModule(LedgerAction):
         host = self.task_vars["inventory_hostname"]
         configurations = storage_settings.backends(self.task_vars["hostvars"][host], host)
         context = self.context()
-        asked = [{"name": c["name"], **storage_settings.lvm_arguments(c)} for c in configurations]
         ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"]) if self.check_mode else self.open_ledger()
-        # Before the host is asked: what is made meanwhile is in the ledger first, and seldom taken for an orphan.
-        known = ledger.inspect(storage_reports.known_ids, host)
         try:
-            facts = self.run_module("storage_backend_info", {"backends": asked, "known": known})["backends"]
+            facts = storage_reports.ask(self, ledger, configurations)["backends"]
         except errors.BootflowError as e:
             if not self.check_mode:
                 why = storage_reports.why_silent(host, e.message)
@@ -38,6 +35,7 @@ class ActionModule(LedgerAction):
             if each["error"]:
                 self._display.warning("%s is left out: %s" % (each["place"], each["error"]["message"]))
         if not self.check_mode:
-            reports = [storage_reports.report_of(each) for each in told]
+            there = {name: (found or {}).get("volumes") or () for name, found in facts.items()}
+            reports = [storage_reports.report_of(each, there.get(each["name"], ())) for each in told]
             ledger.transact(storage_backends.record_report, host, reports, context.now)
         return {"changed": False, "reported": True, "backends": told}

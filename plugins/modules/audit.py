@@ -16,6 +16,9 @@ description:
     says, and repairs usage, claims, devices, addresses and server groups. It ends what dead runs left behind and
     cleans their hosts before it gives their claims back.
   - >-
+    Of storage hosts it looks at logical volumes and targets, of compute hosts also at iSCSI sessions and libvirt's secrets, and tells which of them nobody
+    has, and which are missing.
+  - >-
     Usage of a host is what it reserves plus the sum of its claims. The memory of domains that are no instances is told in
     RV(foreign_memory_mb), not counted, as Nova's libvirt driver does not count it.
   - >-
@@ -41,20 +44,23 @@ options:
       - V(inspect), on each of them, asks. Register it as I(bootflow_inspected).
       - V(repair), on the controller, compares, repairs the ledger and returns the RV(hosts) to be cleaned. Register it as I(bootflow_audited).
       - V(clean), on each of those, removes what the others left and gives their claims back.
+      - V(unexport), on each of RV(target_hosts), removes the targets that nobody has, after V(clean) ended their sessions.
+      - V(release), on the controller, gives free the volumes that V(clean) and V(unexport) held, so that nobody attached them meanwhile.
       - V(finish), on the controller, finishes deletions whose run died.
     type: str
-    choices: [begin, inspect, repair, clean, finish]
+    choices: [begin, inspect, repair, clean, unexport, release, finish]
     default: begin
   hosts:
     description:
-      - Only what is on these compute hosts. Without it everything, also what is on no host.
+      - Only what is on these compute and storage hosts. Without it everything, also what is on no host.
       - Read from the variable C(bootflow_audit_hosts).
     type: list
     elements: str
   remove_orphans:
     description:
-      - Remove domains that this collection made, and folders of instances, that no instance of this ledger stands behind.
-      - Without it they are reported. Domains of others are never touched. Never use it where two ledgers share a host.
+      - Remove domains that this collection made, and folders of instances, that no instance of this ledger stands behind; logical volumes
+        that the ledger does not have at that place, with wiping as their backend is set; and targets, sessions and secrets of no attachment.
+      - Without it they are reported. Domains and logical volumes of others are never touched. Never use it where two ledgers share a host.
       - Read from the variable C(bootflow_audit_remove_orphans), else false.
     type: bool
   print_table:
@@ -87,10 +93,29 @@ hosts:
   type: list
   elements: str
   returned: phases begin and repair
+iqn_prefixes:
+  description: What the names of volumes' targets begin with.
+  type: list
+  elements: str
+  returned: phase begin
+known_targets:
+  description: The targets that each compute host is to have.
+  type: dict
+  returned: phase begin
 inspected:
   description: Whether the host answered.
   type: bool
-  returned: phase inspect
+  returned: phase inspect, on compute hosts
+iscsi:
+  description: The host's ends of targets, as M(bootflow.compute.compute_node_info) returns them.
+  type: dict
+  returned: phase inspect, on compute hosts that answered
+storage:
+  description:
+    - What a storage host answered, with C(inspected), C(error) when it did not, C(began_at), C(backends) (with their logical volumes) and C(targets), both as
+      M(bootflow.compute.storage_backend_info) returns them.
+  type: dict
+  returned: phase inspect, on storage hosts
 began_at:
   description: When the host was asked, in seconds since the epoch.
   type: float
@@ -113,7 +138,8 @@ findings:
       description:
         - What is wrong. V(usage), V(host_facts), V(host_unreachable), V(dead_build), V(dead_delete), V(cleanup), V(stale_claim), V(missing_claim),
           V(wrong_claim), V(device_claim), V(port), V(address), V(server_group), V(orphan_domain), V(foreign_domain), V(orphan_folder),
-          V(instance_without_domain), V(instance_elsewhere), V(volume) or V(attachment).
+          V(instance_without_domain), V(instance_elsewhere), V(volume), V(attachment), V(orphan_volume), V(missing_volume), V(orphan_target),
+          V(missing_target), V(orphan_session), V(orphan_secret) or V(unread).
       type: str
       returned: always
     host:
@@ -154,19 +180,28 @@ todo:
   description: What each host is to be rid of, as C(builds), C(deleting) and C(remains).
   type: dict
   returned: phase repair
+target_hosts:
+  description: The storage hosts with targets to be removed.
+  type: list
+  elements: str
+  returned: phase repair
+ends:
+  description: What each host is to be rid of that no attachment has, as C(sessions), C(secrets) and C(targets).
+  type: dict
+  returned: phase repair
 died:
   description: The run that died, for each build of one.
   type: dict
   returned: phase repair
 removed:
-  description: UUIDs of what the host is rid of.
+  description: UUIDs of instances, and names of targets, that the host is rid of.
   type: list
   elements: str
-  returned: phase clean
+  returned: phases clean and unexport
 problems:
-  description: Why the host could not be rid of the others, by UUID.
+  description: Why the host could not be rid of the others, by the same.
   type: dict
-  returned: phase clean
+  returned: phases clean and unexport
 deleted:
   description: Names of instances whose deletion was finished.
   type: list

@@ -65,6 +65,18 @@ options:
     type: list
     elements: path
     default: []
+  iqn_prefixes:
+    description:
+      - What the names of volumes' targets begin with. With it RV(iscsi) tells of which such targets the host has a session, a record of C(iscsiadm) or a
+        secret of libvirt.
+    type: list
+    elements: str
+    default: []
+  known_targets:
+    description: Names of targets that somebody knows the host to have. They are left out of RV(iscsi).
+    type: list
+    elements: str
+    default: []
 requirements:
   - python3-libvirt
   - python3-lxml
@@ -215,6 +227,27 @@ compute_node:
       type: list
       elements: str
       returned: success
+iscsi:
+  description: What the host has of targets that are not in O(known_targets).
+  type: dict
+  returned: with O(iqn_prefixes)
+  contains:
+    sessions:
+      description:
+        - Targets that it is logged in to or keeps a record of, with C(iqn), C(volume_id), C(session) (whether it is logged in), C(luns), C(portals)
+          and C(in_use), the reasons why their disks may not go.
+      type: list
+      elements: dict
+      returned: always
+    secrets:
+      description: Targets that this collection gave libvirt a secret of, with C(iqn) and C(volume_id).
+      type: list
+      elements: dict
+      returned: always
+    error:
+      description: What could not be read, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      type: dict
+      returned: always
 error_code:
   description: The kind of error, one stable word.
   type: str
@@ -240,6 +273,7 @@ retryable:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import compute_node
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi_ends import iscsi_ends
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_connection import connect
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
 
@@ -253,10 +287,13 @@ def main():
             "arch": {"type": "str"},
             "pci_device_spec": {"type": "list", "elements": "dict", "default": []},
             "isolated_disks": {"type": "list", "elements": "path", "default": []},
+            "iqn_prefixes": {"type": "list", "elements": "str", "default": []},
+            "known_targets": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
     args = module.params
+    more = {}
     try:
         with connect(args["libvirt_uri"]) as connection:
             node = compute_node(
@@ -268,9 +305,11 @@ def main():
                 args["pci_device_spec"],
                 args["isolated_disks"],
             )
+            if args["iqn_prefixes"]:
+                more["iscsi"] = iscsi_ends(connection, args["iqn_prefixes"], args["known_targets"])
     except Exception as error:
         fail(module, error)
-    module.exit_json(changed=False, compute_node=node)
+    module.exit_json(changed=False, compute_node=node, **more)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ short_description: Capacity and volumes of the LVM backends of a storage host
 version_added: "0.1.0"
 description:
   - Tells what each backend has, had promised and has left, as Cinder's LVM driver reports it, with one command for each volume group.
-  - Lists our logical volumes, and those among them that nobody knows.
+  - Lists our logical volumes, and those among them that nobody knows; with O(targets) also the targets of volumes.
   - A backend that is not ready does not fail the others; its entry has the error.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
@@ -54,8 +54,24 @@ options:
     description: UUIDs of the volumes and snapshots that somebody knows. Without it nothing is called an orphan.
     type: list
     elements: str
+  targets:
+    description: Which targets of volumes to look for. Without it none are.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      target:
+        description: What serves them.
+        type: str
+        choices: [lio, tgt]
+        required: true
+      iqn_prefix:
+        description: What their names begin with; a volume's name follows.
+        type: str
+        required: true
 requirements:
   - lvm2
+  - python3-rtslib-fb for targets of LIO, tgt for those of tgt
 """
 
 EXAMPLES = r"""
@@ -113,8 +129,14 @@ backends:
       description: When it was read, in seconds since that boot; what was done before that is in the numbers.
       type: float
       returned: success
+    vg_uuid:
+      description: What LVM knows the volume group by.
+      type: str
+      returned: success
     volumes:
-      description: Our logical volumes with C(kind), C(id), C(name), C(path), C(project), C(source), C(size) in bytes, C(complete), C(open)...
+      description:
+        - Our logical volumes with C(kind), C(id), C(name), C(path), C(project), C(source), C(size) in bytes, C(complete), C(open), C(origin), C(pool)...
+        - All of the volume group, whichever backend of it they are of.
       type: list
       elements: dict
       returned: success
@@ -125,6 +147,23 @@ backends:
       returned: success
     error:
       description: Why the backend is not ready, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      type: dict
+      returned: always
+targets:
+  description: What was found for each of O(targets), with its C(target) and C(iqn_prefix).
+  type: list
+  elements: dict
+  returned: success
+  contains:
+    exports:
+      description:
+        - The targets with C(iqn), C(volume_id), C(path), C(sessions) (the initiators that are logged in), C(running) (whether initiators find it; otherwise
+          only a saved configuration has it) and C(ours) (whether this collection made it).
+      type: list
+      elements: dict
+      returned: always
+    error:
+      description: Why they could not be read, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
       type: dict
       returned: always
 progress:
@@ -156,6 +195,7 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi_target_facts import targets_facts
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm_facts import backends_facts
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volume_process import work_at_hand
@@ -169,9 +209,14 @@ def argument_spec():
         "provisioning": {"type": "str", "choices": ["thick", "thin"], "default": "thick"},
         "thin_pool": {"type": "str"},
     }
+    target = {
+        "target": {"type": "str", "choices": ["lio", "tgt"], "required": True},
+        "iqn_prefix": {"type": "str", "required": True},
+    }
     return {
         "backends": {"type": "list", "elements": "dict", "required": True, "options": backend},
         "known": {"type": "list", "elements": "str"},
+        "targets": {"type": "list", "elements": "dict", "default": [], "options": target},
     }
 
 
@@ -180,9 +225,10 @@ def main():
     try:
         backends = backends_facts(module.params["backends"], module.params["known"])
         progress = work_at_hand()
+        targets = targets_facts(module.params["targets"])
     except Exception as error:
         fail(module, error)
-    module.exit_json(changed=False, backends=backends, progress=progress)
+    module.exit_json(changed=False, backends=backends, targets=targets, progress=progress)
 
 
 if __name__ == "__main__":

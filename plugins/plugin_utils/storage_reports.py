@@ -13,7 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger import sto
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage_backends import BackendReport
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings import storage_hosts
+from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings import lvm_arguments, storage_hosts
 
 # The result of storage_report, as the playbooks register it.
 REGISTERED = "bootflow_storage_reported"
@@ -26,6 +26,26 @@ def known_ids(conn: t.Any, host: str) -> list[str]:
     places = [b.place for b in storage_backends.rows_of(conn, host)]
     ids = [row.id for row in volumes.select(conn, places=places)] if places else []
     return ids + ([row.id for row in volumes.snapshots(conn, volume_ids=ids)] if ids else [])
+
+
+def ask(
+    action: LedgerAction,
+    ledger: t.Any,
+    configurations: t.Sequence[t.Mapping[str, t.Any]],
+    targets: t.Collection[tuple[str, str]] = (),
+) -> dict[str, t.Any]:
+    """Ask the current host, in one call: what the module storage_backend_info answers.
+
+    :arg targets: (kind, prefix) of targets to look for, too.
+    :raises BootflowError: it did not answer, or the module failed as a whole.
+    """
+    # Before the host is asked: what is made meanwhile is in the ledger first, and seldom taken for an orphan.
+    known = ledger.inspect(known_ids, action.task_vars["inventory_hostname"])
+    asked = [{"name": c["name"], **lvm_arguments(c)} for c in configurations]
+    arguments: dict[str, t.Any] = {"backends": asked, "known": known}
+    if targets:
+        arguments["targets"] = [{"target": kind, "iqn_prefix": prefix} for kind, prefix in sorted(targets)]
+    return action.run_module("storage_backend_info", arguments)
 
 
 def told(configuration: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
@@ -50,12 +70,14 @@ def _capacity(facts: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {**found, "orphans": [{"name": o["name"], "id": o["id"]} for o in facts.get("orphans") or ()]}
 
 
-def report_of(backend: t.Mapping[str, t.Any]) -> BackendReport:
+def report_of(backend: t.Mapping[str, t.Any], volumes_there: t.Sequence[t.Mapping[str, t.Any]] = ()) -> BackendReport:
+    """One backend as the ledger takes it. :arg volumes_there: the logical volumes that are in its numbers."""
+    capacity = backend["capacity"]
     return BackendReport(
         backend=backend["name"],
         pool=backend["configuration"]["pool"],
         configuration=backend["configuration"],
-        capacity=backend["capacity"],
+        capacity={**capacity, "volumes": list(volumes_there)} if capacity and volumes_there else capacity,
         error=errors.from_dict(backend["error"]) if backend["error"] else None,
     )
 

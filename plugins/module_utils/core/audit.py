@@ -16,6 +16,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from . import states
+from .volumes.storage_evidence import StorageEvidence
 
 # --- what is to be done ---
 RECOUNT = "recount"  # usage is written anew
@@ -56,6 +57,13 @@ INSTANCE_WITHOUT_DOMAIN = "instance_without_domain"
 INSTANCE_ELSEWHERE = "instance_elsewhere"
 VOLUME = "volume"
 ATTACHMENT = "attachment"
+ORPHAN_VOLUME = "orphan_volume"
+MISSING_VOLUME = "missing_volume"
+ORPHAN_TARGET = "orphan_target"
+MISSING_TARGET = "missing_target"
+ORPHAN_SESSION = "orphan_session"
+ORPHAN_SECRET = "orphan_secret"
+UNREAD = "unread"  # what could not be read of a host that answered
 
 BUILD = "build"
 MOVE = "move"
@@ -110,6 +118,7 @@ class Evidence:
     strangers: t.Collection[str] = ()  # in the ledger, not in the inventory
     hosts: t.Optional[t.Collection[str]] = None  # only what is on these; None: everything
     remove_orphans: bool = False
+    storage: StorageEvidence = field(default_factory=StorageEvidence)  # of volumes, see volumes.storage_audit
 
 
 # --- what the ledger says -----------------------------------------------------------------------------------------------

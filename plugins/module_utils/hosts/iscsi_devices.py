@@ -45,6 +45,12 @@ class Devices:
                 found.extend(sorted(os.listdir(folder + "/block")) if os.path.isdir(folder + "/block") else [])
         return found
 
+    def luns_of_session(self, number: int) -> list[int]:
+        """The LUNs of a session that are disks: not the controller that some targets have."""
+        pattern = os.path.join(self.sys, "class/iscsi_session/session%d/device/target*/*:*:*:*" % number)
+        found = [_ADDRESS.search(folder) for folder in glob.glob(pattern) if os.path.isdir(folder + "/block")]
+        return sorted(int(address.group(1)) for address in found if address)
+
     def _block(self, name: str, *parts: str) -> str:
         return os.path.join(self.sys, "block", name, *parts)
 

@@ -184,8 +184,21 @@ class Initiator:
 
     def sessions(self, iqn: str) -> list[Session]:
         """The sessions with a target."""
-        done = self._iscsiadm("-m", "session", ok=(0, _NO_RECORDS))
-        return [session for session in parse_sessions(done.stdout) if session.iqn == iqn]
+        return [session for session in self.every_session() if session.iqn == iqn]
+
+    def every_session(self) -> list[Session]:
+        """The sessions of this host, with whatever target."""
+        return parse_sessions(self._iscsiadm("-m", "session", ok=(0, _NO_RECORDS)).stdout)
+
+    def recorded(self) -> set[str]:
+        """The targets that iscsiadm keeps a record of."""
+        return {
+            name
+            for folder in self.node_folders
+            if os.path.isdir(folder)
+            for name in os.listdir(folder)
+            if name[:1] != "."
+        }
 
     def record_files(self, iqn: str, where: str) -> list[str]:
         """The files in which iscsiadm keeps the record of a node at a portal."""
@@ -361,7 +374,7 @@ class Initiator:
         others = [
             name for session in sessions for name in self.devices.disks_of_session(session.number) if name not in disks
         ]
-        records = [where for where in self._known_portals(wish) if self._record_paths(wish.iqn, where)]
+        records = [where for where in self.known_portals(wish.iqn, wish.portals) if self._record_paths(wish.iqn, where)]
         changes = (["disk"] if disks else []) + (["session"] if sessions and not others else [])
         if records and not others:
             changes.append("record")
@@ -391,11 +404,11 @@ class Initiator:
             else [],
         }
 
-    def _known_portals(self, wish: Connection) -> list[str]:
-        """Its portals, and those that discovery put beside them."""
-        found = list(wish.portals)
+    def known_portals(self, iqn: str, portals: t.Iterable[str] = ()) -> list[str]:
+        """These portals of a target, and those that it has a record of, which discovery may have put beside them."""
+        found = list(portals)
         for folder in self.node_folders:
-            for path in sorted(glob.glob(os.path.join(glob.escape(os.path.join(folder, wish.iqn)), "*"))):
+            for path in sorted(glob.glob(os.path.join(glob.escape(os.path.join(folder, iqn)), "*"))):
                 words = os.path.basename(path).split(",")
                 with contextlib.suppress(InvalidInput, ValueError, IndexError):
                     where = portal(words[0], int(words[1]))

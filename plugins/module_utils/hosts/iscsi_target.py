@@ -83,6 +83,7 @@ class Found:
     sessions: tuple[str, ...] = ()  # initiators that are logged in
     group: str = "1"
     saved: t.Any = None  # what a restart of the service would bring back
+    ours: bool = False  # made by this collection: what else bears such a name is somebody else's
     details: t.Mapping[str, t.Any] = field(default_factory=dict)
 
 
@@ -91,6 +92,9 @@ class Target(t.Protocol):
 
     name: str
     lun: int
+
+    def iqns(self) -> set[str]:
+        """The names of all targets, whoever made them; also what only a saved configuration knows."""
 
     def read(self, exports: t.Sequence[Export]) -> dict[str, Found]:
         """What there is of these exports' targets, by iqn; also what only a saved configuration knows."""

@@ -66,15 +66,22 @@ class LioTarget:
 
     # ---- what there is -------------------------------------------------------------------------------------------------
 
+    def iqns(self) -> set[str]:
+        found: set[str] = set()
+        for configuration in (self.root.dump(), self._saved()[0]):
+            found.update(str(each.get("wwn")) for each in configuration.get("targets") or ())
+            found.update(str(each.get("name")) for each in configuration.get("storage_objects") or ())
+        return found
+
     def read(self, exports: t.Sequence[Export]) -> dict[str, Found]:
         dump = self.root.dump()
         saved, mode = self._saved()
-        wanted = {export.iqn for export in exports}
+        wanted = {export.iqn: export.volume_id for export in exports}
         targets = {target["wwn"]: target for target in dump["targets"] if target["wwn"] in wanted}
         stores = {store["name"]: store for store in dump["storage_objects"] if store["name"] in wanted}
         sessions = self._sessions(wanted)
         result = {}
-        for iqn in wanted:
+        for iqn in sorted(wanted):
             kept_stores, kept_targets = part_of(saved, iqn)
             if iqn in targets or iqn in stores or kept_stores or kept_targets:
                 aspects = self._aspects_of(targets.get(iqn), stores.get(iqn))
@@ -85,6 +92,8 @@ class LioTarget:
                     aspects,
                     sessions=tuple(sorted(sessions.get(iqn, ()))),
                     saved=bool(aspects) and kept == aspects and mode == 0o600,
+                    # As _make_store() names it; others let the kernel make up a number.
+                    ours=wanted[iqn] in [each.get("wwn") for each in [stores.get(iqn, {}), *kept_stores]],
                 )
         return result
 

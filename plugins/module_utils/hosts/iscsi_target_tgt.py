@@ -17,7 +17,9 @@ source: rows C32, C33; semantics 16; Cinder's tgt target (Queens); targets.conf(
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fnmatch
+import glob
 import os
 import re
 import secrets
@@ -39,12 +41,14 @@ CONFIG = "/etc/tgt/targets.conf"
 VOLUMES_DIR = "/etc/tgt/conf.d"
 SOCKET = "/var/run/tgtd/socket"
 NOBODY = "255.255.255.255"
+MADE_BY_US = "# Made by bootflow.compute: changes are lost."
 _NEXUS = re.compile(r"I_T nexus: (\d+)\Z")
+_TARGET = re.compile(r"^<target ([^>\s]+)>", re.MULTILINE)
 _MODE_PAGE = "mode_page=8:0:18:%s:0:0xff:0xff:0:0:0xff:0xff:0xff:0xff:0x80:0x14:0:0:0:0:0:0"
 
 
 def parse_targets(text: str) -> dict[str, dict[str, t.Any]]:
-    """``tgtadm --mode target --op show`` as {iqn: {tid, luns: {number: path}, nexuses, accounts, acls}}.
+    """``tgtadm --mode target --op show`` as {iqn: {tid, luns: {number: path}, ids: {number: SCSI ID}, nexuses, accounts, acls}}.
 
     ``nexuses``: {number: {"initiator": name, "connections": [number]}}.
     """
@@ -56,7 +60,7 @@ def parse_targets(text: str) -> dict[str, dict[str, t.Any]]:
         depth = len(line) - len(line.lstrip())
         if depth == 0 and words.startswith("Target "):
             number, dummy, iqn = words[len("Target ") :].partition(": ")
-            current = {"tid": int(number), "luns": {}, "nexuses": {}, "accounts": [], "acls": []}
+            current = {"tid": int(number), "luns": {}, "ids": {}, "nexuses": {}, "accounts": [], "acls": []}
             targets[iqn.strip()] = current
         elif depth == 4 and words.endswith(":"):
             section = words[:-1]
@@ -64,6 +68,8 @@ def parse_targets(text: str) -> dict[str, dict[str, t.Any]]:
             if words.startswith("LUN: "):
                 lun = words[len("LUN: ") :]
                 current["luns"][int(lun)] = ""
+            elif words.startswith("SCSI ID: "):
+                current["ids"][int(lun)] = words[len("SCSI ID: ") :]
             elif words.startswith("Backing store path: "):
                 current["luns"][int(lun)] = words[len("Backing store path: ") :]
         elif section == "I_T nexus information":
@@ -96,7 +102,7 @@ def config_text(export: Export) -> str:
     """The file that tgt-admin reads at the service's start."""
     identity = uuid.UUID(export.volume_id).hex
     lines = [
-        "# Made by bootflow.compute: changes are lost.",
+        MADE_BY_US,
         "<target %s>" % export.iqn,
         "    driver iscsi",
         "    <backing-store %s>" % export.path,
@@ -214,13 +220,24 @@ class TgtTarget:
 
     # ---- what there is -------------------------------------------------------------------------------------------------
 
+    def iqns(self) -> set[str]:
+        found = set(parse_targets(self._tgtadm("target", "show").stdout))
+        for path in glob.glob(os.path.join(glob.escape(self.volumes_dir), "volume-*.conf")):
+            with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as file:
+                found.update(_TARGET.findall(file.read()))
+        return found
+
     def read(self, exports: t.Sequence[Export]) -> dict[str, Found]:
         self._targets = parse_targets(self._tgtadm("target", "show").stdout)
         result = {}
         for export in exports:
             live, saved = self._targets.get(export.iqn), self._saved(export)
             if live is not None or saved is not None:
-                result[export.iqn] = self._found(export.iqn, live, saved)
+                found = self._found(export.iqn, live, saved)
+                identity = uuid.UUID(export.volume_id).hex
+                marks = [saved is not None and saved[0].startswith(MADE_BY_US)]
+                marks.append(live is not None and live["ids"].get(self.lun) == identity)
+                result[export.iqn] = dataclasses.replace(found, ours=any(marks))
         return result
 
     def _found(self, iqn: str, live: dict[str, t.Any] | None, saved: tuple[str, int] | None) -> Found:
@@ -274,7 +291,7 @@ class TgtTarget:
         if live is None:
             tid = free_tid({target["tid"] for target in self._targets.values()})
             self._tgtadm("target", "new", "--tid", tid, "--targetname", export.iqn)
-            live = {"tid": tid, "luns": {}, "nexuses": {}, "accounts": [], "acls": []}
+            live = {"tid": tid, "luns": {}, "ids": {}, "nexuses": {}, "accounts": [], "acls": []}
             self._targets[export.iqn] = live
             has: t.Mapping[str, t.Any] = {}
         else:

@@ -45,6 +45,27 @@ def find_secret(connection: t.Any, iqn: str) -> t.Any:
             raise
 
 
+def secrets_there(connection: t.Any) -> list[str]:
+    """The targets that we gave libvirt a secret of; those of others have another UUID."""
+    with libvirt_errors():
+        try:
+            there = connection.listAllSecrets(0)
+        except libvirt.libvirtError as error:
+            if is_code(error, "VIR_ERR_NO_SUPPORT"):  # a libvirt without secrets has none of ours
+                return []
+            raise
+        iscsi = [each for each in there if each.usageType() == libvirt.VIR_SECRET_USAGE_TYPE_ISCSI]
+        found = [(each.usageID(), each.UUIDString()) for each in iscsi]
+    return sorted(iqn for iqn, uuid in found if _is_ours(iqn, uuid))
+
+
+def _is_ours(iqn: str, uuid: str) -> bool:
+    try:
+        return secret_uuid(iqn) == uuid
+    except InvalidInput:
+        return False
+
+
 def set_secret(
     connection: t.Any, iqn: str, value: str, ephemeral: bool = True, check_mode: bool = False
 ) -> dict[str, t.Any]:

@@ -98,6 +98,7 @@ def described(group: VolumeGroup) -> list[dict[str, t.Any]]:
                 "complete": INCOMPLETE not in lv.tags,
                 "deleting": DELETING in lv.tags,
                 "origin": lv.origin,
+                "pool": lv.pool,
                 "data_percent": lv.data_percent,
             }
         )
@@ -131,6 +132,7 @@ def backends_facts(
         else:
             check_group(group, pool)
         found = capacity(group, pool, at)
+        found["vg_uuid"] = group.uuid
         found["volumes"] = described(group)
         found["orphans"] = orphans(group, known) if known is not None else []
         return found

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from ..core import audit, errors, states
 from ..core.audit import Evidence, Finding
 from ..core.claims import ResourceRequest, estimate_overhead, usage_delta
-from . import claims, cleanups, deletion, failure, groups, history, instances, nodes, runs, volume_audit
+from . import claims, cleanups, deletion, failure, groups, history, instances, nodes, runs, storage_audit, volume_audit
 from .context import Context
 from .libraries import sa
 from .locks import take_turns
@@ -52,6 +52,7 @@ class Repaired:
     findings: list[Finding] = field(default_factory=list)
     todo: dict[str, Todo] = field(default_factory=dict)  # host -> what it is to be rid of
     abandoned: dict[str, list[str]] = field(default_factory=dict)  # host that does not answer -> builds of dead runs
+    ends: dict[str, storage_audit.Ends] = field(default_factory=dict)  # host -> sessions, secrets, targets of nobody
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------
@@ -86,7 +87,8 @@ def survey(conn: t.Any, context: Context, evidence: Evidence) -> audit.Ledger:
 
 def plan(conn: t.Any, context: Context, evidence: Evidence) -> list[Finding]:
     """What is to be done, by what the ledger says now. Writes nothing."""
-    return audit.plan(survey(conn, context, evidence), evidence) + volume_audit.plan(conn, context, evidence)
+    found = audit.plan(survey(conn, context, evidence), evidence)
+    return found + volume_audit.plan(conn, context, evidence) + storage_audit.plan(conn, context, evidence)
 
 
 def hosts_named(conn: t.Any) -> list[str]:
@@ -239,10 +241,12 @@ def repair(conn: t.Any, planned: t.Sequence[Finding], evidence: Evidence, contex
     for part in history.chunks(sorted(uuids)):
         c = instances_table.c
         conn.execute(sa.select(c.uuid).where(c.uuid.in_(part)).order_by(c.uuid).with_for_update()).all()
-    volume_audit.lock(conn, [f for f in todo if f.kind in (audit.VOLUME, audit.ATTACHMENT)], uuids - {None})
+    more = storage_audit.volumes_to_lock(conn, todo)
+    volume_audit.lock(conn, [f for f in todo if f.kind in (audit.VOLUME, audit.ATTACHMENT)], uuids - {None}, more)
     still_empty = {g.id for g in _empty_groups(conn)} if empty else set()
     empty = [f for f in empty if f.key[0] in still_empty]
     groups.forget_unused(conn, [f.key[0] for f in empty])
+    storage_audit.lock(conn, todo)
     nodes.lock(conn, {f.node_id for f in todo if f.node_id is not None})
     known = {_identity(f) for f in todo}
     now = [f for f in plan(conn, context, evidence) if not f.changes or _identity(f) in known]
@@ -266,10 +270,13 @@ class _Repair:
 
     def run(self) -> Repaired:
         volume_audit.repair(self.conn, self.result.findings, self.context)
+        self.result.ends = storage_audit.repair(self.conn, self.result.findings, self.context)
         self._release()
         self._claim()
         nodes.recount(self.conn, sorted(self.recount | {f.key for f in self.by_kind[audit.USAGE]}))
         for f in self.by_kind[audit.HOST_UNREACHABLE]:
+            if f.node_id is None:
+                continue  # a storage host: it is entered with the reports
             nodes.record_unreachable(self.conn, str(f.host), str(f.key))
         self._adopt()
         self._orphans()

@@ -29,7 +29,7 @@ _ATTACHED = (states.ATTACHING, states.IN_USE, states.DETACHING)
 
 def plan(conn: t.Any, context: Context, evidence: Evidence) -> list[Finding]:
     """What is to be done about volumes, by what the ledger says now. Writes nothing."""
-    found = [*_left_half_done(conn, context), *_without_instances(conn, context), *_free(conn)]
+    found = [*_left_half_done(conn, context), *_without_instances(conn, context), *_free(conn, context)]
     hosts = evidence.hosts
     return [f for f in found if hosts is None or f.host in hosts]
 
@@ -128,12 +128,16 @@ def _without_instances(conn: t.Any, context: Context) -> t.Iterator[Finding]:
             )
 
 
-def _free(conn: t.Any) -> t.Iterator[Finding]:
-    """Volumes that are attached to nobody, whatever they say."""
+def _free(conn: t.Any, context: Context) -> t.Iterator[Finding]:
+    """Volumes that are attached to nobody, whatever they say; but those that a live audit holds (storage_audit.hold)."""
     c, a = volumes_table.c, volume_attachments.c
     attachment = sa.select(a.id).where(a.volume_id == c.id, a.deleted == attachments.LIVE)
     query = sa.select(volumes_table).where(c.deleted == volumes.LIVE, c.status.in_(_ATTACHED), ~attachment.exists())
-    for row in conn.execute(query.order_by(c.id)):
+    rows = list(conn.execute(query.order_by(c.id)))
+    alive = volumes.live_runs(conn, rows, context)
+    for row in rows:
+        if row.run_id in alive:
+            continue
         yield Finding(
             audit.VOLUME,
             volumes.host_of(row.place) if row.place else None,
@@ -146,9 +150,12 @@ def _free(conn: t.Any) -> t.Iterator[Finding]:
         )
 
 
-def lock(conn: t.Any, planned: t.Sequence[Finding], instance_uuids: t.Iterable[str]) -> None:
-    """Lock the volumes that the findings are about, and those of these instances, by id."""
-    ids = {f.key[1] for f in planned if f.kind == audit.VOLUME and f.key[0] != "snapshot"}
+def lock(
+    conn: t.Any, planned: t.Sequence[Finding], instance_uuids: t.Iterable[str], more: t.Iterable[str] = ()
+) -> None:
+    """Lock the volumes that the findings are about, those of these instances, and ``more``, all by id."""
+    ids = {*more}
+    ids |= {f.key[1] for f in planned if f.kind == audit.VOLUME and f.key[0] != "snapshot"}
     cables = [f.key[1] for f in planned if f.kind == audit.ATTACHMENT]
     a = volume_attachments.c
     mine = sa.or_(bulk.among(conn, a.id, cables), bulk.among(conn, a.instance_uuid, sorted(set(instance_uuids))))

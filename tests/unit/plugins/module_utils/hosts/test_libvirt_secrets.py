@@ -44,6 +44,7 @@ def libvirt(monkeypatch):
         libvirtError=LibvirtError_,
         VIR_SECRET_USAGE_TYPE_ISCSI=3,
         VIR_ERR_NO_SECRET=66,
+        VIR_ERR_NO_SUPPORT=3,
         **{name: 100 + number for number, name in enumerate(names)},
     )
     monkeypatch.setattr(libvirt_secrets, "libvirt", fake)
@@ -59,6 +60,21 @@ class Connection:
         self.secrets = {}
         self.values = {}
         self.refuses = False
+        self.lists = None
+
+    def listAllSecrets(self, flags):
+        if self.lists:
+            raise LibvirtError_(self.lists)
+        return [self.shown(parse(xml)) for xml in self.secrets.values()]
+
+    @staticmethod
+    def shown(xml):
+        usage = xml.find("usage")
+        return types.SimpleNamespace(
+            usageType=lambda: {"volume": 1, "iscsi": 3}[usage.get("type")],
+            usageID=lambda: usage[0].text,
+            UUIDString=lambda: xml.findtext("uuid"),
+        )
 
     def secretLookupByUsage(self, kind, usage):
         assert kind == 3
@@ -109,6 +125,28 @@ def test_a_secret_of_another_kind_under_the_same_usage_is_replaced(libvirt):
     assert parse(connection.secrets[IQN]).get("ephemeral") == "no"
     assert libvirt_secrets.set_secret(connection, IQN, VALUE)["changed"]
     assert parse(connection.secrets[IQN]).get("ephemeral") == "yes"
+
+
+def test_which_secrets_are_ours(libvirt):
+    connection = Connection(libvirt)
+    libvirt_secrets.set_secret(connection, IQN, VALUE)
+    foreign = "<secret><uuid>%s</uuid><usage type='%s'><%s>%s</%s></usage></secret>"
+    other = "6c0b7c8e-0d5c-4b62-9a2e-0f8f2f4a1b11"
+    connection.secrets["iqn.2004-10.com.example:x"] = foreign % (
+        other,
+        "iscsi",
+        "target",
+        "iqn.2004-10.com.example:x",
+        "target",
+    )
+    connection.secrets["no name of a target"] = foreign % (other, "iscsi", "target", "no name of a target", "target")
+    connection.secrets["/disk"] = foreign % (other, "volume", "volume", "/disk", "volume")
+    assert libvirt_secrets.secrets_there(connection) == [IQN]
+    connection.lists = 3
+    assert libvirt_secrets.secrets_there(connection) == [], "a libvirt without secrets"
+    connection.lists = 1
+    with pytest.raises(LibvirtError):
+        libvirt_secrets.secrets_there(connection)
 
 
 def test_check_mode_touches_nothing(libvirt):

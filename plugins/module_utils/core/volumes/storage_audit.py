@@ -1,0 +1,346 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What storage hosts have, and compute hosts of their targets, against what the ledger says: every difference.
+
+Nothing is touched here. What changed in the ledger since a host was asked, and what a live run works on, is left alone: it
+is neither missing nor an orphan. source: row A82; semantics 11, 16, 20
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from .. import audit
+from ..audit import Finding
+from . import states
+from .storage_evidence import (
+    SNAPSHOT,
+    VOLUME,
+    Backend,
+    CableSnapshot,
+    LogicalVolume,
+    Secret,
+    Session,
+    StorageEvidence,
+    StorageSnapshot,
+    Target,
+)
+
+GIB = 1024**3
+#: Volumes in these states have a logical volume.
+THERE = (
+    states.AVAILABLE,
+    states.RESERVED,
+    states.ATTACHING,
+    states.IN_USE,
+    states.DETACHING,
+    states.ERROR_EXTENDING,
+)
+SNAPSHOT_THERE = (states.AVAILABLE,)
+
+REMOVES = "Audit with bootflow_audit_remove_orphans: true removes it."
+_ELSEWHERE = "The ledger has the volume %s %s. Was that host renamed? Then name it as before; otherwise look at both."
+_AWAY = "Bring it back: nothing is placed there until it reports."
+
+
+# --- what the ledger says -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Item:
+    """A volume or snapshot, living or deleted."""
+
+    kind: str
+    id: str
+    name: str
+    place: t.Optional[str]
+    status: str
+    touched_at: float  # last written, or deleted
+    deleted: bool = False
+    made: bool = True
+    worked_on: bool = False  # by a run that lives
+
+
+@dataclass(frozen=True)
+class Cable:
+    """A live attachment."""
+
+    id: str
+    volume_id: str
+    instance: str
+    storage_host: t.Optional[str]
+    attached_host: t.Optional[str]
+    iqn: t.Optional[str] = None
+    stands: bool = True  # attached and exported, and nobody works on it
+    since: float = 0.0
+
+
+@dataclass(frozen=True)
+class StorageLedger:
+    items: t.Mapping[t.Tuple[str, str], Item] = field(default_factory=dict)  # (kind, id)
+    cables: t.Sequence[Cable] = ()
+    remains: t.Collection[t.Tuple[str, str]] = ()  # (place, id) that is to be removed anyway
+    errors: t.Mapping[str, t.Optional[str]] = field(default_factory=dict)  # place -> why it was not ready
+
+
+def plan(
+    ledger: StorageLedger,
+    evidence: StorageEvidence,
+    remove_orphans: bool = False,
+    hosts: t.Optional[t.Collection[str]] = None,
+) -> list[Finding]:
+    """Every difference, sorted by host. :arg hosts: only what is on these; None: everything."""
+    found = _Plan(ledger, evidence, remove_orphans).findings
+    found = [f for f in found if hosts is None or f.host in hosts]
+    return sorted(found, key=lambda f: (f.host or "", f.kind, f.what))
+
+
+class _Plan:
+    def __init__(self, ledger: StorageLedger, evidence: StorageEvidence, remove_orphans: bool):
+        self.ledger = ledger
+        self.evidence = evidence
+        self.remove_orphans = remove_orphans
+        self.findings: list[Finding] = []
+        self.ending: dict[str, int] = {}  # iqn -> how many of its sessions this audit ends
+        # A volume group may be that of several backends: what is in it is at the place of each.
+        self.groups: dict[str, set[str]] = {}  # place -> the places of its group
+        self.there: dict[str, set[tuple[str, str]]] = {}  # place -> (kind, id) of what its group has
+        backends = [b for s in evidence.storage.values() for b in s.backends if not b.error]
+        for backend in backends:
+            group = [b for b in backends if b is backend or (b.group and b.group == backend.group)]
+            self.groups[backend.place] = {b.place for b in group}
+            self.there[backend.place] = {(lv.kind, lv.id) for b in group for lv in b.volumes}
+        self.cables: dict[str, list[Cable]] = {}
+        for cable in ledger.cables:
+            self.cables.setdefault(cable.volume_id, []).append(cable)
+        # Sessions first: a target goes after them, and a logical volume after its target.
+        for cables in evidence.compute.values():
+            self._compute(cables)
+        for host, reason in evidence.unreachable.items():
+            self._unreachable(host, reason)
+        for snapshot in evidence.storage.values():
+            self._storage(snapshot)
+
+    def add(
+        self,
+        kind: str,
+        host: str,
+        what: str,
+        old: t.Any,
+        new: t.Any,
+        action: str,
+        remedy: str = "",
+        key: t.Any = None,
+        instance: t.Optional[str] = None,
+    ) -> None:
+        self.findings.append(Finding(kind, host, instance, what, old, new, action, remedy, key))
+
+    def _orphan(self, kind: str, host: str, what: str, old: t.Any, why_not: str, key: t.Any) -> bool:
+        """Add it. Returns whether it is removed. :arg why_not: why it cannot be, or ""."""
+        removed = self.remove_orphans and not why_not
+        remedy = why_not or ("" if removed else REMOVES)
+        action = audit.REMOVE if removed else audit.REPORT
+        self.add(kind, host, what, old, None if removed else old, action, remedy, key)
+        return removed
+
+    def _is_moving(self, volume_id: str, began_at: float) -> bool:
+        """Whether the volume changed since a host was asked, or a run works on it."""
+        item = self.ledger.items.get((VOLUME, volume_id))
+        return item is not None and (item.worked_on or item.touched_at >= began_at)
+
+    # --- compute hosts --------------------------------------------------------------------------------------------------
+
+    def _compute(self, snapshot: CableSnapshot) -> None:
+        host = snapshot.host
+        if snapshot.error:
+            self._unread(host, "sessions and secrets", snapshot.error, snapshot.remedy)
+        for session in snapshot.sessions:
+            if not self._is_plugged(host, session, snapshot.began_at):
+                self._session(host, session)
+        for secret in snapshot.secrets:
+            if not self._is_plugged(host, secret, snapshot.began_at):
+                what = "secret of %s" % secret.iqn
+                key = {"iqn": secret.iqn, "volume_id": secret.volume_id}
+                why_not = self._is_elsewhere(secret.volume_id)
+                self._orphan(audit.ORPHAN_SECRET, host, what, secret.iqn, why_not, key)
+
+    def _is_plugged(self, host: str, end: t.Union[Session, Secret], began_at: float) -> bool:
+        cables = self.cables.get(end.volume_id, ())
+        # One without a host yet may come here.
+        here = any(c.attached_host in (host, None) for c in cables)
+        return here or self._is_moving(end.volume_id, began_at)
+
+    def _is_elsewhere(self, volume_id: str) -> str:
+        """Why an end may be the only one of an attachment: the host that the ledger has it on did not answer. Else ""."""
+        away = {str(c.attached_host) for c in self.cables.get(volume_id, ())} - set(self.evidence.compute)
+        return _ELSEWHERE % ("attached on", ", ".join(sorted(away))) if away else ""
+
+    def _session(self, host: str, session: Session) -> None:
+        why_not = self._is_elsewhere(session.volume_id)
+        if session.in_use:
+            why_not = "Its disk is in use: %s. End that first." % "; ".join(session.in_use)
+        elif len(session.luns) > 1:
+            why_not = "It has several disks: none of ours. Look at it (iscsiadm -m session -P 3)."
+        key = {
+            "volume_id": session.volume_id,
+            "iqn": session.iqn,
+            "lun": session.luns[0] if session.luns else 0,
+            "portals": list(session.portals),
+        }
+        what = "%s %s" % ("session with" if session.session else "record of", session.iqn)
+        if self._orphan(audit.ORPHAN_SESSION, host, what, list(session.portals), why_not, key) and session.session:
+            self.ending[session.iqn] = self.ending.get(session.iqn, 0) + 1
+
+    def _unread(self, host: str, what: str, error: str, remedy: str) -> None:
+        self.add(audit.UNREAD, host, what, error, error, audit.REPORT, remedy)
+
+    # --- storage hosts --------------------------------------------------------------------------------------------------
+
+    def _unreachable(self, host: str, reason: str) -> None:
+        before = [error for place, error in self.ledger.errors.items() if place.partition("@")[0] == host]
+        fresh = any(error is None for error in before)
+        action = audit.MARK if fresh else audit.REPORT
+        self.add(audit.HOST_UNREACHABLE, host, "backends", None if fresh else reason, reason, action, _AWAY)
+
+    def _storage(self, snapshot: StorageSnapshot) -> None:
+        host = snapshot.host
+        for unread in snapshot.unread:
+            self._unread(host, "targets of %s (%s)" % (unread.kind, unread.prefix), unread.error, unread.remedy)
+        going = {t_.volume_id for t_ in snapshot.targets if self._target(snapshot, t_)}
+        for backend in snapshot.backends:
+            before = self.ledger.errors.get(backend.place)
+            if backend.error:
+                action = audit.REPORT if before else audit.MARK
+                self.add(audit.UNREAD, host, backend.place, before, backend.error, action, backend.remedy)
+                continue
+            if before:
+                self.add(audit.HOST_FACTS, host, "%s not ready" % backend.place, before, None, audit.RECORD)
+            self._volumes(snapshot, backend, going)
+            self._missing_volumes(snapshot, backend)
+        self._missing_targets(snapshot)
+
+    def _target(self, snapshot: StorageSnapshot, target: Target) -> bool:
+        """Whether it is an orphan that this audit removes."""
+        homes = {c.storage_host for c in self.cables.get(target.volume_id, ())}
+        if not target.ours or homes & {None, *self._same_machine(snapshot)}:
+            return False
+        if self._is_moving(target.volume_id, snapshot.began_at):
+            return False
+        why_not = ""
+        unseen = sorted(str(home) for home in homes if target.iqn not in self._targets_of(home))
+        if unseen:
+            why_not = _ELSEWHERE % ("exported by", ", ".join(unseen))
+        elif len(target.sessions) > self.ending.get(target.iqn, 0):
+            why_not = "%s is logged in. End its session first." % ", ".join(target.sessions)
+        has = {"path": target.path, "sessions": list(target.sessions)}
+        key = {
+            "volume_id": target.volume_id,
+            "iqn": target.iqn,
+            "target": target.kind,
+            "iqn_prefix": target.prefix,
+        }
+        return self._orphan(audit.ORPHAN_TARGET, snapshot.host, "target %s" % target.iqn, has, why_not, key)
+
+    def _same_machine(self, snapshot: StorageSnapshot) -> set[str]:
+        """The names that its host has in the inventory: volume groups tell."""
+        groups = {b.group for b in snapshot.backends if b.group}
+        others = self.evidence.storage.values()
+        return {snapshot.host, *(o.host for o in others if groups & {b.group for b in o.backends})}
+
+    def _targets_of(self, host: t.Optional[str]) -> set[str]:
+        """The targets that initiators find on a storage host, as far as it told."""
+        snapshot = self.evidence.storage.get(host or "")
+        return {target.iqn for target in snapshot.targets if target.running} if snapshot else set()
+
+    def _missing_targets(self, snapshot: StorageSnapshot) -> None:
+        running = {t_.iqn for t_ in snapshot.targets if t_.running}
+        unread = {u.prefix for u in snapshot.unread}
+        asked = tuple(p for p in snapshot.prefixes if p not in unread)
+        for cable in self.ledger.cables:
+            if cable.storage_host != snapshot.host or not cable.stands or cable.since >= snapshot.began_at:
+                continue
+            if not cable.iqn or not cable.iqn.startswith(asked) or cable.iqn in running:
+                continue
+            if self._is_moving(cable.volume_id, snapshot.began_at):
+                continue
+            remedy = (
+                "Start the target's service again if it does not run. If its configuration is lost, restore it, or detach the"
+                " volume and attach it again: its CHAP credentials are kept nowhere else, so that nobody can make it anew for a"
+                " guest that runs."
+            )
+            self.add(
+                audit.MISSING_TARGET,
+                snapshot.host,
+                "target %s" % cable.iqn,
+                "exported",
+                "exported",
+                audit.REPORT,
+                remedy,
+                key=cable.id,
+                instance=cable.instance,
+            )
+
+    # --- logical volumes ------------------------------------------------------------------------------------------------
+
+    def _volumes(self, snapshot: StorageSnapshot, backend: Backend, going: t.Collection[str]) -> None:
+        removed: set[str] = set()  # names
+        for lv in sorted(backend.volumes, key=lambda v: (v.kind != SNAPSHOT, v.name)):
+            if not self._is_orphan(snapshot, backend, lv):
+                continue
+            kept = [v.name for v in backend.volumes if v.origin == lv.name and v.kind == SNAPSHOT]
+            kept = sorted(set(kept) - removed)
+            item = self.ledger.items.get((lv.kind, lv.id))
+            why_not = ""
+            if item is not None and not self._is_copy(item):
+                why_not = (
+                    "The ledger has it at %s, where it was not seen: this may be all that there is of it. Was the host or the"
+                    " backend renamed? Then name it as before; otherwise look at both." % item.place
+                )
+            elif lv.kind == VOLUME and kept:
+                why_not = "It has snapshots that stay: %s." % ", ".join(kept)
+            elif lv.open and not (lv.kind == VOLUME and lv.id in going):
+                why_not = "It is open: a target exports it, or a program has it. End that first."
+            has: dict[str, t.Any] = {"size_gb": round(lv.size / GIB, 2)}
+            if item is not None:
+                has["ledger"] = "deleted" if item.deleted else item.place or "nowhere"
+            what = "%s at %s" % (lv.name, backend.place)
+            if self._orphan(audit.ORPHAN_VOLUME, snapshot.host, what, has, why_not, (backend.place, lv.kind, lv.id)):
+                removed.add(lv.name)
+
+    def _is_copy(self, item: Item) -> bool:
+        """Whether nothing is lost with an orphan of it: it is deleted, was never made, or is where the ledger has it."""
+        return item.deleted or not item.made or (item.kind, item.id) in self.there.get(item.place or "", ())
+
+    def _is_orphan(self, snapshot: StorageSnapshot, backend: Backend, lv: LogicalVolume) -> bool:
+        group = self.groups[backend.place]
+        if any((place, lv.id) in self.ledger.remains for place in group):
+            return False
+        item = self.ledger.items.get((lv.kind, lv.id))
+        if item is None:
+            return True
+        if item.touched_at >= snapshot.began_at or item.worked_on:
+            return False
+        return item.deleted or item.place not in group
+
+    def _missing_volumes(self, snapshot: StorageSnapshot, backend: Backend) -> None:
+        for key, item in self.ledger.items.items():
+            if item.place != backend.place or item.deleted or key in self.there[backend.place]:
+                continue
+            if item.worked_on or item.touched_at >= snapshot.began_at or not item.made:
+                continue
+            if item.status not in (THERE if item.kind == VOLUME else SNAPSHOT_THERE):
+                continue
+            self.add(
+                audit.MISSING_VOLUME,
+                snapshot.host,
+                "%s %s at %s" % (item.kind, item.id, backend.place),
+                item.status,
+                item.status,
+                audit.REPORT,
+                "Look whether all devices of the volume group are there (pvs, vgs). What LVM removed it may give back"
+                " (vgcfgrestore); otherwise delete it here, and restore its content from a backup.",
+                key=item.id,
+            )

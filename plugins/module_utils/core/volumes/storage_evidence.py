@@ -1,0 +1,113 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What hosts told an audit of volumes: logical volumes, targets, and the compute hosts' ends of their cables.
+
+source: row A82
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+VOLUME, SNAPSHOT = "volume", "snapshot"
+
+
+@dataclass(frozen=True)
+class LogicalVolume:
+    """One with our tags."""
+
+    kind: str  # volume, snapshot
+    id: str
+    name: str
+    size: int = 0  # bytes
+    open: bool = False
+    origin: str = ""  # name of the logical volume that it is a snapshot of
+
+
+@dataclass(frozen=True)
+class Backend:
+    """``error``: why it is not ready; ``volumes`` is empty then. ``group``: backends with the same have one volume group,
+    whose logical volumes are each told once.
+    """
+
+    place: str  # host@backend#pool
+    volumes: t.Sequence[LogicalVolume] = ()
+    error: str = ""
+    remedy: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Target:
+    iqn: str
+    volume_id: str
+    kind: str  # lio, tgt
+    prefix: str
+    path: str = ""
+    sessions: t.Sequence[str] = ()  # initiators that are logged in
+    running: bool = True  # initiators find it
+    ours: bool = True
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Targets with this prefix that could not be read."""
+
+    kind: str
+    prefix: str
+    error: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class StorageSnapshot:
+    """A storage host's answer, of ``began_at`` (seconds since the epoch) or later."""
+
+    host: str
+    began_at: float
+    backends: t.Sequence[Backend] = ()
+    targets: t.Sequence[Target] = ()
+    unread: t.Sequence[Unread] = ()
+    prefixes: t.Collection[str] = ()  # of the targets that it was asked for
+
+
+@dataclass(frozen=True)
+class Session:
+    """A target that a compute host is logged in to, or keeps a record of."""
+
+    iqn: str
+    volume_id: str
+    session: bool = True
+    luns: t.Sequence[int] = ()
+    portals: t.Sequence[str] = ()
+    in_use: t.Sequence[str] = ()  # why its disks may not go
+
+
+@dataclass(frozen=True)
+class Secret:
+    """A secret that libvirt has of us."""
+
+    iqn: str
+    volume_id: str
+
+
+@dataclass(frozen=True)
+class CableSnapshot:
+    """A compute host's answer about its ends of cables."""
+
+    host: str
+    began_at: float
+    sessions: t.Sequence[Session] = ()
+    secrets: t.Sequence[Secret] = ()
+    error: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class StorageEvidence:
+    storage: t.Mapping[str, StorageSnapshot] = field(default_factory=dict)
+    unreachable: t.Mapping[str, str] = field(default_factory=dict)  # storage host -> why it did not answer
+    compute: t.Mapping[str, CableSnapshot] = field(default_factory=dict)

@@ -1,0 +1,164 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What an audit asks storage hosts, and compute hosts of their iSCSI ends: as the result of a task, and as evidence.
+
+source: row A82
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.storage_evidence import (
+    SNAPSHOT,
+    VOLUME,
+    Backend,
+    CableSnapshot,
+    LogicalVolume,
+    Secret,
+    Session,
+    StorageEvidence,
+    StorageSnapshot,
+    Target,
+    Unread,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import storage_audit, storage_backends
+from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_reports, storage_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+Answer = t.Mapping[str, t.Any]
+
+# Of what the module tells of a logical volume.
+_FIELDS = ("kind", "id", "name", "size", "open", "origin", "pool")
+
+
+def ask(action: LedgerAction, ledger: t.Any, host: str) -> dict[str, t.Any]:
+    """Ask the current host, a storage host, in one call. It never raises because of what the host did."""
+    configurations = storage_settings.backends(action.task_vars["hostvars"][host], host)
+    targets = ledger.inspect(storage_audit.targets_of, host)
+    targets |= {(c["target"], c["iqn_prefix"]) for c in configurations}
+    began_at = action.context().now
+    try:
+        answer = storage_reports.ask(action, ledger, configurations, targets)
+    except errors.BootflowError as e:
+        action._display.warning("%s did not answer: %s %s" % (host, e.message, e.remedy))
+        return {"inspected": False, "error": e.as_dict()}
+    backends = []
+    for configuration in configurations:
+        facts = answer["backends"].get(configuration["name"])
+        there = [{name: lv.get(name) for name in _FIELDS} for lv in (facts or {}).get("volumes") or ()]
+        backends.append({**storage_reports.told(configuration, facts), "volumes": there})
+    return {"inspected": True, "began_at": began_at, "backends": backends, "targets": answer["targets"]}
+
+
+def answers(action: LedgerAction, registered: str) -> dict[str, Answer]:
+    """Storage host -> what ask() returned there; hosts that were not asked are left out."""
+    hostvars = action.task_vars["hostvars"]
+    found = {h: (hostvars[h].get(registered) or {}).get("storage") for h in storage_settings.storage_hosts(action)}
+    return {h: a for h, a in found.items() if a}
+
+
+def record(ledger: t.Any, found: t.Mapping[str, Answer], now: float) -> None:
+    """Enter what storage hosts told as their reports."""
+    for host, answer in found.items():
+        if answer["inspected"]:
+            reports = [storage_reports.report_of(b, b["volumes"]) for b in answer["backends"]]
+            ledger.transact(storage_backends.record_report, host, reports, now)
+        else:
+            why = storage_reports.why_silent(host, answer["error"]["message"])
+            ledger.transact(storage_backends.record_unreachable, host, why, now)
+
+
+def evidence(storage: t.Mapping[str, Answer], compute: t.Mapping[str, Answer]) -> StorageEvidence:
+    """Both kinds of answers as the rules read them. :arg compute: what compute hosts answered."""
+    return StorageEvidence(
+        storage={h: _storage(h, a) for h, a in storage.items() if a["inspected"]},
+        unreachable={h: a["error"]["message"] for h, a in storage.items() if not a["inspected"]},
+        compute={h: _cables(h, a) for h, a in compute.items() if a["inspected"] and a.get("iscsi")},
+    )
+
+
+def _storage(host: str, answer: Answer) -> StorageSnapshot:
+    read = [each for each in answer["targets"] if not each["error"]]
+    failed = [each for each in answer["targets"] if each["error"]]
+    return StorageSnapshot(
+        host=host,
+        began_at=answer["began_at"],
+        backends=_backends(host, answer["backends"]),
+        targets=[
+            Target(
+                iqn=e["iqn"],
+                volume_id=e["volume_id"],
+                kind=each["target"],
+                prefix=each["iqn_prefix"],
+                path=e["path"],
+                sessions=tuple(e["sessions"]),
+                running=e["running"],
+                ours=e["ours"],
+            )
+            for each in read
+            for e in each["exports"]
+        ],
+        unread=[
+            Unread(each["target"], each["iqn_prefix"], each["error"]["message"], each["error"].get("remedy") or "")
+            for each in failed
+        ],
+        prefixes={each["iqn_prefix"] for each in answer["targets"]},
+    )
+
+
+def _backends(host: str, backends: t.Sequence[Answer]) -> list[Backend]:
+    """Each with the logical volumes of its own room: a backend tells all of its volume group, which others may share."""
+    found: list[Backend] = []
+    for backend in backends:
+        error = backend["error"] or {}
+        group = _group(host, backend)
+        others = [b for b in backends if not b["error"] and _group(host, b) == group]
+        volumes = [
+            LogicalVolume(lv["kind"], lv["id"], lv["name"], int(lv["size"]), bool(lv["open"]), lv["origin"] or "")
+            for lv in backend["volumes"]
+            # cached images are nobody's, and no orphans
+            if lv["kind"] in (VOLUME, SNAPSHOT) and _owner(lv, others) is backend
+        ]
+        found.append(
+            Backend(backend["place"], volumes, error.get("message", ""), error.get("remedy") or "", group=group)
+        )
+    return found
+
+
+def _group(host: str, backend: Answer) -> str:
+    """The same of all backends of one volume group, also of a host that is in the inventory twice."""
+    uuid = (backend["capacity"] or {}).get("vg_uuid")
+    return str(uuid or "%s/%s" % (host, backend["configuration"]["volume_group"]))
+
+
+def _owner(lv: Answer, backends: t.Sequence[Answer]) -> Answer:
+    """The backend whose pool the logical volume is in, else the first."""
+    pools = [b["configuration"].get("thin_pool") or "" for b in backends]
+    return backends[pools.index(lv["pool"] or "") if (lv["pool"] or "") in pools else 0]
+
+
+def _cables(host: str, answer: Answer) -> CableSnapshot:
+    iscsi = answer["iscsi"]
+    error = iscsi.get("error") or {}
+    return CableSnapshot(
+        host=host,
+        began_at=answer["began_at"],
+        sessions=[
+            Session(
+                iqn=s["iqn"],
+                volume_id=s["volume_id"],
+                session=s["session"],
+                luns=tuple(s["luns"]),
+                portals=tuple(s["portals"]),
+                in_use=tuple(s["in_use"]),
+            )
+            for s in iscsi["sessions"]
+        ],
+        secrets=[Secret(s["iqn"], s["volume_id"]) for s in iscsi["secrets"]],
+        error=error.get("message", ""),
+        remedy=error.get("remedy") or "",
+    )
