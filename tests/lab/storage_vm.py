@@ -7,9 +7,11 @@ initiator are the real ones.
 
 Its image is what scripts/build-storage-image made; each start of a new machine has a fresh qcow2 layer over it, and empty disks
 for physical volumes (/dev/disk/by-id/virtio-pv1, ...). Beside a lab.Lab it is on the lab's management bridge (a tap), where the
-lab's hosts reach its iSCSI portals; alone it is behind QEMU's user network with ports of 127.0.0.1 forwarded.
+lab's hosts reach its iSCSI portals; with ``host_link`` on a tap of this machine, which reaches it; alone it is behind QEMU's user
+network with ports of 127.0.0.1 forwarded.
 
-    python3 tests/lab/storage_vm.py up --dir D [--lab LABDIR] [--disks 2 --disk-gb 4 --kind storage]     prints how to reach it, as JSON
+    python3 tests/lab/storage_vm.py up --dir D [--lab LABDIR | --host-link] [--keep] [--disks 2 --disk-gb 4 --kind storage]
+        prints how to reach it, as JSON
     python3 tests/lab/storage_vm.py exec --dir D lvs
     python3 tests/lab/storage_vm.py down --dir D
 
@@ -73,9 +75,21 @@ class StorageVM:
     :arg lab: a lab.Lab that is up; None for a machine of its own behind forwarded ports.
     :arg disks: {serial: bytes} of the empty disks.
     :arg kind: storage, or compute: one with libvirtd and iscsid running, which is of the group ``bootflow_compute``.
+    :arg host_link: without a lab, a link between it and this machine, which needs root, instead of forwarded ports.
     """
 
-    def __init__(self, directory, image, lab=None, disks=None, number=1, memory_mb=1536, cpus=2, kind="storage"):
+    def __init__(
+        self,
+        directory,
+        image,
+        lab=None,
+        disks=None,
+        number=1,
+        memory_mb=1536,
+        cpus=2,
+        kind="storage",
+        host_link=False,
+    ):
         self.directory = os.path.abspath(directory)
         self.image = image
         self.lab = lab
@@ -95,7 +109,15 @@ class StorageVM:
         self.mac = "52:54:00:5b:%s:%s" % (digest[:2], digest[2:4])
         self.uuid = str(uuid.UUID(digest[:32]))
         self.ports = {}
-        if lab is not None:
+        self.host_address = None
+        if lab is None and host_link:
+            self.tap = "%s%s%s%d" % (PREFIX, digest[:4], kind[0], number)
+            # The other half of 198.18.0.0/15: labs are in the first.
+            subnet = int(digest[:4], 16) % 254 + 1
+            self.host_address = "198.19.%d.254/24" % (subnet,)
+            self.address = "198.19.%d.%d" % (subnet, 200 + number)
+            self.inside = self.address + "/24"
+        elif lab is not None:
             self.tap = "%s%s%s%d" % (PREFIX, lab.id, kind[0], number)
             self.address = "198.18.%d.%d" % (lab.subnet, {"storage": 200, "compute": 220}[kind] + number)
             self.inside = self.address + "/24"
@@ -123,8 +145,7 @@ class StorageVM:
         """Start it and wait for its sshd; with ``keep`` on the disks as they are, else all new."""
         self.stop(quiet=True)
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
-        if not keep:
-            self._make_disks()
+        self._make_disks(keep)
         self._make_keys()
         if os.path.exists(self.console):
             os.unlink(self.console)
@@ -184,10 +205,14 @@ class StorageVM:
         ]
 
     def _network(self):
-        if self.lab is not None:
+        if self.tap is not None:
             run("ip", "link", "delete", self.tap, check=False)
             run("ip", "tuntap", "add", "dev", self.tap, "mode", "tap")
-            run("ip", "link", "set", self.tap, "master", self.lab.bridges[0], "up")
+            if self.lab is not None:
+                run("ip", "link", "set", self.tap, "master", self.lab.bridges[0])
+            else:
+                run("ip", "address", "add", self.host_address, "dev", self.tap)
+            run("ip", "link", "set", self.tap, "up")
             backend = "tap,id=n0,ifname=%s,script=no,downscript=no" % (self.tap,)
         else:
             self.ports = {port: free_port() for port in PORTS}
@@ -201,15 +226,16 @@ class StorageVM:
         self._save()
         return ["-netdev", backend, "-device", "virtio-net-pci,netdev=n0,mac=%s" % (self.mac,)]
 
-    def _make_disks(self):
+    def _make_disks(self, keep):
+        """:arg keep: leave those that are there, but for a root over an image that was built anew since."""
         root = os.path.join(self.directory, "root.qcow2")
-        for name in [root] + [os.path.join(self.directory, serial + ".raw") for serial in self.disks]:
-            if os.path.exists(name):
-                os.unlink(name)
-        run("qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", os.path.abspath(self.image), root)
+        if not keep or not os.path.exists(root) or os.path.getmtime(root) < os.path.getmtime(self.image):
+            run("qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", os.path.abspath(self.image), root)
         for serial, size in self.disks.items():
-            with open(os.path.join(self.directory, serial + ".raw"), "wb") as file:
-                file.truncate(size)
+            path = os.path.join(self.directory, serial + ".raw")
+            if not keep or not os.path.exists(path):
+                with open(path, "wb") as file:
+                    file.truncate(size)
 
     def _make_keys(self):
         for name in ("id_ed25519", "host_ed25519"):
@@ -224,7 +250,7 @@ class StorageVM:
             "LAB_KIND": self.kind,
             "LAB_UUID": self.uuid,
         }
-        if self.lab is None:
+        if self.tap is None:
             environment["LAB_GATEWAY"] = "10.0.2.2"
         keys = []
         for path in [self.private_key + ".pub"] + ([self.lab.private_key + ".pub"] if self.lab is not None else []):
@@ -247,7 +273,7 @@ class StorageVM:
     def _save(self):
         data = {"name": self.name, "address": self.address, "ports": self.ports, "tap": self.tap, "number": self.number}
         data.update(image=self.image, disks=self.disks, lab=self.lab.directory if self.lab is not None else None)
-        data.update(kind=self.kind)
+        data.update(kind=self.kind, host_link=self.host_address is not None)
         with open(os.path.join(self.directory, "storage.json"), "w", encoding="utf-8") as file:
             json.dump(data, file, indent=1)
 
@@ -257,7 +283,8 @@ class StorageVM:
         with open(os.path.join(directory, "storage.json"), encoding="utf-8") as file:
             data = json.load(file)
         lab = Lab(data["lab"]) if data["lab"] else None
-        vm = cls(directory, data["image"], lab, data["disks"], data["number"], kind=data["kind"])
+        link = data["host_link"]
+        vm = cls(directory, data["image"], lab, data["disks"], data["number"], kind=data["kind"], host_link=link)
         vm.ports = {int(inner): outer for inner, outer in data["ports"].items()}
         return vm
 
@@ -380,7 +407,12 @@ def main(arguments=None):
         if name == "up":
             cache = os.environ.get("BOOTFLOW_CACHE", os.path.join(ROOT, ".cache"))
             sub.add_argument("--image-cache", default=os.path.join(cache, "storage"))
-            sub.add_argument("--lab", help="folder of a lab that is up; its hosts reach the machine")
+            network = sub.add_mutually_exclusive_group()
+            network.add_argument("--lab", help="folder of a lab that is up; its hosts reach the machine")
+            network.add_argument("--host-link", action="store_true", help="a link to this machine; needs root")
+            sub.add_argument(
+                "--keep", action="store_true", help="running, as it is; else on the disks of the last time"
+            )
             sub.add_argument("--disks", type=int, default=2)
             sub.add_argument("--disk-gb", type=int, default=4)
             sub.add_argument("--kind", choices=sorted(GROUPS), default="storage")
@@ -390,8 +422,10 @@ def main(arguments=None):
     if options.command == "up":
         lab = Lab(options.lab) if options.lab else None
         disks = {"pv%d" % n: options.disk_gb * GIB for n in range(1, options.disks + 1)}
-        vm = StorageVM(options.dir, build_image(options.image_cache), lab, disks, kind=options.kind)
-        vm.start()
+        image = build_image(options.image_cache)
+        vm = StorageVM(options.dir, image, lab, disks, kind=options.kind, host_link=options.host_link)
+        if not (options.keep and vm.is_running()):
+            vm.start(keep=options.keep)
         vm.write_inventory(os.path.join(vm.directory, "inventory.json"))
         print(
             json.dumps({"ssh": shlex.join(vm.ssh_argv()), "portal": vm.portal, "variables": vm.variables()}, indent=1)

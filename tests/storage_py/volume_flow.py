@@ -88,7 +88,7 @@ class VolumeFlow(Flow):
             found.update(dict.fromkeys(re.findall(re.escape(IQN) + r"([0-9a-f-]{36})", text), kind))
         return found
 
-    def until_console(self, row: t.Any, text: str, timeout: float = 60) -> None:
+    def until_console(self, row: t.Any, text: str, timeout: float = 180) -> None:
         end = time.monotonic() + timeout
         while text not in (found := self.console(row["host"], row["uuid"])):
             assert time.monotonic() < end, "the guest never said %s:\n%s" % (text, found[-1500:])
