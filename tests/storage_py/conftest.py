@@ -22,6 +22,7 @@ for folder in ("lab", "integration_py", "storage_py"):
 import flow as flow_module  # noqa: E402
 import storage_host  # noqa: E402
 import storage_vm  # noqa: E402
+from volume_flow import GROUPS, VolumeFlow  # noqa: E402
 
 import lab as lab_module  # noqa: E402
 
@@ -70,3 +71,22 @@ def storage(lab, tmp_path_factory):
 def guest_image() -> Path:
     """The small guest, made once."""
     return flow_module.build_guest_image()
+
+
+@pytest.fixture(scope="module")
+def backends(storage):
+    """A volume group and one with a thin pool, on empty disks, for the tests of one file that boot from volumes."""
+    thick, thin = GROUPS["thick"], GROUPS["thin"]
+    storage.sh(
+        "vgcreate -q {0} {2} && vgcreate -q {1} {3} && lvcreate -q -y --type thin-pool -l 90%VG -n {1}-pool {1}".format(
+            thick, thin, storage.vm.disk("pv8"), storage.vm.disk("pv9")
+        )
+    )
+    yield storage
+    storage.sh("pkill tgtd; vgremove -q -y -f %s %s" % (thick, thin), check=False)
+
+
+@pytest.fixture
+def volumes(lab, backends, guest_image, tmp_path) -> VolumeFlow:
+    """A new ledger, the lab's compute hosts, and the storage host with the two backends."""
+    return VolumeFlow(lab, tmp_path, guest_image, backends)

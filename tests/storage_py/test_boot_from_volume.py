@@ -54,24 +54,6 @@ def existing(volume: str, **fields) -> dict:
     return {"source_type": "volume", "uuid": volume, "destination_type": "volume", "boot_index": 0, **fields}
 
 
-@pytest.fixture(scope="module")
-def backends(storage):
-    """A volume group and one with a thin pool, for this file."""
-    thick, thin = GROUPS["thick"], GROUPS["thin"]
-    storage.sh(
-        "vgcreate -q {0} {2} && vgcreate -q {1} {3} && lvcreate -q -y --type thin-pool -l 90%VG -n {1}-pool {1}".format(
-            thick, thin, storage.vm.disk("pv8"), storage.vm.disk("pv9")
-        )
-    )
-    yield storage
-    storage.sh("pkill tgtd; vgremove -q -y -f %s %s" % (thick, thin), check=False)
-
-
-@pytest.fixture
-def volumes(lab, backends, guest_image, tmp_path) -> VolumeFlow:
-    return VolumeFlow(lab, tmp_path, guest_image, backends)
-
-
 @pytest.mark.parametrize("kind", ["thick", "thin"])
 def test_a_volume_is_made_on_the_way_and_goes_with_its_instance(volumes: VolumeFlow, kind: str) -> None:
     """thick is exported by LIO, thin by tgt."""

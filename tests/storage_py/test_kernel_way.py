@@ -18,7 +18,7 @@ import sizing_guest
 import storage_vm
 from flow import CACHE
 from kernel_way import WORDS, KernelFlow, guest
-from volume_flow import GROUPS, IQN
+from volume_flow import IQN
 
 GIB = 1024**3
 # What KernelFlow.residue() has of the volume ``system``.
@@ -33,19 +33,6 @@ def compute(lab, storage):
     )
     with kernel_way.compute_host(vm) as host:
         yield host
-
-
-@pytest.fixture(scope="module")
-def backends(storage):
-    """A volume group and one with a thin pool, for this file."""
-    thick, thin = GROUPS["thick"], GROUPS["thin"]
-    storage.sh(
-        "vgcreate -q {0} {2} && vgcreate -q {1} {3} && lvcreate -q -y --type thin-pool -l 90%VG -n {1}-pool {1}".format(
-            thick, thin, storage.vm.disk("pv8"), storage.vm.disk("pv9")
-        )
-    )
-    yield storage
-    storage.sh("pkill tgtd; vgremove -q -y -f %s %s" % (thick, thin))
 
 
 @pytest.fixture(scope="module")
