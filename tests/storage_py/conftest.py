@@ -83,7 +83,8 @@ def backends(storage):
         )
     )
     yield storage
-    storage.sh("pkill tgtd; vgremove -q -y -f %s %s" % (thick, thin), check=False)
+    # tgtd does not heed a SIGTERM.
+    storage.sh("pkill -KILL tgtd; vgremove -q -y -f %s %s" % (thick, thin), check=False)
 
 
 @pytest.fixture

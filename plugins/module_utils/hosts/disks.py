@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The disks of an instance: made once, complete or not there, and never looked into again.
+"""The disks of an instance that are files: made once, complete or not there, and never looked into again.
 
-``<uuid>/disk.info`` remembers what each disk was made as. It is written before the disk gets its name, and it, not the
+``disk.info`` beside them remembers what each disk was made as. It is written before the disk gets its name, and it, not the
 disk's own bytes, says which format a disk has: a guest writes what it likes into its disk. source: 001 (CVE-2015-7548,
 CVE-2016-2140).
 """
@@ -23,13 +23,15 @@ from .batch import progress
 from .command import program, run
 from .files import fsync_dir, read_json, write_json
 from .images import CONVERT_TIMEOUT, QEMU_IMG_PACKAGE, BaseImage
-from .locks import host_lock
 from .module_errors import as_bootflow_error
-from .paths import checked_disk_name, instance_dir, make_dirs
+from .paths import checked_disk_name, make_dirs
 
 MIB = 1024**2
 KINDS = ("image", "ephemeral", "swap")
-BACKENDS = ("qcow2", "raw")
+QCOW2, RAW, LVM, QCOW2_ON_LVM = "qcow2", "raw", "lvm", "qcow2_on_lvm"
+BACKENDS = (QCOW2, RAW, LVM, QCOW2_ON_LVM)
+#: Those that take their room from a volume group.
+ON_LVM = (LVM, QCOW2_ON_LVM)
 FILE_SYSTEMS = ("ext4", "ext3", "ext2", "xfs", "vfat", "none")
 _LABEL = re.compile(r"[A-Za-z0-9_.-]{1,16}\Z")
 _PART = ".part"
@@ -76,36 +78,17 @@ def disk_size(spec: DiskSpec, base: BaseImage | None) -> int:
     return check_fits_disk(base.virtual_size, spec.size)
 
 
-def ensure_disks(
-    instances_path: str,
-    uuid: str,
-    specs: t.Sequence[DiskSpec],
-    bases: t.Mapping[str, BaseImage],
-    check_mode: bool = False,
+def ensure_files(
+    folder: str, specs: t.Sequence[DiskSpec], bases: t.Mapping[str, BaseImage], check_mode: bool
 ) -> dict[str, t.Any]:
-    """Make the disks of one instance that are missing; {changed, disks: [{name, path, format, virtual_size}]}.
-
-    A disk that is there stays as it is, whatever it contains.
+    """Make the disks that are missing in the folder; {changed, disks: [{name, path, format, virtual_size}]}.
 
     :arg bases: image id -> image in the cache.
     :raises InvalidDiskInfo: a file is in the way that is not recorded, or is recorded as another kind of disk.
     :raises FlavorDiskSmallerThanImage, DiskFull, CommandFailed, InvalidInput: as named.
     """
-    folder = instance_dir(instances_path, uuid)
-    names = [spec.checked().name for spec in specs]
-    if len(set(names)) != len(names):
-        raise InvalidInput(reason="instance %s has two disks of the same name" % uuid)
-    if check_mode:
-        return _ensure(folder, specs, bases, True)
-    with host_lock(instances_path, "instance-" + os.path.basename(folder)):
-        return _ensure(folder, specs, bases, False)
-
-
-def _ensure(
-    folder: str, specs: t.Sequence[DiskSpec], bases: t.Mapping[str, BaseImage], check_mode: bool
-) -> dict[str, t.Any]:
     disks = []
-    records = _records(folder)
+    records = records_of(folder)
     # An instance without a disk of its own (its root is a volume) has a config drive and a console there all the same.
     changed = not specs and not os.path.isdir(folder)
     if changed and not check_mode:
@@ -116,8 +99,9 @@ def _ensure(
         path = os.path.join(folder, spec.name)
         record = records.get(spec.name)
         if os.path.lexists(path):
-            _check_record(path, spec, record)
-            size = int((record or {})["virtual_size"])  # _check_record refuses a disk without a record
+            if not os.path.isfile(path) or os.path.islink(path):
+                raise InvalidDiskInfo(reason="%s is there, but is no regular file" % path)
+            size = recorded_size(path, spec, record)
         else:
             size = disk_size(spec, bases.get(spec.image_id))
             changed = True
@@ -128,18 +112,36 @@ def _ensure(
     return {"changed": changed, "disks": disks}
 
 
-def _records(folder: str) -> dict[str, t.Any]:
+def records_of(folder: str) -> dict[str, t.Any]:
+    """What the folder's disk.info says, by the disks' names."""
     data = read_json(os.path.join(folder, "disk.info"))
     return data if isinstance(data, dict) else {}
 
 
-def _check_record(path: str, spec: DiskSpec, record: t.Any) -> None:
-    if not os.path.isfile(path) or os.path.islink(path):
-        raise InvalidDiskInfo(reason="%s is there, but is no regular file" % path)
+def write_records(folder: str, records: t.Mapping[str, t.Any]) -> None:
+    write_json(os.path.join(folder, "disk.info"), records, 0o600)
+
+
+def record_of(spec: DiskSpec, size: int, base: BaseImage | None) -> dict[str, t.Any]:
+    """What disk.info is to remember of a disk."""
+    return {
+        "kind": spec.kind,
+        "format": spec.backend,
+        "virtual_size": size,
+        "image_id": spec.image_id,
+        "base": os.path.basename(base.path) if base is not None and spec.kind == "image" else "",
+    }
+
+
+def recorded_size(path: str, spec: DiskSpec, record: t.Any) -> int:
+    """Bytes of a disk that is there, as disk.info has them.
+
+    :raises InvalidDiskInfo: it is not recorded, or as another kind of disk.
+    """
     if not isinstance(record, dict) or not isinstance(record.get("virtual_size"), int):
         raise InvalidDiskInfo(
             reason="%s is there, but disk.info does not know it" % path,
-            remedy="Delete the instance on this host, or move the file away.",
+            remedy="Delete the instance on this host, or move the disk away.",
         )
     wanted = {"format": spec.backend, "kind": spec.kind, "image_id": spec.image_id}
     for key, value in wanted.items():
@@ -148,6 +150,7 @@ def _check_record(path: str, spec: DiskSpec, record: t.Any) -> None:
                 reason="%s was made with %s %s, not %s" % (path, key, record.get(key), value),
                 remedy="Delete the instance on this host first.",
             )
+    return int(record["virtual_size"])
 
 
 def _make_disk(
@@ -160,27 +163,26 @@ def _make_disk(
     _remove(temporary, raw)
     try:
         if spec.kind == "image":
-            if base is None:
-                raise InvalidInput(reason="image %s of disk %s is not in the cache" % (spec.image_id, spec.name))
-            _from_image(base, temporary, spec.backend, size)
+            _from_image(needed(base, spec), temporary, spec.backend, size)
         else:
             _formatted(temporary, raw, spec, size)
         os.chmod(temporary, 0o600)
         _sync(temporary)
-        records[spec.name] = {
-            "kind": spec.kind,
-            "format": spec.backend,
-            "virtual_size": size,
-            "image_id": spec.image_id,
-            "base": os.path.basename(base.path) if base is not None and spec.kind == "image" else "",
-        }
-        write_json(os.path.join(folder, "disk.info"), records, 0o600)
+        records[spec.name] = record_of(spec, size, base)
+        write_records(folder, records)
         os.rename(temporary, path)
         fsync_dir(folder)
     except OSError as error:
         raise as_bootflow_error(error, path) from None
     finally:
         _remove(temporary, raw)
+
+
+def needed(base: BaseImage | None, spec: DiskSpec) -> BaseImage:
+    """The image that the disk is made from. Raises InvalidInput where it is not in the cache."""
+    if base is None:
+        raise InvalidInput(reason="image %s of disk %s is not in the cache" % (spec.image_id, spec.name))
+    return base
 
 
 def _from_image(base: BaseImage, target: str, backend: str, size: int) -> None:
@@ -203,19 +205,21 @@ def _formatted(target: str, raw: str, spec: DiskSpec, size: int) -> None:
         os.ftruncate(fd, size)
     finally:
         os.close(fd)
-    if spec.kind == "swap":
-        run(
-            [program("mkswap", "util-linux")] + (["-L", spec.label] if spec.label else []) + [raw],
-            timeout=600.0,
-            path=raw,
-        )
-    elif spec.fs != "none":
-        run(_mkfs(spec, raw), timeout=600.0, path=raw)
+    format_disk(spec, raw)
     if spec.backend == "raw":
         os.rename(raw, target)
         return
     qemu_img = program("qemu-img", QEMU_IMG_PACKAGE)
     run([qemu_img, "convert", "-f", "raw", "-O", "qcow2", raw, target], timeout=CONVERT_TIMEOUT, path=target)
+
+
+def format_disk(spec: DiskSpec, path: str) -> None:
+    """Make swap, or an ephemeral disk's file system, on a raw file or a block device."""
+    if spec.kind == "swap":
+        label = ["-L", spec.label] if spec.label else []
+        run([program("mkswap", "util-linux")] + label + [path], timeout=600.0, path=path)
+    elif spec.fs != "none":
+        run(_mkfs(spec, path), timeout=600.0, path=path)
 
 
 def _mkfs(spec: DiskSpec, path: str) -> list[str]:
