@@ -80,6 +80,7 @@ def test_a_volume_is_made_on_the_way_and_goes_with_its_instance(volumes: VolumeF
     assert volumes.residue() == {}
 
 
+@pytest.mark.long
 def test_a_volume_of_ones_own(volumes: VolumeFlow) -> None:
     """Made first, booted from, kept when the instance goes, booted from again with what was written, deleted."""
     wanted = [{"name": "system", "size": 1, "image": "guest", "volume_type": "thin"}]
@@ -132,6 +133,7 @@ def test_hot_attach_extend_and_detach(volumes: VolumeFlow) -> None:
     assert volumes.residue() == {}
 
 
+@pytest.mark.long
 def test_root_data_and_local_disks_together(volumes: VolumeFlow) -> None:
     """Two guests; the second boot from the same image on thin takes no copy; blank volumes and a local ephemeral beside."""
     devices = [
@@ -155,6 +157,7 @@ def test_root_data_and_local_disks_together(volumes: VolumeFlow) -> None:
     assert volumes.residue() == {}
 
 
+@pytest.mark.long
 def test_refusals_before_anything_is_touched(volumes: VolumeFlow) -> None:
     volumes.create({"name": "empty", "size": 1, "volume_type": "thick"})
     cases = [
@@ -188,6 +191,7 @@ KILLS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("point", "sql"), KILLS, ids=[p for p, _s in KILLS])
 def test_killed_run(volumes: VolumeFlow, point: str, sql: str) -> None:
     """SIGKILL to the run: the next boot finishes with the same volume, or (in the middle) a delete leaves nothing."""
@@ -206,6 +210,7 @@ def test_killed_run(volumes: VolumeFlow, point: str, sql: str) -> None:
     assert volumes.residue() == {}
 
 
+@pytest.mark.long
 def test_a_portal_that_is_not_there(volumes: VolumeFlow) -> None:
     """The guest cannot reach its disk: the build fails, its volume is given back as Nova's table says; then it works."""
     volumes.create({"name": "system", "size": 1, "image": "guest", "volume_type": "thin"})
@@ -223,6 +228,7 @@ def test_a_portal_that_is_not_there(volumes: VolumeFlow) -> None:
     assert volumes.residue() == {}
 
 
+@pytest.mark.long
 def test_the_storage_host_dies_in_the_middle(volumes: VolumeFlow) -> None:
     """Power lost while the image is copied: the volume cannot be made; when the host is back the same request goes on."""
     wanted = on_volume("db", root(volume_type="thick"))

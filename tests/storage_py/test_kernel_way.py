@@ -107,6 +107,7 @@ def test_a_guest_on_volumes_from_boot_to_delete(volumes: KernelFlow) -> None:
     assert list(volumes.residue()) == OF_SYSTEM
 
 
+@pytest.mark.long
 def test_logins_that_fail(volumes: KernelFlow) -> None:
     """No way to the portal; a secret that is another; the target's service gone. The volume is given back each time."""
     wanted = guest("app", "system")
@@ -136,6 +137,7 @@ def test_logins_that_fail(volumes: KernelFlow) -> None:
     assert list(volumes.residue()) == OF_SYSTEM
 
 
+@pytest.mark.long
 def test_the_compute_host_dies_while_it_spawns(volumes: KernelFlow) -> None:
     """What the host logs in to again when it is back is ended by a delete."""
     crashed_boot(

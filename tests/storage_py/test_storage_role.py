@@ -11,6 +11,8 @@ import re
 import pytest
 from storage_host import GIB, MIB
 
+pytestmark = pytest.mark.long
+
 GROUPS = ("role-thick", "role-thin")
 # A partition table with one partition.
 PARTITION = (

@@ -19,6 +19,8 @@ from storage_host import BIN, GIB, MIB, new_id, noise, sha256
 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, volume_views
 
+pytestmark = pytest.mark.long
+
 THICK, THIN = "house-thick", "house-thin"
 # Stands before the real one in the PATH: counts what is asked of LVM, and fails what /run/lvm-fails has.
 GUARD = """#!/bin/sh

@@ -15,6 +15,8 @@ import yaml
 from lxml import etree
 from storage_host import GIB, MIB, ROOT, sha256
 
+pytestmark = pytest.mark.long
+
 PAGE = ROOT / "docs" / "volumes-by-hand.md"
 IMAGE = "/root/bootflow-guest.qcow2"
 SCHEMA = "/usr/share/libvirt/schemas/domain.rng"  # what virt-xml-validate reads

@@ -1,0 +1,135 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Local disks in a volume group of the compute host: real LVM, file systems and guests, and runs that are killed in the middle.
+
+Every playbook takes many seconds on emulated CPUs, so each test is one life of an instance.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import typing as t
+
+import kernel_way
+import pytest
+import storage_vm
+from flow import CACHE
+from kernel_way import WORDS, ComputeHost
+from local_flow import GIB, GROUP, INSTANCES, MIB, LocalFlow
+
+
+@pytest.fixture(scope="module")
+def compute() -> t.Iterator[ComputeHost]:
+    """A compute host of this file's own, with a volume group in which somebody else has a logical volume."""
+    image = storage_vm.build_image(CACHE / "storage")
+    vm = storage_vm.StorageVM(
+        str(CACHE / "local-lvm"), image, disks={"pv1": 4 * GIB}, number=8, kind="compute", host_link=True
+    )
+    with kernel_way.compute_host(vm) as host:
+        host.sh("vgcreate -q %s %s && lvcreate -q -y -n others -L 64M %s" % (GROUP, vm.disk("pv1"), GROUP))
+        yield host
+
+
+def is_on_disk(compute: ComputeHost, words: str) -> bool:
+    """Whether the words are anywhere on the volume group's disk."""
+    compute.sh("sync; blockdev --flushbufs %s" % compute.vm.disk("pv1"))
+    argv = ["grep", "-q", "-a", "-F", words, compute.vm.directory + "/pv1.raw"]
+    return subprocess.run(argv, check=False).returncode == 0
+
+
+def nothing_left(flow: LocalFlow) -> None:
+    assert flow.residue() == {}
+    assert list(flow.volumes()) == ["others"]
+    assert "x-bootflow" not in flow.compute.sh("cat /etc/fstab 2>/dev/null || true")
+    assert INSTANCES not in flow.compute.sh("cat /proc/mounts")
+
+
+def test_disks_that_are_logical_volumes(compute: ComputeHost, tmp_path) -> None:
+    """A run is killed while it makes the last of three disks; the same boot goes on. Deleted, nothing of the guest can be read."""
+    flow = LocalFlow(compute, tmp_path, "lvm")
+    flow.killed_in("mkswap", "three")
+    uuid = flow.instances()["app"]["uuid"]
+    sizes = {uuid + "_disk": GIB, uuid + "_disk.eph0": GIB, uuid + "_disk.swap": 64 * MIB}
+    left = flow.volumes()
+    assert {name for name, lv in left.items() if "bootflow.incomplete" in lv["tags"]} == set(sizes)
+    # What is on the root disk now is not what belongs there.
+    compute.sh("echo 'not the image' | dd of=/dev/%s/%s_disk conv=notrunc status=none" % (GROUP, uuid))
+
+    flow.boot(flow.entry("three"), bootflow_wait_console=flow.said())
+    assert flow.instances()["app"]["vm_state"] == "active"
+    found = flow.volumes()
+    assert found.pop("others") == {"size": 64 * MIB, "tags": set()}
+    assert {name: lv["size"] for name, lv in found.items()} == sizes
+    image = flow.query("SELECT spec FROM instances")[0]["spec"]
+    source = "bootflow.source=image/%s" % json.loads(image)["image"]["id"]
+    for name, lv in found.items():
+        assert lv["tags"] == {"bootflow", "bootflow.instance=" + uuid} | ({source} if name == uuid + "_disk" else set())
+    disks = flow.disks(uuid)
+    devices = ["/dev/%s/%s_%s" % (GROUP, uuid, name) for name in ("disk", "disk.eph0", "disk.swap")]
+    assert [(d.get("type"), d.get("device"), d.find("source").get("dev")) for d in disks.values()] == [
+        ("block", "disk", device) for device in devices
+    ]
+    assert list(disks) == ["vda", "vdb", "vdc"]
+    for disk in disks.values():
+        driver = disk.find("driver")
+        assert (driver.get("type"), driver.get("cache"), driver.get("io")) == ("raw", "none", "native")
+    seen = [
+        compute.sh("blkid -p -o value -s %s %s" % it).strip()
+        for it in zip(("TYPE", "LABEL", "TYPE"), devices[1:2] + devices[1:])
+    ]
+    assert seen == ["ext4", "ephemeral0", "swap"]
+    assert is_on_disk(compute, WORDS)
+    node = flow.query("SELECT local_gb, disk_available_least FROM compute_nodes")[0]
+    assert tuple(node) == (3, 3), "as reported while nothing was there: a volume group of 4 GiB less its metadata"
+
+    again = flow.boot(flow.entry("three"))
+    assert not re.search(r"changed=[1-9]", again.output) and flow.instances()["app"]["uuid"] == uuid
+
+    compute.sh("exec 3<%s; sleep 600 >/dev/null 2>&1 & echo $! >/run/lab/holder" % devices[0])
+    flow.delete("app", expect=2)
+    assert (
+        "is open, and is not wiped" in flow.query("SELECT message FROM instance_faults ORDER BY id DESC")[0]["message"]
+    )
+    assert is_on_disk(compute, WORDS) and compute.virsh("list", "--all", "--name").strip() == ""
+    compute.sh("kill $(cat /run/lab/holder)")
+    flow.delete("app")
+    nothing_left(flow)
+    assert not is_on_disk(compute, WORDS)
+
+
+def test_qcow2_files_on_a_logical_volume(compute: ComputeHost, tmp_path) -> None:
+    """The host loses its power while the guest is started. Its line in fstab mounts the volume again, and so does the boot that goes on."""
+    flow = LocalFlow(compute, tmp_path, "qcow2_on_lvm")
+    with flow.crashed_in("spawning", "two"):
+        uuid = flow.instances()["app"]["uuid"]
+        place, device = "%s/%s/disk" % (INSTANCES, uuid), "/dev/mapper/nova--local-%s_disk" % uuid.replace("-", "--")
+        compute.sh("mount -a && findmnt -n %s && umount %s" % (place, place))
+    flow.boot(flow.entry("two"), bootflow_wait_console=flow.said())
+    assert flow.instances()["app"]["vm_state"] == "active"
+
+    source, kind, free = compute.sh("df -B1 --output=source,fstype,avail %s | tail -n 1" % place).split()
+    assert (source, kind) == (device, "ext4")
+    assert flow.volumes()[uuid + "_disk"]["tags"] == {"bootflow", "bootflow.instance=" + uuid}
+    full = 0
+    for name, size in (("disk", GIB), ("disk.swap", 64 * MIB)):
+        info = json.loads(compute.sh("qemu-img info -U --output=json %s/%s" % (place, name)))
+        assert (info["format"], info["virtual-size"]) == ("qcow2", size)
+        measured = json.loads(compute.sh("qemu-img measure -O qcow2 --size %d --output=json" % size))
+        full += measured["fully-allocated"] - info["actual-size"]
+        if name == "disk":
+            assert (
+                info["backing-filename"].startswith(INSTANCES + "/_base/") and info["backing-filename-format"] == "raw"
+            )
+    assert full <= int(free), "the disks can become full"
+    disks = flow.disks(uuid)
+    assert [d.find("source").get("file") for d in disks.values()] == [place + "/disk", place + "/disk.swap"]
+    for disk in disks.values():
+        driver = disk.find("driver")
+        assert disk.get("type") == "file" and (driver.get("type"), driver.get("cache")) == ("qcow2", "writeback")
+
+    flow.delete("app")
+    nothing_left(flow)
