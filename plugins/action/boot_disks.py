@@ -17,7 +17,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds imp
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, host_settings, request_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import (
     VOLUME,
-    disk_backend,
     has_volumes,
     module_disk,
 )
@@ -66,10 +65,13 @@ class ActionModule(StageAction):
             "instances": [
                 {
                     "uuid": b.uuid,
-                    "disks": [module_disk(d, b, disk_backend(self)) for d in b.disks if d["kind"] != VOLUME],
+                    "disks": [
+                        module_disk(d, b, host_settings.disk_backend(self)) for d in b.disks if d["kind"] != VOLUME
+                    ],
                 }
                 for b in builds
             ],
+            "volume_group": host_settings.volume_group(self),
             "uploads": {},
             "workers": host_settings.workers(self, len(builds)),
             # The catalogue has refused an image without a checksum unless it says allow_unverified.

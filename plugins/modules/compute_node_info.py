@@ -65,6 +65,19 @@ options:
     type: list
     elements: path
     default: []
+  disk_backend:
+    description: What keeps the local disks of guests. With V(lvm) and V(qcow2_on_lvm) the sizes of disk in RV(compute_node) are those of O(volume_group).
+    type: str
+    choices: [qcow2, raw, lvm, qcow2_on_lvm]
+    default: qcow2
+  volume_group:
+    description: The volume group of the disks. It is an error where it is not there.
+    type: str
+  disk_medium:
+    description: What local disks lie on. Flavors can ask for it with the extra spec C(capabilities:disk_medium).
+    type: str
+    choices: ["", hdd, ssd, nvme]
+    default: ""
   iqn_prefixes:
     description:
       - What the names of volumes' targets begin with. With it RV(iscsi) tells of which such targets the host has a session, a record of C(iscsiadm) or a
@@ -80,6 +93,7 @@ options:
 requirements:
   - python3-libvirt
   - python3-lxml
+  - lvm2 for disks in a volume group
 """
 
 EXAMPLES = r"""
@@ -125,7 +139,9 @@ compute_node:
       type: int
       returned: success
     local_gb:
-      description: Size of the file system that holds O(instances_path).
+      description:
+        - Size of the file system that holds O(instances_path), or of O(volume_group).
+        - With O(disk_backend=qcow2_on_lvm) how much of it can be disks of guests, that is less what their file systems need.
       type: int
       returned: success
     local_gb_used:
@@ -133,7 +149,9 @@ compute_node:
       type: int
       returned: success
     disk_available_least:
-      description: What is free, less what the disks of all domains may still grow by. May be negative.
+      description:
+        - What is free, less what the disks of all domains may still grow by. May be negative.
+        - Of a volume group what is free in it.
       type: int
       returned: success
     hypervisor_type:
@@ -182,6 +200,10 @@ compute_node:
           C(cpu.iowait.time) in nanoseconds since the host started, the same with C(percent) for C(time), and C(cpu.percent) for all but idle.
         - The percentages are of the time since the report before this one.
         - Empty where libvirt does not have the numbers.
+      type: dict
+      returned: success
+    stats:
+      description: What flavors can ask for by name, C(disk_backend) and, where one is given, C(disk_medium).
       type: dict
       returned: success
     virt_type:
@@ -272,6 +294,8 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.whole_disks import MEDIA
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import BACKENDS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import compute_node
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi_ends import iscsi_ends
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_connection import connect
@@ -287,6 +311,9 @@ def main():
             "arch": {"type": "str"},
             "pci_device_spec": {"type": "list", "elements": "dict", "default": []},
             "isolated_disks": {"type": "list", "elements": "path", "default": []},
+            "disk_backend": {"type": "str", "choices": list(BACKENDS), "default": "qcow2"},
+            "volume_group": {"type": "str"},
+            "disk_medium": {"type": "str", "choices": ["", *MEDIA], "default": ""},
             "iqn_prefixes": {"type": "list", "elements": "str", "default": []},
             "known_targets": {"type": "list", "elements": "str", "default": []},
         },
@@ -304,6 +331,9 @@ def main():
                 not module.check_mode,
                 args["pci_device_spec"],
                 args["isolated_disks"],
+                args["disk_backend"],
+                args["volume_group"] or "",
+                args["disk_medium"],
             )
             if args["iqn_prefixes"]:
                 more["iscsi"] = iscsi_ends(connection, args["iqn_prefixes"], args["known_targets"])

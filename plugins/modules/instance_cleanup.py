@@ -12,7 +12,9 @@ short_description: Remove instances from a compute node
 version_added: "0.1.0"
 description:
   - Destroys and undefines the domain of each instance, with its saved state and its NVRAM, and then removes its folder. Nothing outside that folder is touched,
-    except the whole disks that O(instances[].disks) names.
+    except the whole disks that O(instances[].disks) names, and the logical volumes that have the instance's tag.
+  - Such a logical volume is unmounted where it is mounted, its line in C(/etc/fstab) is taken away, and it is overwritten as O(volume_clear) says
+    before it is removed. One that is still open is not touched, and that instance fails.
   - It works from any half-way point of a build, and for an instance of which there is nothing it changes nothing.
   - An instance that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
 author: bootflow.compute authors (@bootflow)
@@ -67,6 +69,20 @@ options:
     type: str
     choices: [zero, none]
     default: zero
+  volume_group:
+    description:
+      - The volume group in which instances of this host have their disks. Those that the record in an instance's folder names are looked into as well.
+      - Without either no LVM is asked.
+    type: str
+  volume_clear:
+    description: What becomes of the content of logical volumes. V(zero) and V(shred) overwrite it, V(none) leaves it to the next guest.
+    type: str
+    choices: [zero, shred, none]
+    default: zero
+  volume_clear_size_mb:
+    description: How much of each logical volume is overwritten, from its beginning, in MiB; V(0) for all of it.
+    type: int
+    default: 0
   state:
     description: What they are to be.
     type: str
@@ -78,6 +94,7 @@ options:
     default: 4
 requirements:
   - python3-libvirt
+  - lvm2 for disks in a volume group
 """
 
 EXAMPLES = r"""
@@ -141,8 +158,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disk_clear 
     checked_disks,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import block_devices_of, list_domains
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.instance_volumes import CLEARS, Clearing
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.instances import Disks, remove_instance
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.local_removal import LocalVolumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
 
 
@@ -163,18 +182,23 @@ def main():
                 },
             },
             "whole_disk_clear": {"type": "str", "choices": list(CHOICES), "default": ZERO},
+            "volume_group": {"type": "str"},
+            "volume_clear": {"type": "str", "choices": list(CLEARS), "default": CLEARS[0]},
+            "volume_clear_size_mb": {"type": "int", "default": 0},
             "state": {"type": "str", "choices": ["absent"], "default": "absent"},
             "workers": {"type": "int", "default": 4},
         },
         supports_check_mode=True,
     )
     args = module.params
+    clearing = Clearing(args["volume_clear"], max(0, args["volume_clear_size_mb"]))
+    local = LocalVolumes(args["volume_group"] or "", clearing)
     try:
         with connect(args["libvirt_uri"]) as connection:
 
             def one(item):
                 return remove_instance(
-                    connection, args["instances_path"], item["uuid"], module.check_mode, disks_of(item)
+                    connection, args["instances_path"], item["uuid"], module.check_mode, disks_of(item), local
                 )
 
             def disks_of(item):

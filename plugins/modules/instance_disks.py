@@ -100,9 +100,15 @@ options:
             description: Size in MiB, instead of O(instances[].disks[].size_gb).
             type: int
           backend:
-            description: Format of the disk. V(qcow2) is a layer over the cached image, V(raw) a copy.
+            description:
+              - What the disk is. V(qcow2) is a file that is a layer over the cached image, V(raw) a file with a copy.
+              - V(lvm) is a logical volume of O(volume_group) named C(UUID_NAME), with a copy.
+              - With V(qcow2_on_lvm) the instance has a logical volume C(UUID_disk) with a file system, which is mounted on the folder C(disk) of
+                its own, again when the host starts (C(/etc/fstab)), and in which its disks are as with V(qcow2).
+                It is so large that the disks can become full.
+              - All disks of an instance have the same one of the last two.
             type: str
-            choices: [qcow2, raw]
+            choices: [qcow2, raw, lvm, qcow2_on_lvm]
             default: qcow2
           fs:
             description: File system of a disk with O(instances[].disks[].kind=ephemeral).
@@ -112,6 +118,11 @@ options:
           label:
             description: Label of that file system or of the swap. Without it C(ephemeral0) for V(disk.eph0).
             type: str
+  volume_group:
+    description:
+      - The volume group with the disks of O(instances[].disks[].backend=lvm) and O(instances[].disks[].backend=qcow2_on_lvm).
+      - A logical volume of it that has not the instance's tag is never touched.
+    type: str
   uploads:
     description:
       - Files of this host to which images were uploaded, a dictionary from image id to path.
@@ -129,6 +140,7 @@ options:
 requirements:
   - qemu-utils
   - e2fsprogs, dosfstools or xfsprogs for file systems
+  - lvm2 for disks in a volume group
 """
 
 EXAMPLES = r"""
@@ -275,6 +287,7 @@ def argument_spec():
         "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
         "images": {"type": "list", "elements": "dict", "default": [], "options": image},
         "instances": {"type": "list", "elements": "dict", "default": [], "options": instance},
+        "volume_group": {"type": "str"},
         "uploads": {"type": "dict", "default": {}},
         "allow_unverified": {"type": "bool", "default": False},
         "workers": {"type": "int", "default": 4},
@@ -293,6 +306,7 @@ def main():
             allow_unverified=args["allow_unverified"],
             workers=args["workers"],
             check_mode=module.check_mode,
+            volume_group=args["volume_group"] or "",
         )
     except Exception as error:
         fail(module, error)

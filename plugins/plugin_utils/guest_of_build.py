@@ -23,6 +23,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topolog
     GuestNUMATopology,
     HostNUMATopology,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts import lvm
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import LVM, QCOW2, QCOW2_ON_LVM, RAW
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.instance_volumes import volume_name
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.mounted_disks import DISK
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.views import utc
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
@@ -41,6 +45,7 @@ class GuestSettings:
 
     instances_path: str
     disk_backend: str
+    volume_group: str  # of the backends that keep disks in one
     config_drive_format: str
     vnc_listen: str
     firmware: t.Optional[str]
@@ -63,6 +68,7 @@ class GuestSettings:
         return cls(
             instances_path=str(variables.get("bootflow_instances_path") or "/var/lib/bootflow/instances").rstrip("/"),
             disk_backend=str(variables.get("bootflow_disk_backend") or "qcow2"),
+            volume_group=str(variables.get("bootflow_disk_volume_group") or ""),
             config_drive_format=str(variables.get("bootflow_config_drive_format") or "iso9660"),
             vnc_listen=str(variables.get("bootflow_vnc_listen") or "127.0.0.1"),
             firmware=variables.get("bootflow_firmware"),
@@ -77,10 +83,6 @@ class GuestSettings:
             wait_agent=flag("bootflow_wait_agent"),
             wait_guest_timeout=float(variables.get("bootflow_wait_guest_timeout") or 300),
         )
-
-
-def disk_backend(action: t.Any) -> str:
-    return str(action.variable("bootflow_disk_backend", "qcow2"))
 
 
 def folder(build: Build, settings: GuestSettings) -> str:
@@ -174,7 +176,20 @@ def _placed(
     planned = planned_disk(disk)
     if planned.kind == VOLUME:
         return attached_volumes.guest_disk(planned, attached_volumes.attached_of(disk, volumes))
-    return planned.placed(posixpath.join(folder(build, settings), planned.name), settings.disk_backend)
+    return local_disk(planned, build.uuid, folder(build, settings), settings)
+
+
+def local_disk(planned: PlannedDisk, uuid: str, of_instance: str, settings: GuestSettings) -> PlannedDisk:
+    """A disk of the host's own, where the module instance_disks makes it. source: semantics 17
+
+    :arg of_instance: the instance's folder on the host.
+    """
+    if settings.disk_backend == LVM:
+        device = lvm.device_path(settings.volume_group, volume_name(uuid, planned.name))
+        return planned.placed(device, RAW, source="block")
+    if settings.disk_backend == QCOW2_ON_LVM:
+        return planned.placed(posixpath.join(of_instance, DISK, planned.name), QCOW2)
+    return planned.placed(posixpath.join(of_instance, planned.name), settings.disk_backend)
 
 
 def domain_xml(build: Build, settings: GuestSettings, volumes: t.Sequence[Attached] = ()) -> str:

@@ -17,6 +17,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topology import reserved_pages
 from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.spec import parse_device_specs
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.whole_disks import MEDIA
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import BACKENDS, ON_LVM
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.instance_volumes import CLEARS
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm_tags import checked_name
 
 # column of the ledger's compute_nodes <- (inventory variable, kind, default)
 CONFIGURATION: dict[str, tuple[str, str, t.Any]] = {
@@ -44,10 +48,14 @@ GUEST_KINDS = {
     "bootflow_wait_address": "boolean",
     "bootflow_wait_agent": "boolean",
     "bootflow_instances_path": "absolute path",
+    "bootflow_disk_volume_group": "volume group",
+    "bootflow_disk_volume_clear_size_mb": "integer",
 }
 CHOICES = {
     "bootflow_virt_type": ("auto", "kvm", "qemu"),
-    "bootflow_disk_backend": ("qcow2", "raw"),
+    "bootflow_disk_backend": BACKENDS,
+    "bootflow_disk_medium": ("", *MEDIA),
+    "bootflow_disk_volume_clear": CLEARS,
     "bootflow_config_drive_format": ("iso9660", "vfat"),
     "bootflow_whole_disk_clear": ("zero", "none"),
     "bootflow_volume_attach": ("kernel", "qemu"),
@@ -94,10 +102,23 @@ def check(hostvars: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Iterable[str
                     _read(name, kind, value)
                 except errors.InvalidInput as e:
                     found.setdefault((e.message, e.remedy), []).append(host)
+        lacking = _without_group(variables)
+        if lacking is not None:
+            found.setdefault((lacking.message, lacking.remedy), []).append(host)
     for (message, remedy), affected in found.items():
         more = ", and %d more" % (len(affected) - MOST_NAMED) if len(affected) > MOST_NAMED else ""
         path = "host%s %s%s" % ("" if len(affected) == 1 else "s", ", ".join(affected[:MOST_NAMED]), more)
         problems.add(path, errors.InvalidInput(message=message, remedy=remedy))
+
+
+def _without_group(variables: t.Mapping[str, t.Any]) -> errors.InvalidInput | None:
+    backend = str(variables.get("bootflow_disk_backend") or "")
+    if backend not in ON_LVM or variables.get("bootflow_disk_volume_group"):
+        return None
+    return errors.InvalidInput(
+        message="bootflow_disk_backend is %s, and bootflow_disk_volume_group is not set" % backend,
+        remedy="Name the volume group in the inventory (host_vars, group_vars) or where -e sets it.",
+    )
 
 
 def _read(name: str, kind: str, value: t.Any) -> t.Any:
@@ -112,6 +133,11 @@ def _read(name: str, kind: str, value: t.Any) -> t.Any:
     if kind == "choice":
         if text not in CHOICES[name]:
             raise _wrong(name, "one of %s" % ", ".join(CHOICES[name]), value)
+    elif kind == "volume group":
+        try:
+            checked_name(text, name)
+        except errors.InvalidInput:
+            raise _wrong(name, "a name that LVM takes (letters, digits, + _ . -)", value) from None
     elif kind == "absolute path":
         if not text.startswith("/"):
             raise _wrong(name, "an absolute path", value)
@@ -233,6 +259,28 @@ def whole_disk_clear(action: t.Any) -> str:
     return str(action.variable("bootflow_whole_disk_clear", "zero"))
 
 
+def disk_backend(action: t.Any) -> str:
+    """What keeps the local disks of the host's guests."""
+    return str(action.variable("bootflow_disk_backend", "qcow2"))
+
+
+def volume_group(action: t.Any) -> str:
+    """Where it keeps them; "" for files."""
+    return str(action.variable("bootflow_disk_volume_group", "")) if disk_backend(action) in ON_LVM else ""
+
+
+def cleanup_arguments(action: t.Any) -> dict[str, t.Any]:
+    """What the module instance_cleanup is told of the current host, beside the instances."""
+    return {
+        "libvirt_uri": libvirt_uri(action),
+        "instances_path": instances_path(action),
+        "whole_disk_clear": whole_disk_clear(action),
+        "volume_group": volume_group(action),
+        "volume_clear": str(action.variable("bootflow_disk_volume_clear", "zero")),
+        "volume_clear_size_mb": int(action.variable("bootflow_disk_volume_clear_size_mb", 0)),
+    }
+
+
 def volume_attach(variables: t.Mapping[str, t.Any]) -> str:
     """How the host's guests get their volumes: by the kernel's initiator, or by QEMU's own."""
     way = str(variables.get("bootflow_volume_attach") or "kernel")
@@ -249,6 +297,9 @@ def node_info_arguments(action: t.Any, configuration: t.Mapping[str, t.Any]) -> 
         "virt_type": str(action.variable("bootflow_virt_type", "auto")),
         "pci_device_spec": configuration["pci_device_spec"],
         "isolated_disks": configuration["isolated_disks"],
+        "disk_backend": disk_backend(action),
+        "volume_group": volume_group(action),
+        "disk_medium": str(action.variable("bootflow_disk_medium", "")),
     }
 
 

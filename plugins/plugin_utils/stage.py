@@ -163,14 +163,13 @@ def _remove_instances(
     action: LedgerAction, instances: list[dict[str, t.Any]], disks: t.Mapping[str, list[t.Any]]
 ) -> dict[str, errors.BootflowError]:
     arguments = {
-        "libvirt_uri": host_settings.libvirt_uri(action),
-        "instances_path": host_settings.instances_path(action),
-        "whole_disk_clear": host_settings.whole_disk_clear(action),
+        **host_settings.cleanup_arguments(action),
         "instances": [{**i, "disks": disks.get(i["uuid"], [])} for i in instances],
     }
     try:
         # Clearing a disk takes its time: hours, of a large one.
-        with lease_kept(action.options["ledger_url"], action.context()) if disks else contextlib.nullcontext():
+        clears = bool(disks or arguments["volume_group"])
+        with lease_kept(action.options["ledger_url"], action.context()) if clears else contextlib.nullcontext():
             result = action.run_module("instance_cleanup", arguments)
     except errors.BootflowError as e:
         return {i["uuid"]: e for i in instances}

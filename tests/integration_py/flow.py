@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,7 +15,6 @@ import subprocess
 import sys
 import time
 import typing as t
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +49,21 @@ def build_guest_image() -> Path:
     """The qcow2 that scripts/build-guest-image makes; its sha256 is in the file beside it (.sha256)."""
     argv = [str(ROOT / "scripts" / "build-guest-image"), str(CACHE / "guest")]
     return Path(subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
+
+
+def kill_run(process: subprocess.Popen) -> None:
+    """SIGKILL to a run and its workers, which are in sessions of their own and would go on."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    family = [process.pid]
+    for pid in family:
+        family += [child for child, parent in parents.items() if parent == pid]
+    for pid in family:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
 
 
 @dataclass
@@ -147,8 +162,7 @@ class Flow:
     @staticmethod
     def kill(process: subprocess.Popen) -> None:
         """SIGKILL to the run and all of its workers, as a machine that dies would."""
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        kill_run(process)
 
     # --- what is where ------------------------------------------------------------------------------------------------
 
@@ -226,7 +240,7 @@ def entry(name: str, **fields) -> dict:
     return {"name": name, "flavor": "tiny", "image": "guest", "networks": [{"network": "guests"}], **fields}
 
 
-@contextmanager
+@contextlib.contextmanager
 def settings_of_host(lab, host: str, **variables) -> t.Iterator[None]:
     """Inventory variables of one host, in host_vars beside the lab's inventory."""
     path = Path(lab.inventory).parent / "host_vars" / ("%s.yml" % host)

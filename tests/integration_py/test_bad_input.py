@@ -247,7 +247,8 @@ def test_settings_are_checked_before_anything_is_written(flow: Flow, tmp_path: P
         "host compute2: InvalidInput: bootflow_ram_allocation_ratio must be a number, not many " + correct,
         "hosts compute2, compute3: InvalidInput: bootflow_cpu_allocation_ratio must be a number from 0 up, not nan "
         + correct,
-        "host compute2: InvalidInput: bootflow_disk_backend must be one of qcow2, raw, not zfs " + correct,
+        "host compute2: InvalidInput: bootflow_disk_backend must be one of qcow2, raw, lvm, qcow2_on_lvm, not zfs "
+        + correct,
         "host compute3: InvalidInput: bootflow_disk_allocation_ratio must be a number from 0 up, not -1 " + correct,
         "host compute3: InvalidInput: bootflow_wait_timeout must be a number, not soon " + correct,
         options=("-i", str(mistyped)),

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import time
@@ -89,7 +88,7 @@ class LocalFlow(Flow):
 
     def killed_in(self, program: str, flavor: str) -> None:
         """A boot whose run and whose module on the host are killed while the host is in that program."""
-        place = "/usr/local/sbin/" + program
+        place = "/usr/local/bin/" + program
         self.compute.sh("rm -f /run/lab/hanging; printf '%s' >%s; chmod 755 %s" % (HANGING, place, place))
         process = self.start("boot", {"bootflow_instances": [self.entry(flavor)]})
         try:
@@ -103,9 +102,8 @@ class LocalFlow(Flow):
                 self.kill(process)
             self.compute.sh("kill -9 $(cat /run/lab/hanging); rm -f %s" % place, check=False)
 
-    @contextlib.contextmanager
-    def crashed_in(self, event: str, flavor: str) -> t.Iterator[None]:
-        """The host loses its power in that step of a boot, and is started again."""
+    def crashed_in(self, event: str, flavor: str) -> None:
+        """The controller and the host lose their power in that step of a boot, and the host is started again."""
         process = self.start("boot", {"bootflow_instances": [self.entry(flavor)]})
         try:
             begun = (
@@ -113,9 +111,9 @@ class LocalFlow(Flow):
                 " WHERE deleted = '' AND event = '%s' AND finish_time IS NULL" % event
             )
             self.wait_for(begun, 120, process)
-            self.compute.vm.crash()
         finally:
+            # A run that saw its host go would undo the build.
             if process.poll() is None:
                 self.kill(process)
+        self.compute.vm.crash()
         self.compute.vm.start(keep=True)
-        yield

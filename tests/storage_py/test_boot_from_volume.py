@@ -54,7 +54,7 @@ def existing(volume: str, **fields) -> dict:
     return {"source_type": "volume", "uuid": volume, "destination_type": "volume", "boot_index": 0, **fields}
 
 
-@pytest.mark.parametrize("kind", ["thick", "thin"])
+@pytest.mark.parametrize("kind", ["thick", pytest.param("thin", marks=pytest.mark.long)])
 def test_a_volume_is_made_on_the_way_and_goes_with_its_instance(volumes: VolumeFlow, kind: str) -> None:
     """thick is exported by LIO, thin by tgt."""
     volumes.boot(on_volume("db", root(volume_type=kind), user_data=WATCH), **READY)
@@ -104,6 +104,7 @@ def test_a_volume_of_ones_own(volumes: VolumeFlow) -> None:
     assert volumes.residue() == {}
 
 
+@pytest.mark.long
 def test_hot_attach_extend_and_detach(volumes: VolumeFlow) -> None:
     """On a running guest whose root is local; the guest sees the serial and the new size."""
     volumes.boot(entry("app", user_data=WATCH), **READY)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from storage_host import GIB, MIB
+from storage_host import GIB, MIB, new_id
 
 pytestmark = pytest.mark.long
 
@@ -43,21 +43,23 @@ def made_of(storage, *more):
     return [{key: value for key, value in backend.items() if key in keys} for backend in backends(storage, more)]
 
 
-def test_the_playbook_makes_the_backends_once(storage):
-    def prepare():
-        done = storage.ansible(
-            "bootflow.compute.prepare",
-            "--limit",
-            storage.vm.name,
-            bootflow_storage_backends=backends(storage),
-            bootflow_conversion_dir="/var/lib/role/conversion",
-        )
-        assert done.returncode == 0, storage.output
-        found = re.search(r"ok=(\d+) +changed=(\d+) +unreachable=0 +failed=0", storage.output)
-        return int(found.group(2))
+def prepare(storage, wanted):
+    """How many tasks changed something."""
+    done = storage.ansible(
+        "bootflow.compute.prepare",
+        "--limit",
+        storage.vm.name,
+        bootflow_storage_backends=wanted,
+        bootflow_conversion_dir="/var/lib/role/conversion",
+    )
+    assert done.returncode == 0, storage.output
+    found = re.search(r"ok=(\d+) +changed=(\d+) +unreachable=0 +failed=0", storage.output)
+    return int(found.group(2))
 
+
+def test_the_playbook_makes_the_backends_once(storage):
     storage.sh("targetctl clear; rm -rf /var/lib/role /etc/rtslib-fb-target/saveconfig.json")
-    assert prepare() > 0
+    assert prepare(storage, backends(storage)) > 0
     assert storage.sh("vgs --noheadings --units b --nosuffix -o vg_size role-thick").split() == [str(GIB - 4 * MIB)]
     pool = storage.lvs("role-thin")["role-thin-pool"]
     assert (pool["lv_when_full"], pool["zero"]) == ("error", "zero")
@@ -67,7 +69,30 @@ def test_the_playbook_makes_the_backends_once(storage):
         storage.sh("mountpoint /sys/kernel/config; ls -d /sys/module/iscsi_target_mod").split()[-1]
         == "/sys/module/iscsi_target_mod"
     )
-    assert prepare() == 0
+    assert prepare(storage, backends(storage)) == 0
+
+
+def test_tgt_is_started_with_its_exports(storage):
+    """Where nobody manages services the role does what tgt's service would."""
+    wanted = [dict(backends(storage)[0], target="tgt")]
+    volume, iqn = new_id(), "iqn.2010-10.org.openstack:volume-"
+    show = "tgtadm --lld iscsi --mode target --op show"
+    storage.sh("pkill -KILL tgtd; rm -f /etc/tgt/conf.d/*", check=False)
+    assert prepare(storage, wanted) > 0
+    storage.sh("lvcreate -q -y -n one -L 32m role-thick")
+    portals = ["%s:3260" % storage.vm.address]
+    chap = {"chap_user": "User4567890123456789", "chap_secret": "FirstSecret67890"}
+    export = {"volume_id": volume, "path": "/dev/role-thick/one", "initiators": ["iqn.2026-01.lab.test:x"], **chap}
+    made = storage.module("iscsi_target", {"target": "tgt", "portals": portals, "exports": [export]})
+    assert made["outcomes"][volume]["error"] is None
+    storage.sh("pkill -KILL tgtd; sleep 1")
+    assert iqn not in storage.sh(show, check=False)
+    assert prepare(storage, wanted) > 0
+    assert iqn + volume in storage.sh(show)
+    assert prepare(storage, wanted) == 0
+    gone = {"volume_id": volume, "state": "absent"}
+    assert storage.module("iscsi_target", {"target": "tgt", "portals": portals, "exports": [gone]})["changed"]
+    storage.sh("pkill -KILL tgtd", check=False)
 
 
 def test_devices_with_something_on_them_are_refused_before_any_is_written(storage):

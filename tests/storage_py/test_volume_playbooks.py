@@ -10,11 +10,11 @@ import concurrent.futures
 import hashlib
 import json
 import os
-import signal
 import subprocess
 import time
 
 import pytest
+from flow import kill_run
 from storage_host import BIN, GIB, MIB, new_id, noise, sha256
 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, volume_views
@@ -317,8 +317,7 @@ def test_a_run_that_was_killed_while_it_copied_is_gone_on_with(house, volume_typ
     run = house.begin("volume_create", volumes=wanted)
     wait_for(lambda: house.storage.vm.run("test", "-s", "/run/converting", check=False).returncode == 0)
     status = house.volumes()["root"]["status"]
-    os.killpg(run.pid, signal.SIGKILL)
-    run.wait()
+    kill_run(run)
     assert status == "downloading"
     house.create(*wanted)
     found = house.volumes()

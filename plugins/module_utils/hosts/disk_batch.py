@@ -11,8 +11,9 @@ import typing as t
 from ..core.errors import BootflowError, FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidInput, from_dict
 from ..core.image_checks import check_fits_disk
 from .batch import run_batch
-from .disks import MIB, DiskSpec, ensure_disks
+from .disks import MIB, DiskSpec
 from .images import BaseImage, ImageSource, TooLarge, cached_image, ensure_image
+from .local_disks import ensure_disks
 from .paths import checked_id, checked_instances_path, checked_uuid
 
 GIB = 1024**3
@@ -40,11 +41,19 @@ def disk_spec(args: t.Mapping[str, t.Any]) -> DiskSpec:
 class _Work:
     """One call of the module: its images with what became of them."""
 
-    def __init__(self, instances_path: str, uploads: t.Mapping[str, str], allow_unverified: bool, check_mode: bool):
+    def __init__(
+        self,
+        instances_path: str,
+        uploads: t.Mapping[str, str],
+        allow_unverified: bool,
+        check_mode: bool,
+        volume_group: str = "",
+    ):
         self.instances_path = checked_instances_path(instances_path)
         self.uploads = uploads
         self.allow_unverified = allow_unverified
         self.check_mode = check_mode
+        self.volume_group = volume_group
         self.sizes: dict[str, list[int]] = {}  # image id -> sizes of the disks that want it, bytes
         self.bases: dict[str, BaseImage] = {}
         self.too_large: dict[str, int] = {}  # image id -> virtual size
@@ -122,7 +131,7 @@ class _Work:
                 raise InvalidInput(reason="image %s of disk %s is not among the images" % (spec.image_id, spec.name))
         if pending:
             return {"changed": False, "disks": [], "pending": pending}
-        result = ensure_disks(self.instances_path, uuid, specs, self.bases, self.check_mode)
+        result = ensure_disks(self.instances_path, uuid, specs, self.bases, self.check_mode, self.volume_group)
         result["pending"] = []
         return result
 
@@ -135,12 +144,14 @@ def make_disks(
     allow_unverified: bool = False,
     workers: int = 4,
     check_mode: bool = False,
+    volume_group: str = "",
 ) -> dict[str, t.Any]:
     """{outcomes by uuid, image_outcomes by id, missing_images}; see the module instance_disks for the fields.
 
+    :arg volume_group: where the backends lvm and qcow2_on_lvm have their disks.
     :raises InvalidInput: instances_path is not acceptable, or an image or instance is given twice.
     """
-    work = _Work(instances_path, uploads, allow_unverified, check_mode)
+    work = _Work(instances_path, uploads, allow_unverified, check_mode, volume_group)
     work.note_sizes(instances)
     image_results = run_batch([(image["id"], image) for image in images], work.image, workers)
     results = run_batch([(i["uuid"], i) for i in instances], lambda i: work.instance(i, image_results), workers)

@@ -13,9 +13,11 @@ from ..core.domain.metadata import NOVA_NAMESPACE
 from ..core.errors import InvalidInput
 from ..core.optional import optional_import
 from .disk_devices import isolated_disks
+from .disks import ON_LVM
 from .domains import POWER_STATE_OF_DOMAIN_STATE
 from .iscsi_facts import initiator_name, qemu_opens_iscsi
 from .libvirt_connection import libvirt, libvirt_errors
+from .local_storage import group_facts
 from .metrics import cpu_metrics
 from .paths import checked_instances_path, checked_uuid
 from .pci_facts import pci_passthrough_devices
@@ -38,6 +40,9 @@ def compute_node(
     write_cache: bool = True,
     pci_device_spec: t.Any = (),
     isolated_disk_paths: t.Sequence[str] = (),
+    disk_backend: str = "qcow2",
+    volume_group: str = "",
+    disk_medium: str = "",
 ) -> dict[str, t.Any]:
     """Facts of this host for the scheduler and the guest's XML.
 
@@ -46,7 +51,10 @@ def compute_node(
     :arg write_cache: keep the probe's answer and the CPUs' times below instances_path.
     :arg pci_device_spec: which PCI devices may be given to guests, in the form of Nova's passthrough_whitelist.
     :arg isolated_disk_paths: physical disks that may be given to guests whole.
-    :raises InvalidInput: an entry of pci_device_spec is wrong.
+    :arg disk_backend: what keeps the local disks of guests; of lvm and qcow2_on_lvm the sizes are those of ``volume_group``.
+    :arg disk_medium: what they lie on, as the host's administrator says: hdd, ssd, nvme.
+    :raises InvalidInput: an entry of pci_device_spec is wrong, or no volume group is named.
+    :raises DriverNotInitialized: the volume group is not there.
     :raises HypervisorUnavailable: libvirt is gone, or virt_type is kvm and it has none.
     """
     instances_path = checked_instances_path(instances_path)
@@ -85,8 +93,12 @@ def compute_node(
             "initiator": initiator_name(),
             "qemu_iscsi": qemu_opens_iscsi(),
         }
-        node.update(disk_facts(instances_path))
-        node["disk_available_least"] = (free_bytes(instances_path) - overcommitted_bytes(domains)) // GIB
+        if disk_backend in ON_LVM:
+            node.update(group_facts(disk_backend, volume_group))
+        else:
+            node.update(disk_facts(instances_path))
+            node["disk_available_least"] = (free_bytes(instances_path) - overcommitted_bytes(domains)) // GIB
+        node["stats"] = {"disk_backend": disk_backend, **({"disk_medium": disk_medium} if disk_medium else {})}
         node["vcpus_used"] = vcpus_used(domains)
     node["virt_type"] = verdict.virt_type
     node["virt_type_reason"] = verdict.reason

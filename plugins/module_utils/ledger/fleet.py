@@ -160,7 +160,7 @@ class _Reader:
             "availability_zones": table["availability_zone"],
             "cpu_info": table["profile_id"],
             "supported_instances": table["profile_id"],
-            "stats": same,
+            "stats": table["profile_id"],
             "aggregates": [id(self.aggregates.get(h)) for h in table["host"]] if self.aggregates else same,
         }
         for empty, names in (
@@ -189,6 +189,7 @@ class _Reader:
             hypervisor_version=table["hypervisor_version"][i],
             cpu_info=profile.get("cpu_info") or {},
             supported_instances=[tuple(s) for s in profile.get("supported_instances") or ()],
+            stats=profile.get("stats") or {},
             availability_zones=(zone,) if zone else (),
             aggregates=self.aggregates.get(host, ()),
             disabled=self.disabled[i],

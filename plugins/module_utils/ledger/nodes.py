@@ -19,7 +19,7 @@ from .tables import claims, compute_nodes
 from .tables import node_facts as node_facts_table
 
 # What of the facts the scheduler looks at and many nodes have alike.
-PROFILE_KEYS = ("cpu_info", "supported_instances")
+PROFILE_KEYS = ("cpu_info", "supported_instances", "stats")
 
 # Inventory variable -> column: the configuration of a host is read fresh for each run, its facts are reported.
 CONFIGURATION = (

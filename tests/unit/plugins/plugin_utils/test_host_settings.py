@@ -10,7 +10,13 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
-from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import check, configuration, to_number
+from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import (
+    check,
+    cleanup_arguments,
+    configuration,
+    node_info_arguments,
+    to_number,
+)
 
 
 def told(**variables):
@@ -95,6 +101,14 @@ def test_values(column, value, read):
         ("reserved_vcpus", -1, "from 0 up"),
         ("disabled", "perhaps", "must be true or false"),
         ("virt_type", "xen", "must be one of auto, kvm, qemu"),
+        ("disk_backend", "zfs", "must be one of qcow2, raw, lvm, qcow2_on_lvm, not zfs"),
+        ("disk_backend", "lvm", "is lvm, and bootflow_disk_volume_group is not set"),
+        ("disk_backend", "qcow2_on_lvm", "is qcow2_on_lvm, and bootflow_disk_volume_group is not set"),
+        ("disk_volume_group", "a b", "must be a name that LVM takes"),
+        ("disk_volume_group", "-x", "must be a name that LVM takes"),
+        ("disk_volume_clear", "discard", "must be one of zero, shred, none"),
+        ("disk_volume_clear_size_mb", "-1", "must be a whole number from 0 up"),
+        ("disk_medium", "tape", "hdd, ssd, nvme, not tape"),
         ("instances_path", "here", "must be an absolute path"),
         ("pci_device_spec", "10de", "must be a list of mappings"),
         ("pci_device_spec", {"vendor_id": "10de"}, "must be a list of mappings"),
@@ -132,10 +146,33 @@ def test_values(column, value, read):
 def test_values_that_cannot_be(name, value, message):
     (text,) = told(**{"bootflow_" + name: value})
     assert message in text and ("bootflow_" + name) in text
-    if name not in ("virt_type", "instances_path"):
+    if name not in ("virt_type", "instances_path") and not name.startswith("disk_"):
         with pytest.raises(InvalidRequest) as caught:
             configuration({"bootflow_" + name: value}, "kvm1")
         assert [e["message"] for e in caught.value.errors] == [text]
+
+
+class Host:
+    """An action as it sees the variables of its host."""
+
+    def __init__(self, **variables):
+        self.variables = variables
+
+    def variable(self, name, default=None):
+        return self.variables.get(name, default)
+
+
+def test_what_the_hosts_modules_are_told_of_local_disks():
+    asked = {"pci_device_spec": [], "isolated_disks": []}
+    backend = {"bootflow_disk_backend": "lvm", "bootflow_disk_volume_group": "vg", "bootflow_disk_medium": "ssd"}
+    assert told(**backend, bootflow_disk_volume_clear="shred", bootflow_disk_volume_clear_size_mb="8") == []
+    of_lvm = node_info_arguments(Host(**backend), asked)
+    assert [of_lvm[n] for n in ("disk_backend", "volume_group", "disk_medium")] == ["lvm", "vg", "ssd"]
+    cleanup = cleanup_arguments(Host(**backend, bootflow_disk_volume_clear_size_mb="8"))
+    assert [cleanup[n] for n in ("volume_group", "volume_clear", "volume_clear_size_mb")] == ["vg", "zero", 8]
+    of_files = node_info_arguments(Host(bootflow_disk_volume_group="vg"), asked)
+    assert [of_files[n] for n in ("disk_backend", "volume_group", "disk_medium")] == ["qcow2", "", ""]
+    assert cleanup_arguments(Host(bootflow_disk_volume_group="vg"))["volume_group"] == "", "no LVM is asked for files"
 
 
 def test_the_same_mistake_of_many_hosts_is_told_once():

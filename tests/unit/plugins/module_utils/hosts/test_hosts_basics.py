@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts import (
     fetch,
     files,
     instances,
+    local_disks,
     locks,
     module_errors,
     paths,
@@ -192,7 +193,7 @@ def test_labels(name, label):
         disks.DiskSpec("disk.eph0", "ephemeral", -1),
         disks.DiskSpec("disk.eph0", "ephemeral", 1, fs="ntfs"),
         disks.DiskSpec("disk.eph0", "ephemeral", 1, label="-n x"),
-        disks.DiskSpec("disk.eph0", "ephemeral", 1, backend="lvm"),
+        disks.DiskSpec("disk.eph0", "ephemeral", 1, backend="zfs"),
         disks.DiskSpec("disk.eph0", "blank", 1),
     ],
 )
@@ -311,6 +312,6 @@ def test_virt_type_settings(tmp_path, setting, listed, virt_type):
 def test_an_instance_without_disks_of_its_own_has_a_folder(tmp_path):
     folder = tmp_path / UUID
     for check_mode in (True, True, False):
-        assert disks.ensure_disks(str(tmp_path), UUID, [], {}, check_mode) == {"changed": True, "disks": []}
+        assert local_disks.ensure_disks(str(tmp_path), UUID, [], {}, check_mode) == {"changed": True, "disks": []}
         assert folder.is_dir() != check_mode
-    assert disks.ensure_disks(str(tmp_path), UUID, [], {}) == {"changed": False, "disks": []}
+    assert local_disks.ensure_disks(str(tmp_path), UUID, [], {}) == {"changed": False, "disks": []}

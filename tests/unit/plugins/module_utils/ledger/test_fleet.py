@@ -9,12 +9,18 @@ from __future__ import annotations
 import random
 import typing as t
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.aggregates import Aggregate
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.compute_capabilities_filter import (
+    ComputeCapabilitiesFilter,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import fleet, host_parts, nodes, tables
 
 from .taking import A_GPU, CARD, DISKS, PLAIN, cells, node, pinned, take, waiting, wish
@@ -278,3 +284,17 @@ def test_more_hosts_than_a_statement_names(world: World) -> None:
     found = read(world, "h1", *(r["host"] for r in rows), needs=EVERYTHING)
     assert len(found.hosts) == 701 and len(found.hosts[0].pci_devices) == len(CARD)
     assert found.hosts[700].memory_mb == 699 and list(found.hosts[700].pci_devices) == []
+
+
+def test_a_flavor_can_ask_for_what_local_disks_lie_on(world: World) -> None:
+    for host, medium in (("h1", "ssd"), ("h2", "hdd"), ("h3", "ssd")):
+        node(world, host, stats={"disk_backend": "lvm", "disk_medium": medium})
+    node(world, "h4")
+    hosts = ("h1", "h2", "h3", "h4")
+    found = read(world, *hosts)
+    assert {h.host: h.stats.get("disk_medium") for h in found.hosts} == dict(zip(hosts, ["ssd", "hdd", "ssd", None]))
+    flavor = Flavor("f", 512, 1, 1, extra_specs={"capabilities:disk_medium": "ssd", "capabilities:disk_backend": "lvm"})
+    spec = RequestSpec(["one"], flavor)
+    result = ComputeCapabilitiesFilter(world.options()).evaluate(found, spec, np.arange(4))
+    assert [found.hosts[i].host for i in np.flatnonzero(result.mask)] == ["h1", "h3"]
+    assert "needs ssd, the host has hdd" in result.text(1) and "reports nothing of the kind" in result.text(3)
