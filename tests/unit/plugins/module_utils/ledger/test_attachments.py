@@ -191,6 +191,26 @@ def test_a_build_whose_lease_is_out_gives_its_volumes_back(golden: BootWorld, un
     assert golden.status(made) == ("deleted" if goes or never_placed else "available")
 
 
+@pytest.mark.parametrize("until, first", [("exported", []), ("spawning", ["h1"])])
+def test_a_host_that_may_still_use_a_volume_is_asked_first(golden: BootWorld, until: str, first: list[str]) -> None:
+    """Before a request is looked at, not after: its volume could not be reserved again before the host is clean."""
+
+    def asked() -> list[str]:
+        with golden.ledger.write() as conn:
+            return attachment_reservations.hosts_to_clean_first(conn)
+
+    uuid = boot(golden, until)
+    assert asked() == []  # its run is at work
+    golden.time += LEASE
+    with golden.ledger.write() as conn:
+        leases.give_back(conn, golden.context("z"))
+    assert asked() == first
+    with golden.ledger.write() as conn:
+        golden.connections.clear()
+        cleanups.done(conn, "h1", [uuid])
+    assert asked() == []
+
+
 @pytest.mark.parametrize(
     "status, becomes",
     [("creating", "error"), ("downloading", "error"), ("deleting", "deleted"), ("extending", "in-use")],
