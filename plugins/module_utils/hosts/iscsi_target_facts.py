@@ -49,7 +49,7 @@ def targets_there(target: Target, prefix: str) -> list[dict[str, t.Any]]:
 
 
 def targets_facts(
-    asked: t.Sequence[t.Mapping[str, t.Any]], kinds: t.Mapping[str, t.Callable[[], Target]] = KINDS
+    asked: t.Sequence[t.Mapping[str, t.Any]], kinds: t.Mapping[str, t.Callable[[], Target]] | None = None
 ) -> list[dict[str, t.Any]]:
     """For each of ``asked`` (target, iqn_prefix) the same with ``exports`` as targets_there() gives them, and ``error``.
 
@@ -59,7 +59,7 @@ def targets_facts(
     for args in asked:
         answer: dict[str, t.Any] = {"target": args["target"], "iqn_prefix": args["iqn_prefix"]}
         try:
-            answer.update(exports=targets_there(kinds[args["target"]](), args["iqn_prefix"]), error=None)
+            answer.update(exports=targets_there((kinds or KINDS)[args["target"]](), args["iqn_prefix"]), error=None)
         except Exception as error:  # rtslib has one class for everything, and OSErrors of configfs come as they are
             answer.update(exports=[], error=as_bootflow_error(error).as_dict())
         found.append(answer)

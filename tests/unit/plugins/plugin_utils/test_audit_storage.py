@@ -316,5 +316,5 @@ def test_a_host_that_went_away_fails_all_of_it(ledger):
     host = Host()
     host.fails["iscsi_target"] = errors.HostUnreachable(host="s1", reason="no route")
     wish = {**session(LOST), "target": "lio", "iqn_prefix": PREFIX}
-    (problem,) = audit_ends.end_targets(host, ledger, [wish], context()).values()
-    assert problem.as_dict()["code"] == "HostUnreachable"
+    problems = audit_ends.end_targets(host, ledger, [wish], context())
+    assert [p.as_dict()["code"] for p in problems.values()] == ["HostUnreachable"]

@@ -44,17 +44,17 @@ def test_comes_back_from_plain_data(cls: type[errors.BootflowError]) -> None:
     if isinstance(error, errors.InvalidRequest):
         error.errors = [{"path": "p", "message": "m"}]
     again = errors.from_dict(json.loads(json.dumps(error.as_dict())))
-    assert type(again) is cls
+    assert again.__class__ is cls
     assert again.as_dict() == error.as_dict()
 
 
 def test_an_unknown_code_is_a_remote_error() -> None:
     again = errors.from_dict({"code": "Unheard", "message": "of", "status": 418, "retryable": False, "remedy": "r"})
-    assert type(again) is errors.RemoteError
+    assert again.__class__ is errors.RemoteError
     assert (again.message, again.status, again.retryable, again.remedy) == ("Unheard: of", 418, False, "r")
 
 
 def test_goes_through_pickle() -> None:
     again = pickle.loads(pickle.dumps(errors.VolumeNotFound(message="gone", remedy="r")))
-    assert type(again) is errors.VolumeNotFound
+    assert again.__class__ is errors.VolumeNotFound
     assert (again.message, again.remedy) == ("gone", "r")

@@ -13,11 +13,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts import iscsi_ends, iscsi_initiator, libvirt_secrets
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_secrets import secret_uuid
 
-from .test_iscsi_initiator import ID, IQN, OTHER_ID, PORTALS, host  # noqa: F401
+from . import test_iscsi_initiator
+from .test_iscsi_initiator import ID, IQN, OTHER_ID, PORTALS
 
 PREFIX = "iqn.2010-10.org.openstack:"
 OTHER = PREFIX + "volume-" + OTHER_ID
 FOREIGN = "iqn.2004-10.com.example:disk1"
+# The fixture of a host with sessions
+host = test_iscsi_initiator.host
 
 
 class Libvirt:
@@ -42,7 +45,7 @@ def told(machine, known=(), connection=None):
     return iscsi_ends.iscsi_ends(connection or Libvirt(), [PREFIX], known, machine.initiator())
 
 
-def test_sessions_and_records_that_nobody_named(host):  # noqa: F811
+def test_sessions_and_records_that_nobody_named(host):
     host.one()
     host.one(volume_id=OTHER_ID, iqn=OTHER)
     host.one(volume_id="11111111-2222-4333-8444-555555555555", iqn=FOREIGN)
@@ -73,7 +76,7 @@ def test_sessions_and_records_that_nobody_named(host):  # noqa: F811
     assert told(host, known=[IQN])["sessions"] == [], "an empty folder is no record"
 
 
-def test_what_is_told_is_enough_to_end_it(host):  # noqa: F811
+def test_what_is_told_is_enough_to_end_it(host):
     host.one()
     (end,) = told(host)["sessions"]
     wish = {"volume_id": end["volume_id"], "iqn": end["iqn"], "lun": end["luns"][0], "portals": end["portals"]}
@@ -82,19 +85,19 @@ def test_what_is_told_is_enough_to_end_it(host):  # noqa: F811
     assert host.sessions == {} and told(host)["sessions"] == []
 
 
-def test_a_disk_that_is_in_use_is_told_so(host):  # noqa: F811
+def test_a_disk_that_is_in_use_is_told_so(host):
     host.one()
     (host.proc / "self" / "mountinfo").write_text("1 0 8:0 / /srv rw - ext4 /dev/sda rw\n")
     (end,) = told(host)["sessions"]
     assert end["in_use"] == ["sda is mounted at /srv"]
 
 
-def test_secrets_that_nobody_named(host):  # noqa: F811
+def test_secrets_that_nobody_named(host):
     found = told(host, known=[OTHER], connection=Libvirt(IQN, OTHER, FOREIGN))
     assert (found["secrets"], found["error"]) == ([{"iqn": IQN, "volume_id": ID}], None)
 
 
-def test_a_host_without_iscsiadm_has_no_session(host, monkeypatch):  # noqa: F811
+def test_a_host_without_iscsiadm_has_no_session(host, monkeypatch):
     def program(name, package):
         raise MissingLibrary(name=name, package=package, where="host")
 
@@ -102,7 +105,7 @@ def test_a_host_without_iscsiadm_has_no_session(host, monkeypatch):  # noqa: F81
     assert told(host) == {"sessions": [], "secrets": [], "error": None}
 
 
-def test_what_cannot_be_read_fails_nothing(host, monkeypatch):  # noqa: F811
+def test_what_cannot_be_read_fails_nothing(host, monkeypatch):
     host.sessions[1] = (PORTALS[0], IQN)
     monkeypatch.setattr(iscsi_initiator, "run", lambda *args, **how: iscsi_initiator.Completed(1, "", "iscsid is gone"))
     found = told(host)

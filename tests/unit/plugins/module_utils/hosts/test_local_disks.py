@@ -332,7 +332,7 @@ def test_the_folder_says_in_which_group_older_disks_are(host, monkeypatch):
     host.ensure("lvm")
     assert host.remove(local=LocalVolumes())["changed"] and not host.model.lvs
     host.ensure("lvm")
-    monkeypatch.setattr(lvm, "lvm", lambda vg, *_args: (_ for _ in ()).throw(lvm.group_missing(vg)))
+    monkeypatch.setattr(lvm, "lvm", lambda vg, *_args: (each for each in ()).throw(lvm.group_missing(vg)))
     with pytest.raises(DriverNotInitialized):
         host.remove(local=LocalVolumes())
     assert host.folder.exists()
