@@ -20,6 +20,8 @@ from flow import CACHE
 from kernel_way import WORDS, KernelFlow, guest
 from volume_flow import IQN
 
+pytestmark = pytest.mark.long
+
 GIB = 1024**3
 # What KernelFlow.residue() has of the volume ``system``.
 OF_SYSTEM = ["logical volumes of thick", "volumes"]
@@ -107,7 +109,6 @@ def test_a_guest_on_volumes_from_boot_to_delete(volumes: KernelFlow) -> None:
     assert list(volumes.residue()) == OF_SYSTEM
 
 
-@pytest.mark.long
 def test_logins_that_fail(volumes: KernelFlow) -> None:
     """No way to the portal; a secret that is another; the target's service gone. The volume is given back each time."""
     wanted = guest("app", "system")
@@ -137,7 +138,6 @@ def test_logins_that_fail(volumes: KernelFlow) -> None:
     assert list(volumes.residue()) == OF_SYSTEM
 
 
-@pytest.mark.long
 def test_the_compute_host_dies_while_it_spawns(volumes: KernelFlow) -> None:
     """What the host logs in to again when it is back is ended by a delete."""
     crashed_boot(

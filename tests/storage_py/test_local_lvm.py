@@ -21,6 +21,8 @@ from flow import CACHE
 from kernel_way import WORDS, ComputeHost
 from local_flow import GIB, GROUP, INSTANCES, MIB, LocalFlow
 
+pytestmark = pytest.mark.long
+
 # Has the root disk open for a second more than its guest, and tells then what is on it.
 HOLDER = (
     'exec 3<%s; while pidof qemu-system-x86_64 >/dev/null; do sleep 0.2; done; sleep 1; head -c 512 <&3 | grep -a -o "'
@@ -55,7 +57,6 @@ def nothing_left(flow: LocalFlow) -> None:
     assert INSTANCES not in flow.compute.sh("cat /proc/mounts")
 
 
-@pytest.mark.long
 def test_disks_that_are_logical_volumes(compute: ComputeHost, tmp_path) -> None:
     """A run is killed while it makes the last of three disks; the same boot goes on. Deleted, nothing of the guest can be read."""
     flow = LocalFlow(compute, tmp_path, "lvm")
