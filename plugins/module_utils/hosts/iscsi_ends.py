@@ -12,16 +12,10 @@ from __future__ import annotations
 import typing as t
 
 from ..core.errors import MissingLibrary
-from ..core.volumes.names import volume_id_of
+from ..core.volumes.names import volume_id_of_target
 from .iscsi_initiator import Initiator
 from .libvirt_secrets import secrets_there
 from .module_errors import as_bootflow_error
-
-
-def volume_of(iqn: str, prefixes: t.Iterable[str]) -> str | None:
-    """The volume of a target that is named as ours are; None for another name."""
-    found = [volume_id_of(iqn[len(prefix) :]) for prefix in prefixes if iqn.startswith(prefix)]
-    return next((volume_id for volume_id in found if volume_id), None)
 
 
 def sessions_there(initiator: Initiator, prefixes: t.Sequence[str], known: t.Collection[str]) -> list[dict[str, t.Any]]:
@@ -36,7 +30,7 @@ def sessions_there(initiator: Initiator, prefixes: t.Sequence[str], known: t.Col
         sessions = []
     found = []
     for iqn in sorted({s.iqn for s in sessions} | initiator.recorded()):
-        volume_id = volume_of(iqn, prefixes)
+        volume_id = volume_id_of_target(iqn, prefixes)
         if not volume_id or iqn in known:
             continue
         mine = [s for s in sessions if s.iqn == iqn]
@@ -67,7 +61,7 @@ def iscsi_ends(
     found: dict[str, t.Any] = {"sessions": [], "secrets": [], "error": None}
     try:
         found["sessions"] = sessions_there(initiator or Initiator(), prefixes, known)
-        named = {iqn: volume_of(iqn, prefixes) for iqn in secrets_there(connection) if iqn not in known}
+        named = {iqn: volume_id_of_target(iqn, prefixes) for iqn in secrets_there(connection) if iqn not in known}
         found["secrets"] = [{"iqn": iqn, "volume_id": volume_id} for iqn, volume_id in named.items() if volume_id]
     except Exception as error:  # whatever it is: the host's other facts are told
         found["error"] = as_bootflow_error(error).as_dict()

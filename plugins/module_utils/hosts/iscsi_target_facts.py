@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..core.volumes.names import volume_id_of
+from ..core.volumes.names import volume_id_of_target
 from .iscsi_target import ABSENT, Export, Target
 from .iscsi_target_lio import LioTarget
 from .iscsi_target_tgt import TgtTarget
@@ -20,18 +20,13 @@ from .module_errors import as_bootflow_error
 KINDS: t.Mapping[str, t.Callable[[], Target]] = {LioTarget.name: LioTarget, TgtTarget.name: TgtTarget}
 
 
-def volume_of(iqn: str, prefix: str) -> str | None:
-    """The volume of a target that is named as ours are: prefix and volume-<uuid>; None for another name."""
-    return volume_id_of(iqn[len(prefix) :]) if iqn.startswith(prefix) else None
-
-
 def targets_there(target: Target, prefix: str) -> list[dict[str, t.Any]]:
     """The targets of volumes with this prefix: iqn, volume_id, path, sessions, running, ours.
 
     ``running``: initiators find it; otherwise only a saved configuration has it, or part of it is gone. ``ours``: this
     collection made it; Cinder gives its own the same names.
     """
-    named = {iqn: volume_of(iqn, prefix) for iqn in target.iqns()}
+    named = {iqn: volume_id_of_target(iqn, [prefix]) for iqn in target.iqns()}
     exports = [Export(volume_id, iqn, state=ABSENT) for iqn, volume_id in sorted(named.items()) if volume_id]
     there = target.read(exports) if exports else {}
     return [

@@ -27,8 +27,8 @@ import typing as t
 from ..core.errors import CommandFailed, ImageCopyFailure, MissingLibrary
 from .command import program
 from .images import QEMU_IMG_PACKAGE
-from .volume_process import OnPercent, run_tied, tied_lines
-from .volume_verify import Unplain, extents, first_difference
+from .volume_process import OnPercent, run_tied
+from .volume_verify import Unplain, first_difference, mapped
 
 BLOCK = 1024**2
 #: Seconds for one copy or one comparison; it also ends a program that hangs on a dead device.
@@ -190,10 +190,9 @@ def verify(
 
 def _is_compared(source: str, target: str, virtual_size: int, direct: bool, wait: Wait | None) -> bool:
     """False: it takes QEMU to read this image."""
-    argv = [program("qemu-img", QEMU_IMG_PACKAGE), "map", "-f", "qcow2", "--output=json", os.path.abspath(source)]
     try:
-        with tied_lines(argv) as lines:
-            at = first_difference(source, extents(lines, virtual_size), target, virtual_size, direct, wait)
+        with mapped(source, "qcow2", virtual_size) as found:
+            at = first_difference(source, found, target, virtual_size, direct, wait)
     except (Unplain, CommandFailed):
         return False
     except OSError as error:

@@ -11,17 +11,14 @@ the disk, ``qemu-img map`` says. So reading back costs little time beside writin
 from __future__ import annotations
 
 import concurrent.futures
-import os
 import threading
 import typing as t
 from array import array
 
 from ..core.errors import CommandFailed, MissingLibrary
 from . import volume_copy
-from .command import program
-from .images import QEMU_IMG_PACKAGE
-from .volume_process import OnPercent, tied_lines
-from .volume_verify import Extent, Unplain, extents
+from .volume_process import OnPercent
+from .volume_verify import Extent, Unplain, mapped
 
 PIECE = 4 * 1024**2
 #: Of what qemu-img has begun with, at most 16 buffers of 2 MiB are not written yet (it has 8 coroutines, -m).
@@ -139,8 +136,7 @@ def _data_of(source: str, driver: str, size: int) -> t.Sequence[int] | None:
     if driver not in ("raw", "qcow2") or size < WORTHWHILE:
         return None
     try:
-        argv = [program("qemu-img", QEMU_IMG_PACKAGE), "map", "-f", driver, "--output=json", os.path.abspath(source)]
-        with tied_lines(argv) as lines:
-            return data_by_piece(extents(lines, size), size)
+        with mapped(source, driver, size) as found:
+            return data_by_piece(found, size)
     except (Unplain, CommandFailed, MissingLibrary):
         return None

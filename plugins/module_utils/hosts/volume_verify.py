@@ -12,6 +12,7 @@ clusters, only QEMU can read: Unplain says so, and ``qemu-img compare`` does it 
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import errno
 import fcntl
 import json
@@ -19,6 +20,10 @@ import os
 import typing as t
 from array import array
 from dataclasses import dataclass
+
+from .command import program
+from .images import QEMU_IMG_PACKAGE
+from .volume_process import tied_lines
 
 CHUNK = 4 * 1024**2
 _PAGE = 4096
@@ -82,6 +87,14 @@ def extents(lines: t.Iterable[bytes], size: int) -> t.Iterator[Extent]:
         yield Extent(start, length, offset)
     if position < size:
         raise Unplain
+
+
+@contextlib.contextmanager
+def mapped(source: str, driver: str, size: int) -> t.Iterator[t.Iterator[Extent]]:
+    """The extents of an image, as ``qemu-img map`` tells them. Raises what extents() does, and CommandFailed."""
+    argv = [program("qemu-img", QEMU_IMG_PACKAGE), "map", "-f", driver, "--output=json", os.path.abspath(source)]
+    with tied_lines(argv) as lines:
+        yield extents(lines, size)
 
 
 def _chunks(found: t.Iterable[Extent], size: int) -> t.Iterator[_Chunk]:

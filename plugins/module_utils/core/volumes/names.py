@@ -77,6 +77,12 @@ def target_iqn(name: str, prefix: str = IQN_PREFIX) -> str:
     return check_iqn(prefix + name)
 
 
+def volume_id_of_target(iqn: str, prefixes: t.Iterable[str]) -> str | None:
+    """The volume of a target that is named as ours are, one of the prefixes and volume-<uuid>; None for another name."""
+    found = [volume_id_of(iqn[len(prefix) :]) for prefix in prefixes if iqn.startswith(prefix)]
+    return next((volume_id for volume_id in found if volume_id), None)
+
+
 def check_iqn(name: t.Any) -> str:
     """A target's name: ``iqn.2010-10.org.openstack:volume-...``. :raises InvalidInput:"""
     if not isinstance(name, str) or len(name.encode()) > MAX_IQN_BYTES or not _IQN.match(name):
