@@ -22,10 +22,12 @@ def check_attach_to_instance(
     instance_zone: str | None = None,
     cross_az_attach: bool = True,
     mode: str = "rw",
+    together: bool = False,
 ) -> states.Transition:
     """Nova's and Cinder's checks before a volume is reserved for an instance.
 
     :arg attachments: all of the volume.
+    :arg together: what is on its way to this volume is the same run's, see states.check_reserve().
     :arg cross_az_attach: False: volume and instance have to be in the same zone.
     :raises InvalidVolume: attached to it already, another zone, maintenance, or not available.
     :raises InvalidVolumeAttachMode: a read-only volume is to be written to, or there is no such mode.
@@ -51,7 +53,7 @@ def check_attach_to_instance(
             reason="volume is already attached and multiple attachments are not enabled",
             remedy="Volume %s is attached to %s: detach it there first." % (volume.id, where),
         )
-    return states.check_reserve(volume)
+    return states.check_reserve(volume, together)
 
 
 def check_detach(volume: Volume, attachments: t.Sequence[Attachment], instance_uuid: str | None = None) -> Attachment:

@@ -30,7 +30,7 @@ def capacity_of(value: t.Any, what: str = "capacity") -> Capacity:
     if not isinstance(value, bool):
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if math.isfinite(number):
             return value if isinstance(value, int) else number
@@ -40,7 +40,7 @@ def capacity_of(value: t.Any, what: str = "capacity") -> Capacity:
 
 
 def reserved_gb(total: float, reserved_percentage: float) -> int:
-    """Whole GB that are kept free."""
+    """Whole GB that are kept free, rounded down."""
     return math.floor(total * (float(reserved_percentage) / 100))
 
 
@@ -68,6 +68,8 @@ def oversubscription_ratio(
 ) -> float:
     """max_over_subscription_ratio as a number. ``auto``: 20 while nothing is provisioned, then 1 + provisioned / (used + 1).
 
+    Below 1.0 is no error here: CapacityFilter turns such a pool down for thin volumes.
+
     :raises InvalidInput: neither a number nor ``auto``.
     """
     if not thin or isinstance(total, str) or isinstance(free, str):
@@ -78,8 +80,11 @@ def oversubscription_ratio(
         used = (total or 0) - (free or 0)
         return 1 + float(provisioned) / ((used + 1) or 1)  # a pool may report more free than there is
     try:
-        return float(wished)
-    except ValueError:
+        ratio = float(wished)
+    except (TypeError, ValueError, OverflowError):
+        ratio = math.nan
+    if not math.isfinite(ratio):
         raise InvalidInput(
             reason="max_over_subscription_ratio is %r" % (wished,), remedy="It is a number of 1.0 or more, or auto."
-        ) from None
+        )
+    return ratio

@@ -31,7 +31,9 @@ class VolumeTypes:
 
     def get(self, name_or_id: str, project: str | None = None) -> VolumeType:
         """:raises VolumeTypeNotFound: (404) none such, or not open to that project."""
-        found = self._by_id.get(name_or_id) or self._by_name.get(name_or_id)
+        found = None
+        if isinstance(name_or_id, str):
+            found = self._by_id.get(name_or_id) or self._by_name.get(name_or_id)
         if found is None:
             raise VolumeTypeNotFoundByName(volume_type_name=ascii(name_or_id)[1:-1])
         if project is not None and not found.open_to(project):
@@ -43,7 +45,7 @@ class VolumeTypes:
 
 def read_volume_types(data: t.Any) -> VolumeTypes:
     """The types from bootflow_volume_types: a list of {name, extra_specs, description, is_public, projects, id}, or a mapping
-    keyed by name.
+    keyed by name. provisioning:type is thin or thick; Cinder would take any other word for thin.
 
     :raises InvalidRequest: all errors, the paths beginning with volume_types.
     """
@@ -70,7 +72,7 @@ def _read(fields: Fields) -> VolumeType:
     return VolumeType(
         name=name,
         extra_specs=specs,
-        id=fields.text("id") or catalogue_id("volume_type", name),
+        id=fields.text("id") or catalogue_id("volume_type", name.encode("utf-8", "replace").decode()),
         description=fields.text("description"),
         is_public=fields.boolean("is_public", True),
         projects=tuple(str(project) for project in fields.items("projects")),
@@ -80,4 +82,9 @@ def _read(fields: Fields) -> VolumeType:
 def _spec(fields: Fields, key: str, value: t.Any) -> str:
     if not isinstance(value, (str, int, float)) or not 1 <= len(key) <= 255:
         fields.wrong("extra_specs", "%s must be a text" % ascii(key))
+    elif isinstance(value, bool):
+        # As a text it would match no capability that is true or false.
+        fields.wrong("extra_specs", "%s is no text" % ascii(key), 'Write "<is> %s".' % value)
+    elif len(str(value)) > 255:
+        fields.wrong("extra_specs", "%s must have at most 255 characters" % ascii(key))
     return str(value)

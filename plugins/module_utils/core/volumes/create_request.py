@@ -5,10 +5,15 @@
 """From what a user asks for to a validated wish for a volume. source: rows C01, C02, C05, C07; semantics 14; Cinder's API flow (Queens)
 
 The first fault in Cinder's order is raised; nothing is touched before all of them are looked at.
+
+Other than in Cinder: there are no backups, groups and encrypted types, so that a type never differs from another by its
+encryption; texts name a volume type by its name; an image that stands for a snapshot, and the zones of a volume type
+(``RESKEY:availability_zones``, Rocky) are not looked at; what is no UUID is a name, and one that is unknown is not found (404).
 """
 
 from __future__ import annotations
 
+import difflib
 import typing as t
 from dataclasses import dataclass, field
 
@@ -22,6 +27,7 @@ from ..errors import (
     PolicyNotAuthorized,
     SnapshotNotFound,
     VolumeNotFound,
+    VolumeTypeNotFound,
 )
 from ..model import Image
 from ..request.formats import to_boolean
@@ -43,7 +49,10 @@ _SOURCES = "backup, imageRef, snapshot, source volume"
 
 @dataclass(frozen=True)
 class CreateOptions:
-    """Cinder's settings that a request is read with."""
+    """Cinder's settings that a request is read with.
+
+    ``default_volume_type``: one that does not exist is an error, as in later releases; Queens went on without a type.
+    """
 
     default_volume_type: str | None = None
     default_availability_zone: str | None = None
@@ -58,7 +67,8 @@ class CreateOptions:
 class Known:
     """What a request may name. ``image`` raises ImageNotFound; volumes and snapshots are by id.
 
-    ``backends``: how many storage backends there are, disabled ones too.
+    ``backends``: how many storage backends there are, disabled ones too: with one of them any type goes with any source.
+    (Cinder means to ask the same, but counts the disabled ones only.)
     """
 
     types: VolumeTypes
@@ -82,7 +92,8 @@ def volume_request(
     :arg entry: size, name, description, volume_type, metadata, snapshot_id, source_volid, image_id, availability_zone,
         scheduler_hints, multiattach.
     :raises InvalidInput: and what derives from it (400). :raises VolumeTypeNotFound: :raises VolumeNotFound:
-        :raises SnapshotNotFound: (404). :raises PolicyNotAuthorized: (403)
+        :raises SnapshotNotFound: :raises ImageNotFound: (404). :raises PolicyNotAuthorized: (403): volume:create_from_image
+        with an image, volume:create always, volume:multiattach last, whatever it comes from: the wish or the type.
     """
     options = options or CreateOptions()
     wish = fields_of(entry)
@@ -90,19 +101,15 @@ def volume_request(
     wanted_type = known.types.get(wish["volume_type"], project) if wish.get("volume_type") else None
     snapshot = _named(known.snapshots, wish.get("snapshot_id"), lambda i: SnapshotNotFound(snapshot_id=i))
     source = _named(known.volumes, wish.get("source_volid"), lambda i: VolumeNotFound(volume_id=i))
-    image = known.image(wish["image_id"]) if wish.get("image_id") is not None else None
-    multiattach = _truth(wish.get("multiattach", False))
-    policies = ["volume:create_from_image" if image is not None else "volume:create"]
+    image = known.image(_image_name(wish["image_id"])) if wish.get("image_id") is not None else None
+    multiattach = _truth(wish.get("multiattach"))
+    _authorize("volume:create" if image is None else "volume:create_from_image", options)
     check_size_form(wish.get("size"))
     _check_type(wanted_type, snapshot, source, known)
     metadata = check_metadata(wish.get("metadata"))
-    if multiattach or (wanted_type is not None and wanted_type.multiattach):
-        policies.append("volume:multiattach")
-    for policy in policies:
-        if policy in options.denied_policies:
-            raise PolicyNotAuthorized(action=policy)
     if sum(each is not None for each in (snapshot, image, source)) > 1:
         raise InvalidInput(reason="May specify only one of %s" % _SOURCES, remedy="Give one of them.")
+    _authorize("volume:create", options)
     _check_sources(snapshot, source)
     size = extract_size(
         wish.get("size"),
@@ -112,7 +119,10 @@ def volume_request(
     if image is not None:
         check_image(image, size)
     zone = _zone(wish.get("availability_zone"), snapshot, source, known, options)
-    volume_type = _type(wanted_type, snapshot, source, image, known, options)
+    volume_type = _type(wanted_type, snapshot, source, image, known, options, project)
+    multiattach = multiattach or (volume_type is not None and volume_type.multiattach)
+    if multiattach:
+        _authorize("volume:multiattach", options)
     return VolumeRequest(
         size=size,
         volume_id=volume_id,
@@ -123,7 +133,7 @@ def volume_request(
         image_id=None if image is None else image.id,
         snapshot_id=None if snapshot is None else snapshot.id,
         source_volid=None if source is None else source.id,
-        multiattach=multiattach or (volume_type is not None and volume_type.multiattach),
+        multiattach=multiattach,
         bootable=source is not None and source.bootable,
         metadata=metadata,
         scheduler_hints=_hints(wish.get("scheduler_hints")),
@@ -181,7 +191,12 @@ def check_image(image: Image, size: int) -> None:
 
 
 def fields_of(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What an entry gives, each under the one name of its field. :raises InvalidInput: an unknown field, or one given twice."""
+    """What an entry gives, each under the one name of its field.
+
+    :raises InvalidInput: no mapping, an unknown field, or one given twice. :raises NotSupportedYet: a source of another kind.
+    """
+    if not isinstance(entry, t.Mapping):
+        raise InvalidInput(reason="a volume must be a mapping of its fields")
     found: dict[str, t.Any] = {}
     for key, value in entry.items():
         name = _ALIASES.get(key, key)
@@ -193,8 +208,10 @@ def fields_of(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         if key in _LATER and value:
             raise NotSupportedYet(feature="Creating a volume with %s" % key)
         if name not in _FIELDS and key not in _LATER and key != "source_replica":
+            near = difflib.get_close_matches(str(key), _FIELDS, 1)
             raise InvalidInput(
-                reason="unknown field %s of a volume" % ascii(key), remedy="Known: %s." % ", ".join(_FIELDS)
+                reason="unknown field %s of a volume" % ascii(key),
+                remedy="%sKnown: %s." % ("Did you mean %s? " % near[0] if near else "", ", ".join(_FIELDS)),
             )
         if name in found and found[name] is not None and value is not None and found[name] != value:
             raise InvalidInput(reason="%s is given twice" % name, remedy="Give it once.")
@@ -215,7 +232,20 @@ def _named(known: t.Mapping[str, _Found], wanted: t.Any, missing: t.Callable[[st
     return found
 
 
+def _image_name(value: t.Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidInput(message="Invalid imageRef provided.", remedy="Name an image of bootflow_images.")
+    return value
+
+
+def _authorize(policy: str, options: CreateOptions) -> None:
+    if policy in (options.denied_policies or ()):
+        raise PolicyNotAuthorized(action=policy)
+
+
 def _truth(value: t.Any) -> bool:
+    if value is None:
+        return False
     try:
         return to_boolean(value)
     except ValueError as e:
@@ -278,9 +308,10 @@ def _type(
     image: Image | None,
     known: Known,
     options: CreateOptions,
+    project: str,
 ) -> VolumeType | None:
-    """A snapshot's type whatever was asked for; the source's, the image's (cinder_img_volume_type) or the default one where
-    nothing was.
+    """A snapshot's type whatever was asked for (later releases: what was asked for); the source's, the image's
+    (cinder_img_volume_type, where the project may use it) or the default one (whoever may use it) where nothing was.
     """
     if snapshot is not None:
         return _recorded(snapshot.volume_type, known)
@@ -289,8 +320,11 @@ def _type(
     if source is not None:
         return _recorded(source.volume_type, known)
     of_image = image.properties.get("cinder_img_volume_type") if image is not None else None
-    if of_image in set(known.types):
-        return known.types.get(str(of_image))
+    if of_image is not None:
+        try:
+            return known.types.get(of_image, project)
+        except VolumeTypeNotFound:
+            of_image = None  # Cinder warns, and takes the default
     return known.types.get(options.default_volume_type) if options.default_volume_type else None
 
 

@@ -4,6 +4,8 @@
 
 """The nouns of block storage as plain data: sizes in GB (GiB), times in seconds since the epoch.
 
+Making one of them, from_dict() too, raises InvalidInput where a size is no number or a mapping is none.
+
 source: mission row C01; semantics 11, 12; Cinder's Volume, Snapshot, VolumeType and PoolState (Queens)
 """
 
@@ -29,8 +31,44 @@ class _Record:
 
     @classmethod
     def from_dict(cls: type[_Self], data: t.Mapping[str, t.Any]) -> _Self:
-        names = {f.name for f in dataclasses.fields(t.cast(t.Any, cls))}
-        return cls(**{name: value for name, value in data.items() if name in names})
+        """:raises InvalidInput: no mapping, or a field without default is missing."""
+        what = _words(cls)
+        if not isinstance(data, t.Mapping):
+            raise InvalidInput(reason="%s must be a mapping of its fields" % what)
+        fields = dataclasses.fields(t.cast(t.Any, cls))
+        values = {f.name: data[f.name] for f in fields if f.name in data}
+        no_default = dataclasses.MISSING
+        needed = [f.name for f in fields if f.default is no_default and f.default_factory is no_default]
+        missing = [name for name in needed if name not in values]
+        if missing:
+            raise InvalidInput(reason="%s has no %s" % (what, ", ".join(missing)))
+        return cls(**values)
+
+    def __post_init__(self) -> None:
+        for name in self._sizes:
+            value = getattr(self, name)
+            if value is None and getattr(type(self), name, 0) is None:  # its default
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise InvalidInput(
+                    reason="%s of %s must be a whole number, not %s" % (name, _words(type(self)), ascii(value))
+                )
+        for name in self._mappings:
+            value = getattr(self, name)
+            if not isinstance(value, t.Mapping) or not all(isinstance(key, str) for key in value):
+                raise InvalidInput(reason="%s of %s must be a mapping" % (name, _words(type(self))))
+        for name in self._texts:
+            value = getattr(self, name)
+            if not isinstance(value, str) and not (value is None and getattr(type(self), name, 0) is None):
+                raise InvalidInput(reason="%s of %s must be a text, not %s" % (name, _words(type(self)), ascii(value)))
+
+    _sizes: t.ClassVar[tuple[str, ...]] = ()
+    _mappings: t.ClassVar[tuple[str, ...]] = ()
+    _texts: t.ClassVar[tuple[str, ...]] = ()
+
+
+def _words(cls: type) -> str:
+    return "".join(" " + c.lower() if c.isupper() else c for c in cls.__name__).strip()
 
 
 def _plain(value: t.Any) -> t.Any:
@@ -43,7 +81,7 @@ def _plain(value: t.Any) -> t.Any:
 
 @dataclass(frozen=True)
 class VolumeType(_Record):
-    """A volume type of the inventory (bootflow_volume_types)."""
+    """A volume type of the inventory (bootflow_volume_types). ``extra_specs``: what its backend has to be capable of."""
 
     name: str
     extra_specs: t.Mapping[str, str] = field(default_factory=dict)
@@ -51,6 +89,9 @@ class VolumeType(_Record):
     description: str = ""
     is_public: bool = True
     projects: t.Sequence[str] = ()  # who may use it although it is not public
+
+    _mappings = ("extra_specs",)
+    _texts = ("name", "id")
 
     @property
     def thick(self) -> bool:
@@ -67,7 +108,12 @@ class VolumeType(_Record):
 
 @dataclass(frozen=True)
 class Volume(_Record):
-    """One volume. ``host`` is host@backend#pool, None until it was scheduled."""
+    """One volume.
+
+    ``status``, ``attach_status``: see states; ``migration_status`` None: never migrated. ``host``: host@backend#pool, None
+    until it was scheduled. ``image_metadata``: of the image it was made from. ``group_id``, ``migration_status``: there are no
+    groups and migrations yet, but the rules look at them. ``previous_status``: to go back to after an extension or upload.
+    """
 
     id: str
     size: int
@@ -97,9 +143,15 @@ class Volume(_Record):
     launched_at: float | None = None
     terminated_at: float | None = None
 
+    _sizes = ("size",)
+    _mappings = ("metadata", "image_metadata")
+    _texts = ("id", "status", "attach_status", "availability_zone", "host", "volume_type")
+
 
 @dataclass(frozen=True)
 class Snapshot(_Record):
+    """A snapshot of a volume. ``volume_size``: GB of the volume when it was made; ``progress``: a text, as Cinder has it."""
+
     id: str
     volume_id: str
     volume_size: int
@@ -117,9 +169,15 @@ class Snapshot(_Record):
     progress: str = "0%"
     created_at: float | None = None
 
+    _sizes = ("volume_size",)
+    _mappings = ("metadata",)
+    _texts = ("id", "volume_id", "status", "availability_zone", "host", "volume_type")
+
 
 @dataclass(frozen=True)
 class Attachment(_Record):
+    """A volume at an instance, or (``instance_uuid`` None) at a host. ``attach_mode``: rw or ro; ``mountpoint``: /dev/vdb"""
+
     id: str
     volume_id: str
     instance_uuid: str | None = None
@@ -157,6 +215,15 @@ class VolumeRequest(_Record):
     new_size: int | None = None
     exists_on: str | None = None
 
+    _sizes = ("size", "new_size")
+    _mappings = ("metadata", "scheduler_hints")
+    _texts = ("volume_id", "availability_zone", "resource_backend", "exists_on")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.volume_type is not None and not isinstance(self.volume_type, VolumeType):
+            raise InvalidInput(reason="volume_type of a volume request must be a volume type, not its name")
+
     @property
     def requested_size(self) -> int:
         """GB to be found: the size, or what it grows by (semantics 12, step 3)."""
@@ -181,15 +248,14 @@ class VolumeRequest(_Record):
 
     @classmethod
     def from_dict(cls, data: t.Mapping[str, t.Any]) -> VolumeRequest:
-        values = dict(data)
-        if isinstance(values.get("volume_type"), t.Mapping):
-            values["volume_type"] = VolumeType.from_dict(values["volume_type"])
-        return super().from_dict(values)
+        if isinstance(data, t.Mapping) and isinstance(data.get("volume_type"), t.Mapping):
+            data = {**data, "volume_type": VolumeType.from_dict(data["volume_type"])}
+        return super().from_dict(data)
 
 
 @dataclass(frozen=True)
 class PoolState(_Record):
-    """A backend's pool as last reported. ``host`` is host@backend#pool.
+    """A backend's pool as last reported. ``host`` is host@backend#pool. Amounts are GB, reserved_percentage 0 to 100.
 
     free_capacity_gb None: the report said nothing of it. provisioned_capacity_gb None: as much as is allocated.
     max_over_subscription_ratio: a number, ``auto``, or None for the setting's.
@@ -218,7 +284,12 @@ class PoolState(_Record):
     updated_at: float | None = None
     not_ready: str = ""  # why nothing can be made on it now
 
+    _sizes = ("volume_count",)
+    _mappings = ("capabilities",)
+    _texts = ("availability_zone", "volume_backend_name")
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         extract_host(self.host, "host")
         for name in ("total_capacity_gb", "free_capacity_gb"):
             value = getattr(self, name)
@@ -229,6 +300,8 @@ class PoolState(_Record):
         if self.provisioned_capacity_gb is not None:
             value = _number(self.provisioned_capacity_gb, "%s: provisioned_capacity_gb" % self.host)
             object.__setattr__(self, "provisioned_capacity_gb", value)
+        if self.updated_at is not None:
+            object.__setattr__(self, "updated_at", _number(self.updated_at, "%s: updated_at" % self.host))
 
     @property
     def provisioned(self) -> float:
@@ -246,7 +319,10 @@ class PoolState(_Record):
         )
 
     def all_capabilities(self) -> dict[str, t.Any]:
-        """What CapabilitiesFilter looks at: all that the backend reports, its own words last."""
+        """What CapabilitiesFilter looks at: all that the backend reports, its own words last.
+
+        A scheduler's Backends give the amounts as they stand after what a run took; Cinder those of the last report.
+        """
         return {
             "pool_name": extract_host(self.host, "pool", default_pool_name=True),
             "volume_backend_name": self.volume_backend_name or extract_host(self.host, "backend").partition("@")[2],
@@ -262,6 +338,8 @@ class PoolState(_Record):
             "thin_provisioning_support": self.thin_provisioning_support,
             "thick_provisioning_support": self.thick_provisioning_support,
             "multiattach": self.multiattach,
+            "QoS_support": False,
+            "total_volumes": self.volume_count,
             "medium": self.medium,
             **self.capabilities,
         }

@@ -19,6 +19,8 @@ from ..errors import InvalidInput, InvalidUUID
 from ..request.identifiers import generate_password
 
 IQN_PREFIX = "iqn.2010-10.org.openstack:"
+#: of initiators that have no name of their own
+INITIATOR_PREFIX = "iqn.2026-01.compute.bootflow:"
 ISCSI_PORT = 3260
 #: the LUN of a volume's only disk: tgt keeps 0 for the controller
 LUN_OF_TARGET = {"tgt": 1, "lio": 0}
@@ -28,9 +30,12 @@ MAX_IQN_BYTES = 223
 
 _VOLUME = re.compile(r"volume-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\Z")
 _SNAPSHOT = re.compile(r"_snapshot-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\Z")
+_ATTACHMENT_SECRET = re.compile(r"(.+):[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _IQN = re.compile(r"iqn\.[0-9]{4}-(0[1-9]|1[0-2])\.[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[A-Za-z0-9_.:-]+)?\Z")
 _EUI = re.compile(r"eui\.[0-9A-Fa-f]{16}\Z")
 _NAA = re.compile(r"naa\.(?:[0-9A-Fa-f]{16}|[0-9A-Fa-f]{32})\Z")
+_PORT = re.compile(r"[0-9]{1,5}\Z")
+_LUN = re.compile(r"[0-9]{1,10}\Z")
 _WORD = re.compile(r"[A-Za-z0-9._-]+\Z")
 
 
@@ -47,16 +52,22 @@ def snapshot_name(snapshot_id: str) -> str:
     return "_snapshot-%s" % _plain_uuid(snapshot_id)
 
 
-def volume_id_of(name: str) -> str | None:
+def volume_id_of(name: t.Any) -> str | None:
     """The uuid of volume-<uuid>; None for the name of something else."""
-    found = _VOLUME.match(name)
+    found = _VOLUME.match(name) if isinstance(name, str) else None
     return found.group(1) if found else None
 
 
-def snapshot_id_of(name: str) -> str | None:
+def snapshot_id_of(name: t.Any) -> str | None:
     """The uuid of _snapshot-<uuid>; None for the name of something else."""
-    found = _SNAPSHOT.match(name)
+    found = _SNAPSHOT.match(name) if isinstance(name, str) else None
     return found.group(1) if found else None
+
+
+def _text(value: t.Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(reason="%s is no %s" % (ascii(value), what))
+    return value
 
 
 def _plain_uuid(value: t.Any) -> str:
@@ -74,18 +85,40 @@ def _plain_uuid(value: t.Any) -> str:
 
 def target_iqn(name: str, prefix: str = IQN_PREFIX) -> str:
     """The target of a volume: prefix and the volume's name. :raises InvalidInput: what comes out is no IQN."""
-    return check_iqn(prefix + name)
+    return check_iqn(_text(prefix, "prefix of targets") + _text(name, "name of a target"))
 
 
-def volume_id_of_target(iqn: str, prefixes: t.Iterable[str]) -> str | None:
+def volume_id_of_target(iqn: t.Any, prefixes: t.Iterable[str]) -> str | None:
     """The volume of a target that is named as ours are, one of the prefixes and volume-<uuid>; None for another name."""
+    if not isinstance(iqn, str):
+        return None
     found = [volume_id_of(iqn[len(prefix) :]) for prefix in prefixes if iqn.startswith(prefix)]
     return next((volume_id for volume_id in found if volume_id), None)
 
 
+def attachment_initiator(attachment_id: str) -> str:
+    """An initiator for one attachment alone: where guests of a host log in each by itself to a volume that they share.
+
+    With one name, a target would take their logins for one initiator's, of which it knows one pair of credentials.
+    """
+    return check_iqn(INITIATOR_PREFIX + _plain_uuid(attachment_id))
+
+
+def attachment_secret(iqn: str, attachment_id: str) -> str:
+    """The name of the secret of such an attachment: the target's, and the attachment."""
+    return check_iqn("%s:%s" % (check_iqn(iqn), _plain_uuid(attachment_id)))
+
+
+def target_of_secret(name: str) -> str:
+    """The target of a secret that is named as the target or by attachment_secret()."""
+    found = _ATTACHMENT_SECRET.match(name)
+    return found.group(1) if found else name
+
+
 def check_iqn(name: t.Any) -> str:
     """A target's name: ``iqn.2010-10.org.openstack:volume-...``. :raises InvalidInput:"""
-    if not isinstance(name, str) or len(name.encode()) > MAX_IQN_BYTES or not _IQN.match(name):
+    # of its letters each is one byte
+    if not isinstance(name, str) or not _IQN.match(name) or len(name) > MAX_IQN_BYTES:
         raise InvalidInput(
             reason="%s is no iSCSI qualified name" % ascii(name),
             remedy="It is iqn.YYYY-MM.domain:name, of letters, digits, dots, hyphens and colons.",
@@ -127,7 +160,7 @@ def parse_provider_auth(text: str | None) -> ChapCredentials | None:
     """From ``CHAP user secret``; None for none. :raises InvalidInput: another form; the text is not shown."""
     if not text:
         return None
-    words = text.split(" ")
+    words = text.split(" ") if isinstance(text, str) else []
     if len(words) != 3 or words[0] != "CHAP" or not all(words):
         raise InvalidInput(reason="provider_auth is not of the form CHAP user secret")
     return ChapCredentials(words[1], words[2])
@@ -138,6 +171,7 @@ def parse_provider_auth(text: str | None) -> ChapCredentials | None:
 
 def portal(address: str, port: int = ISCSI_PORT) -> str:
     """``address:port``, an IPv6 address in brackets. :raises InvalidInput: no IP address, or no port."""
+    address = _text(address, "IP address")
     bare = address[1:-1] if address.startswith("[") and address.endswith("]") else address
     try:
         found = ipaddress.ip_address("" if "%" in bare else bare)  # a scope may be any text
@@ -150,8 +184,8 @@ def portal(address: str, port: int = ISCSI_PORT) -> str:
 
 def split_portal(text: str) -> tuple[str, int]:
     """(address without brackets, port) of ``address:port``. :raises InvalidInput:"""
-    address, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or (":" in address and not address.startswith("[")):
+    address, colon, port = _text(text, "portal").rpartition(":")
+    if not colon or not _PORT.match(port) or (":" in address and not address.startswith("[")):
         raise InvalidInput(reason="%s is no portal" % ascii(text), remedy="Write 192.0.2.1:3260 or [2001:db8::1]:3260.")
     checked = portal(address, int(port))
     return checked.rpartition(":")[0].strip("[]"), int(port)
@@ -180,7 +214,7 @@ def parse_provider_location(text: str, default_lun: int = 0) -> ProviderLocation
     if comma and not _WORD.match(group):
         raise InvalidInput(reason="%s is no provider location" % ascii(text))
     lun = words[2] if len(words) > 2 else ""
-    number = int(lun) if lun.isascii() and lun.isdigit() else default_lun
+    number = int(lun) if _LUN.match(lun) else default_lun
     return ProviderLocation(portals, check_iqn(words[1]), number, group or "1")
 
 
@@ -188,7 +222,9 @@ def parse_provider_location(text: str, default_lun: int = 0) -> ProviderLocation
 
 
 def lun_id(lun: int) -> str:
-    """A LUN as the kernel's path shows it: beyond 255 in hexadecimal."""
+    """A LUN as the kernel's path shows it: beyond 255 in hexadecimal. :raises InvalidInput: no number of 0 or more"""
+    if isinstance(lun, bool) or not isinstance(lun, int) or not 0 <= lun <= 0xFFFFFFFF:
+        raise InvalidInput(reason="%s is no LUN" % ascii(lun))
     return str(lun) if lun < 256 else "0x%04x%04x00000000" % (lun & 0xFFFF, lun >> 16 & 0xFFFF)
 
 

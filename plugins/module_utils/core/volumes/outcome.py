@@ -17,8 +17,9 @@ ERROR = "error"
 
 REASON_LENGTH = 128  # characters of a reason that a row keeps
 
-# The volume exists by then, or no other backend would find the thing either. Of image errors every kind: a backend copies
-# the same image.
+# The volume exists by then, or no other backend would find the thing either. Of image errors every kind, also those that are
+# none of Cinder's list (ImageNotFound, InvalidDiskFormat): any backend copies the same image. Not a download that failed:
+# nothing is made before it is there, and another host may reach it (Cinder tries it elsewhere as well).
 NO_RESCHEDULE: tuple[type[errors.BootflowError], ...] = (
     errors.ImageCopyFailure,
     errors.MetadataCopyFailure,
@@ -30,6 +31,7 @@ NO_RESCHEDULE: tuple[type[errors.BootflowError], ...] = (
     errors.ImageNotFound,
     errors.ImageError,  # ImageUnacceptable, ImageTooBig and what else Cinder wraps into ImageCopyFailure
 )
+RESCHEDULE_YET: tuple[type[errors.BootflowError], ...] = (errors.ImageDownloadFailed,)
 
 
 @dataclass(frozen=True)
@@ -57,15 +59,16 @@ def outcome_of(
     :arg now: epoch seconds, the new scheduled_at of one that is rescheduled.
     """
     reason = clean_reason(error.message)
-    if allow_reschedule and retry and not copying and not isinstance(error, NO_RESCHEDULE):
+    final = copying or (isinstance(error, NO_RESCHEDULE) and not isinstance(error, RESCHEDULE_YET))
+    if allow_reschedule and retry and not final:
         values = {"host": None, "scheduled_at": now, "status": states.CREATING}
         return VolumeOutcome(RESCHEDULE, values, reason, delete_remains=True)
     return VolumeOutcome(ERROR, {"status": states.ERROR}, reason, delete_remains=False)
 
 
 def as_copy_failure(error: errors.BootflowError) -> errors.BootflowError:
-    """What went wrong while an image was copied, as ImageCopyFailure; image errors stay what they are."""
-    if isinstance(error, (errors.ImageCopyFailure, errors.ImageError)):
+    """What went wrong while an image was copied, as ImageCopyFailure; what says that the image is bad stays what it is."""
+    if isinstance(error, (errors.ImageCopyFailure, errors.ImageError)) and not isinstance(error, RESCHEDULE_YET):
         return error
     return errors.ImageCopyFailure(reason=error.message, remedy=error.remedy or None)
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ..errors import InvalidVolume
+from ..errors import InvalidInput, InvalidVolume
 
 DEFAULT_POOL_NAME = "_pool0"
 
@@ -14,11 +14,13 @@ DEFAULT_POOL_NAME = "_pool0"
 def extract_host(host: str | None, level: str = "backend", default_pool_name: bool = False) -> str:
     """The part of host@backend#pool that ``level`` names: host, backend (host@backend) or pool.
 
-    Where it names no pool: ``_pool0`` with ``default_pool_name``, else "".
-    :raises InvalidVolume: there is no host at all.
+    Where it names no pool: ``_pool0`` with ``default_pool_name``, else "" (Cinder: None).
+    :raises InvalidVolume: there is no host at all. :raises InvalidInput: no text, or another level.
     """
     if not host:
         raise InvalidVolume(reason="volume is not assigned to a host")
+    if not isinstance(host, str):
+        raise InvalidInput(reason="%s is no host@backend#pool" % ascii(host))
     backend, _hash, pool = host.partition("#")
     if level == "host":
         return backend.partition("@")[0]
@@ -26,7 +28,7 @@ def extract_host(host: str | None, level: str = "backend", default_pool_name: bo
         return backend
     if level == "pool":
         return pool or (DEFAULT_POOL_NAME if default_pool_name else "")
-    raise ValueError("unknown level %s" % level)
+    raise InvalidInput(reason="unknown level %s" % ascii(level), remedy="It is one of host, backend, pool.")
 
 
 def append_host(host: str, pool: str) -> str:

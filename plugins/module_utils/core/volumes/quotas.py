@@ -9,6 +9,7 @@ source: row C06; semantics 18; Cinder's quota engine and quota_utils (Queens). A
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..errors import (
@@ -19,6 +20,7 @@ from ..errors import (
     VolumeSizeExceedsAvailableQuota,
     VolumeSizeExceedsLimit,
 )
+from ..request.fields import MAX_INT
 
 VOLUMES = "volumes"
 SNAPSHOTS = "snapshots"
@@ -30,9 +32,13 @@ PER_TYPE = (VOLUMES, GIGABYTES, SNAPSHOTS)
 
 Amounts = t.Mapping[str, int]
 
+_INTEGER = re.compile(r"-?[0-9]{1,18}\Z")
 
-def is_volume_resource(name: str) -> bool:
+
+def is_volume_resource(name: t.Any) -> bool:
     """Whether a word of bootflow_quotas is one of these: volumes, gigabytes_fast, ..."""
+    if not isinstance(name, str):
+        return False
     return name in DEFAULTS or any(name.startswith(kind + "_") for kind in PER_TYPE)
 
 
@@ -41,14 +47,13 @@ def limits_of(quotas: t.Mapping[str, t.Any] | None, project: str, type_names: t.
 
     Words that are not of volumes are left to core.quotas.
     :arg type_names: the volume types there are; a quota of another one is an error.
-    :raises InvalidInput: a type that does not exist, or a limit that is no integer of -1 or more.
+    :raises InvalidInput: no mapping, a type that does not exist, or a limit that is no integer from -1 to 2147483647.
     """
     found = {**DEFAULTS, **{"%s_%s" % (kind, name): UNLIMITED for name in type_names for kind in PER_TYPE}}
-    quotas = quotas or {}
-    projects = quotas.get("projects") or {}
-    if not isinstance(projects, t.Mapping):
-        raise InvalidInput(reason="projects of the quotas must be a mapping")
-    for where, source in (("quotas", quotas), ("quotas of project %s" % project, projects.get(project) or {})):
+    quotas = _mapping(quotas, "the quotas")
+    projects = _mapping(quotas.get("projects"), "projects of the quotas")
+    where_mine = "quotas of project %s" % project
+    for where, source in (("quotas", quotas), (where_mine, _mapping(projects.get(project), "the " + where_mine))):
         for name, value in source.items():
             if not is_volume_resource(name):
                 continue
@@ -57,12 +62,23 @@ def limits_of(quotas: t.Mapping[str, t.Any] | None, project: str, type_names: t.
                     reason="%s: %s is the quota of a volume type that does not exist" % (where, name),
                     remedy="Known: %s." % ", ".join(found),
                 )
-            if isinstance(value, str) and value.lstrip("-").isdigit():
+            if isinstance(value, str) and _INTEGER.match(value):
                 value = int(value)
-            if isinstance(value, bool) or not isinstance(value, int) or value < UNLIMITED:
-                raise InvalidInput(reason="%s: %s must be an integer, -1 for unlimited" % (where, name))
+            if isinstance(value, bool) or not isinstance(value, int) or not UNLIMITED <= value <= MAX_INT:
+                raise InvalidInput(
+                    reason="%s: %s must be an integer, -1 for unlimited" % (where, name),
+                    remedy="Correct it in bootflow_quotas.",
+                )
             found[name] = value
     return found
+
+
+def _mapping(value: t.Any, what: str) -> t.Mapping[str, t.Any]:
+    if not value:
+        return {}
+    if not isinstance(value, t.Mapping):
+        raise InvalidInput(reason="%s must be a mapping" % what)
+    return value
 
 
 # --- what an action takes --------------------------------------------------------------------------------------------
@@ -70,18 +86,18 @@ def limits_of(quotas: t.Mapping[str, t.Any] | None, project: str, type_names: t.
 
 def for_volume(size: int, volume_type: str | None) -> dict[str, int]:
     """A new volume. Negated: one that is deleted."""
-    return _with_type({VOLUMES: 1, GIGABYTES: size}, volume_type)
+    return _with_type({VOLUMES: 1, GIGABYTES: _gigabytes(size)}, volume_type)
 
 
 def for_snapshot(size: int, volume_type: str | None, no_snapshot_gb_quota: bool = False) -> dict[str, int]:
     """A new snapshot of a volume of that size; its gigabytes count unless they are not to."""
-    amounts = {SNAPSHOTS: 1} if no_snapshot_gb_quota else {SNAPSHOTS: 1, GIGABYTES: size}
+    amounts = {SNAPSHOTS: 1} if no_snapshot_gb_quota else {SNAPSHOTS: 1, GIGABYTES: _gigabytes(size)}
     return _with_type(amounts, volume_type)
 
 
 def for_extend(size: int, new_size: int, volume_type: str | None) -> dict[str, int]:
     """A volume that grows."""
-    return _with_type({GIGABYTES: new_size - size}, volume_type)
+    return _with_type({GIGABYTES: _gigabytes(new_size) - _gigabytes(size)}, volume_type)
 
 
 def negated(amounts: Amounts) -> dict[str, int]:
@@ -98,6 +114,13 @@ def total(amounts: t.Iterable[Amounts]) -> dict[str, int]:
     return found
 
 
+def _gigabytes(size: t.Any) -> int:
+    """:raises InvalidInput: no whole number."""
+    if isinstance(size, bool) or not isinstance(size, int):
+        raise InvalidInput(reason="%s is no size in whole GB" % ascii(size))
+    return size
+
+
 def _with_type(amounts: dict[str, int], volume_type: str | None) -> dict[str, int]:
     if volume_type:
         amounts.update({"%s_%s" % (kind, volume_type): amounts[kind] for kind in PER_TYPE if kind in amounts})
@@ -108,9 +131,9 @@ def _with_type(amounts: dict[str, int], volume_type: str | None) -> dict[str, in
 
 
 def check_size(size: int, limits: Amounts) -> None:
-    """One volume's own limit, which is looked at first. :raises VolumeSizeExceedsLimit: (413)"""
+    """One volume's own limit, which is looked at first. :raises VolumeSizeExceedsLimit: (413) :raises InvalidInput: no size"""
     limit = limits.get(PER_VOLUME_GIGABYTES, UNLIMITED)
-    if 0 <= limit < size:
+    if 0 <= limit < _gigabytes(size):
         raise VolumeSizeExceedsLimit(size=size, limit=limit)
 
 
@@ -164,7 +187,10 @@ def check_snapshot(
 
 
 def check_extend(size: int, new_size: int, volume_type: str | None, used: Amounts, limits: Amounts) -> dict[str, int]:
-    """A volume that grows. Returns what is to be reserved. Raises as check_reserve()."""
+    """A volume that grows. Returns what is to be reserved. Raises as check_reserve().
+
+    The text names the quota that is exceeded; Cinder's tells of gigabytes also where it was the type's.
+    """
     check_size(new_size, limits)
     amounts = for_extend(size, new_size, volume_type)
     check_reserve(amounts, used, limits, VOLUMES, new_size - size)

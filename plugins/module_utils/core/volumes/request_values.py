@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..errors import InvalidInput, InvalidVolumeMetadata, InvalidVolumeMetadataSize
@@ -13,15 +14,24 @@ from ..request.fields import MAX_INT
 
 MAX_LENGTH = 255  # of names, descriptions, keys and values of metadata
 
+_NEVER_KEPT = re.compile(r"[\x00\ud800-\udfff]")
+
 
 def check_length(value: t.Any, name: str, minimum: int = 0, maximum: int | None = None) -> str:
-    """:raises InvalidInput: (400) no text, or its length."""
+    """:raises InvalidInput: (400) no text, its length, or a character that no database keeps (which Cinder finds out there)."""
     if not isinstance(value, str):
-        raise InvalidInput(reason="%s is not a string or unicode" % name)
+        raise InvalidInput(reason="%s is not a string or unicode" % name, remedy="Write it as a text: quote it.")
+    if _NEVER_KEPT.search(value):
+        raise InvalidInput(reason="%s has a NUL or half a surrogate pair in it" % ascii(name)[1:-1])
     if len(value) < minimum:
-        raise InvalidInput(reason="%s has %d characters, less than %d." % (name, len(value), minimum))
+        raise InvalidInput(
+            reason="%s has %d characters, less than %d." % (name, len(value), minimum),
+            remedy="Give %s, of %d or more characters." % (name, minimum),
+        )
     if maximum is not None and len(value) > maximum:
-        raise InvalidInput(reason="%s has %d characters, more than %d." % (name, len(value), maximum))
+        raise InvalidInput(
+            reason="%s has %d characters, more than %d." % (name, len(value), maximum), remedy="Shorten it."
+        )
     return value
 
 
@@ -73,20 +83,18 @@ def check_size_form(size: t.Any) -> None:
 def extract_size(size: t.Any, source_size: int | None, snapshot_size: int | None) -> int:
     """The size in GB: the one given, or the source's; never less than the source's.
 
+    A fraction is cut off (check_size_form() has refused it before), and beyond 2147483647 is no size, as in later releases.
     :raises InvalidInput: (400)
     """
     if not size:
         size = source_size if source_size is not None else snapshot_size if snapshot_size is not None else size
-    try:
-        number: t.Any = int(size)
-    except (TypeError, ValueError):
-        number = size
+    number: t.Any = _as_int(size)
     if isinstance(number, bool) or not isinstance(number, int) or number <= 0:
         raise InvalidInput(
-            reason="Volume size '%s' must be an integer and greater than 0" % (size,), remedy="Give whole gigabytes."
+            reason="Volume size '%s' must be an integer and greater than 0" % (number,), remedy="Give whole gigabytes."
         )
     if number > MAX_INT:
-        raise InvalidInput(reason="Volume size '%s' must be at most %d" % (size, MAX_INT))
+        raise InvalidInput(reason="Volume size '%s' must be at most %d" % (number, MAX_INT))
     if source_size is not None and number < source_size:
         raise InvalidInput(
             reason="Volume size '%s'GB cannot be smaller than original volume size  %sGB. They must be >= original "
@@ -100,3 +108,13 @@ def extract_size(size: t.Any, source_size: int | None, snapshot_size: int | None
             remedy="Leave size out, or ask for %d GB or more." % snapshot_size,
         )
     return number
+
+
+def _as_int(value: t.Any) -> t.Any:
+    """An integer out of a number or the text of one; what is neither stays as it is."""
+    for convert in (int, lambda text: int(float(text))):
+        try:
+            return convert(value)
+        except (TypeError, ValueError, OverflowError):
+            continue
+    return value

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..errors import BootflowError, InvalidParameterValue, NoValidBackend
+from ..errors import BootflowError, InvalidInput, InvalidParameterValue, NoValidBackend
 
 Record = t.Dict[str, t.Any]
 
@@ -19,10 +19,10 @@ Record = t.Dict[str, t.Any]
 def populate_retry(record: t.Mapping[str, t.Any] | None, max_attempts: int, volume_id: str) -> Record | None:
     """The record for the attempt that now begins; None when there is only one.
 
-    :raises InvalidParameterValue: max_attempts below 1.
+    :raises InvalidParameterValue: max_attempts below 1, or no integer. :raises InvalidInput: it is no such record.
     :raises NoValidBackend: the attempts are used up.
     """
-    if max_attempts < 1:
+    if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or max_attempts < 1:
         raise InvalidParameterValue(
             err="Invalid value for 'scheduler_max_attempts', must be >=1",
             remedy="Set bootflow_volume_max_attempts to 1 or more.",
@@ -65,7 +65,14 @@ def record_failure(record: t.Mapping[str, t.Any] | None, error: BootflowError) -
 
 
 def _copy(record: t.Mapping[str, t.Any] | None) -> Record:
-    new: Record = dict(record or {})
-    new["num_attempts"] = int(new.get("num_attempts", 0))
-    new["backends"] = list(new.get("backends", ()))
+    new: Record = dict(record) if isinstance(record, t.Mapping) else {}
+    attempts, backends = new.get("num_attempts", 0), new.get("backends", ())
+    sound = (
+        isinstance(attempts, int) and isinstance(backends, (list, tuple)) and all(isinstance(b, str) for b in backends)
+    )
+    if (record and not new) or not sound:
+        raise InvalidInput(
+            reason="this is no retry record", remedy="It is {num_attempts: 1, backends: [host@backend#pool]}."
+        )
+    new.update(num_attempts=int(attempts), backends=list(backends))
     return new

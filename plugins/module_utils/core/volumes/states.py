@@ -10,10 +10,12 @@ do: a check alone would lose the race (semantics 20).
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import dataclass, field
 
 from ..errors import BootflowError, InvalidInput, InvalidSnapshot, InvalidVolume
+from ..request.fields import MAX_INT
 from .model import Snapshot, Volume
 
 # --- status of a volume --------------------------------------------------------------------------------------------
@@ -70,6 +72,9 @@ SNAPSHOT_SOURCE = (AVAILABLE,)  # a snapshot that a volume may be made from
 VOLUME_SOURCE = (AVAILABLE, IN_USE)  # a volume that a volume may be made from
 
 
+_INTEGER = re.compile(r"-?[0-9]{1,18}\Z")  # longer is no size
+
+
 @dataclass(frozen=True)
 class Transition:
     """A compare-and-swap: ``values`` may be written where every field of ``expected`` has one of its values.
@@ -93,17 +98,35 @@ def any_of(states: t.Iterable[str]) -> str:
 # --- volumes -------------------------------------------------------------------------------------------------------
 
 
+def check_not_frozen(frozen: bool) -> None:
+    """Nothing on a frozen backend is deleted, and no snapshot is made. :raises InvalidInput: (400)"""
+    if frozen:
+        raise InvalidInput(
+            reason="Modification operations are not allowed on frozen storage backends.",
+            remedy="Take frozen out of the backend in bootflow_storage_backends.",
+        )
+
+
 def check_delete(
-    volume: Volume, snapshots: t.Sequence[Snapshot] = (), force: bool = False, cascade: bool = False
+    volume: Volume,
+    snapshots: t.Sequence[Snapshot] = (),
+    force: bool = False,
+    cascade: bool = False,
+    frozen: bool = False,
 ) -> Transition:
-    """Whether a volume may be deleted. One that was never scheduled goes at once.
+    """Whether a volume may be deleted. One that was never scheduled goes at once, whatever its status.
 
     :arg snapshots: those of the volume that are not deleted.
-    :arg cascade: the snapshots go with it.
+    :arg force: in any status; but not attached, migrating, in a group or with snapshots.
+    :arg cascade: the snapshots go with it: those available or in error, and those that an earlier cascade began with (Cinder
+        means to take these too, but its first test refuses them); with ``force`` in any status.
+    :arg frozen: whether its backend is.
     :raises InvalidVolume: (400) the text is Cinder's, the remedy says which of its conditions failed.
+    :raises InvalidInput: (400) the backend is frozen.
     """
     if not volume.host:
         return Transition(values={"status": DELETED}, host_work=False)
+    check_not_frozen(frozen)
     expected: dict[str, tuple[t.Any, ...]] = {
         "attach_status": tuple(s for s in ATTACH_STATES if s != ATTACHED),
         "migration_status": NOT_MIGRATING,
@@ -146,18 +169,21 @@ def check_extend(volume: Volume, new_size: t.Any, attached: bool = False) -> Tra
     """Whether a volume may grow to ``new_size`` GB; quota and backend are asked after this.
 
     :arg attached: extend it while it is in use, which the host has to be able to do.
-    :raises InvalidInput: (400) no integer, or not larger. :raises InvalidVolume: (400) the status.
+    :raises InvalidInput: (400) no integer, not larger, or beyond what a database keeps (2147483647, as in later releases).
+    :raises InvalidVolume: (400) the status.
     """
-    try:
-        wanted = int(str(new_size))
-    except ValueError:
-        raise InvalidInput(message="New volume size must be specified as an integer.") from None
+    text = str(new_size).strip()
+    if not _INTEGER.match(text):
+        raise InvalidInput(message="New volume size must be specified as an integer.", remedy="Give whole gigabytes.")
+    wanted = int(text)
     if wanted <= volume.size:
         raise InvalidInput(
             reason="New size for extend must be greater than current size. (current: %s, extended: %s)."
             % (volume.size, new_size),
             remedy="Volumes only grow: ask for more than %d GB." % volume.size,
         )
+    if wanted > MAX_INT:
+        raise InvalidInput(reason="New size %s must be at most %d GB." % (new_size, MAX_INT))
     expected = IN_USE if attached else AVAILABLE
     if volume.status != expected:
         raise InvalidVolume(
@@ -167,13 +193,24 @@ def check_extend(volume: Volume, new_size: t.Any, attached: bool = False) -> Tra
     return Transition({"status": (expected,)}, {"status": EXTENDING, "previous_status": volume.status})
 
 
-def check_reserve(volume: Volume) -> Transition:
-    """The first step of attaching. :raises InvalidVolume: (400) the status."""
-    allowed = (AVAILABLE, IN_USE) if volume.multiattach else (AVAILABLE,)
+_WHILE_MOVING = "Volume %s: what was begun with it has not ended. Run the same again once its hosts answer (warnings tell which do not)."
+
+
+def check_reserve(volume: Volume, together: bool = False) -> Transition:
+    """The first step of attaching. :raises InvalidVolume: (400) the status.
+
+    :arg together: a volume with multiattach that is attaching is so for other instances of the same run. (Cinder has one
+        reservation at a time, so that nobody's connection is in another one's way.)
+    """
+    allowed: tuple[str, ...] = (AVAILABLE, IN_USE) if volume.multiattach else (AVAILABLE,)
+    if volume.multiattach and together:
+        allowed = (*allowed, ATTACHING)
     if volume.status not in allowed:
         raise InvalidVolume(
             reason="Volume status must be %s to reserve, but the status is %s." % (any_of(allowed), volume.status),
-            remedy="Volume %s: detach it where it is, or wait until it is available." % volume.id,
+            remedy=_WHILE_MOVING % volume.id
+            if volume.status in (ATTACHING, DETACHING)
+            else "Volume %s: detach it where it is, or wait until it is available." % volume.id,
         )
     return Transition({"multiattach": (volume.multiattach,), "status": allowed}, {"status": ATTACHING}, host_work=False)
 
@@ -247,11 +284,13 @@ def check_update(volume: Volume, what: str = "volume") -> None:
 # --- snapshots -----------------------------------------------------------------------------------------------------
 
 
-def check_snapshot(volume: Volume, force: bool = False) -> Transition:
-    """Whether a snapshot may be made of a volume; its status stays. :raises InvalidVolume: (400)
+def check_snapshot(volume: Volume, force: bool = False, frozen: bool = False) -> Transition:
+    """Whether a snapshot may be made of a volume; its status stays.
 
-    :arg force: of a volume in use too.
+    :arg force: of a volume in use too. :arg frozen: whether its backend is.
+    :raises InvalidVolume: (400) not scheduled, maintenance, migrating, the status. :raises InvalidInput: (400) frozen
     """
+    check_not_frozen(frozen)
     if not volume.host:
         raise InvalidVolume(
             reason="The snapshot cannot be created because volume has not been scheduled to any host.",
@@ -273,8 +312,13 @@ def check_snapshot(volume: Volume, force: bool = False) -> Transition:
     return Transition({"status": allowed, "migration_status": NOT_MIGRATING})
 
 
-def check_snapshot_delete(snapshot: Snapshot, force: bool = False) -> Transition:
-    """Whether a snapshot may be deleted. :raises InvalidSnapshot: (400)"""
+def check_snapshot_delete(snapshot: Snapshot, force: bool = False, frozen: bool = False) -> Transition:
+    """Whether a snapshot may be deleted.
+
+    :arg force: in any status. :arg frozen: whether its volume's backend is.
+    :raises InvalidSnapshot: (400) the status, or a group has it. :raises InvalidInput: (400) frozen
+    """
+    check_not_frozen(frozen)
     expected: dict[str, tuple[t.Any, ...]] = {"group_snapshot_id": (None,)}
     if not force:
         expected["status"] = SNAPSHOT_DELETABLE
@@ -316,15 +360,20 @@ def status_after(
 ) -> str:
     """The status that an action leaves.
 
+    What a deletion found busy ends in error_deleting like any other failure, where Cinder goes back to available: the host
+    may have begun to wipe it.
+
     :arg attachments: how many instances the volume is attached to now: a volume that one of several let go is still in use,
         and after an upload it is what the attachments say, whether or not it worked.
     """
     by_attachments = IN_USE if attachments else AVAILABLE
     if action == "upload":
         return by_attachments
-    end = ENDS.get(action)
+    end = ENDS.get(action) if isinstance(action, str) else None
     if end is None:
-        raise InvalidInput(reason="unknown action %s" % action, remedy="Known are: %s." % ", ".join(sorted(ENDS)))
+        raise InvalidInput(
+            reason="unknown action %s" % ascii(action), remedy="Known are: %s." % ", ".join(sorted(ENDS))
+        )
     if error is not None:
         return end.failed
     if action == "detach":

@@ -43,6 +43,23 @@ SNAPSHOT_THERE = (states.AVAILABLE,)
 
 REMOVES = "Audit with bootflow_audit_remove_orphans: true removes it."
 _ELSEWHERE = "The ledger has the volume %s %s. Was that host renamed? Then name it as before; otherwise look at both."
+#: What makes the targets again that are saved: unit of systemd.
+SERVICES = {"lio": "rtslib-fb-targetctl", "tgt": "tgt"}
+_START = (
+    "It is in the host's saved configuration: start its service again (systemctl restart %s). Initiators log in again by"
+    " themselves, and guests that run go on."
+)
+_RESTORE = (
+    "The host's saved configuration does not have it either, and its CHAP credentials were kept nowhere else. With that"
+    " configuration from a backup (/etc/rtslib-fb-target/saveconfig.json, /etc/tgt/conf.d) guests that run go on."
+)
+_REATTACH = " Otherwise detach the volume and attach it again: both ends get new credentials."
+_LOSES = " The guest runs: what it had not written yet is lost, so stop it first if it can."
+_NOTHING_LOST = " The guest does not run, so nothing is lost by that; do it before it is started."
+_CLONE = (
+    " Otherwise: a root disk cannot be detached. Make a volume from it (source_volid), boot another instance from that, and"
+    " delete this one when it is no longer needed."
+)
 _AWAY = "Bring it back: nothing is placed there until it reports."
 
 
@@ -76,6 +93,7 @@ class Cable:
     iqn: t.Optional[str] = None
     stands: bool = True  # attached and exported, and nobody works on it
     since: float = 0.0
+    root: bool = False  # the instance boots from it
 
 
 @dataclass(frozen=True)
@@ -96,6 +114,13 @@ def plan(
     found = _Plan(ledger, evidence, remove_orphans).findings
     found = [f for f in found if hosts is None or f.host in hosts]
     return sorted(found, key=lambda f: (f.host or "", f.kind, f.what))
+
+
+def _missing_remedy(cable: Cable, off: bool) -> str:
+    """What a person does about a target that is nowhere any more."""
+    if cable.root:
+        return _RESTORE + _CLONE
+    return _RESTORE + _REATTACH + (_NOTHING_LOST if off else _LOSES)
 
 
 class _Plan:
@@ -266,10 +291,9 @@ class _Plan:
                 continue
             if self._is_moving(cable.volume_id, snapshot.began_at):
                 continue
+            saved = [t_.kind for t_ in snapshot.targets if t_.iqn == cable.iqn]
             remedy = (
-                "Start the target's service again if it does not run. If its configuration is lost, restore it, or detach the"
-                " volume and attach it again: its CHAP credentials are kept nowhere else, so that nobody can make it anew for a"
-                " guest that runs."
+                _START % SERVICES[saved[0]] if saved else _missing_remedy(cable, cable.instance in self.evidence.off)
             )
             self.add(
                 audit.MISSING_TARGET,

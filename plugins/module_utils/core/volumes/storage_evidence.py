@@ -111,3 +111,4 @@ class StorageEvidence:
     storage: t.Mapping[str, StorageSnapshot] = field(default_factory=dict)
     unreachable: t.Mapping[str, str] = field(default_factory=dict)  # storage host -> why it did not answer
     compute: t.Mapping[str, CableSnapshot] = field(default_factory=dict)
+    off: t.Collection[str] = ()  # UUIDs of guests that are defined on a host, and not running

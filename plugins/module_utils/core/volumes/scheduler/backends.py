@@ -37,6 +37,8 @@ class Backends:
         self.volume_hosts = dict(volume_hosts or {})
         self.instance_hosts = dict(instance_hosts or {})
         self.capabilities: list[dict[str, t.Any] | None] = [None] * len(self.states)
+        # What a filter found out of a row's capabilities, by what it was asked; forgotten when they change.
+        self.judged: list[dict[str, t.Any]] = [{} for _state in self.states]
         self.ids = np.array([s.host for s in self.states], dtype=object)
         self.zones = np.array([s.availability_zone for s in self.states], dtype=object)
         free = [s.free_capacity_gb for s in self.states]
@@ -85,6 +87,7 @@ class Backends:
             else:
                 self.volume_hosts.pop(request.volume_id, None)
         self.capabilities[row] = None
+        self.judged[row] = {}
 
     def state(self, row: int) -> PoolState:
         """One pool as it stands after what was taken."""

@@ -29,6 +29,8 @@ class CapacityFilter(BackendFilter):
     """Passes pools with room for the size, or for what the volume grows by.
 
     Thin: neither are the promises over total x ratio, nor is the size over what is free x ratio. Reserved space is not free.
+    The arithmetic is that of Queens. Later releases take what is reserved off the total before they multiply by the ratio, and
+    of thick pools look at what is provisioned, too.
     """
 
     name = "CapacityFilter"

@@ -5,7 +5,9 @@
 """Whether a capability satisfies a volume type's extra spec. source: Cinder's extra_specs_ops (Queens)
 
 Cinder's grammar is that of flavors (core.scheduler.extra_specs_ops) with <is> for truth and without <all-in>; a number
-that is none satisfies nothing instead of being an error. Capabilities keep their types: only <is> takes True for "True".
+that is none satisfies nothing instead of being an error. Capabilities keep their types: only <is> takes True for "True", and
+<in> asks a list or mapping for a member. Where Cinder would end with an exception (s< of a number, <in> of a truth, <or>
+without a word) nothing is satisfied.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ def match(value: t.Any, requirement: str | None) -> bool:
         return bool(value == requirement)
     if isinstance(value, str) or value is None:
         return _shared(value, requirement)
+    if op == "<in>" and isinstance(value, (list, tuple, t.Mapping)):
+        return len(words) > 1 and words[1] in value
     if op in shared.NUMBER_OPERATORS and isinstance(value, (bool, int, float)):
         return _shared(repr(int(value) if isinstance(value, bool) else value), requirement)
     return op == "s!=" and len(words) > 1

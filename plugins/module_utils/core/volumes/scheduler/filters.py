@@ -40,7 +40,13 @@ class CapabilitiesFilter(BackendFilter):
         extra_specs = request.extra_specs
         if not extra_specs:
             return pass_all(rows)
-        against = [satisfies(backends.capabilities_of(int(row)), extra_specs) for row in rows]
+        asked = repr(extra_specs)
+        against = []
+        for row in rows.tolist():
+            judged = backends.judged[row]
+            if asked not in judged:  # the volumes of a run have few types, and each changes one row
+                judged[asked] = satisfies(backends.capabilities_of(row), extra_specs)
+            against.append(judged[asked])
 
         def text(position: int) -> str:
             refusal = against[position]

@@ -23,3 +23,4 @@ class VolumeSchedulerOptions:
     service_down_time: float = 60.0  # seconds
     prefer_untried: bool = True  # a rescheduled volume goes to a backend that has not failed it while there is one
     explain: bool = False
+    hosts: t.Collection[str] | None = None  # storage hosts that can be reached: other pools take nothing; None: all

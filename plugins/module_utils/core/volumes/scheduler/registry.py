@@ -2,10 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters and weighers of backends by Cinder's names: the second registry of the one machinery. source: row C12"""
+"""Filters and weighers of backends by Cinder's names: the second registry of the one machinery. source: row C12
+
+DriverFilter and GoodnessWeigher need a driver's functions, JsonFilter and ChanceWeigher nobody asked for: they are not here.
+"""
 
 from __future__ import annotations
 
+import typing as t
+
+from ...errors import InvalidInput
 from ...scheduler.registry import check_multiplier, check_names
 from .base import BackendFilter, BackendWeigher
 from .capacity_filter import CapacityFilter
@@ -35,18 +41,33 @@ DEFAULT_WEIGHERS = (CapacityWeigher.name,)
 
 def make_filters(options: VolumeSchedulerOptions) -> list[BackendFilter]:
     """The enabled filters in order. Raises InvalidInput for unknown names."""
-    names = DEFAULT_FILTERS if options.enabled_filters is None else options.enabled_filters
+    names = _list(
+        DEFAULT_FILTERS if options.enabled_filters is None else options.enabled_filters, "bootflow_volume_filters"
+    )
     check_names("filter", names, list(FILTERS), "bootflow_volume_filters")
     return [FILTERS[name](options) for name in names]
 
 
 def make_weighers(options: VolumeSchedulerOptions) -> list[BackendWeigher]:
     """The enabled weighers in order, with their multipliers. Raises InvalidInput for unknown names and bad multipliers."""
-    names = DEFAULT_WEIGHERS if options.weighers is None else options.weighers
+    names = _list(DEFAULT_WEIGHERS if options.weighers is None else options.weighers, "bootflow_volume_weighers")
+    if not isinstance(options.multipliers, t.Mapping):
+        raise InvalidInput(reason="bootflow_volume_weight_multipliers must be a mapping: weigher -> number")
     check_names("weigher", names, list(WEIGHERS), "bootflow_volume_weighers")
-    check_names("weigher", list(options.multipliers), list(WEIGHERS), "bootflow_volume_weight_multipliers")
+    check_names(
+        "weigher",
+        _list(list(options.multipliers), "bootflow_volume_weight_multipliers"),
+        list(WEIGHERS),
+        "bootflow_volume_weight_multipliers",
+    )
     made = [WEIGHERS[name](options) for name in names]
     for weigher in made:
         wanted = options.multipliers.get(weigher.name, weigher.multiplier)
         weigher.multiplier = check_multiplier(weigher, wanted, "bootflow_volume_weight_multipliers")
     return made
+
+
+def _list(names: t.Any, setting: str) -> list[str]:
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise InvalidInput(reason="%s must be a list of names" % setting)
+    return list(names)

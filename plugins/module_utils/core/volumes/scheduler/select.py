@@ -17,7 +17,7 @@ from ...scheduler.columns import Column, np
 from ...scheduler.placement import FilterCount
 from ...scheduler.weighing import Ranking
 from ..model import PoolState, VolumeRequest
-from ..places import same_backend
+from ..places import extract_host, same_backend
 from ..retry import populate_retry, record_backend
 from .backends import Backends
 from .explain import explain
@@ -80,15 +80,19 @@ class VolumeScheduler:
         self.weighers = make_weighers(self.options)
         self.backends = Backends(states, volume_hosts, instance_hosts, self.options.max_over_subscription_ratio)
         self.counts: list[FilterCount] = []
+        self._candidates: Column = None  # the same for every volume: what one takes makes no difference to it
 
     def candidates(self) -> Column:
         """Rows of the pools that are enabled and reported lately."""
-        return np.array(
-            [row for row, state in enumerate(self.backends.states) if not self.why_out(state)], dtype=np.int64
-        )
+        if self._candidates is None:
+            usable = [row for row, state in enumerate(self.backends.states) if not self.why_out(state)]
+            self._candidates = np.array(usable, dtype=np.int64)
+        return self._candidates
 
     def why_out(self, state: PoolState) -> str:
         """Why a pool is not even filtered; "" where it is."""
+        if self.options.hosts is not None and extract_host(state.host, "host") not in self.options.hosts:
+            return "the host of %s is not in the inventory" % state.host
         if state.disabled:
             return "%s is disabled" % state.host
         if state.frozen:
@@ -106,12 +110,14 @@ class VolumeScheduler:
     def select(self, request: VolumeRequest) -> BackendSelection:
         """The best backend for this volume, which is taken from in memory; then the alternates.
 
+        A backend that has failed this volume comes last (options.prefer_untried); Cinder weighs it like the others, unless
+        IgnoreAttemptedHostsFilter leaves it out.
+
         :raises NoValidBackend: no backend passes (``details``: filters, volume_id, decision), or the attempts are used up.
         :raises InvalidInput: a hint or setting that makes no sense.
         """
         retry = populate_retry(request.retry, self.options.max_attempts, request.volume_id)
-        if retry is not None:
-            request = replace(request, retry=retry)
+        request = replace(request, retry=retry)  # without a record what was tried before does not count, as in Cinder
         candidates = self.candidates()
         rows = self._filter(request, candidates)
         # The machinery only ever asks them for what Backends and VolumeRequest have.

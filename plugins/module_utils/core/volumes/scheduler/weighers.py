@@ -19,7 +19,8 @@ _LEAST_OFFSET = 10000.0
 class CapacityWeigher(BackendWeigher):
     """More free space is better, virtual space where the volume may be thin. A negative multiplier stacks.
 
-    Backends that can not tell come last: -1 when spreading, else beyond all the others.
+    Backends that can not tell come last: -1 when spreading, else beyond all the others; where none can tell, all weigh the
+    same (Cinder ends with a ValueError there when it stacks). The arithmetic is that of Queens: see CapacityFilter.
     """
 
     name = "CapacityWeigher"

@@ -24,6 +24,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.crea
     volume_request,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.model import Snapshot, Volume, VolumeType
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.request_values import (
+    check_text,
+    extract_size,
+)
 
 GIB = 1024**3
 IMAGE = Image("cirros", "img-1", "qcow2", size=GIB, min_disk=1)
@@ -148,6 +152,17 @@ def test_never_smaller_than_the_source(size, of_source, field):
         assert ask(wish, knows=knows).size == (size or of_source)
 
 
+@pytest.mark.parametrize(
+    ("size", "expected"), [("2.5", 2), (2.9, 2), ("7", 7), (True, 1), (float("inf"), None), ("", None), ("x", None)]
+)
+def test_cinders_as_int_cuts_fractions(size, expected):
+    if expected is not None:
+        assert extract_size(size, None, None) == expected
+        return
+    with pytest.raises(errors.InvalidInput, match="must be an integer and greater than 0"):
+        extract_size(size, None, None)
+
+
 # --- images -----------------------------------------------------------------------------------------------------------
 
 
@@ -175,6 +190,11 @@ def test_images_against_the_size(image, size, text):
     with pytest.raises(errors.InvalidInput) as caught:
         check_image(image, size)
     assert caught.value.message == "Invalid input received: " + text
+
+
+@pytest.mark.parametrize("name", ["", 5, [], {"id": "x"}])
+def test_what_names_no_image(name):
+    assert refused(errors.InvalidInput, size=1, image_id=name) == "Invalid imageRef provided."
 
 
 def test_an_unknown_image():
@@ -299,6 +319,19 @@ def test_an_image_may_name_a_type(monkeypatch):
     assert ask(size=1, image="cirros", volume_type="twin").volume_type.name == "twin"
 
 
+@pytest.mark.parametrize(("project", "expected"), [("default", "slow"), ("friends", "hidden")])
+def test_an_image_names_a_type_that_the_project_may_use(monkeypatch, project, expected):
+    monkeypatch.setitem(IMAGES, "cirros", dataclasses.replace(IMAGE, properties={"cinder_img_volume_type": "hidden"}))
+    found = ask(size=1, image="cirros", options=CreateOptions(default_volume_type="slow"), project=project)
+    assert found.volume_type.name == expected
+
+
+@pytest.mark.parametrize("named", [["fast"], {"a": 1}, 5])
+def test_an_image_that_names_no_type_at_all(monkeypatch, named):
+    monkeypatch.setitem(IMAGES, "cirros", dataclasses.replace(IMAGE, properties={"cinder_img_volume_type": named}))
+    assert ask(size=1, image="cirros").volume_type is None
+
+
 def test_types_that_do_not_go():
     assert refused(errors.VolumeTypeNotFound, 404, size=1, volume_type="gone") == (
         "Volume type with name gone could not be found."
@@ -333,12 +366,6 @@ def test_multiattach(wish, multiattach):
             size=1,
             options=CreateOptions(denied_policies=["volume:multiattach"]),
         )
-
-
-def test_policies():
-    denied = CreateOptions(denied_policies=["volume:create_from_image"])
-    refused(errors.PolicyNotAuthorized, 403, size=1, image="cirros", options=denied)
-    assert ask(size=1, options=denied)
 
 
 # --- texts and metadata -----------------------------------------------------------------------------------------------
@@ -424,3 +451,103 @@ def test_a_wrong_catalogue_is_refused_with_its_place(data, path):
     with pytest.raises(errors.InvalidRequest) as caught:
         read_volume_types(data)
     assert [e["path"] for e in caught.value.errors] == [path]
+
+
+# --- policies, in Cinder's order --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("denied", "wish", "action"),
+    [
+        ("volume:create", {"size": 1}, "volume:create"),
+        ("volume:create", {"size": "x"}, "volume:create"),  # before the size
+        ("volume:create", {"size": 1, "image_id": "cirros"}, "volume:create"),  # asked of an image's volume, too
+        ("volume:create_from_image", {"size": 1, "image_id": "cirros"}, "volume:create_from_image"),
+        ("volume:create_from_image", {"size": "x", "image_id": "cirros"}, "volume:create_from_image"),
+        ("volume:create_from_image", {"size": 1}, None),
+        ("volume:multiattach", {"size": 1, "multiattach": True}, "volume:multiattach"),
+        ("volume:multiattach", {"size": 1, "volume_type": "multi"}, "volume:multiattach"),
+        ("volume:multiattach", {"size": 1}, None),
+    ],
+)
+def test_policies(denied, wish, action):
+    options = CreateOptions(denied_policies=[denied])
+    if action is None:
+        assert ask(wish, options)
+        return
+    with pytest.raises(errors.PolicyNotAuthorized) as caught:
+        ask(wish, options)
+    assert caught.value.message == "Policy doesn't allow %s to be performed." % action
+
+
+@pytest.mark.parametrize("origin", ["default", "image", "source_volid", "snapshot_id"])
+def test_multiattach_is_denied_wherever_the_type_comes_from(monkeypatch, origin):
+    monkeypatch.setitem(IMAGES, "multi", dataclasses.replace(IMAGE, properties={"cinder_img_volume_type": "multi"}))
+    knows = known(
+        volumes={"vol-1": dataclasses.replace(SOURCE, volume_type="multi")},
+        snapshots={"snap-1": dataclasses.replace(SNAP, volume_type="multi")},
+    )
+    wish = {"size": 9}
+    if origin != "default":
+        wish[origin] = {"image": "multi", "source_volid": "vol-1", "snapshot_id": "snap-1"}[origin]
+    default = "multi" if origin == "default" else None
+    assert ask(wish, CreateOptions(default_volume_type=default), knows).multiattach
+    denied = CreateOptions(default_volume_type=default, denied_policies=["volume:multiattach"])
+    refused(errors.PolicyNotAuthorized, 403, wish=wish, options=denied, knows=knows)
+
+
+@pytest.mark.parametrize(
+    ("wish", "error"),
+    [
+        ({"size": 0, "availability_zone": "mars", "multiattach": True}, errors.InvalidInput),  # the size
+        ({"size": 1, "availability_zone": "mars", "multiattach": True}, errors.InvalidAvailabilityZone),
+        ({"size": 1, "multiattach": True}, errors.PolicyNotAuthorized),
+        ({"size": 1, "multiattach": True, "metadata": {"a": 5}}, errors.InvalidVolumeMetadata),
+    ],
+)
+def test_multiattach_is_asked_for_last(wish, error):
+    with pytest.raises(error) as caught:
+        ask(wish, CreateOptions(denied_policies=["volume:multiattach"]))
+    assert type(caught.value) is error
+
+
+def test_no_multiattach_may_be_written_as_null():
+    assert ask(size=1, multiattach=None).multiattach is False
+
+
+# --- bad data ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entry", [None, [], "x", 5])
+def test_an_entry_is_a_mapping(entry):
+    with pytest.raises(errors.InvalidInput, match="a volume must be a mapping of its fields"):
+        volume_request(entry, known())
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "\ud800"])
+def test_texts_that_no_database_keeps(text):
+    with pytest.raises(errors.InvalidInput, match="name has a NUL or half a surrogate pair in it"):
+        check_text(text, "name")
+    refused(errors.InvalidInput, size=1, description=text)
+    refused(errors.InvalidVolumeMetadata, size=1, metadata={"a": text})
+    refused(errors.InvalidVolumeMetadata, size=1, metadata={text: "a"})
+
+
+@pytest.mark.parametrize("wanted", [[], {}, 5, True, ["fast"], {"name": "fast"}])
+def test_what_names_no_type(wanted):
+    if wanted:
+        refused(errors.VolumeTypeNotFound, 404, size=1, volume_type=wanted)
+    else:
+        assert ask(size=1, volume_type=wanted).volume_type is None
+
+
+def test_extra_specs_have_at_most_255_characters():
+    assert read_volume_types([{"name": "a", "extra_specs": {"k" * 255: "v" * 255}}])
+    for specs in ({"k": "v" * 256}, {"k" * 256: "v"}):
+        with pytest.raises(errors.InvalidRequest):
+            read_volume_types([{"name": "a", "extra_specs": specs}])
+
+
+def test_a_type_of_a_bad_name_is_an_error_like_others():
+    with pytest.raises(errors.InvalidRequest, match="not printable"):
+        read_volume_types([{"name": "\ud800"}])

@@ -140,6 +140,7 @@ ELSEWHERE = [
     errors.HostUnreachable(host="h", reason="x"),
     errors.DiskFull(host="h", path="/", reason="x"),
     errors.InvalidInput(reason="x"),
+    errors.ImageDownloadFailed(image_id="x", url="y", reason="z"),  # none of Cinder's list: nothing was made yet
     Broken(),
 ]
 
@@ -171,6 +172,9 @@ def test_errors_of_a_copy_get_one_name():
     wrapped = as_copy_failure(errors.CommandFailed(cmd="qemu-img", rc=1, stderr="x"))
     assert isinstance(wrapped, errors.ImageCopyFailure)
     assert wrapped.message == "Failed to copy image to volume: qemu-img failed with exit code 1: x"
+    cut_off = as_copy_failure(errors.ImageDownloadFailed(image_id="x", url="y", reason="z"))
+    assert isinstance(cut_off, errors.ImageCopyFailure)
+    assert outcome_of(cut_off, RETRY).kind == "error"
     for kept in (
         errors.ImageUnacceptable(image_id="x", reason="y"),
         errors.ImageTooBig(image_id="x", reason="y"),

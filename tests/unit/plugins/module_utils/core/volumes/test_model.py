@@ -132,9 +132,53 @@ def test_over_subscription(state, ratio):
     assert state.ratio() == ratio
 
 
-def test_a_ratio_that_is_no_number_is_refused():
+@pytest.mark.parametrize("ratio", ["lots", "nan", "inf", [1], {"a": 1}, "Auto"])
+def test_a_ratio_that_is_no_number_is_refused(ratio):
     with pytest.raises(InvalidInput, match="max_over_subscription_ratio"):
-        PoolState(HOST, 10, 10, thin_provisioning_support=True, max_over_subscription_ratio="lots").ratio()
+        PoolState(HOST, 10, 10, thin_provisioning_support=True, max_over_subscription_ratio=ratio).ratio()
+
+
+@pytest.mark.parametrize(
+    ("record", "values", "text"),
+    [
+        (Volume, {}, "volume has no id, size"),
+        (Volume, {"id": "v", "size": "3"}, "size of volume must be a whole number, not '3'"),
+        (Volume, {"id": "v", "size": None}, "size of volume must be a whole number, not None"),
+        (Volume, {"id": "v", "size": 3, "metadata": None}, "metadata of volume must be a mapping"),
+        (Volume, {"id": "v", "size": 3, "status": None}, "status of volume must be a text, not None"),
+        (Snapshot, {"id": "s", "volume_id": "v", "volume_size": True}, "volume_size of snapshot must be"),
+        (VolumeType, {"name": "t", "extra_specs": ["a"]}, "extra_specs of volume type must be a mapping"),
+        (VolumeType, {"name": "t", "extra_specs": {1: "a"}}, "extra_specs of volume type must be a mapping"),
+        (VolumeRequest, {"size": -1}, "size of volume request must be a whole number, not -1"),
+        (VolumeRequest, {"size": 1.5}, "size of volume request must be a whole number, not 1.5"),
+        (VolumeRequest, {"size": 1, "new_size": "2"}, "new_size of volume request must be"),
+        (VolumeRequest, {"size": 1, "scheduler_hints": []}, "scheduler_hints of volume request must be a mapping"),
+        (VolumeRequest, {"size": 1, "availability_zone": 5}, "availability_zone of volume request must be a text"),
+        (VolumeRequest, {"size": 1, "volume_type": "fast"}, "must be a volume type, not its name"),
+        (PoolState, {"host": 5}, "5 is no host@backend#pool"),
+        (PoolState, {"host": HOST, "capabilities": []}, "capabilities of pool state must be a mapping"),
+        (PoolState, {"host": HOST, "updated_at": "now"}, "updated_at is 'now'"),
+        (PoolState, {"host": HOST, "volume_count": "many"}, "volume_count of pool state must be a whole number"),
+        (PoolState, {"host": HOST, "total_capacity_gb": 10**400}, "total_capacity_gb is 1000"),
+    ],
+)
+def test_bad_data_is_refused_where_it_comes_in(record, values, text):
+    with pytest.raises(InvalidInput) as caught:
+        record.from_dict(values)
+    assert text in caught.value.message
+
+
+@pytest.mark.parametrize("data", [None, [], "x", 5])
+@pytest.mark.parametrize("record", [VolumeType, Volume, Snapshot, Attachment, VolumeRequest, PoolState])
+def test_a_record_comes_from_a_mapping(record, data):
+    with pytest.raises(InvalidInput, match="must be a mapping of its fields"):
+        record.from_dict(data)
+
+
+@pytest.mark.parametrize(("host", "level"), [(5, "host"), (["h"], "pool"), ("A@B", "rack"), ("A@B", None)])
+def test_no_part_of_what_is_no_host(host, level):
+    with pytest.raises(InvalidInput):
+        extract_host(host, level)
 
 
 def test_a_pool_has_the_capabilities_of_its_backend_and_its_own():
@@ -142,6 +186,7 @@ def test_a_pool_has_the_capabilities_of_its_backend_and_its_own():
     assert found["volume_backend_name"] == "lvm"
     assert found["pool_name"] == "vg0"
     assert (found["multiattach"], found["medium"], found["x"]) == (True, "ssd", 1)
+    assert (found["QoS_support"], found["total_volumes"]) == (False, 0)  # as Cinder's LVM driver reports them
     assert PoolState(HOST, capabilities={"medium": "tape"}).all_capabilities()["medium"] == "tape"
 
 

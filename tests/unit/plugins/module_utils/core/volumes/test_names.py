@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import random
+import uuid
 
 import pytest
 from hypothesis import given
@@ -80,6 +81,21 @@ def test_other_initiators(good):
     assert names.check_initiator(good) == good
     with pytest.raises(InvalidInput):
         names.check_iqn(good)
+
+
+def test_names_of_one_attachment():
+    volume, attachment = str(uuid.uuid4()), str(uuid.uuid4())
+    target = names.target_iqn("volume-" + volume)
+    assert names.attachment_initiator(attachment) == names.INITIATOR_PREFIX + attachment
+    secret = names.attachment_secret(target, attachment)
+    assert names.check_iqn(secret) == secret == "%s:%s" % (target, attachment)
+    assert names.target_of_secret(secret) == names.target_of_secret(target) == target
+    assert names.volume_id_of_target(names.target_of_secret(secret), [names.IQN_PREFIX]) == volume
+    for bad in ("", "x", attachment.upper()):
+        with pytest.raises(InvalidUUID):
+            names.attachment_initiator(bad)
+        with pytest.raises(InvalidUUID):
+            names.attachment_secret(target, bad)
 
 
 def test_a_prefix_that_makes_no_iqn_is_refused():
@@ -242,3 +258,42 @@ def test_what_an_initiator_is_told():
 
 def test_the_luns_of_the_targets():
     assert names.LUN_OF_TARGET == {"tgt": 1, "lio": 0}
+
+
+@pytest.mark.parametrize("bad", [None, 5, b"x", ["x"], {"a": 1}, "\ud800"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        names.check_iqn,
+        names.check_initiator,
+        names.target_iqn,
+        lambda value: names.target_iqn("x", value),
+        names.portal,
+        names.split_portal,
+        names.parse_provider_location,
+        lambda value: names.by_path(value, IQN, 1),
+    ],
+)
+def test_what_is_no_text_is_refused_like_a_bad_one(call, bad):
+    with pytest.raises(InvalidInput):
+        call(bad)
+
+
+@pytest.mark.parametrize("other", [None, 5, b"volume-" + U.encode(), ["x"]])
+def test_what_is_no_text_names_nothing(other):
+    assert names.volume_id_of(other) is None
+    assert names.snapshot_id_of(other) is None
+    assert names.volume_id_of_target(other, [names.IQN_PREFIX]) is None
+
+
+@pytest.mark.parametrize("lun", [None, -1, "1", 1.5, True, 2**32])
+def test_no_luns(lun):
+    with pytest.raises(InvalidInput, match="is no LUN"):
+        names.by_path("192.0.2.1:3260", IQN, lun)
+
+
+def test_numbers_that_are_too_long():
+    with pytest.raises(InvalidInput, match="is no portal"):
+        names.split_portal("192.0.2.1:" + "9" * 5000)
+    location = names.parse_provider_location("192.0.2.1:3260,1 %s %s" % (IQN, "9" * 5000), default_lun=3)
+    assert location.lun == 3

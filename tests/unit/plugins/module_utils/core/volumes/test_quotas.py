@@ -34,10 +34,23 @@ def test_projects_have_limits_of_their_own_and_instances_are_left_alone():
 
 @pytest.mark.parametrize(
     "bad",
-    [{"volumes": -2}, {"volumes": "x"}, {"volumes": True}, {"gigabytes_gone": 1}, {"projects": []}, {"projects": [1]}],
+    [
+        {"volumes": -2},
+        {"volumes": "x"},
+        {"volumes": "--1"},
+        {"volumes": "\u00b2"},
+        {"volumes": True},
+        {"volumes": 2**31},
+        {"gigabytes_gone": 1},
+        {"projects": []},
+        {"projects": [1]},
+        {"projects": {"p": 5}},
+        [1],
+        5,
+    ],
 )
 def test_bad_limits(bad):
-    if not bad.get("projects", True):
+    if isinstance(bad, dict) and not bad.get("projects", True):
         assert limits(bad) == limits()
         return
     with pytest.raises(errors.InvalidInput):
@@ -53,6 +66,7 @@ def test_bad_limits(bad):
         ("per_volume_gigabytes", True),
         ("cores", False),
         ("volumesx", False),
+        (5, False),
     ],
 )
 def test_words_of_volumes(name, is_one):
@@ -114,6 +128,30 @@ def test_snapshots_and_growth():
         quotas.check_extend(5, 10, None, {"gigabytes": 996}, limits())
     with pytest.raises(errors.VolumeSizeExceedsLimit):
         quotas.check_extend(5, 10, None, {}, limits({"per_volume_gigabytes": 9}))
+
+
+def test_the_quota_that_growth_exceeds_is_named():
+    """Cinder tells of gigabytes here, whichever it was."""
+    with pytest.raises(
+        errors.VolumeSizeExceedsAvailableQuota, match="gigabytes_fast quota. Requested 2G, quota is 5G and 4G"
+    ):
+        quotas.check_extend(1, 3, "fast", {"gigabytes": 7, "gigabytes_fast": 4}, limits({"gigabytes_fast": 5}))
+    with pytest.raises(
+        errors.VolumeSizeExceedsAvailableQuota, match="allowed gigabytes quota. Requested 2G, quota is 8G and 7G"
+    ):
+        quotas.check_extend(1, 3, "fast", {"gigabytes": 7}, limits({"gigabytes_fast": 1, "gigabytes": 8}))
+
+
+@pytest.mark.parametrize("size", ["5", None, 5.0, True, [5]])
+def test_sizes_are_whole_numbers(size):
+    for call in (
+        lambda: quotas.check_create(size, None, {}, limits()),
+        lambda: quotas.check_create(size, None, {}, limits({"per_volume_gigabytes": 5})),
+        lambda: quotas.check_snapshot(size, None, {}, limits()),
+        lambda: quotas.check_extend(1, size, None, {}, limits()),
+    ):
+        with pytest.raises(errors.InvalidInput, match="is no size in whole GB"):
+            call()
 
 
 def test_something_unexpected():

@@ -21,7 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.mode
     VolumeRequest,
     VolumeType,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.retry import record_failure
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.retry import populate_retry, record_failure
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.explain import explanation_text
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.extra_specs import (
     match,
@@ -99,6 +99,16 @@ def chosen(states, request=None, **more):
         ("", "", True),
         (None, None, True),
         ("x", None, False),
+        # <in> of what is no text asks for a member, as Python's "in" does for Cinder
+        (["a", "b"], "<in> b", True),
+        (["ab"], "<in> b", False),
+        (("a", "b"), "<in> a", True),
+        ({"a": 1}, "<in> a", True),
+        ({"a": 1}, "<in> 1", False),
+        (["a"], "<in>", False),
+        (True, "<in> True", False),  # Cinder ends with a TypeError
+        (["a"], "s!= a", True),
+        (5, "s< 6", False),  # Cinder ends with a TypeError
     ],
 )
 def test_one_requirement(value, requirement, satisfied):
@@ -121,6 +131,9 @@ def test_one_requirement(value, requirement, satisfied):
         ({"a": ["x", "y"]}, {"a": "z"}, False),
         ({"a": []}, {"a": "z"}, False),
         ({"a": "1", "b": "2"}, {"a": "1", "b": "3"}, False),
+        ({"a": "1"}, {"capabilities": "<in> a"}, True),  # the scope alone: the capabilities themselves
+        ({"a": [["x"], "y"]}, {"a": "<in> x"}, True),
+        ({"a": "1"}, {"capabilities:": "1"}, False),
     ],
 )
 def test_capabilities_against_extra_specs(capabilities, extra_specs, met):
@@ -357,6 +370,42 @@ def test_a_backend_that_failed_may_be_left_out_altogether():
     with pytest.raises(NoValidBackend, match="IgnoreAttemptedHostsFilter"):
         select_backend([state(1)], request, options(enabled_filters=names))
     assert select_backend([state(1)], request, options(prefer_untried=False)).host == host(1)
+
+
+@pytest.mark.parametrize(
+    "record", ["x", [1], {"num_attempts": "1"}, {"num_attempts": 1, "backends": "x"}, {"backends": [5]}]
+)
+def test_what_is_no_record(record):
+    with pytest.raises(InvalidInput, match="this is no retry record"):
+        populate_retry(record, 3, "v")
+
+
+@pytest.mark.parametrize("attempts", [0, -1, "3", None, True, 2.0])
+def test_attempts_are_a_number_of_one_or_more(attempts):
+    with pytest.raises(InvalidParameterValue, match="must be >=1"):
+        populate_retry(None, attempts, "v")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"enabled_filters": "CapacityFilter"},
+        {"enabled_filters": [["CapacityFilter"]]},
+        {"weighers": 5},
+        {"multipliers": ["CapacityWeigher"]},
+        {"multipliers": {5: 1.0}},
+    ],
+)
+def test_settings_of_another_kind(wrong):
+    with pytest.raises(InvalidInput, match="must be a"):
+        VolumeScheduler([state(1)], options(**wrong))
+
+
+def test_without_retries_an_old_record_does_not_count():
+    request = VolumeRequest(1, "v", retry={"num_attempts": 1, "backends": [host(1)]})
+    names = ["CapacityFilter", "IgnoreAttemptedHostsFilter"]
+    found = select_backend([state(1), state(2, 50)], request, options(max_attempts=1, enabled_filters=names))
+    assert (found.host, found.retry) == (host(1), None)
 
 
 def test_one_attempt_keeps_no_record():

@@ -115,6 +115,26 @@ def test_what_was_never_scheduled_goes_at_once(status):
     assert (transition.values, transition.host_work) == ({"status": "deleted"}, False)
 
 
+@pytest.mark.parametrize(
+    ("check", "tested"),
+    [
+        (states.check_delete, volume()),
+        (states.check_snapshot, volume()),
+        (states.check_snapshot_delete, snapshot()),
+    ],
+)
+def test_nothing_is_modified_on_a_frozen_backend(check, tested):
+    assert check(tested, frozen=False)
+    error = refused(check, tested, force=True, frozen=True, error=InvalidInput)
+    assert error.message == (
+        "Invalid input received: Modification operations are not allowed on frozen storage backends."
+    )
+
+
+def test_what_was_never_scheduled_is_on_no_frozen_backend():
+    assert states.check_delete(volume("error", host=None), frozen=True).values == {"status": "deleted"}
+
+
 # --- extend -----------------------------------------------------------------------------------------------------------
 
 
@@ -130,6 +150,21 @@ def test_volumes_only_grow(new_size):
 @pytest.mark.parametrize("new_size", ["big", None, 5.5, "6.0", [], True])
 def test_the_new_size_is_an_integer(new_size):
     refused(states.check_extend, volume(), new_size, error=InvalidInput)
+
+
+@pytest.mark.parametrize(
+    ("new_size", "text"),
+    [
+        (2**31, "New size 2147483648 must be at most 2147483647 GB."),  # later releases: DB_MAX_INT
+        ("1_0", "New volume size must be specified as an integer."),
+        ("\u0666", "New volume size must be specified as an integer."),
+        ("9" * 5000, "New volume size must be specified as an integer."),
+        ("--6", "New volume size must be specified as an integer."),
+    ],
+)
+def test_new_sizes_that_no_database_keeps(new_size, text):
+    assert text in refused(states.check_extend, volume(), new_size, error=InvalidInput).message
+    assert states.check_extend(volume(), 2**31 - 1)
 
 
 @pytest.mark.parametrize("status", states.VOLUME_STATES)
@@ -161,6 +196,14 @@ def test_reserve(status, multiattach):
         assert refused(states.check_reserve, tested).message == (
             "Invalid volume: Volume status must be %s to reserve, but the status is %s." % (wanted, status)
         )
+
+
+def test_a_run_reserves_for_several_instances_what_several_may_have():
+    tested = volume("attaching", multiattach=True)
+    assert states.check_reserve(tested, together=True).applies_to(tested)
+    for other in (volume("attaching"), volume("detaching", multiattach=True)):
+        with pytest.raises(InvalidVolume, match="to reserve, but the status is"):
+            states.check_reserve(other, together=True)
 
 
 @pytest.mark.parametrize(("attachments", "status"), [(0, "available"), (1, "in-use"), (2, "in-use")])

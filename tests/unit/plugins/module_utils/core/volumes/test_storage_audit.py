@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
@@ -328,6 +329,27 @@ def test_when_a_target_is_missing(fields: dict[str, t.Any], items: tuple[Item, .
     for targets, wanted in (((), expected), ([target(running=False)], expected), ([target()], [])):
         found = plan(said, seen(lv(), targets=targets), True)
         assert short(f for f in found if f.kind == audit.MISSING_TARGET) == wanted
+
+
+@pytest.mark.parametrize(
+    ("targets", "root", "off", "words", "never"),
+    [
+        # Nothing but its service is needed, whatever the guest does.
+        ((target(running=False),), False, False, ("systemctl restart rtslib-fb-targetctl",), "detach"),
+        ((target(running=False),), True, True, ("systemctl restart rtslib-fb-targetctl",), "source_volid"),
+        ((), False, False, ("backup", "attach it again", "guest runs"), "source_volid"),
+        ((), False, True, ("backup", "attach it again", "does not run"), "guest runs"),
+        ((), True, True, ("backup", "source_volid"), "attach it again"),
+    ],
+)
+def test_what_is_done_about_a_missing_target(
+    targets: t.Any, root: bool, off: bool, words: tuple[str, ...], never: str
+) -> None:
+    said = ledger(item(status="in-use"), cables=[cable(root=root)])
+    evidence = replace(seen(lv(), targets=targets), off={"web"} if off else set())
+    (found,) = [f for f in plan(said, evidence) if f.kind == audit.MISSING_TARGET]
+    assert found.action == audit.REPORT and not found.changes
+    assert all(word in found.remedy for word in words) and never not in found.remedy
 
 
 def test_where_targets_could_not_be_read_none_is_missing() -> None:
