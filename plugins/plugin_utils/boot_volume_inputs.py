@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.block_device_mapping import image_defined_bdms
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidBDMFormat
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import storage_backends
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.accept import AcceptOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.boot_volumes import BootVolumeOptions
@@ -34,8 +37,13 @@ def makes_volumes(requests: t.Iterable[ServerRequest]) -> bool:
     return any(d.source_type != "volume" for request in requests for d in _volumes(request))
 
 
-def _volumes(request: ServerRequest) -> list[t.Any]:
-    return [d for d in request.block_device_mapping if d.destination_type == "volume" and not d.no_device]
+def _volumes(request: ServerRequest) -> list[BlockDevice]:
+    """Of the request, and what its image maps itself. (An image whose mappings are nonsense is told of elsewhere.)"""
+    image = request.image if request.image is not None else request.root_image
+    devices = list(request.block_device_mapping)
+    with contextlib.suppress(InvalidBDMFormat):
+        devices += image_defined_bdms(image, request.flavor) if image is not None else []
+    return [d for d in devices if d.destination_type == "volume" and not d.no_device]
 
 
 def accept_options(action: t.Any, inputs: RequestInputs) -> AcceptOptions:

@@ -204,7 +204,7 @@ def volume_xml(build: Build, settings: GuestSettings, volumes: t.Sequence[Attach
     """
     config = domain_config(build, settings, volumes)
     for disk in config.disks:
-        if disk.serial == attached.volume_id:
+        if disk.known_as == attached.volume_id:
             # Where it sits on its bus is libvirt's to say: the guest may have got and lost disks since.
             return to_text(dataclasses.replace(disk, address=None, boot_order=None).to_xml())
     raise errors.VolumeAttachmentNotFound(

@@ -53,6 +53,7 @@ SERVER_GROUP = "server_group"
 ORPHAN_DOMAIN = "orphan_domain"
 FOREIGN_DOMAIN = "foreign_domain"
 ORPHAN_FOLDER = "orphan_folder"
+ORPHAN_DISK = "orphan_disk"
 INSTANCE_WITHOUT_DOMAIN = "instance_without_domain"
 INSTANCE_ELSEWHERE = "instance_elsewhere"
 VOLUME = "volume"
@@ -107,6 +108,7 @@ class Snapshot:
     domains: t.Sequence[Domain] = ()
     folders: t.Sequence[str] = ()  # UUIDs that have a folder below instances_path
     columns: t.Mapping[str, t.Any] = field(default_factory=dict)  # totals and settings, named as the ledger's columns
+    volumes: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)  # UUID -> its disks that are logical volumes
 
 
 @dataclass(frozen=True)
@@ -549,6 +551,25 @@ class _Plan:
                     else "Audit with bootflow_audit_remove_orphans: true removes it.",
                     key=uuid,
                 )
+
+        for uuid, names in snapshot.volumes.items():
+            # They go with the domain or the folder where there is one.
+            if uuid not in self.domains[host] and uuid not in snapshot.folders and self._is_orphan(snapshot, uuid):
+                self._disks(host, uuid, list(names))
+
+    def _disks(self, host: str, uuid: str, names: list[str]) -> None:
+        instance = self.ledger.instances.get(uuid)
+        if instance is not None and not instance.deleted and not self._has_it_at_home(instance):
+            remedy = (
+                "The ledger has the instance on %s, where it was not seen: its disks may be these. Look at both."
+                % (instance.host)
+            )
+            self.add(ORPHAN_DISK, host, uuid, "logical volumes", names, names, REPORT, remedy)
+        elif self.evidence.remove_orphans:
+            self.add(ORPHAN_DISK, host, uuid, "logical volumes", names, None, REMOVE, key=uuid)
+        else:
+            remedy = "Audit with bootflow_audit_remove_orphans: true wipes and removes them."
+            self.add(ORPHAN_DISK, host, uuid, "logical volumes", names, names, REPORT, remedy, key=uuid)
 
     def _is_orphan(self, snapshot: Snapshot, uuid: str) -> bool:
         """Whether nobody in the ledger stands behind what the host has of this UUID, and nobody just did."""

@@ -13,8 +13,19 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass, field
 
-from .block_device_mapping import is_swap, normalise_bdms, prepend_dev, root_device_name, strip_dev, validate_bdms
-from .disk_names import bus_of_name, check_bus, check_name, config_drive_bus, default_bus, free_name, is_q35
+from .block_device_checks import check_disk_bus, check_words
+from .block_device_mapping import is_swap, normalise_bdms, prepend_dev, root_name_of, strip_dev, validate_bdms
+from .disk_names import (
+    BUS_PREFIX,
+    bus_of_name,
+    check_bus,
+    check_device,
+    check_name,
+    config_drive_bus,
+    default_bus,
+    free_name,
+    is_q35,
+)
 from .errors import DevicePathInUse, InvalidInput
 from .model import BlockDevice, Flavor, Image
 
@@ -99,10 +110,12 @@ class PlannedDisk:
 def planned_disk(data: t.Mapping[str, t.Any]) -> PlannedDisk:
     """The disk again from as_dict()'s data; keys it does not know are ignored.
 
-    :raises InvalidInput: name, kind, device_name or disk_bus is missing.
+    :raises InvalidInput: name, kind, device_name or disk_bus is missing, or no text; no mapping at all.
     """
+    if not isinstance(data, t.Mapping):
+        raise InvalidInput(reason="a planned disk is a mapping")
     known = {item.name for item in dataclasses.fields(PlannedDisk)}
-    missing = [key for key in ("name", "kind", "device_name", "disk_bus") if not data.get(key)]
+    missing = [k for k in ("name", "kind", "device_name", "disk_bus") if not (data.get(k) and isinstance(data[k], str))]
     if missing:
         raise InvalidInput(reason="a planned disk lacks %s" % ", ".join(missing))
     return PlannedDisk(**{key: value for key, value in data.items() if key in known})
@@ -114,21 +127,27 @@ def block_device_plan(
     bdms: t.Sequence[BlockDevice] = (),
     options: BlockDeviceOptions | None = None,
     properties: t.Mapping[str, t.Any] | None = None,
+    meta: Image | None = None,
 ) -> list[PlannedDisk]:
     """All disks of a guest but the config drive: root first, then ephemerals, swap, volumes.
 
     Names follow Nova: the root takes the first name of its bus (or the image's root_device_name), the others the next
-    free ones, past the names that mappings claim. A name that a user gave is honoured, and decides the bus where none
-    is given.
+    free ones, past the names that mappings claim. A name that a user gave is honoured (Nova's libvirt driver passes over
+    all but the root's), and decides the bus where neither its mapping nor, for the root and local disks, the image names
+    one. A blank disk of size 0 is none. An ISO image is a CD-ROM, on the CD-ROMs' bus whatever its mapping says, on a
+    volume too.
 
-    :arg properties: of the guest, where the root is a volume and there is no image: they choose buses.
+    :arg properties: of the guest, where the root is a volume that exists and there is no image: they choose buses.
+    :arg meta: the image that the root volume is made of, where there is no image: its properties choose buses, and its
+        mappings count.
     :raises InvalidBDM: see normalise_bdms and validate_bdms; a device name that does not fit its bus.
-    :raises UnsupportedHardware: a bus that the machine has not.
+    :raises TooManyDiskDevices: (403) the bus is full.
+    :raises UnsupportedHardware: a bus that the machine has not, or that has no such devices.
     """
     options = options or BlockDeviceOptions()
-    merged = normalise_bdms(flavor, image, bdms, options.max_count)
+    merged = normalise_bdms(flavor, image, bdms, options.max_count, meta)
     validate_bdms(merged, flavor, image, options.max_local_block_devices)
-    planner = _Planner(flavor, image, options, properties)
+    planner = _Planner(flavor, image, options, properties, meta)
     return planner.plan(merged)
 
 
@@ -143,8 +162,11 @@ def attached_disk(
 
     :arg taken: the names (vda...) of all that it has; the volume gets the next free one where it asks for none.
     :raises DevicePathInUse: (409) the name that it asks for is taken.
-    :raises InvalidBDM: a name that does not fit the bus. :raises UnsupportedHardware: a bus that the machine has not.
+    :raises InvalidBDM: a mapping that is none; a name that does not fit the bus. :raises UnsupportedHardware: a bus that
+        the machine has not. :raises TooManyDiskDevices: (403) the bus is full.
     """
+    check_words(bdm)
+    check_disk_bus(bdm)
     if bdm.device_name and strip_dev(bdm.device_name) in taken:
         raise DevicePathInUse(path=prepend_dev(bdm.device_name))
     planner = _Planner(flavor, None, options or BlockDeviceOptions(), properties)
@@ -195,11 +217,13 @@ class _Planner:
         image: Image | None,
         options: BlockDeviceOptions,
         properties: t.Mapping[str, t.Any] | None = None,
+        meta: Image | None = None,
     ):
         self.flavor = flavor
-        self.image = image
+        meta = image if image is not None else meta
+        self.of_iso = meta is not None and meta.disk_format == "iso"
         self.options = options
-        self.properties: t.Mapping[str, t.Any] = image.properties if image is not None else properties or {}
+        self.properties: t.Mapping[str, t.Any] = meta.properties if meta is not None else properties or {}
         self.machine = str(self.properties.get("hw_machine_type") or options.machine_type or "") or None
         self.taken: set[str] = set()
 
@@ -209,31 +233,27 @@ class _Planner:
         root = next(b for b in bdms if b.boot_index == 0)
         rest = [b for b in bdms if b is not root and b.destination_type == "volume"]
         self.taken = {strip_dev(b.device_name) or "" for b in bdms if b.device_name} - {""}
-        disks = [self._root(root)]
-        number = 0
+        disks = [self._root(self._fitted(self._named(self._cdrom(root) if self.of_iso else root)))]
+        number = 1 if root in ephemerals else 0
         for bdm in ephemerals:
             size = self.flavor.ephemeral_gb if bdm.volume_size is None else bdm.volume_size
             if bdm is root or not size:
                 continue
-            disks.append(self._ephemeral(bdm, number, size))
+            disks.append(self._ephemeral(self._fitted(bdm), number, size))
             number += 1
         for bdm in swaps:
             size = self.flavor.swap if bdm.volume_size is None else bdm.volume_size
             if size and bdm is not root:
-                disks.append(self._disk(bdm, "disk.swap", "swap", size_mb=size, guest_format="swap"))
+                disks.append(self._swap(self._fitted(bdm), size))
         return disks + [self.volume(bdm) for bdm in rest]
 
     def _root(self, bdm: BlockDevice) -> PlannedDisk:
         if bdm.destination_type == "volume":
             return self.volume(bdm)
+        if is_swap(bdm):
+            return self._swap(bdm, bdm.volume_size or self.flavor.swap)
         if bdm.source_type == "blank":
             return self._ephemeral(bdm, 0, bdm.volume_size or self.flavor.ephemeral_gb)
-        if bdm.device_name is None:
-            name = root_device_name(self.image)
-            if name:
-                bdm = dataclasses.replace(bdm, device_name=name)
-        if self.image is not None and self.image.disk_format == "iso":
-            bdm = dataclasses.replace(bdm, device_type="cdrom")
         return self._disk(
             bdm,
             "disk",
@@ -242,6 +262,37 @@ class _Planner:
             size_gb=self.flavor.root_gb,
             readonly=bdm.device_type == "cdrom",
         )
+
+    def _cdrom(self, bdm: BlockDevice) -> BlockDevice:
+        """The root of an ISO image. source: Nova's get_root_info"""
+        if bdm.source_type == "blank":
+            return bdm
+        options = self.options
+        bus = default_bus("cdrom", self.properties, options.virt_type, self.machine, options.arch)
+        return dataclasses.replace(bdm, device_type="cdrom", disk_bus=bus)
+
+    def _named(self, root: BlockDevice) -> BlockDevice:
+        """The root with the name that the guest's properties have for it, unless it has one, or is on another bus."""
+        name = root_name_of(self.properties) if root.device_name is None else None
+        if not name or name in self.taken or (root.disk_bus and not name.startswith(BUS_PREFIX[root.disk_bus])):
+            return root
+        self.taken.add(name)
+        return dataclasses.replace(root, device_name=name)
+
+    def _fitted(self, bdm: BlockDevice) -> BlockDevice:
+        """The root and local disks are on the bus that the image names, whatever they are called (Nova); the letter stays."""
+        options, device_type = self.options, bdm.device_type or "disk"
+        dev = strip_dev(bdm.device_name)
+        if bdm.disk_bus or not dev or not self.properties.get("hw_%s_bus" % device_type):
+            return bdm
+        bus = default_bus(device_type, self.properties, options.virt_type, self.machine, options.arch)
+        if BUS_PREFIX[bus_of_name(dev)] == BUS_PREFIX[bus]:
+            return bdm
+        name = BUS_PREFIX[bus] + dev[len(BUS_PREFIX[bus]) :]
+        return dataclasses.replace(bdm, disk_bus=bus, device_name=None if name in self.taken else name)
+
+    def _swap(self, bdm: BlockDevice, size: int) -> PlannedDisk:
+        return self._disk(bdm, "disk.swap", "swap", size_mb=size, guest_format="swap")
 
     def _ephemeral(self, bdm: BlockDevice, number: int, size: int) -> PlannedDisk:
         guest_format = bdm.guest_format or self.options.default_ephemeral_format
@@ -287,11 +338,11 @@ class _Planner:
     def _bus(self, asked: str | None, device_type: str, dev: str | None) -> str:
         options = self.options
         if asked:
-            return check_bus(asked, options.virt_type, self.machine)
+            return check_device(device_type, check_bus(asked, options.virt_type, self.machine), options.virt_type)
         bus = default_bus(device_type, self.properties, options.virt_type, self.machine, options.arch)
         if dev:
             named = bus_of_name(dev)
             # sd is what SCSI, SATA and USB share: the default stays when it is one of them.
             if not (named == "scsi" and bus in ("scsi", "sata", "usb")) and named != bus:
-                return check_bus(named, options.virt_type, self.machine)
+                return check_device(device_type, check_bus(named, options.virt_type, self.machine), options.virt_type)
         return bus

@@ -26,6 +26,7 @@ from .error_family.block_devices import (
     DevicePathInUse,
     InvalidBDM,
     InvalidBDMBootSequence,
+    InvalidBDMDiskBus,
     InvalidBDMEphemeralSize,
     InvalidBDMFormat,
     InvalidBDMImage,
@@ -34,6 +35,8 @@ from .error_family.block_devices import (
     InvalidBDMSwapSize,
     InvalidBDMVolume,
     InvalidBDMVolumeNotBootable,
+    MismatchVolumeAZException,
+    TooManyDiskDevices,
 )
 from .error_family.guest import (
     ConfigDriveUnknownFormat,
@@ -54,6 +57,7 @@ from .error_family.hosts import (
 )
 from .error_family.images import (
     AutoDiskConfigDisabledByImage,
+    BootFromVolumeRequiredForZeroDiskFlavor,
     FlavorDiskSmallerThanImage,
     FlavorDiskSmallerThanMinDisk,
     FlavorMemoryTooSmall,
@@ -226,6 +230,7 @@ __all__ = [
     "AutoDiskConfigDisabledByImage",
     "BadRequirementEmulatorThreadsPolicy",
     "Base64Exception",
+    "BootFromVolumeRequiredForZeroDiskFlavor",
     "BootflowError",
     "BuildAbortException",
     "CPUPinningInvalid",
@@ -292,6 +297,7 @@ __all__ = [
     "InvalidAvailabilityZone",
     "InvalidBDM",
     "InvalidBDMBootSequence",
+    "InvalidBDMDiskBus",
     "InvalidBDMEphemeralSize",
     "InvalidBDMFormat",
     "InvalidBDMImage",
@@ -337,6 +343,7 @@ __all__ = [
     "MetadataCreateFailure",
     "MetadataLimitExceeded",
     "MetadataUpdateFailure",
+    "MismatchVolumeAZException",
     "MissingLibrary",
     "MultiplePortsNotApplicable",
     "NUMATopologyUnsupported",
@@ -374,6 +381,7 @@ __all__ = [
     "SnapshotLimitExceeded",
     "SnapshotNotFound",
     "SubnetNotFound",
+    "TooManyDiskDevices",
     "UnexpectedDeletingTaskStateError",
     "UnexpectedOverQuota",
     "UnexpectedTaskStateError",

@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from .block_devices import PlannedDisk
-from .disk_names import check_bus, default_bus, free_name
+from .disk_names import check_bus, check_device, default_bus, free_name
 from .domain.address import drive_address
 from .domain.devices import (
     ChannelConfig,
@@ -25,7 +25,7 @@ from .domain.devices import (
     VideoConfig,
     WatchdogConfig,
 )
-from .domain.disk import DiskConfig, DiskIoTuneConfig, DiskSourceHostConfig
+from .domain.disk import USER_ALIAS, DiskConfig, DiskIoTuneConfig, DiskSourceHostConfig
 from .domain.hostdev import HostdevConfig
 from .domain.interface import InterfaceConfig
 from .errors import InvalidInput, UnsupportedHardware, VirtualInterfaceCreateException
@@ -44,12 +44,35 @@ _IOTUNE = ("total_bytes_sec", "read_bytes_sec", "write_bytes_sec", "total_iops_s
 
 
 def boot_devices(disks: t.Sequence[PlannedDisk]) -> tuple[str, ...]:
-    """``hd`` and the like for ``<os>``, when one disk boots; empty when several do: then each disk has its order.
+    """``hd`` and the like for ``<os>``, when one disk boots; empty where each disk has its order (see boot_orders()).
 
-    libvirt takes either form, not both, and ``<boot dev='hd'>`` starts only the first disk.
+    libvirt takes either form, not both.
+
+    :raises InvalidInput: a disk of an unknown type.
+    """
+    for disk in disks:
+        if disk.device_type not in BOOT_DEVICES:
+            raise InvalidInput(reason="the disk %s is of the unknown type %r" % (disk.name, disk.device_type))
+    return () if boot_orders(disks) else tuple(BOOT_DEVICES[d.device_type] for d in disks if d.boot_index is not None)
+
+
+def boot_orders(disks: t.Sequence[PlannedDisk]) -> dict[str, int]:
+    """Device name -> order from 1, where ``<boot dev='hd'>`` would not do: it starts only the first disk of its kind, and
+    libvirt sorts the disks of a bus by name.
+
+    Nova writes that element always: of several bootable disks it starts the first, or one that is not meant to boot.
     """
     bootable = [disk for disk in disks if disk.boot_index is not None]
-    return (BOOT_DEVICES[bootable[0].device_type],) if len(bootable) == 1 else ()
+    if len(bootable) < 2 and all(_comes_first(disk, disks) for disk in bootable):
+        return {}
+    return {disk.device_name: int(disk.boot_index or 0) + 1 for disk in bootable}
+
+
+def _comes_first(root: PlannedDisk, disks: t.Sequence[PlannedDisk]) -> bool:
+    """Whether ``root`` is what its kind of ``<boot dev>`` starts. vdb comes before vdaa."""
+    alike = [d for d in disks if BOOT_DEVICES.get(d.device_type) == BOOT_DEVICES.get(root.device_type)]
+    on_its_bus = [d for d in alike if d.disk_bus == root.disk_bus]
+    return alike[0] is root and min(on_its_bus, key=lambda d: (len(d.dev), d.dev)) is root
 
 
 def disk_configs(
@@ -57,22 +80,27 @@ def disk_configs(
 ) -> list[DiskConfig]:
     """One config per disk, in order.
 
-    :raises InvalidInput: a disk without path or format, or an unknown cache mode.
-    :raises UnsupportedHardware: a bus that the machine has not.
+    A volume's serial is its uuid; a lun is the real disk and has its own, so there the uuid is in the alias (as in Nova).
+    Files are cached by the host (writeback) unless disk_cachemodes says otherwise; Nova takes ``none`` for them where
+    the file system has O_DIRECT.
+
+    :raises InvalidInput: a disk without path or format, or an unknown cache mode; a lun that is no block device.
+    :raises UnsupportedHardware: a bus that the machine has not, or that has no such devices.
     """
-    several = sum(1 for disk in disks if disk.boot_index is not None) > 1
+    orders = boot_orders(disks)
     result = []
     scsi_unit = 0
+    model = scsi_model(guest, virt_type)
     for disk in disks:
-        check_bus(disk.disk_bus, virt_type, machine)
+        check_device(disk.device_type, check_bus(disk.disk_bus, virt_type, machine), virt_type)
         source = _source(disk)
         address = None
-        if disk.disk_bus == "scsi":
-            # libvirt would put seven on a controller and add further ones of another model.
+        if disk.disk_bus == "scsi" and model == "virtio-scsi":
+            # libvirt would put seven on a controller and add further ones of another model. Others have no such units.
             address = drive_address(unit=scsi_unit)
             scsi_unit += 1
         cache = _cache(guest, disk)
-        order = disk.boot_index + 1 if several and disk.boot_index is not None else None
+        is_lun = disk.device_type == "lun"
         result.append(
             DiskConfig(
                 type=disk.source,
@@ -80,15 +108,16 @@ def disk_configs(
                 driver_name="qemu",
                 driver_type=_format(disk),
                 driver_cache=cache,
-                driver_io=disk.io or ("native" if disk.source == "block" and cache in ("none", "directsync") else None),
-                driver_discard=guest.options.disk_discard if disk.device_type == "disk" else None,
+                driver_io=_io(disk, cache),
+                driver_discard=_discard(guest, disk),
                 target_dev=disk.dev,
                 target_bus=disk.disk_bus,
                 iotune=_iotune(guest) if disk.kind in ("image", "ephemeral", "swap") else None,
                 readonly=disk.readonly,
                 shareable=disk.shareable,
-                serial=disk.serial,
-                boot_order=order,
+                serial=None if is_lun else disk.serial,
+                boot_order=orders.get(disk.device_name),
+                alias=USER_ALIAS + disk.serial if is_lun and disk.serial else None,
                 address=address,
                 **source,
             )
@@ -156,6 +185,10 @@ def _format(disk: PlannedDisk) -> str:
 
 
 def _source(disk: PlannedDisk) -> dict[str, t.Any]:
+    if disk.device_type == "lun" and disk.source == "file":
+        raise InvalidInput(
+            reason="the disk %s is a file, and no lun" % disk.name, remedy="Only volumes and block devices can be lun."
+        )
     if disk.source == "network":
         connection = disk.connection
         if not connection.get("protocol") or not connection.get("name"):
@@ -183,15 +216,32 @@ def _source(disk: PlannedDisk) -> dict[str, t.Any]:
 
 
 def _cache(guest: GuestSpec, disk: PlannedDisk) -> str:
-    # Two guests on one disk must both see what is written.
-    mode = disk.cache or ("none" if disk.shareable else None)
-    mode = mode or guest.options.disk_cachemodes.get(disk.source) or DEFAULT_CACHE[disk.source]
+    # Two guests on one disk must both see what is written. source: Nova's _set_cache_mode
+    setting = guest.options.disk_cachemodes.get(disk.source)
+    # The setting wins over what a volume's connection says, not over what a disk is meant to be.
+    wanted = (setting or disk.cache if disk.kind == "volume" else disk.cache or setting) or DEFAULT_CACHE[disk.source]
+    mode = "none" if disk.shareable else wanted
     if mode not in CACHE_MODES:
         raise InvalidInput(
             reason="cache mode %r of disk %s is unknown" % (mode, disk.name),
             remedy="One of %s." % ", ".join(CACHE_MODES),
         )
     return mode
+
+
+def _io(disk: PlannedDisk, cache: str) -> str | None:
+    """Past the host's page cache a block device is read and written by native AIO, which needs O_DIRECT: with another
+    cache mode threads do it. source: Nova's _set_cache_mode
+    """
+    wanted = disk.io or ("native" if disk.source == "block" else None)
+    return "threads" if wanted == "native" and cache not in ("none", "directsync") else wanted
+
+
+def _discard(guest: GuestSpec, disk: PlannedDisk) -> str | None:
+    """The setting is for disks of the host's own; a volume says itself whether its blocks may be given back (Nova)."""
+    if disk.kind == "volume":
+        return "unmap" if disk.connection.get("discard") is True else None
+    return guest.options.disk_discard if disk.device_type == "disk" else None
 
 
 def _iotune(guest: GuestSpec) -> DiskIoTuneConfig | None:
@@ -203,15 +253,27 @@ def _iotune(guest: GuestSpec) -> DiskIoTuneConfig | None:
 def controller_configs(
     guest: GuestSpec, disks: t.Sequence[PlannedDisk], virt_type: str
 ) -> tuple[ControllerConfig, ...]:
-    """The SCSI controller where a disk is on SCSI; libvirt adds all others.
+    """The SCSI controller where a disk is on SCSI, or the image says which (hw_scsi_model); libvirt adds all others.
+
+    Nova writes one in the second case only, and libvirt's default serves other SCSI disks: of a model that current
+    systems have no driver of.
 
     :raises UnsupportedHardware: an unknown hw_scsi_model.
     """
-    if not any(disk.disk_bus == "scsi" for disk in disks):
+    model = scsi_model(guest, virt_type)
+    if not guest.image_properties.get("hw_scsi_model") and not any(disk.disk_bus == "scsi" for disk in disks):
         return ()
+    return (ControllerConfig(type="scsi", index=0, model=model),)
+
+
+def scsi_model(guest: GuestSpec, virt_type: str) -> str:
+    """The image's hw_scsi_model, else the setting.
+
+    :raises UnsupportedHardware: an unknown one.
+    """
     model = str(guest.image_properties.get("hw_scsi_model") or guest.options.scsi_model)
     _one_of("SCSI model", model, SCSI_MODELS, virt_type)
-    return (ControllerConfig(type="scsi", index=0, model=model),)
+    return model
 
 
 def interface_configs(guest: GuestSpec, virt_type: str) -> tuple[InterfaceConfig, ...]:

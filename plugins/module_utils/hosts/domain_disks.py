@@ -14,6 +14,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
+from ..core.domain.disk import USER_ALIAS
 from ..core.errors import DeviceDetachFailed, DevicePathInUse, InstanceNotFound, InvalidInput
 from ..core.optional import optional_import, require
 from .batch import progress
@@ -77,8 +78,8 @@ def _checked_xml(wish: DomainDisk) -> t.Any:
         raise InvalidInput(reason="the XML of disk %s cannot be parsed: %s" % (wish.serial, error)) from None
     if disk.tag != "disk":
         raise InvalidInput(reason="the XML of disk %s is no disk, but %s" % (wish.serial, disk.tag))
-    if (disk.findtext("serial") or "").strip() != wish.serial:
-        raise InvalidInput(reason="the XML of disk %s has the serial %r" % (wish.serial, disk.findtext("serial")))
+    if _serial_of(disk) != wish.serial:
+        raise InvalidInput(reason="the XML of disk %s has the serial %r" % (wish.serial, _serial_of(disk) or None))
     target, driver = disk.find("target"), disk.find("driver")
     if target is None or not target.get("dev"):
         raise InvalidInput(reason="the XML of disk %s has no target" % wish.serial)
@@ -99,7 +100,15 @@ def _disks(domain: t.Any, part: str) -> list[t.Any]:
 
 
 def _find(disks: t.Iterable[t.Any], serial: str) -> t.Any:
-    return next((d for d in disks if (d.findtext("serial") or "").strip() == serial), None)
+    return next((d for d in disks if _serial_of(d) == serial), None)
+
+
+def _serial_of(disk: t.Any) -> str:
+    """A lun is the real disk with its own serial: there the alias has what we call it."""
+    alias = disk.find("alias")
+    if disk.get("device") == "lun" and alias is not None and str(alias.get("name")).startswith(USER_ALIAS):
+        return str(alias.get("name"))[len(USER_ALIAS) :]
+    return str(disk.findtext("serial") or "").strip()
 
 
 def _parts(domain: t.Any) -> list[str]:

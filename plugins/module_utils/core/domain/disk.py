@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from .address import AddressConfig
 from .element import Element, at, many, one
 
+# libvirt keeps an alias that begins so, and gives those of all other devices itself.
+USER_ALIAS = "ua-"
+
 
 @dataclass(frozen=True)
 class DiskSourceHostConfig(Element):
@@ -81,6 +84,13 @@ class DiskConfig(Element):
     boot_order: t.Optional[int] = at("boot/@order", "int")  # from 1
     alias: t.Optional[str] = at("alias/@name")
     address: t.Optional[AddressConfig] = one(AddressConfig)
+
+    @property
+    def known_as(self) -> str | None:
+        """A volume's uuid: its serial; of a lun, which has the real disk's, the name behind ``ua-``."""
+        if self.device == "lun" and self.alias is not None and self.alias.startswith(USER_ALIAS):
+            return self.alias[len(USER_ALIAS) :]
+        return self.serial
 
     @property
     def source_path(self) -> str | None:

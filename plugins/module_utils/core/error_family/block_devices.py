@@ -18,11 +18,14 @@ class InvalidBDMBootSequence(InvalidBDM):
 
 
 class InvalidBDMFormat(InvalidBDM):
-    msg_fmt = "Block Device Mapping is Invalid: Unrecognized format: %(details)s"
+    msg_fmt = "Block Device Mapping is Invalid: %(details)s"
 
 
 class InvalidBDMEphemeralSize(InvalidBDM):
-    msg_fmt = "Ephemeral disks requested are larger than the instance type allows."
+    msg_fmt = (
+        "Ephemeral disks requested are larger than the instance type allows. If no size is given in one block device "
+        "mapping, flavor ephemeral size will be used."
+    )
 
 
 class InvalidBDMSwapSize(InvalidBDM):
@@ -51,10 +54,33 @@ class InvalidBDMVolumeNotBootable(InvalidBDM):
     remedy = "Boot from a volume that was made of an image, or attach this one without boot_index 0."
 
 
+class InvalidBDMDiskBus(InvalidBDM):
+    """The text is the one that Nova means to give: a slip of its own leaves but the first sentence of it."""
+
+    msg_fmt = "Block Device Mapping is invalid: The provided disk bus %(disk_bus)s is not valid."
+    remedy = "Use one of virtio, scsi, sata, ide, usb and fdc, or leave disk_bus out."
+
+
+class TooManyDiskDevices(InvalidBDM):
+    msg_fmt = (
+        "The maximum allowed number of disk devices (%(maximum)d) to attach to a single instance has been exceeded."
+    )
+    status = 403
+    remedy = "Put the disk on another bus (virtio or scsi), or leave it out."
+
+
+class MismatchVolumeAZException(InvalidInput):
+    """Of Nova's create, which answers 400; without cross_az_attach only."""
+
+    msg_fmt = "The availability zone between the server and its attached volumes do not match: %(reason)s."
+    remedy = "Take volumes of one zone and ask for it or for none, or set bootflow_cross_az_attach: true."
+
+
 class DevicePathInUse(Conflict):
     """The guest has another disk of that name (Nova)."""
 
     msg_fmt = "The supplied device path (%(path)s) is in use."
+    remedy = "Name another device, or leave device out: the next free one is taken."
 
 
 class DeviceDetachFailed(BootflowError):

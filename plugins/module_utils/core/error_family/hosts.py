@@ -15,7 +15,7 @@ class HostUnreachable(BootflowError):
     msg_fmt = "Host %(host)s is unreachable: %(reason)s"
     status = 503
     retryable = True
-    remedy = "Check the connection (ansible -m ping); the build goes to another host meanwhile."
+    remedy = "Check the connection (ansible -m ping), then run the same again."
 
 
 class HypervisorUnavailable(BootflowError):

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .base import BootflowError, NotFound
+from .base import BootflowError, Forbidden, NotFound
 
 
 class ImageNotFound(NotFound):
@@ -57,7 +57,8 @@ class FlavorDiskSmallerThanImage(ImageError):
 
 class VolumeSmallerThanMinDisk(ImageError):
     msg_fmt = (
-        "Volume is too small for requested image. Volume is %(volume_size)i bytes, minimum is %(image_min_disk)i bytes."
+        "Volume is smaller than the minimum size specified in image metadata. "
+        "Volume size is %(volume_size)i bytes, minimum size is %(image_min_disk)i bytes."
     )
     remedy = "Ask for a larger volume_size."
 
@@ -68,6 +69,11 @@ class FlavorDiskSmallerThanMinDisk(ImageError):
         "Flavor disk is %(flavor_size)i bytes, minimum size is %(image_min_disk)i bytes."
     )
     remedy = "Take a flavor with a larger root_gb."
+
+
+class BootFromVolumeRequiredForZeroDiskFlavor(Forbidden):
+    msg_fmt = "Only volume-backed servers are allowed for flavors with zero disk."
+    remedy = "Take a flavor with a root_gb, or boot from a volume."
 
 
 class FlavorMemoryTooSmall(ImageError):

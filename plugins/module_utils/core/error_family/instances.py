@@ -11,6 +11,7 @@ from .base import Conflict, NotFound
 
 class InstanceNotFound(NotFound):
     msg_fmt = "Instance %(instance_id)s could not be found."
+    remedy = "Name an instance that bootflow.compute.list shows, of the same project, or give its UUID."
 
 
 class InstanceExists(Conflict):

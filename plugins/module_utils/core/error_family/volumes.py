@@ -63,10 +63,12 @@ class VolumeAttached(InvalidInput):
 
 class VolumeNotFound(NotFound):
     msg_fmt = "Volume %(volume_id)s could not be found."
+    remedy = "Name a volume that bootflow.compute.volume_list shows, of the same project, or give its id."
 
 
 class SnapshotNotFound(NotFound):
     msg_fmt = "Snapshot %(snapshot_id)s could not be found."
+    remedy = "Name a snapshot that bootflow.compute.volume_list shows, of the same project, or give its id."
 
 
 class CannotDetachRootVolume(Forbidden):

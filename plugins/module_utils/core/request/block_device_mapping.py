@@ -5,6 +5,9 @@
 """The block devices of one request, in the form of version 2. source: 000, _check_and_transform_bdm; semantics 10.
 
 Here are the rules of the request's form; sizes against the flavor and device names are core.block_devices' matter.
+Kinder than Nova's API, as its clients are: volume_id, snapshot_id and image_id may stand for source_type and uuid, and
+destination_type and delete_on_termination have defaults. Volumes and snapshots never become local disks: Nova's API
+takes such a mapping, and passes over it.
 """
 
 from __future__ import annotations
@@ -12,13 +15,21 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..block_device_mapping import DEFAULT_ROOT_DEVICE, from_legacy, root_bdm, root_device_name
+from ..block_device_checks import check_disk_bus, check_size, check_words, mapping_of_image
+from ..block_device_mapping import (
+    DEFAULT_ROOT_DEVICE,
+    brings_root,
+    from_legacy,
+    prepend_dev,
+    root_bdm,
+    root_device_name,
+    strip_dev,
+)
 from ..errors import (
     BootflowError,
     ImageError,
     ImageNotActive,
     ImageNotFound,
-    InvalidBDM,
     InvalidBDMBootSequence,
     InvalidBDMFormat,
     InvalidBDMImage,
@@ -85,36 +96,51 @@ def legacy_block_devices(
     path: str,
     problems: Problems,
 ) -> tuple[BlockDevice, ...]:
-    """The same of version 1 (device_name, virtual_name, volume_id, snapshot_id, volume_size, no_device), in version 2."""
+    """The same of version 1 (device_name, virtual_name, volume_id, snapshot_id, volume_size, no_device), in version 2.
+
+    Without an image the root is what is called vda. With one it is the image, or what the image maps itself: Nova boots
+    a volume of the root's name then, and has fetched the image for nothing.
+    """
     plain = []
     for index, item in enumerate(wished):
         with problems.collect("%s[%d]" % (path, index)):
             plain.append(_legacy(item))
     if len(plain) != len(wished):
         return ()
-    name = root_device_name(image)
+    name, own_root = DEFAULT_ROOT_DEVICE, False
+    with problems.collect(path):
+        name, own_root = root_name(image), brings_root(image) is not None
     image_id = image.id if image is not None else None
-    found = from_legacy(plain, image_id, name)
+    found = from_legacy(plain, image_id, name, own_root)
     for index, device in enumerate(found[-len(plain) :] if plain else ()):
-        for error in _refusals(device, image is not None, max_count, name or DEFAULT_ROOT_DEVICE, options):
+        for error in _refusals(device, image is not None, max_count, name, options):
             problems.add("%s[%d]" % (path, index), error)
-    if found and not boots(found, False):
+    if found and not boots(found, own_root):
         problems.add(path, InvalidBDMBootSequence(remedy="Give image, or a volume or snapshot to boot from."))
     return tuple(found)
 
 
+def root_name(image: t.Optional[Image]) -> str:
+    """What the root disk is called, as far as is known before buses are: the image's word, or vda.
+
+    :raises InvalidBDMFormat: the image's mappings cannot be understood.
+    """
+    name = root_device_name(image)
+    return prepend_dev(name) if name else DEFAULT_ROOT_DEVICE
+
+
 def _legacy(item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    _check_mapping(item)
     unknown = sorted(set(item) - set(_LEGACY_FIELDS))
     if unknown:
         raise InvalidBDMFormat(
-            details="%s is not in version 1" % ", ".join(unknown), remedy="Leave legacy_bdm out to write version 2."
+            details="Following fields are invalid: %s" % " ".join(unknown),
+            remedy="Leave legacy_bdm out to write version 2.",
         )
     values = dict(item)
     for flag in ("no_device", "delete_on_termination"):
         if flag in values:
-            values[flag] = to_boolean(values[flag])
-    if "volume_size" in values:
-        values["volume_size"] = to_integer(values["volume_size"])
+            values[flag] = _value(to_boolean, values[flag], "Invalid %s field." % flag)
     from_legacy([values])  # what one of them lacks is told of that one
     return values
 
@@ -144,10 +170,24 @@ def boots(devices: t.Sequence[BlockDevice], has_image: bool) -> bool:
     return bool(indexes) and sorted(indexes) == list(range(len(indexes)))
 
 
+def _check_mapping(item: t.Any) -> None:
+    if not isinstance(item, t.Mapping):
+        raise InvalidBDMFormat(details="A block device must be a mapping.")
+
+
+def _value(read: t.Callable[[t.Any], t.Any], value: t.Any, details: str) -> t.Any:
+    try:
+        return read(value)
+    except ValueError:
+        raise InvalidBDMFormat(details=details) from None
+
+
 def _one(item: t.Mapping[str, t.Any], has_image: bool) -> BlockDevice:
+    _check_mapping(item)
     if "virtual_name" in item:
         raise InvalidBDMFormat(
-            details="virtual_name is of version 1", remedy="Say source_type: blank, or legacy_bdm: true."
+            details="Following fields are invalid: virtual_name",
+            remedy="It is of version 1. Say source_type: blank, or legacy_bdm: true.",
         )
     source, uuid = item.get("source_type"), item.get("uuid")
     for field, kind in _ID_FIELDS.items():
@@ -157,64 +197,47 @@ def _one(item: t.Mapping[str, t.Any], has_image: bool) -> BlockDevice:
                     details="%s contradicts source_type or uuid" % field, remedy="Give source_type and uuid only."
                 )
             source, uuid = kind, item[field]
-    no_device = to_boolean(item.get("no_device", False))
+    no_device = _value(to_boolean, item.get("no_device", False), "Invalid no_device field.")
     if source is None and not no_device:
         raise InvalidBDMFormat(
-            details="source_type is missing", remedy="Say source_type: image, volume, snapshot or blank."
+            details="Some required fields are missing", remedy="Say source_type: image, volume, snapshot or blank."
         )
     if source is None:
         source = "blank"
     local = source in ("image", "blank")
     destination = item.get("destination_type") or ("local" if local else "volume")
-    boot_index = to_integer(item["boot_index"]) if "boot_index" in item else None
-    if not no_device:
-        _check_pair(source, destination, uuid, boot_index, has_image)
-        _check_volume_type(item.get("volume_type"), source, destination)
-    return BlockDevice(
+    device = BlockDevice(
         source_type=source,
         destination_type=destination,
-        boot_index=boot_index,
+        boot_index=_number(item, "boot_index", "Boot index is invalid."),
         uuid=uuid,
-        volume_size=to_integer(item["volume_size"]) if "volume_size" in item else None,
+        volume_size=_number(item, "volume_size", "Invalid volume_size."),
         device_name=item.get("device_name"),
         disk_bus=item.get("disk_bus"),
         device_type=item.get("device_type"),
         guest_format=item.get("guest_format"),
         # what is local goes with the instance; a volume stays unless told otherwise
-        delete_on_termination=to_boolean(item.get("delete_on_termination", destination == "local")),
+        delete_on_termination=_value(
+            to_boolean,
+            item.get("delete_on_termination", destination == "local"),
+            "Invalid delete_on_termination field.",
+        ),
         no_device=no_device,
         tag=item.get("tag"),
         volume_type=item.get("volume_type"),
     )
+    check_words(device)
+    if not no_device:
+        booted = source == "image" and has_image and device.boot_index == 0
+        if destination == "local" and source != "blank" and not booted:
+            raise mapping_of_image(source, destination)
+        check_disk_bus(device)
+    return device
 
 
-def _check_pair(
-    source: str, destination: str, uuid: t.Optional[str], boot_index: t.Optional[int], has_image: bool
-) -> None:
-    """:raises InvalidBDMFormat: no legal pair, or what the pair needs is not there."""
-    if source == "blank" and uuid is not None:
-        raise InvalidBDMFormat(details="a blank device has no uuid", remedy="Leave uuid out.")
-    if source != "blank" and uuid is None:
-        raise InvalidBDMFormat(details="Missing device UUID.", remedy="Say which %s: uuid." % source)
-    if source in ("volume", "snapshot") and destination == "local":
-        raise InvalidBDMFormat(
-            details="Mapping %s to local is not supported." % source, remedy="Say destination_type: volume."
-        )
-    if source == "image" and destination == "local" and not (has_image and boot_index == 0):
-        raise InvalidBDMFormat(
-            details="Mapping image to local is not supported.",
-            remedy="Give image, and boot_index 0; or destination_type: volume.",
-        )
-
-
-def _check_volume_type(volume_type: t.Optional[str], source: str, destination: str) -> None:
-    """:raises InvalidBDMFormat: a type for what is no volume, or no new one."""
-    if volume_type and destination == "local":
-        raise InvalidBDMFormat(details="Specifying a volume_type with destination_type=local is not supported.")
-    if volume_type and source == "volume":
-        raise InvalidBDMFormat(
-            details="a volume that exists keeps its volume_type", remedy="Leave volume_type out of that device."
-        )
+def _number(item: t.Mapping[str, t.Any], field: str, details: str) -> t.Optional[int]:
+    found: t.Optional[int] = None if item.get(field) is None else _value(to_integer, item[field], details)
+    return found
 
 
 def _of_image(device: BlockDevice, find_image: FindImage) -> BlockDevice:
@@ -258,22 +281,12 @@ def _refusals(
             remedy="Write one entry per instance and volume.",
         )
     name = device.device_name
-    if has_image and name and _plain(name) == _plain(root_device_name):
+    if has_image and name and strip_dev(name) == strip_dev(root_device_name):
         yield InvalidInput(
             message="The volume cannot be assigned the same device name as the root device %s" % root_device_name,
             remedy="Leave device_name out.",
         )
-    if not device.volume_size and device.source_type == "image":
-        yield InvalidBDM(
-            reason="Images with destination_type 'volume' need to have a non-zero size specified",
-            remedy="Say volume_size, in GB.",
-        )
-    if not device.volume_size and device.source_type == "blank":
-        yield InvalidBDM(
-            reason="Blank volumes (source: 'blank', dest: 'volume') need to have non-zero size",
-            remedy="Say volume_size, in GB.",
-        )
-
-
-def _plain(device_name: str) -> str:
-    return device_name[5:] if device_name.startswith("/dev/") else device_name
+    try:
+        check_size(device)
+    except BootflowError as error:
+        yield error

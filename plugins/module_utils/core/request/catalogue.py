@@ -14,6 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from ..block_device_mapping import IMAGE_LISTS
 from ..errors import (
     BootflowError,
     FlavorNotFound,
@@ -202,6 +203,8 @@ def _read_image(fields: Fields, name: str) -> Image:
         fields.wrong("path", "must be an absolute path on the controller", "Write it as {{ playbook_dir }}/... or /...")
     properties = fields.mapping("properties")
     for key, value in properties.items():
+        if key in IMAGE_LISTS and isinstance(value, (list, tuple)):
+            continue  # what is in them is told where the image is booted
         if value is not None and not isinstance(value, (str, int, float)):
             fields.wrong("properties", "%s must be a text, a number or a boolean" % key)
     return Image(

@@ -8,35 +8,64 @@ from __future__ import annotations
 
 import typing as t
 
+from ..config_drive_rules import config_drive_wanted
 from ..errors import (
     AutoDiskConfigDisabledByImage,
     BootflowError,
+    BootFromVolumeRequiredForZeroDiskFlavor,
     FlavorDiskSmallerThanImage,
     FlavorDiskSmallerThanMinDisk,
     FlavorMemoryTooSmall,
     ImageNotActive,
+    ImageUnacceptable,
+    InvalidInput,
+    VolumeSmallerThanMinDisk,
 )
-from ..model import Flavor, Image
+from ..model import BlockDevice, Flavor, Image
 from .formats import TRUE_WORDS
 
 _GIB = 1024**3
 
 
-def image_errors(image: Image, flavor: t.Optional[Flavor]) -> t.Iterator[BootflowError]:
-    """What speaks against booting ``image`` on a local disk of ``flavor``; root_gb 0 is as large as the image."""
+def image_errors(
+    image: Image,
+    flavor: t.Optional[Flavor],
+    root: t.Optional[BlockDevice] = None,
+    denied_policies: t.Collection[str] = (),
+) -> t.Iterator[BootflowError]:
+    """What speaks against booting ``image`` on a local disk of ``flavor``; root_gb 0 is as large as the image.
+
+    :arg root: the root that the image maps itself. On a volume the flavor's root_gb does not count.
+    :arg denied_policies: with create:zero_disk_flavor a flavor of root_gb 0 boots from volumes only.
+    source: Nova's _detect_nonbootable_image_from_properties and _validate_flavor_image_nostatus
+    """
+    try:
+        config_drive_wanted(False, None, image.properties)
+    except InvalidInput as error:
+        yield error
+    if image.properties.get("cinder_encryption_key_id"):
+        yield ImageUnacceptable(
+            image_id=image.name,
+            reason="Direct booting of an image uploaded from an encrypted volume is unsupported.",
+        )
     if image.status != "active":
         yield ImageNotActive(image_id=image.name, remedy="Wait for it, or set its status: active in bootflow_images.")
     if flavor is None:
         return
     if flavor.memory_mb < image.min_ram:
         yield FlavorMemoryTooSmall()
-    root = flavor.root_gb * _GIB
-    if not root:
+    if root is not None and root.destination_type == "volume":
+        if root.volume_size is not None and root.volume_size < image.min_disk:
+            yield VolumeSmallerThanMinDisk(volume_size=root.volume_size * _GIB, image_min_disk=image.min_disk * _GIB)
         return
-    if image.size is not None and image.size > root:
-        yield FlavorDiskSmallerThanImage(flavor_size=root, image_size=image.size)
-    elif image.min_disk * _GIB > root:
-        yield FlavorDiskSmallerThanMinDisk(flavor_size=root, image_min_disk=image.min_disk * _GIB)
+    disk = flavor.root_gb * _GIB
+    if not disk:
+        if "create:zero_disk_flavor" in denied_policies:
+            yield BootFromVolumeRequiredForZeroDiskFlavor()
+    elif image.size is not None and image.size > disk:
+        yield FlavorDiskSmallerThanImage(flavor_size=disk, image_size=image.size)
+    elif image.min_disk * _GIB > disk:
+        yield FlavorDiskSmallerThanMinDisk(flavor_size=disk, image_min_disk=image.min_disk * _GIB)
 
 
 def disk_config(wished: t.Optional[str], image: t.Optional[Image]) -> str:

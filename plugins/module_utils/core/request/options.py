@@ -21,7 +21,9 @@ class RequestOptions:
     default_availability_zone: t.Optional[str] = None  # Nova's default_schedule_zone
     availability_zones: t.Optional[t.Collection[str]] = None  # the zones that exist; None: not checked here
     allow_forced_host: bool = True  # policy create:forced_host
-    denied_policies: t.Collection[str] = ()  # of create, create:attach_network, create:attach_volume
+    denied_policies: t.Collection[
+        str
+    ] = ()  # of create, create:attach_network, create:attach_volume, create:zero_disk_flavor
     default_flavor: t.Optional[str] = None
     default_project: str = "default"
     default_user: str = ""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..block_device_mapping import DEFAULT_ROOT_DEVICE, brings_root
 from ..errors import (
     AmbiguousHostnameForMultipleInstances,
     FixedIpAlreadyInUse,
@@ -24,7 +25,7 @@ from ..errors import (
 from ..model import BlockDevice, Flavor, Image, InjectedFile, NetworkRequest, ServerRequest
 from ..server_groups import ServerGroup
 from .availability_zone import parse_az
-from .block_device_mapping import legacy_block_devices, requested_block_devices, root_image
+from .block_device_mapping import legacy_block_devices, requested_block_devices, root_image, root_name
 from .catalogue import Catalogue
 from .formats import to_boolean, to_integer
 from .guest_data import requested_files, requested_metadata, requested_user_data
@@ -324,6 +325,9 @@ class _Entry:
 
     def _block_devices(self, image: t.Optional[Image], max_count: int) -> tuple[BlockDevice, ...]:
         wished = self.get("block_device_mapping", ())
+        name = DEFAULT_ROOT_DEVICE
+        with self.problems.collect(self.at("image")):
+            name = root_name(image)
         if to_boolean(self.get("legacy_bdm", False)):
             return legacy_block_devices(
                 wished, image, max_count, self.options, self.at("block_device_mapping"), self.problems
@@ -332,7 +336,7 @@ class _Entry:
             wished,
             has_image=self.text("image") is not None,
             max_count=max_count,
-            root_device_name=str((image.properties.get("root_device_name") if image else None) or "/dev/vda"),
+            root_device_name=name,
             options=self.options,
             path=self.at("block_device_mapping"),
             problems=self.problems,
@@ -341,8 +345,9 @@ class _Entry:
 
     def _disk_config(self, image: t.Optional[Image], meta: t.Optional[Image], flavor: t.Optional[Flavor]) -> str:
         if image is not None:
-            for error in image_errors(image, flavor):
-                self.problems.add(self.at("image"), error)
+            with self.problems.collect(self.at("image")):
+                for error in image_errors(image, flavor, brings_root(image), self.options.denied_policies):
+                    self.problems.add(self.at("image"), error)
         elif meta is not None and flavor is not None and flavor.memory_mb < meta.min_ram:
             self.problems.add(self.at("block_device_mapping"), FlavorMemoryTooSmall())
         with self.problems.collect(self.at("disk_config")):

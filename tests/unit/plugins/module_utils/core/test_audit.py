@@ -346,6 +346,38 @@ def test_folders(found: t.Any, domains: t.Any, orphan: bool, remove: bool) -> No
     assert [f.action for f in plan] == ([audit.REMOVE if remove else audit.REPORT] if orphan else [])
 
 
+@pytest.mark.parametrize(
+    ("found", "there", "action"),
+    [
+        ((), {}, audit.REMOVE),
+        ((gone(),), {}, audit.REMOVE),
+        ((gone(at=AFTER),), {}, None),
+        ((instance(),), {}, None),
+        ((instance(host=None, vm_state=states.BUILDING),), {}, None),
+        ((instance(host=None, vm_state=states.ERROR),), {}, audit.REMOVE),
+        # With its folder, or its domain, they go.
+        ((), {"folders": ("u1",)}, None),
+        ((), {"domains": (DOMAIN,)}, None),
+        # Only where it was seen at home are these more than the only ones.
+        ((instance(host="h2"),), {}, audit.REPORT),
+        ((instance(host="h2"),), {"home": True}, audit.REMOVE),
+    ],
+)
+@pytest.mark.parametrize("remove", (False, True))
+def test_disks_without_folder_and_domain(found: t.Any, there: t.Any, action: str | None, remove: bool) -> None:
+    here = replace(
+        snapshot(1, *there.get("domains", ()), folders=there.get("folders", ())), volumes={"u1": ["u1_disk"]}
+    )
+    home = (snapshot(2, DOMAIN),) if there.get("home") else ()
+    plan = audit.plan(ledger(*found), seen(here, *home, remove_orphans=remove))
+    told = [f for f in plan if f.kind == audit.ORPHAN_DISK]
+    expected = audit.REPORT if action and not remove else action
+    assert [f.action for f in told] == ([expected] if expected else [])
+    for f in told:
+        assert (f.instance, f.host, f.old) == ("u1", "h1", ["u1_disk"])
+        assert bool(f.remedy) == (f.action == audit.REPORT) and (f.new is None) == (f.action == audit.REMOVE)
+
+
 @pytest.mark.parametrize("vm_state", sorted(states.VM_STATES))
 def test_instances_without_domain(vm_state: str) -> None:
     has_one = vm_state in audit.WITH_DOMAIN

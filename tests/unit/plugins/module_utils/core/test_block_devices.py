@@ -239,10 +239,10 @@ def test_a_volume_is_not_deleted_but_a_user_may_say_so():
         (errors.InvalidBDMFormat, flavor(ephemeral=1), image(), (blank(1, device_name=""),), {}),
         (errors.InvalidBDMFormat, flavor(ephemeral=1), image(), (blank(1, device_name="/dev/v db"),), {}),
         (errors.InvalidBDMFormat, flavor(ephemeral=1), image(), (blank(1, device_name="v" * 256),), {}),
-        (errors.InvalidBDM, flavor(), image(), (BlockDevice("volume", "local", uuid=VOLUME_ID),), {}),
-        (errors.InvalidBDM, flavor(), image(), (BlockDevice("snapshot", "local", uuid=VOLUME_ID),), {}),
-        (errors.InvalidBDM, flavor(), image(), (BlockDevice("image", "local", 1, uuid=IMAGE_ID),), {}),
-        (errors.InvalidBDM, flavor(), image(), (BlockDevice("image", "local", 0, uuid=VOLUME_ID),), {}),
+        (errors.InvalidBDMFormat, flavor(), image(), (BlockDevice("volume", "local", uuid=VOLUME_ID),), {}),
+        (errors.InvalidBDMFormat, flavor(), image(), (BlockDevice("snapshot", "local", uuid=VOLUME_ID),), {}),
+        (errors.InvalidBDMFormat, flavor(), image(), (BlockDevice("image", "local", 1, uuid=IMAGE_ID),), {}),
+        (errors.InvalidBDMFormat, flavor(), image(), (BlockDevice("image", "local", 0, uuid=VOLUME_ID),), {}),
         (errors.InvalidBDM, flavor(), None, (BlockDevice("image", "volume", 0, uuid=IMAGE_ID),), {}),
         (errors.InvalidBDM, flavor(), image(), (BlockDevice("blank", "volume"),), {}),
         (errors.InvalidBDM, flavor(ephemeral=1), image(), (blank(1, device_name="/dev/sdb", disk_bus="virtio"),), {}),
@@ -255,7 +255,8 @@ def test_a_volume_is_not_deleted_but_a_user_may_say_so():
             (volume(device_name="/dev/vdb"), volume(uuid=IMAGE_ID, device_name="vdb")),
             {},
         ),
-        (errors.UnsupportedHardware, flavor(ephemeral=1), image(), (blank(1, disk_bus="nvme"),), {}),
+        (errors.InvalidBDMDiskBus, flavor(ephemeral=1), image(), (blank(1, disk_bus="nvme"),), {}),
+        (errors.InvalidBDMDiskBus, flavor(ephemeral=1), image(), (blank(1, disk_bus="xen"),), {}),
         (errors.UnsupportedHardware, flavor(), image(hw_disk_bus="ide", hw_machine_type="q35"), (), {}),
         (errors.UnsupportedHardware, flavor(), image(hw_disk_bus="ide"), (), {"machine_type": "pc-q35-7.2"}),
         (errors.InvalidBDM, flavor(), image(), (volume(),), {"max_count": 2}),  # row A27
@@ -274,7 +275,7 @@ def test_refused(error, the_flavor, the_image, bdms, options):
 def test_texts_are_novas():
     with pytest.raises(errors.InvalidBDM, match="Cannot attach one or more volumes to multiple instances"):
         mapping.normalise_bdms(flavor(), image(), (volume(),), max_count=2)
-    with pytest.raises(errors.InvalidBDM, match="cannot be assigned the same device name as the root device /dev/vda"):
+    with pytest.raises(errors.InvalidBDM, match="cannot be assigned the same device name as the root device vda$"):
         mapping.normalise_bdms(flavor(), image(), (volume(device_name="/dev/vda"),))
 
 
@@ -288,8 +289,9 @@ def test_no_limit_of_local_disks():
 
 def test_bus_without_a_free_name():
     bdms = tuple(blank(1, disk_bus="ide") for dummy in range(5))
-    with pytest.raises(errors.InvalidBDM, match="No free disk device names for prefix 'hd'"):
+    with pytest.raises(errors.TooManyDiskDevices, match=r"number of disk devices \(4\) to attach") as caught:
         block_device_plan(flavor(ephemeral=5), image(), bdms, BlockDeviceOptions(max_local_block_devices=-1))
+    assert caught.value.status == 403
 
 
 def test_an_image_that_brings_its_root_replaces_the_image_disk():

@@ -388,10 +388,11 @@ def planned(**more):
         (
             planned().placed("/dev/sdb", "raw", "block"),
             {"disk_cachemodes": {"block": "writeback"}},
-            ("block", "raw", "writeback", None, "/dev/sdb"),
+            ("block", "raw", "writeback", "threads", "/dev/sdb"),
         ),
         (planned(cache="unsafe").placed("/a", "raw"), {}, ("file", "raw", "unsafe", None, "/a")),
         (planned(shareable=True).placed("/a", "raw"), {}, ("file", "raw", "none", None, "/a")),
+        (planned(shareable=True, cache="writeback").placed("/a", "raw"), {}, ("file", "raw", "none", None, "/a")),
     ],
 )
 def test_disks_by_backend(disk, options, expected):

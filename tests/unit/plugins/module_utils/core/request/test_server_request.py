@@ -286,7 +286,13 @@ REFUSED = [
     ({"networks": None}, "networks", "NetworkAmbiguous", 409, "Multiple possible networks"),
     ({"networks": "auto"}, "networks", "NetworkAmbiguous", 409, "Multiple possible networks"),
     ({"networks": [{"port": "eth0"}]}, "networks[0].port", "InvalidInput", 400, "not a UUID"),
-    ({"block_device_mapping": [{}]}, "block_device_mapping[0]", "InvalidBDMFormat", 400, "source_type"),
+    (
+        {"block_device_mapping": [{}]},
+        "block_device_mapping[0]",
+        "InvalidBDMFormat",
+        400,
+        "Some required fields are missing",
+    ),
     (
         {"block_device_mapping": [{"source_type": "floppy"}]},
         "block_device_mapping[0].source_type",

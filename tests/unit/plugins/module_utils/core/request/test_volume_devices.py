@@ -6,12 +6,27 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import catalogue_id
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.block_device_mapping import (
+    legacy_block_devices,
+    requested_block_devices,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import (
+    catalogue_id,
+    parse_catalogue,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expand import (
     describe_difference,
     request_digest,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import (
+    RequestOptions,
+    parse_requests,
 )
 
 TINY = catalogue_id("image", "tiny")
@@ -99,10 +114,15 @@ REFUSED = [
         boot(source_type="image", uuid="fat", volume_size=9),
         {"flavor": "big"},
         "VolumeSmallerThanMinDisk",
-        "Volume is 9663676416 bytes, minimum is 10737418240 bytes",
+        "Volume size is 9663676416 bytes, minimum size is 10737418240 bytes.",
     ),
     (boot(source_type="volume", uuid="v"), {"count": 2}, "InvalidInput", "multiple instances"),
-    (boot(source_type="volume", uuid="v", volume_type="fast"), {}, "InvalidBDMFormat", "keeps its volume_type"),
+    (
+        boot(source_type="volume", uuid="v", volume_type="fast"),
+        {},
+        "InvalidBDMFormat",
+        "Specifying volume type to existing volume is not supported.",
+    ),
     (boot(source_type="volume"), {}, "InvalidBDMFormat", "Missing device UUID"),
     (boot(source_type="volume", uuid="v", destination_type="local"), {}, "InvalidBDMFormat", "volume to local"),
     (boot(source_type="volume", uuid="v", virtual_name="swap"), {}, "InvalidBDMFormat", "virtual_name"),
@@ -176,7 +196,7 @@ def test_version_1(parse):
     )
     assert [shape(d) for d in request.block_device_mapping] == [
         ("volume", "volume", "v", 0, None, False),
-        ("snapshot", "volume", "s", None, 4, False),
+        ("snapshot", "volume", "s", -1, 4, False),
     ]
     with_image = parse(legacy_bdm=True, block_device_mapping=[{"device_name": "vdb", "volume_id": "v"}])
     assert [(d.source_type, d.destination_type, d.boot_index) for d in with_image.block_device_mapping] == [
@@ -188,7 +208,7 @@ def test_version_1(parse):
 @pytest.mark.parametrize(
     "device, part",
     [
-        ({"source_type": "volume", "uuid": "v"}, "source_type, uuid is not in version 1"),
+        ({"source_type": "volume", "uuid": "v"}, "Following fields are invalid: source_type uuid"),
         ({"device_name": "vdb"}, "Unrecognized legacy format."),
     ],
 )
@@ -207,3 +227,144 @@ def test_a_changed_mapping_is_a_difference(parse):
     (line,) = describe_difference(digest(volume_size=2), digest(volume_size=3))
     assert line.startswith("block_device_mapping")
     assert describe_difference(digest(volume_size=2), digest(volume_size=2)) == []
+
+
+# --- Nova's rules, each with its error and text ------------------------------------------------------------------------------
+
+PREFIX = "Block Device Mapping is Invalid: "
+LOCAL = {"source_type": "blank", "guest_format": "ext4", "volume_size": 1}
+RULES = [
+    ("blank has no uuid", None, boot(source_type="blank", uuid="u", volume_size=1), "InvalidBDMFormat",
+     PREFIX + "Invalid device UUID."),
+    ("all others have", None, boot(source_type="snapshot"), "InvalidBDMFormat", PREFIX + "Missing device UUID."),
+    ("image to local without an image", None, {"source_type": "image", "uuid": "tiny", "boot_index": 0},
+     "InvalidBDMFormat", PREFIX + "Mapping image to local is not supported."),
+    ("image to local without boot_index 0", "tiny", {"source_type": "image", "uuid": "tiny", "boot_index": 1},
+     "InvalidBDMFormat", PREFIX + "Mapping image to local is not supported."),
+    ("virtual_name is of version 1", "tiny", {**LOCAL, "virtual_name": "swap"}, "InvalidBDMFormat",
+     PREFIX + "Following fields are invalid: virtual_name"),
+    ("image to volume has a size", None, boot(source_type="image", uuid="tiny"), "InvalidBDM",
+     "Images with destination_type 'volume' need to have a non-zero size specified"),
+    ("blank to volume has a size", None, boot(source_type="blank"), "InvalidBDM",
+     "Blank volumes (source: 'blank', dest: 'volume') need to have non-zero size"),
+    ("an image that there is", None, boot(source_type="image", uuid="none", volume_size=1), "InvalidBDMImage",
+     PREFIX + "failed to get image none."),
+    ("no volume has the root's name", "tiny", {"source_type": "volume", "uuid": "v", "device_name": "/dev/vda"},
+     "InvalidInput", "The volume cannot be assigned the same device name as the root device vda"),
+    ("nor several instances", None, boot(source_type="volume", uuid="v"), "InvalidInput",
+     "Cannot attach one or more volumes to multiple instances"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rule, image, device, code, text", RULES, ids=[r[0] for r in RULES])
+def test_rule(errors, rule, image, device, code, text):
+    count = {"count": 2} if rule == "nor several instances" else {}
+    ((path, its_code, status, message),) = errors(image=image, block_device_mapping=[device], **count)
+    assert (path, its_code, status, message) == ("block_device_mapping[0]", code, 400, text)
+
+
+def test_an_unknown_bus(errors):
+    ((path, code, status, message),) = errors(block_device_mapping=[{**LOCAL, "disk_bus": "nvme"}])
+    assert (path, code, status) == ("block_device_mapping[0].disk_bus", "InvalidBDMDiskBus", 400)
+    assert "'nvme' must be one of virtio, scsi, sata, ide, usb, fdc" in message
+
+
+def test_version_1_without_what_is_called_vda_has_no_root(errors):
+    """Nova takes the first device as root only where it knows no root's name, and its API always does."""
+    ((path, code, _status, _message),) = errors(
+        image=None, legacy_bdm=True, block_device_mapping=[{"device_name": "vdb", "volume_id": "v"}]
+    )
+    assert (path, code) == ("block_device_mapping", "InvalidBDMBootSequence")
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        None, "vda", 5, [], {"source_type": "blank", "boot_index": "x"}, {"source_type": "blank", "volume_size": "x"},
+        {"source_type": "blank", "no_device": "perhaps"}, {"source_type": "blank", "delete_on_termination": 7},
+        {"source_type": "tape"}, {"source_type": ["volume"]}, {"source_type": "volume", "uuid": 5},
+        {"source_type": "blank", "device_name": 5}, {"source_type": "blank", "tag": "a,b"}, {"device_type": "tape"},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("legacy", [False, True])
+def test_what_is_no_device_is_told_without_the_schema_too(catalogue, item, legacy):
+    problems = Problems()
+    if legacy:
+        legacy_block_devices([item], None, 1, RequestOptions(), "b", problems)
+    else:
+        requested_block_devices([item], True, 1, "vda", RequestOptions(), "b", problems, catalogue.image)
+    assert [e["path"] for e in problems.errors][:1] == ["b[0]"]
+    assert {e["code"] for e in problems.errors} <= {"InvalidBDMFormat", "InvalidBDMBootSequence"}
+
+
+# --- images that map devices -------------------------------------------------------------------------------------------------
+
+
+def images(**properties):
+    entry = {"name": "own", "disk_format": "raw", "checksum": "ab" * 32, "path": "/images/own.raw", "min_disk": 10}
+    return parse_catalogue(
+        [{"name": "small", "memory_mb": 512, "vcpus": 1, "root_gb": 1}, {"name": "nil", "memory_mb": 512, "vcpus": 1}],
+        [{**entry, "properties": properties}],
+        [{"name": "blue", "subnets": [{"cidr": "10.0.0.0/24"}]}],
+        [],
+    )
+
+
+NOTHING_ASKED = {"name": "web", "flavor": "small", "image": "own", "networks": ["blue"]}
+
+
+def codes(catalogue, options=None, **fields):
+    entry = {**NOTHING_ASKED, **fields}
+    with pytest.raises(InvalidRequest) as caught:
+        parse_requests([entry], catalogue, options or RequestOptions())
+    return [(e["path"], e["code"], e["status"]) for e in caught.value.errors]
+
+
+SNAPSHOT = {"source_type": "snapshot", "snapshot_id": "s", "boot_index": 0, "device_name": "/dev/vda"}
+
+
+def test_an_image_that_brings_its_root_is_not_compared_with_the_flavors_disk():
+    assert codes(images()) == [("instances[0].image", "FlavorDiskSmallerThanMinDisk", 400)]
+    brought = images(bdm_v2=True, block_device_mapping=[{**SNAPSHOT, "volume_size": 10}])
+    (request,) = parse_requests([dict(NOTHING_ASKED)], brought, RequestOptions())
+    assert request.image.name == "own"
+    as_text = images(bdm_v2="True", block_device_mapping=json.dumps([SNAPSHOT]))
+    assert parse_requests([dict(NOTHING_ASKED)], as_text, RequestOptions())
+    small = images(bdm_v2=True, block_device_mapping=[{**SNAPSHOT, "volume_size": 9}])
+    assert codes(small) == [("instances[0].image", "VolumeSmallerThanMinDisk", 400)]
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"mappings": ["vda"]},
+        {"mappings": "[{"},
+        {"block_device_mapping": [{"virtual_name": "nothing"}]},
+        {"block_device_mapping": '[{"virtual_name": "nothing"}]'},
+        {"block_device_mapping": 5},
+    ],
+)
+def test_an_image_whose_mappings_are_nonsense(properties, legacy):
+    found = codes(images(**properties), legacy_bdm=legacy)
+    assert {(code, status) for _path, code, status in found} == {("InvalidBDMFormat", 400)}
+
+
+def test_flavors_without_a_disk_may_be_for_volumes_only():
+    denied = RequestOptions(denied_policies=["create:zero_disk_flavor"])
+    refused = ("instances[0].image", "BootFromVolumeRequiredForZeroDiskFlavor", 403)
+    assert codes(images(), denied, flavor="nil") == [refused]
+    volume = boot(source_type="image", uuid="own", volume_size=10)
+    entry = {"name": "web", "flavor": "nil", "networks": ["blue"], "block_device_mapping": [volume]}
+    assert parse_requests([entry], images(), denied)[0].volume_backed
+    assert parse_requests([{**entry, "image": "own", "block_device_mapping": []}], images(), RequestOptions())
+
+
+def test_an_image_of_an_encrypted_volume():
+    found = codes(images(cinder_encryption_key_id="k"), flavor="nil")
+    assert found == [("instances[0].image", "ImageUnacceptable", 400)]
+
+
+def test_an_image_that_says_nonsense_of_its_config_drive():
+    """Nova tells it when the server is asked for, not when it is built."""
+    assert codes(images(img_config_drive="always"), flavor="nil") == [("instances[0].image", "InvalidInput", 400)]
