@@ -15,6 +15,10 @@ description:
   - A disk that is mounted, held by another device or open in a process, such as a guest's, is never taken away. One that goes is flushed, and
     removed from the kernel before the logout, so that no other volume can appear under its name.
   - A session stays while the target has other disks here.
+  - >-
+    With several portals there is a session with each, and multipathd's map of their disks is what a guest gets; a portal that is down is told in
+    RV(outcomes.failed_portals). Where multipathd does not run, one portal is used, and a warning says so. A disk with a path that is down
+    is not resized, for the path would come back with the old size.
   - No secret is on a command line. C(iscsiadm) keeps it in its record of the target, which only root reads, until the host is disconnected.
   - A connection that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
 author: bootflow.compute authors (@bootflow)
@@ -55,7 +59,9 @@ options:
         type: int
         required: true
       portals:
-        description: The target's portals, as C(address:port), an IPv6 address in brackets. There is a session with each.
+        description: >-
+          The target's portals, as C(address:port), an IPv6 address in brackets. There is a session with each where multipathd runs, elsewhere
+          with one.
         type: list
         elements: str
         required: true
@@ -65,6 +71,12 @@ options:
       chap_secret:
         description: The secret of O(connections[].chap_user).
         type: str
+      shared:
+        description:
+          - Another guest of this host has the volume, too, and is connected. Its session serves both, and its record stays as it is.
+          - With O(connections[].state=connected); then O(connections[].chap_user) is of no use.
+        type: bool
+        default: false
   scan_tries:
     description: How often to look for a disk that does not appear at once, after 1, 4, 9... seconds.
     type: int
@@ -76,7 +88,7 @@ options:
 requirements:
   - open-iscsi with iscsid running
   - udev
-  - multipath-tools for several portals of one volume
+  - multipath-tools with multipathd running for several paths to one volume
 """
 
 EXAMPLES = r"""
@@ -105,7 +117,7 @@ outcomes:
       type: bool
       returned: always
     changes:
-      description: What was changed, of C(record), C(session), C(disk) and C(size).
+      description: What was changed, of C(record), C(session), C(map), C(disk) and C(size).
       type: list
       elements: str
       returned: success
@@ -118,11 +130,13 @@ outcomes:
       type: int
       returned: success
     path:
-      description: What a guest's disk is given, the map of multipathd where there is one, otherwise the link below C(/dev/disk/by-path).
+      description: >-
+        What a guest's disk is given, C(/dev/disk/by-id/dm-uuid-mpath-WWID) where there is a map of multipathd, otherwise the link below
+        C(/dev/disk/by-path).
       type: str
       returned: success
     device:
-      description: The kernel's device that the link leads to.
+      description: The kernel's device that RV(outcomes.path) leads to.
       type: str
       returned: success
     devices:
@@ -149,6 +163,11 @@ outcomes:
       returned: success
     failed_portals:
       description: Portals that could not be logged in to, and why, while another one could.
+      type: list
+      elements: str
+      returned: when connected
+    warnings:
+      description: Why the volume has fewer paths than portals.
       type: list
       elements: str
       returned: when connected
@@ -199,6 +218,7 @@ def argument_spec():
         "portals": {"type": "list", "elements": "str", "required": True},
         "chap_user": {"type": "str"},
         "chap_secret": {"type": "str", "no_log": True},
+        "shared": {"type": "bool", "default": False},
     }
     return {
         "connections": {
@@ -221,6 +241,9 @@ def main():
         outcome = make_connections(args["connections"], initiator, args["workers"], module.check_mode)
     except Exception as error:
         fail(module, error)
+    for volume_id, each in outcome["outcomes"].items():
+        for text in each.get("warnings") or ():
+            module.warn("volume %s: %s" % (volume_id, text))
     module.exit_json(
         changed=any_changed(outcome["outcomes"]),
         outcomes=outcome["outcomes"],

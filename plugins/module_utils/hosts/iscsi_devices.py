@@ -23,6 +23,9 @@ from .command import program, run
 _ADDRESS = re.compile(r"\d+:\d+:\d+:(\d+)\Z")
 _HOST = re.compile(r"/host(\d+)/")
 
+#: What the device mapper's UUID of a map of multipathd begins with; the WWID follows.
+MAP = "mpath-"
+
 
 class Devices:
     """The disks of this host. ``sys``, ``proc`` and ``dev`` are other folders in tests."""
@@ -68,13 +71,37 @@ class Devices:
             return ""
         return page[4 : 4 + int.from_bytes(page[2:4], "big")].decode("ascii", "replace").strip("\0 ")
 
-    def multipath_of(self, names: t.Sequence[str]) -> str:
-        """/dev/mapper/... of the map that multipathd made over a disk of these; "" when there is none."""
+    def map_of(self, names: t.Sequence[str]) -> str:
+        """The kernel's name, dm-N, of the map that multipathd made over a disk of these; "" when there is none."""
         for name in names:
             for holder in self._holders(name):
-                if _read(self._block(holder, "dm", "uuid")).startswith("mpath-"):
-                    return os.path.join(self.dev, "mapper", _read(self._block(holder, "dm", "name")))
+                if self.map_uuid(holder).startswith(MAP):
+                    return holder
         return ""
+
+    def map_uuid(self, name: str) -> str:
+        """mpath-WWID of a map dm-N; "" when it is not there."""
+        return _read(self._block(name, "dm", "uuid"))
+
+    def map_name(self, name: str) -> str:
+        """What multipathd calls a map dm-N: its WWID, or the name that the administrator wants."""
+        return _read(self._block(name, "dm", "name"))
+
+    def map_path(self, name: str) -> str:
+        """The link to a map dm-N that bears its WWID: with user_friendly_names, mpatha may be another volume some day."""
+        by_id = os.path.join(self.dev, "disk/by-id/dm-uuid-" + self.map_uuid(name))
+        return by_id if os.path.exists(by_id) else os.path.join(self.dev, "mapper", self.map_name(name))
+
+    def members(self, name: str) -> list[str]:
+        """The disks of a map dm-N, without those that are just leaving the kernel."""
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(each for each in os.listdir(self._block(name, "slaves")) if os.path.exists(self._block(each)))
+        return []
+
+    def is_logged_in(self, number: int) -> bool:
+        """Whether a session has its connection; the kernel keeps trying while it has not."""
+        path = os.path.join(self.sys, "class/iscsi_session/session%d/state" % number)
+        return _read(path) in ("LOGGED_IN", "")
 
     def _holders(self, name: str) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
@@ -101,10 +128,10 @@ class Devices:
             looked_at.append(name)
             for part in [name] + self._partitions(name):
                 for holder in self._holders(part):
-                    if _read(self._block(holder, "dm", "uuid")).startswith(("mpath-", "part")):
+                    if self.map_uuid(holder).startswith((MAP, "part")):
                         waiting.append(holder)
                     else:
-                        label = _read(self._block(holder, "dm", "name")) or holder
+                        label = self.map_name(holder) or holder
                         reasons.append("%s is part of %s" % (part, label))
         nodes = {}
         for name in looked_at:
@@ -165,11 +192,7 @@ class Devices:
         _write(self._block(name, "device", "rescan"), "1")
 
     def flush(self, names: t.Sequence[str]) -> None:
-        """Write what is in the caches of these disks; a map of multipathd over them goes."""
-        over = self.multipath_of(names)
-        if over:
-            run([program("blockdev", "util-linux"), "--flushbufs", over], timeout=300)
-            run([program("multipath", "multipath-tools"), "-f", os.path.basename(over)], timeout=60)
+        """Write what is in the caches of these disks."""
         for name in names:
             run([program("blockdev", "util-linux"), "--flushbufs", os.path.join(self.dev, name)], timeout=300)
 

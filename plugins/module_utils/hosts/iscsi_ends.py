@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ..core.errors import MissingLibrary
-from ..core.volumes.names import volume_id_of_target
+from ..core.volumes.names import target_of_secret, volume_id_of_target
 from .iscsi_initiator import Initiator
 from .libvirt_secrets import secrets_there
 from .module_errors import as_bootflow_error
@@ -61,8 +61,9 @@ def iscsi_ends(
     found: dict[str, t.Any] = {"sessions": [], "secrets": [], "error": None}
     try:
         found["sessions"] = sessions_there(initiator or Initiator(), prefixes, known)
-        named = {iqn: volume_id_of_target(iqn, prefixes) for iqn in secrets_there(connection) if iqn not in known}
-        found["secrets"] = [{"iqn": iqn, "volume_id": volume_id} for iqn, volume_id in named.items() if volume_id]
+        targets = {name: target_of_secret(name) for name in secrets_there(connection)}
+        named = {n: volume_id_of_target(iqn, prefixes) for n, iqn in targets.items() if iqn not in known}
+        found["secrets"] = [{"iqn": name, "volume_id": volume_id} for name, volume_id in named.items() if volume_id]
     except Exception as error:  # whatever it is: the host's other facts are told
         found["error"] = as_bootflow_error(error).as_dict()
     return found

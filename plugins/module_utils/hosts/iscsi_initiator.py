@@ -21,12 +21,15 @@ import re
 import tempfile
 import time
 import typing as t
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ..core.errors import (
+    BootflowError,
     CommandFailed,
     FailedISCSITargetPortalLogin,
     InvalidInput,
+    RemoteError,
     VolumeDeviceNotFound,
     VolumePathNotRemoved,
     WaitTimeout,
@@ -37,6 +40,7 @@ from .command import Completed, program, run
 from .iscsi_devices import Devices
 from .iscsi_target import LOCK_ROOT, chap_of
 from .locks import host_lock
+from .multipath import Multipath
 from .paths import checked_uuid
 
 CONNECTED, DISCONNECTED, RESCANNED = "connected", "disconnected", "rescanned"
@@ -46,6 +50,7 @@ DATABASE_LOCK = "/run/lock/iscsi/lock"
 
 # iscsiadm(8): exit codes
 _EXISTS, _NO_RECORDS, _AUTH_FAILED, _IN_USE = 15, 21, 24, 255
+_NO_LOGIN = "Unable to login to iSCSI Target Portal: "
 _SESSION = re.compile(r"(\w+): \[(\d+)\] (\S+?),(-?\d+) (\S+)")
 
 
@@ -72,7 +77,11 @@ def parse_sessions(text: str) -> list[Session]:
 
 @dataclass(frozen=True)
 class Connection:
-    """A volume as a target offers it. ``portals``: several are several sessions to one disk."""
+    """A volume as a target offers it. ``portals``: several are several sessions to one disk.
+
+    ``shared``: another guest of this host has the disk already, with credentials that nobody knows any more: the records of
+    its login stay as they are.
+    """
 
     volume_id: str
     iqn: str
@@ -80,6 +89,7 @@ class Connection:
     portals: tuple[str, ...]
     chap: ChapCredentials | None = None
     state: str = CONNECTED
+    shared: bool = False
 
 
 def connection_of(args: t.Mapping[str, t.Any]) -> Connection:
@@ -104,6 +114,7 @@ def connection_of(args: t.Mapping[str, t.Any]) -> Connection:
         portals=tuple(portals),
         chap=chap_of(args.get("chap_user"), args.get("chap_secret"), volume_id),
         state=state,
+        shared=bool(args.get("shared")),
     )
 
 
@@ -175,6 +186,7 @@ class Initiator:
         sleep: t.Callable[[float], None] = time.sleep,
     ) -> None:
         self.devices = devices or Devices()
+        self.multipath = Multipath(self.devices, sleep)
         self.node_folders = tuple(node_folders)
         self.lock = lock
         self.wait_tries = wait_tries
@@ -218,15 +230,16 @@ class Initiator:
     def result(self, wish: Connection, sessions: t.Sequence[Session]) -> dict[str, t.Any]:
         """path, device, devices, multipath, serial, size and sessions of a volume that is connected."""
         devices = self._disks(wish, sessions)
-        first = self._path(wish, sessions)
-        multipath = self.devices.multipath_of(devices)
+        over = self.devices.map_of(devices)
+        multipath = self.devices.map_path(over) if over else ""
+        path = multipath or self._path(wish, sessions)
         return {
-            "path": multipath or first or "",
-            "device": os.path.realpath(first) if first else "",
+            "path": path,
+            "device": os.path.realpath(path) if path else "",
             "devices": ["/dev/" + name for name in devices],
             "multipath": multipath,
             "serial": self.devices.serial(devices[0]) if devices else "",
-            "size": self.devices.size(devices[0]) if devices else 0,
+            "size": self.devices.size(over or devices[0]) if devices else 0,
             "sessions": [{"number": s.number, "portal": s.portal, "group": s.group} for s in sessions],
         }
 
@@ -246,48 +259,111 @@ class Initiator:
     # ---- connect -------------------------------------------------------------------------------------------------------
 
     def connect(self, wish: Connection, check_mode: bool = False) -> dict[str, t.Any]:
-        """Log in at every portal, and wait for the disk.
+        """Log in at every portal, and wait for the disk, or with several portals for multipathd's map of the disks.
+
+        Without multipathd one portal is taken, as by os-brick without enforce_multipath: two disks of one volume that
+        know nothing of each other are of no use.
 
         :raises FailedISCSITargetPortalLogin: no portal let us in.
         :raises VolumeDeviceNotFound: the disk did not appear.
         """
         before = self.sessions(wish.iqn)
-        changes: list[str] = []
-        failures: list[str] = []
-        for where in wish.portals:
-            there = any(session.portal == where for session in before)
-            if not self._record_is_right(wish, where):
-                changes.append("record")
-            if not there:
-                changes.append("session")
-            if check_mode:
-                continue
-            self._make_record(wish, where)
-            if not there:
-                problem = self._login(wish, where)
-                if problem:
-                    failures.append("%s: %s" % (where, problem))
-        if check_mode:
-            return dict(self.result(wish, before), changed=bool(changes), changes=sorted(set(changes)))
-        sessions = self.sessions(wish.iqn)
-        if not sessions:
-            # A record with automatic startup would try again at every start of the host.
-            for where in wish.portals:
-                self._delete_record(wish.iqn, where)
-            raise FailedISCSITargetPortalLogin(
-                message="Unable to login to iSCSI Target Portal: %s" % "; ".join(failures),
-                remedy="Check portal, network, the target's service and the CHAP credentials.",
-            )
-        if not self._wait(wish, sessions):
-            raise VolumeDeviceNotFound(
-                device=by_path_names(wish.portals[0], wish.iqn, wish.lun)[0],
-                remedy="The target has no LUN %d for this initiator, or udev does not run." % wish.lun,
-            )
-        result = self.result(wish, sessions)
-        result.update(changed=bool(changes), changes=sorted(set(changes)), failed_portals=failures)
+        if len(wish.portals) == 1:
+            return self._connect(wish, wish.portals, before, check_mode)
+        if not self.devices.map_of(self._disks(wish, before)) and not self.multipath.runs():
+            return self._connect_at_one(wish, before, check_mode)
+        result = self._connect(wish, wish.portals, before, check_mode)
+        if not check_mode:
+            self._make_map(wish, result)
         return result
 
+    def _make_map(self, wish: Connection, result: dict[str, t.Any]) -> None:
+        """Have multipathd make its map over the disks of all sessions, and put it into the result."""
+        sessions = self.sessions(wish.iqn)
+        names = self._disks(wish, sessions)
+        there = self.devices.map_of(names)
+        made = self.multipath.make(names)
+        result.update(self.result(wish, sessions))
+        if made and not there:
+            result.update(changed=True, changes=sorted({*result["changes"], "map"}))
+        if not made:
+            result["warnings"].append(
+                "multipathd made no map of %s; %s is used alone" % (" ".join(names), result["path"])
+            )
+
+    def _connect_at_one(self, wish: Connection, before: t.Sequence[Session], check_mode: bool) -> dict[str, t.Any]:
+        """At the portal that there is a session with, or else at the first that leads to the disk."""
+        there = [where for where in wish.portals if any(session.portal == where for session in before)]
+        failed: list[str] = []
+        problem: BootflowError | None = None
+        for where in there + [each for each in wish.portals if each not in there]:
+            try:
+                result = self._connect(wish, [where], before, check_mode)
+            except (FailedISCSITargetPortalLogin, VolumeDeviceNotFound) as error:
+                refused = isinstance(error, FailedISCSITargetPortalLogin)
+                failed.append(error.message[len(_NO_LOGIN) :] if refused else "%s: %s" % (where, error.message))
+                problem = error
+                self._leave(wish, where)
+                continue
+            text = "multipathd does not run on this host: of %d portals only %s is used"
+            result["warnings"].append(text % (len(wish.portals), where))
+            result["failed_portals"] = failed
+            return result
+        if isinstance(problem, VolumeDeviceNotFound):
+            raise problem
+        raise _no_login(failed)
+
+    def _leave(self, wish: Connection, where: str) -> None:
+        """Log out of a portal that does not lead to the disk, when nobody else needs it."""
+        mine = [session for session in self.sessions(wish.iqn) if session.portal == where]
+        if not wish.shared and not any(self.devices.disks_of_session(session.number) for session in mine):
+            for session in mine:
+                self._node(wish.iqn, session.portal, "--logout", ok=(0, _NO_RECORDS), timeout=150)
+            self._delete_record(wish.iqn, where)
+
+    def _connect(
+        self, wish: Connection, portals: t.Sequence[str], before: t.Sequence[Session], check_mode: bool
+    ) -> dict[str, t.Any]:
+        """:arg before: the sessions that there are with the target."""
+        changes: list[str] = []
+        missing = [where for where in portals if not any(session.portal == where for session in before)]
+        if missing:
+            changes.append("session")
+        if not all(self._record_is_right(wish, where) for where in portals):
+            changes.append("record")
+        told = {"changed": bool(changes), "changes": sorted(changes), "failed_portals": [], "warnings": []}
+        if check_mode:
+            return dict(self.result(wish, before), **told)
+        for where in portals:
+            self._make_record(wish, where)
+        failures = self._log_in(wish, missing)
+        sessions = [session for session in self.sessions(wish.iqn) if session.portal in portals]
+        if not sessions:
+            # A record with automatic startup would try again at every start of the host.
+            for where in () if wish.shared else portals:
+                self._delete_record(wish.iqn, where)
+            raise _no_login(failures)
+        if not self._wait(wish, sessions):
+            raise VolumeDeviceNotFound(
+                device=by_path_names(portals[0], wish.iqn, wish.lun)[0],
+                remedy="The target has no LUN %d for this initiator, or udev does not run." % wish.lun,
+            )
+        told["failed_portals"] = failures
+        told["warnings"] = ["no session with portal %s" % failure for failure in failures]
+        return dict(self.result(wish, sessions), **told)
+
+    def _log_in(self, wish: Connection, portals: t.Sequence[str]) -> list[str]:
+        """At all of these at once, for one that is down takes minutes. Returns what failed."""
+        if not portals:
+            return []
+        progress.mark_changed()
+        with ThreadPoolExecutor(len(portals)) as pool:
+            problems = list(pool.map(lambda where: self._login(wish, where), portals))
+        return ["%s: %s" % (where, problem) for where, problem in zip(portals, problems) if problem]
+
     def _record_is_right(self, wish: Connection, where: str) -> bool:
+        if wish.shared:
+            return True
         files = self.record_files(wish.iqn, where)
         return bool(files) and all(self._file_is_right(wish, path) for path in files)
 
@@ -298,6 +374,8 @@ class Initiator:
         return all(has.get(name) == value for name, value in wanted.items())
 
     def _make_record(self, wish: Connection, where: str) -> None:
+        if wish.shared:
+            return
         files = self.record_files(wish.iqn, where)
         if self._record_paths(wish.iqn, where) and not (files and all(self._is_whole(wish.iqn, p) for p in files)):
             progress.mark_changed()
@@ -342,7 +420,6 @@ class Initiator:
 
     def _login(self, wish: Connection, where: str) -> str:
         """ "" when it is logged in, or else why not."""
-        progress.mark_changed()
         done = self._node(wish.iqn, where, "--login", ok=None, timeout=150)
         if done.rc in (0, _EXISTS):
             return ""
@@ -351,12 +428,19 @@ class Initiator:
         return login_problem(done.stderr + done.stdout) or "iscsiadm ended with %d" % done.rc
 
     def _wait(self, wish: Connection, sessions: t.Sequence[Session]) -> bool:
+        """For the disk of every session that has its connection; after two looks for one of them."""
         for attempt in range(self.wait_tries + 1):
             self.devices.settle()
-            if self._disks(wish, sessions) and self._path(wish, sessions):
+            late = [
+                session
+                for session in sessions
+                if self.devices.is_logged_in(session.number)
+                and not self.devices.disks_of_session(session.number, wish.lun)
+            ]
+            if self._disks(wish, sessions) and self._path(wish, sessions) and not (late and attempt < 2):
                 return True
             if attempt < self.wait_tries:
-                for session in sessions:
+                for session in late or sessions:
                     self.devices.scan(session.number, wish.lun)
                 # The first look is often a moment too early; then 1, 4, 9... seconds.
                 self.sleep(0.3 if attempt == 0 else attempt**2)
@@ -380,6 +464,10 @@ class Initiator:
             changes.append("record")
         users = self.devices.users(disks)
         if users:
+            # What udev runs when the guest has closed its disk.
+            self.devices.settle()
+            users = self.devices.users(disks)
+        if users:
             raise VolumePathNotRemoved(
                 message="%s of volume %s is in use: %s"
                 % (" ".join("/dev/" + d for d in disks), wish.volume_id, "; ".join(users)),
@@ -388,8 +476,7 @@ class Initiator:
         if not check_mode:
             if disks:
                 progress.mark_changed()
-                self.devices.flush(disks)
-                self.devices.delete(disks)
+                self._remove(disks)
             if not others:
                 self._logout(wish, sessions, records)
         return {
@@ -403,6 +490,16 @@ class Initiator:
             if others
             else [],
         }
+
+    def _remove(self, disks: t.Sequence[str]) -> None:
+        """The map first. What was written, was written through it; a path of it that is down cannot be flushed."""
+        over = self.devices.map_of(disks)
+        if over:
+            self.multipath.remove(over)
+        else:
+            self.devices.flush(disks)
+        self.devices.delete(disks)
+        self.multipath.forget(disks)
 
     def known_portals(self, iqn: str, portals: t.Iterable[str] = ()) -> list[str]:
         """These portals of a target, and those that it has a record of, which discovery may have put beside them."""
@@ -446,18 +543,32 @@ class Initiator:
     # ---- extend --------------------------------------------------------------------------------------------------------
 
     def rescan(self, wish: Connection, check_mode: bool = False) -> dict[str, t.Any]:
-        """Have the kernel ask for the disk's size again, after the volume grew.
+        """Have the kernel ask for the disk's size again, after the volume grew, and multipathd give its map that size.
 
         :raises VolumeDeviceNotFound: it is not connected.
+        :raises RemoteError: a path is down. It would come back with the old size.
         """
         sessions = self.sessions(wish.iqn)
         disks = self._disks(wish, sessions)
         if not disks:
             raise VolumeDeviceNotFound(device=by_path_names(wish.portals[0], wish.iqn, wish.lun)[0])
-        before = self.devices.size(disks[0])
+        before = self.result(wish, sessions)["size"]
         if not check_mode:
-            for name in disks:
-                self.devices.rescan(name)
+            down = [session.portal for session in sessions if not self.devices.is_logged_in(session.number)]
+            if not down:
+                for name in disks:
+                    self.devices.rescan(name)
+                sizes = {name: self.devices.size(name) for name in disks}
+                down = [name for name in disks if sizes[name] != max(sizes.values())]
+            if down:
+                raise RemoteError(
+                    reason="All paths need to be up to extend the device of volume %s: %s"
+                    % (wish.volume_id, ", ".join(down)),
+                    remedy="Run the same again when all portals can be reached.",
+                )
+            over = self.devices.map_of(disks)
+            if over:
+                self.multipath.resize(over, self.devices.size(disks[0]))
         result = self.result(wish, sessions)
         changed = result["size"] != before
         result.update(changed=changed, changes=["size"] if changed else [])
@@ -476,6 +587,13 @@ class Initiator:
         if ok is not None and done.rc not in ok:
             raise CommandFailed(cmd="iscsiadm", rc=done.rc, stderr=(done.stderr.strip() or done.stdout.strip())[-2000:])
         return done
+
+
+def _no_login(failures: t.Sequence[str]) -> FailedISCSITargetPortalLogin:
+    return FailedISCSITargetPortalLogin(
+        message=_NO_LOGIN + "; ".join(failures),
+        remedy="Check portal, network, the target's service and the CHAP credentials.",
+    )
 
 
 def make_connections(
@@ -513,7 +631,8 @@ def shown(initiator: Initiator, wish: Connection) -> dict[str, t.Any]:
     """A volume's connection for a diff; no secret is in it."""
     sessions = initiator.sessions(wish.iqn)
     found = initiator.result(wish, sessions)
-    records = all(initiator._record_is_right(wish, where) for where in wish.portals)
+    portals = [where for where in wish.portals if where in {session.portal for session in sessions}] or wish.portals
+    records = all(initiator._record_is_right(wish, where) for where in portals)
     return {
         "connected": bool(found["devices"]),
         "portals": sorted(session.portal for session in sessions),

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import stat
+import threading
 
 import pytest
 from hypothesis import given
@@ -16,10 +17,11 @@ from hypothesis import strategies as st
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
     CommandFailed,
     InvalidInput,
+    MissingLibrary,
     VolumePathNotRemoved,
     WaitTimeout,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import iscsi_devices, iscsi_initiator
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts import iscsi_devices, iscsi_initiator, multipath
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.command import Completed
 
 ID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2d01"
@@ -124,6 +126,7 @@ class Host:
             path.mkdir(parents=True)
         (self.proc / "self" / "mountinfo").write_text("1 0 8:99 / / rw - ext4 /dev/root rw\n")
         self.sessions = {}
+        self.kernel = threading.Lock()
         self.next = 1
         self.luns = [1]
         self.secret = SECRET
@@ -133,11 +136,21 @@ class Host:
         self.late = 0
         self.keeps = False
 
+    # multipathd: test_multipath has one
+
+    def program(self, name, package):
+        raise MissingLibrary(name=name, package=package, where="host")
+
+    def multipath(self, name, words):
+        raise AssertionError("%s %s" % (name, words))
+
     # iscsiadm
 
     def run(self, argv, timeout=None, check=True):
         self.argvs.append(list(argv))
         name, words = os.path.basename(argv[0]), argv[1:]
+        if name in ("multipath", "multipathd"):
+            return self.multipath(name, words)
         if name != "iscsiadm":
             return Completed(0, "", "")
         if words == ["-m", "session"]:
@@ -153,7 +166,8 @@ class Host:
                 return Completed(21, "", "iscsiadm: No records found\n")
             record.unlink()
         elif what == ["--login"]:
-            return self.login(iqn, where, record)
+            with self.kernel:
+                return self.login(iqn, where, record)
         elif what == ["--logout"]:
             for number in [n for n, session in self.sessions.items() if session == (where, iqn)]:
                 del self.sessions[number]
@@ -181,6 +195,7 @@ class Host:
         (real / ("target%d:0:0" % number)).mkdir(parents=True)
         inner = real / "iscsi_session" / ("session%d" % number)
         inner.mkdir(parents=True)
+        (inner / "state").write_text("LOGGED_IN\n")
         (inner / "device").symlink_to(real)
         (self.sys / "class" / "iscsi_session").mkdir(parents=True, exist_ok=True)
         (self.sys / "class" / "iscsi_session" / ("session%d" % number)).symlink_to(inner)
@@ -188,7 +203,7 @@ class Host:
         return real
 
     def appear(self, number, lun):
-        name = "sd%s" % chr(ord("a") + len(os.listdir(self.sys / "block")))
+        name = "sd%s" % chr(ord("a") + len(list((self.sys / "block").glob("sd*"))))
         real = self.sys / "devices" / "platform" / ("host%d" % number) / ("session%d" % number)
         scsi = real / ("target%d:0:0" % number) / ("%d:0:0:%d" % (number, lun))
         block = scsi / "block" / name
@@ -255,6 +270,8 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(iscsi_devices, "run", made.run)
     monkeypatch.setattr(iscsi_initiator, "program", lambda name, package: "/sbin/" + name)
     monkeypatch.setattr(iscsi_devices, "program", lambda name, package: "/sbin/" + name)
+    monkeypatch.setattr(multipath, "run", made.run)
+    monkeypatch.setattr(multipath, "program", made.program)
     monkeypatch.setattr(iscsi_devices, "_write", made.write)
     monkeypatch.setattr(iscsi_initiator, "LOCK_ROOT", str(tmp_path / "run"))
     monkeypatch.setattr(
@@ -314,41 +331,25 @@ def test_check_mode_tells_and_touches_nothing(host):
     assert gone["after"][ID] == host.make(wish(state="disconnected"))["after"][ID]
 
 
+def test_a_second_guest_s_disk_is_the_first_s_with_its_session_and_its_record(host):
+    first = host.one()
+    record = host.nodes / IQN / "192.0.2.10,3260"
+    before = record.read_text()
+    shared = {"shared": True, "chap_user": None, "chap_secret": None}
+    second = host.one(**shared)
+    assert not second["changed"] and second["path"] == first["path"] and record.read_text() == before
+    host.one(state="disconnected")  # then the host as it is when it was started again, and did not log in yet
+    record.parent.mkdir(exist_ok=True)
+    record.write_text(before)
+    again = host.one(**shared)
+    assert again["changes"] == ["session"] and again["error"] is None and record.read_text() == before
+
+
 def test_a_refused_login_is_told_and_its_record_does_not_stay(host):
     outcome = host.one(chap_secret="Wrong01234567890")
     assert outcome["error"]["code"] == "FailedISCSITargetPortalLogin" and "refused" in outcome["error"]["message"]
     assert "Wrong01234567890" not in json.dumps(outcome)
     assert host.commands("delete") and not list(host.nodes.rglob("*3260"))
-
-
-def test_several_portals_are_several_sessions_and_one_that_is_down_is_told(host):
-    outcome = host.one(portals=PORTALS)
-    assert [each["portal"] for each in outcome["sessions"]] == PORTALS
-    assert outcome["devices"] == ["/dev/sda", "/dev/sdb"]
-    assert host.one(portals=PORTALS)["changes"] == []
-    host.one(portals=PORTALS, state="disconnected")
-    host.down = {PORTALS[1]}
-    outcome = host.one(portals=PORTALS)
-    assert outcome["error"] is None and outcome["failed_portals"] == [
-        PORTALS[1] + ": initiator reported error (8 - connection timed out)"
-    ]
-    host.one(portals=PORTALS, state="disconnected")
-    host.down = set(PORTALS)
-    assert host.one(portals=PORTALS)["error"]["code"] == "FailedISCSITargetPortalLogin"
-
-
-def test_multipathds_map_is_the_path_of_a_guest_and_goes_before_the_disks(host):
-    host.one(portals=PORTALS)
-    for name in ("sda", "sdb"):
-        (host.sys / "block" / name / "holders" / "dm-3").mkdir()
-    (host.sys / "block" / "dm-3" / "dm").mkdir(parents=True)
-    (host.sys / "block" / "dm-3" / "dm" / "uuid").write_text("mpath-36f4c\n")
-    (host.sys / "block" / "dm-3" / "dm" / "name").write_text("mpatha\n")
-    assert host.one(portals=PORTALS)["path"] == str(host.dev / "mapper" / "mpatha")
-    assert host.one(portals=PORTALS, state="disconnected")["error"] is None
-    flushed = [argv for argv in host.argvs if argv[0] in ("/sbin/blockdev", "/sbin/multipath")]
-    mapper = str(host.dev / "mapper" / "mpatha")
-    assert flushed[:2] == [["/sbin/blockdev", "--flushbufs", mapper], ["/sbin/multipath", "-f", "mpatha"]]
 
 
 def test_who_uses_the_map_holds_the_disk(host):
