@@ -339,6 +339,7 @@ def _snapshot(host: str, answer: t.Mapping[str, t.Any]) -> Snapshot:
             Domain(d["uuid"], d["name"], int(d.get("memory_mb") or 0), bool(d.get("ours"))) for d in facts["domains"]
         ],
         folders=list(facts.get("instance_folders") or ()),
+        volumes=dict(facts.get("instance_volumes") or {}),
         columns=ledger_audit.columns_of(facts, answer["configuration"]),
     )
 

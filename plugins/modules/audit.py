@@ -58,7 +58,7 @@ options:
     elements: str
   remove_orphans:
     description:
-      - Remove domains that this collection made, and folders of instances, that no instance of this ledger stands behind; logical volumes
+      - Remove domains that this collection made, and folders and local disks of instances, that no instance of this ledger stands behind; logical volumes
         that the ledger does not have at that place, with wiping as their backend is set; and targets, sessions and secrets of no attachment.
       - Without it they are reported. Domains and logical volumes of others are never touched. Never use it where two ledgers share a host.
       - Read from the variable C(bootflow_audit_remove_orphans), else false.
@@ -137,7 +137,7 @@ findings:
     kind:
       description:
         - What is wrong. V(usage), V(host_facts), V(host_unreachable), V(dead_build), V(dead_delete), V(cleanup), V(stale_claim), V(missing_claim),
-          V(wrong_claim), V(device_claim), V(port), V(address), V(server_group), V(orphan_domain), V(foreign_domain), V(orphan_folder),
+          V(wrong_claim), V(device_claim), V(port), V(address), V(server_group), V(orphan_domain), V(foreign_domain), V(orphan_folder), V(orphan_disk),
           V(instance_without_domain), V(instance_elsewhere), V(volume), V(attachment), V(orphan_volume), V(missing_volume), V(orphan_target),
           V(missing_target), V(orphan_session), V(orphan_secret) or V(unread).
       type: str

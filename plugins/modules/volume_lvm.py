@@ -17,8 +17,8 @@ description:
     size, source and project stays as it is; one that differs is an error.
   - An image is taken for hostile. It is fetched to a temporary file that is always removed, and refused when its sha256 or its format is
     not what the catalogue says, when it refers to other files, or when it is larger than the volume. No format is ever guessed.
-  - An image file of this host that root owns and nobody else may write is read where it lies, under a lease of the kernel by which a
-    writer would be noticed; its sha256 is made once in a start of the host, as long as the file does not change. Every other image is
+  - An image file of this host that root owns and nobody else may write is read where it lies (on ext, XFS, Btrfs, F2FS or tmpfs), under a lease of
+    the kernel by which a writer would be noticed; its sha256 is made once in a start of the host, as long as the file does not change. Every other image is
     copied to the temporary file first.
   - What was written is read back from the device and compared with the image.
   - On a thin backend an image is converted once, and volumes become snapshots of it.
@@ -132,9 +132,21 @@ options:
     type: bool
     default: true
   image_cache:
-    description: On a thin backend keep each image as a read-only volume, so that the next volume from it needs no copy.
+    description:
+      - On a thin backend keep each image as a read-only volume, so that the next volume from it needs no copy. One goes when the image of that id has
+        another content, and no other image has it.
+      - Where the thin pool has not the room for new volumes, kept images that nothing was made of any more go, the least recently used first,
+        if that gets the room.
     type: bool
     default: true
+  image_cache_max_gb:
+    description: So many GiB the kept images may have together, by their virtual sizes. The least recently used go before a new one; V(0) is no limit.
+    type: int
+    default: 0
+  image_cache_max_count:
+    description: So many images are kept. The least recently used go before a new one; V(0) is no limit.
+    type: int
+    default: 0
   clear:
     description:
       - What becomes of the data of a volume that is deleted. V(zero) and V(shred) overwrite it.
@@ -206,6 +218,11 @@ outcomes:
       description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
       type: dict
       returned: always
+evicted:
+  description: The kept images that went for others, with C(name), C(checksum), C(image_ids), C(size) in bytes, C(used_at)...
+  type: list
+  elements: dict
+  returned: success
 backend:
   description: What the backend has afterwards, as in RV(bootflow.compute.storage_backend_info#module:backends).
   type: dict
@@ -237,6 +254,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.batch import any_changed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volume_batch import CLEARS, Backend, make_volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volume_cache import Limits
 
 
 def argument_spec():
@@ -270,6 +288,8 @@ def argument_spec():
         "temp_dir": {"type": "path", "default": "/var/lib/bootflow/conversion"},
         "verify": {"type": "bool", "default": True},
         "image_cache": {"type": "bool", "default": True},
+        "image_cache_max_gb": {"type": "int", "default": 0},
+        "image_cache_max_count": {"type": "int", "default": 0},
         "clear": {"type": "str", "choices": list(CLEARS), "default": "zero"},
         "clear_size_mb": {"type": "int", "default": 0},
         "workers": {"type": "int", "default": 4},
@@ -290,6 +310,7 @@ def main():
                 temp_dir=args["temp_dir"],
                 verify=args["verify"],
                 image_cache=args["image_cache"],
+                cache_limits=Limits(args["image_cache_max_gb"], args["image_cache_max_count"]),
                 allow_unverified=args["allow_unverified"],
                 workers=args["workers"],
                 check_mode=module.check_mode,
@@ -300,7 +321,7 @@ def main():
         )
     except Exception as error:
         fail(module, error)
-    module.exit_json(changed=any_changed(outcome["outcomes"]), **outcome)
+    module.exit_json(changed=any_changed(outcome["outcomes"]) or bool(outcome["evicted"]), **outcome)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,13 @@ import typing as t
 from ..core.errors import DriverNotInitialized
 from . import lvm
 from .disks import QCOW2_ON_LVM
+from .instance_volumes import by_instance
 from .local_disks import checked_group
 from .qcow2_room import GIB, promised_gb
 
 
 def group_facts(backend: str, volume_group: str) -> dict[str, t.Any]:
-    """local_gb, local_gb_used and disk_available_least, in GiB rounded down, of the volume group.
+    """local_gb, local_gb_used and disk_available_least, in GiB rounded down, of the volume group, and instance_volumes.
 
     On it nothing is promised twice: what is free, is free. For qcow2_on_lvm they are what of it guests' disks can be.
 
@@ -37,4 +38,9 @@ def group_facts(backend: str, volume_group: str) -> dict[str, t.Any]:
         return promised_gb(room, group.extent_size) if backend == QCOW2_ON_LVM else room // GIB
 
     total, free = gb(group.size), gb(group.free)
-    return {"local_gb": total, "local_gb_used": total - free, "disk_available_least": free}
+    return {
+        "local_gb": total,
+        "local_gb_used": total - free,
+        "disk_available_least": free,
+        "instance_volumes": by_instance(group),
+    }

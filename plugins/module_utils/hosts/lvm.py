@@ -230,10 +230,9 @@ def read_group(vg: str) -> VolumeGroup:
 
 
 def check_group(group: VolumeGroup, pool: str = "") -> None:
-    """Whether volumes can be made in the group now, and in its thin ``pool`` where one is named.
+    """Whether the group can be worked on now, and its thin ``pool`` where one is named. Whether it is full, is_full() says.
 
     :raises DriverNotInitialized: partial, exported, read-only, or the pool is missing or not active.
-    :raises VolumeBackendAPIException: the pool is full.
     """
     reason = ""
     if group.missing_pvs:
@@ -252,9 +251,24 @@ def check_group(group: VolumeGroup, pool: str = "") -> None:
         raise _not_ready(where, "it does not exist", "Make it: lvcreate --type thin-pool.")
     if not lv.is_active or lv.is_invalid:
         raise _not_ready(where, "it is not active", "lvchange --activate y %s/%s; see lvs -a." % (group.name, pool))
-    if (lv.data_percent or 0.0) >= 100.0 or (lv.metadata_percent or 0.0) >= 100.0:
-        used = "data %.1f %%, metadata %.1f %%" % (lv.data_percent or 0.0, lv.metadata_percent or 0.0)
-        raise no_room(where, used)
+
+
+def is_full(group: VolumeGroup, pool: str) -> bool:
+    """Whether nothing more can be made in the thin pool, or written to what is new in it."""
+    lv = group.lvs[pool]
+    return (lv.data_percent or 0.0) >= 100.0 or (lv.metadata_percent or 0.0) >= 100.0
+
+
+def pool_full(group: VolumeGroup, pool: str) -> VolumeBackendAPIException:
+    lv = group.lvs[pool]
+    used = "data %.1f %%, metadata %.1f %%" % (lv.data_percent or 0.0, lv.metadata_percent or 0.0)
+    return no_room("thin pool %s/%s" % (group.name, pool), used)
+
+
+def pool_room(group: VolumeGroup, pool: str) -> int:
+    """Bytes of the thin pool that are not written."""
+    lv = group.lvs[pool]
+    return int(lv.size * (100.0 - (lv.data_percent or 0.0)) / 100)
 
 
 def _not_ready(what: str, reason: str, remedy: str) -> DriverNotInitialized:
@@ -333,6 +347,11 @@ def set_active(vg: str, names: t.Sequence[str], active: bool) -> None:
 def seal(vg: str, name: str, tag: str) -> None:
     """Make it read-only, and take the ``tag`` from it."""
     lvm(vg, "lvchange", "--yes", "--permission", "r", "--deltag", tag, "%s/%s" % (vg, name))
+
+
+def unseal(vg: str, name: str, tag: str) -> None:
+    """What seal() did, undone."""
+    lvm(vg, "lvchange", "--yes", "--permission", "rw", "--addtag", tag, "%s/%s" % (vg, name))
 
 
 def split_snapshot(vg: str, name: str) -> None:

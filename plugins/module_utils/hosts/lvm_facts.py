@@ -16,6 +16,7 @@ import typing as t
 from .batch import run_batch
 from .lvm import VolumeGroup, check_group, read_group
 from .lvm_tags import DELETING, IMAGE, INCOMPLETE, identity, tag_value
+from .volume_cache import CachedImage, cached_images, yielding
 
 GIB = 1024**3
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -43,7 +44,8 @@ def capacity(group: VolumeGroup, pool: str = "", at: Moment | None = None) -> di
 
     Thick: total and free are the group's, provisioned is their difference. Thin: total is the pool, free is what is not
     written yet, provisioned is the sum of all logical volumes but the pool. ``allocated_capacity_gb`` is what our own
-    volumes were promised.
+    volumes were promised. Cached images that nothing was made of any more are free room: they go when it is wanted, so what
+    is told does not change when they do.
 
     :arg pool: name of the thin pool; "" for a thick backend.
     :arg at: the moment before the group was read; None: now.
@@ -52,11 +54,16 @@ def capacity(group: VolumeGroup, pool: str = "", at: Moment | None = None) -> di
     total, free = float(group.size), float(group.free)
     provisioned = total - free
     data = metadata = None
+    images: list[CachedImage] = []
     if pool:
         lv = group.lvs[pool]
         data, metadata = lv.data_percent or 0.0, lv.metadata_percent or 0.0
         total, free = float(lv.size), lv.size * (100.0 - data) / 100.0
         provisioned = float(sum(other.size for other in group.lvs.values() if not other.is_pool))
+        giving_way = yielding(group, pool)
+        free = min(total, free + sum(image.written for image in giving_way))
+        provisioned -= sum(image.lv.size for image in giving_way)
+        images = cached_images(group, pool)
     ours = [lv for lv in group.lvs.values() if identity(lv.tags)[0] == "volume"]
     return {
         "total_capacity_gb": _gb(total),
@@ -68,6 +75,8 @@ def capacity(group: VolumeGroup, pool: str = "", at: Moment | None = None) -> di
         "data_percent": data,
         "metadata_percent": metadata,
         "vg_free_gb": _gb(group.free),
+        "image_cache_count": len(images),
+        "image_cache_gb": _gb(sum(image.lv.size for image in images)),
         "total_volumes": len(group.lvs),
         "extent_size": group.extent_size,
         "location_info": "LVMVolumeDriver:%s:%s:%s:0"
@@ -128,7 +137,7 @@ def backends_facts(
         if args.get("provisioning") == "thin":
             pool = args.get("thin_pool") or args["volume_group"] + "-pool"
         if pool and pool in group.lvs and group.lvs[pool].is_active:
-            check_group(group)  # a full pool has facts too
+            check_group(group)  # a pool that failed has facts too
         else:
             check_group(group, pool)
         found = capacity(group, pool, at)

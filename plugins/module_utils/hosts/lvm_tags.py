@@ -81,6 +81,12 @@ def tag_value(tags: t.Iterable[str], word: str) -> str:
     return next((tag[len(start) :] for tag in sorted(tags) if tag.startswith(start)), "")
 
 
+def tag_values(tags: t.Iterable[str], word: str) -> list[str]:
+    """All that ``bootflow.<word>=`` says among the tags."""
+    start = "bootflow.%s=" % word
+    return sorted(tag[len(start) :] for tag in tags if tag.startswith(start))
+
+
 def identity(tags: t.Collection[str]) -> tuple[str, str]:
     """(kind, id) of a logical volume of ours; ("", "") when it is not ours."""
     if OWNER in tags:

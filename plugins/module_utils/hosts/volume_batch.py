@@ -19,15 +19,17 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
-from ..core.errors import BootflowError, ImageNotFound, InvalidInput
+from ..core import image_checks
+from ..core.errors import BootflowError, ImageNotFound, ImageUnacceptable, InvalidInput
 from ..core.volumes.outcome import as_copy_failure
-from . import iscsi_target_tgt, lvm, volume_copy, volume_follow
+from . import iscsi_target_tgt, lvm, volume_cache, volume_copy, volume_follow
 from .batch import progress, run_batch
 from .images import ImageSource
 from .lvm import LogicalVolume, VolumeGroup
 from .lvm_facts import capacity, moment
 from .lvm_tags import DELETING, IMAGE, INCOMPLETE, SNAPSHOT, VOLUME, checked_name, lv_name, owner_tags, tag_value
 from .module_errors import failure
+from .volume_cache import CachedImage, Limits
 from .volume_images import CheckedImage, TemporaryImages, check_fits_volume, checked_temp_dir, image_source
 from .volume_plan import (
     ABSENT,
@@ -64,6 +66,7 @@ class Backend:
     temp_dir: str = "/var/lib/bootflow/conversion"
     verify: bool = True
     image_cache: bool = True  # thin only
+    cache_limits: Limits = field(default_factory=Limits)
     allow_unverified: bool = False
     workers: int = 4
     check_mode: bool = False
@@ -75,6 +78,8 @@ class Backend:
             checked_name(self.pool, "thin pool")
         if self.clear not in CLEARS or self.clear_size < 0:
             raise InvalidInput(reason="clear %r, %d bytes" % (self.clear, self.clear_size))
+        if self.cache_limits.max_gb < 0 or self.cache_limits.max_count < 0:
+            raise InvalidInput(reason="an image cache of less than nothing; 0 is no limit")
         if self.clear == DISCARD and not self.pool:
             raise InvalidInput(
                 reason="discard does not clear thick volumes: many devices give back old data after it",
@@ -89,8 +94,10 @@ class _Ready:
     """An image that can be copied (``image``), or is on the backend already (``lv``)."""
 
     virtual_size: int
+    sha256: str
     image: CheckedImage | None = None
     lv: LogicalVolume | None = None
+    cached: CachedImage | None = None  # it was there before
 
 
 @dataclass
@@ -101,14 +108,34 @@ class _Batch:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     before: dict[str, t.Any] = field(default_factory=dict)
     after: dict[str, t.Any] = field(default_factory=dict)
+    evicted: list[CachedImage] = field(default_factory=list)
+    #: Holds the cached images that this round makes volumes of.
+    holds: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     # ---- one round: wishes that do not wait for each other ------------------------------------------------------------
 
     def round(self, wishes: t.Sequence[Wish]) -> None:
+        with contextlib.ExitStack() as self.holds:
+            if not self.backend.check_mode:
+                for sha256 in sorted(self._images_of(wishes)):
+                    self.holds.enter_context(volume_cache.in_use(sha256))
+            self._round(wishes)
+
+    def _images_of(self, wishes: t.Sequence[Wish]) -> set[str]:
+        """sha256 of the images that volumes are to be made from on a thin backend, as far as they are known."""
+        if not self.backend.pool:
+            return set()
+        wanted = {wish.image_id for wish in wishes if wish.state != ABSENT}
+        sources = [source for image_id, source in self.images.items() if image_id in wanted]
+        return {sha256 for sha256 in map(_checksum, sources) if sha256}
+
+    def _round(self, wishes: t.Sequence[Wish]) -> None:
         with lvm.group_lock(self.backend.vg):
             group = lvm.read_group(self.backend.vg)
             lvm.check_group(group, self.backend.pool)
             plans = self._plans(wishes, group)
+            if self.backend.pool:
+                group, plans = self._with_room(group, plans, self._images_of(wishes))
             if self.backend.check_mode:
                 for made in plans:
                     self._done(group, made, made.action != NOTHING)
@@ -142,6 +169,33 @@ class _Batch:
             except BootflowError as error:
                 self.outcomes[wish.id] = failure(error)
         return plans
+
+    def _with_room(
+        self, group: VolumeGroup, plans: list[Plan], needed: t.Collection[str]
+    ) -> tuple[VolumeGroup, list[Plan]]:
+        """Let cached images give way to volumes; what a pool that stays full cannot take has failed."""
+        pool = self.backend.pool
+        growing = [p for p in plans if p.action in (CREATE, REDO, EXTEND)]
+        if not growing:
+            return group, plans
+        volumes = [p for p in growing if p.wish.kind == VOLUME]
+        promised = sum(p.size - (p.there.size if p.there is not None else 0) for p in volumes)
+        group = self._give_way(group, promised, needed, urgent=lvm.is_full(group, pool))
+        if lvm.is_full(group, pool):
+            error = lvm.pool_full(group, pool)
+            for made in growing:
+                self.outcomes[made.wish.id] = failure(error)
+        return group, [p for p in plans if p.wish.id not in self.outcomes]
+
+    def _give_way(self, group: VolumeGroup, wanted: int, needed: t.Collection[str], urgent: bool) -> VolumeGroup:
+        """Evict cached images that nobody uses where the pool has not ``wanted`` bytes; the group as it is then."""
+        images = volume_cache.for_room(group, self.backend.pool, wanted, needed, urgent)
+        if not images:
+            return group
+        if self.backend.check_mode:
+            return volume_cache.without(group, self.backend.pool, images)
+        self.evicted += volume_cache.evict(group, images, self.backend.clear == DISCARD).gone
+        return lvm.read_group(group.name)
 
     def _stage(self, plans: t.Sequence[Plan], work: t.Callable[[Plan], Outcome | None], workers: int = 1) -> list[Plan]:
         """Do it for each; those that failed have an outcome from then on. The others are the answer."""
@@ -286,6 +340,7 @@ class _Batch:
         fills: list[Plan] = []
         finished: list[Plan] = []
         with lvm.group_lock(group.name):
+            self._note_images(group, plans, ready)
             for made in self._stage(plans, lambda p: self._make(group, p, ready)):
                 (fills if self._is_copied(made, ready) else finished).append(made)
         readers = collections.Counter(p.wish.image_id for p in fills)
@@ -299,6 +354,26 @@ class _Batch:
         for made in fills:
             if made.wish.id in self.outcomes and self.outcomes[made.wish.id]["error"]:
                 self._undo(group, made, ready)
+
+    def _note_images(self, group: VolumeGroup, plans: t.Sequence[Plan], ready: t.Mapping[str, _Ready]) -> None:
+        """What the cache is to know of the images that volumes are made of now, and room for those that it does not keep."""
+        pool, discard = self.backend.pool, self.backend.clear == DISCARD
+        if not pool or not plans:
+            return
+        wanted = {p.wish.image_id: ready[p.wish.image_id] for p in plans if p.wish.image_id}
+        hits = {image_id: found.cached for image_id, found in wanted.items() if found.cached is not None}
+        known = volume_cache.cached_images(group, pool)
+        with contextlib.suppress(BootflowError):  # what is not noted now is noted the next time
+            volume_cache.note_use(group.name, hits)
+            for image_id, found in wanted.items():
+                sha256 = found.sha256
+                if any(image_id in image.image_ids and image.sha256 != sha256 for image in known):
+                    self.evicted += volume_cache.note_other(group.name, pool, image_id, sha256, discard)
+        copied = sum(
+            found.virtual_size for found in (ready[p.wish.image_id] for p in plans if p.wish.image_id) if found.image
+        )
+        if copied:
+            self._give_way(lvm.read_group(group.name), copied, {found.sha256 for found in wanted.values()}, urgent=True)
 
     def _check_image(self, made: Plan, ready: t.Mapping[str, _Ready]) -> None:
         if made.wish.image_id:
@@ -452,8 +527,9 @@ class _Batch:
         if source is None:
             raise ImageNotFound(image_id=image_id, remedy="Name it among the images of this task.")
         caches = bool(self.backend.pool) and self.backend.image_cache
-        if caches and source.checksum:
-            found = self._cached(group, source.checksum.lower().replace("sha256:", ""))
+        sha256 = _checksum(source)
+        if caches and sha256:
+            found = self._cached(group, sha256)
             if found is not None:
                 return found
         if not source.url and not source.path:
@@ -461,23 +537,40 @@ class _Batch:
         image = self.temporary.take(source, limit=largest)
         # Before anything is made of it.
         check_fits_volume(source.label, image.virtual_size, largest // GIB)
-        if not caches:
-            return _Ready(image.virtual_size, image=image)
+        kept: _Ready | None = None
         try:
-            return self._cache(image)
-        finally:
+            kept = self._cache(image) if caches else None
+        except BaseException:
             self.temporary.drop(image)
+            raise
+        if kept is None:
+            return _Ready(image.virtual_size, image.sha256, image=image)
+        self.temporary.drop(image)
+        return kept
 
     def _cached(self, group: VolumeGroup, sha256: str) -> _Ready | None:
-        lv = group.lvs.get(lv_name(IMAGE, sha256))
-        if lv is None or INCOMPLETE in lv.tags or tag_value(lv.tags, "image") != sha256 or lv.pool != self.backend.pool:
-            return None
-        size = tag_value(lv.tags, "size")
-        return _Ready(int(size), lv=lv) if size.isdigit() else None
+        for found in volume_cache.cached_images(group, self.backend.pool):
+            size = tag_value(found.lv.tags, "size")
+            if found.sha256 == sha256 and found.is_complete and size.isdigit():
+                return _Ready(int(size), sha256, lv=found.lv, cached=found)
+        return None
 
-    def _cache(self, image: CheckedImage) -> _Ready:
-        """The image on a read-only thin volume of its own, of which volumes become snapshots: the next takes no copy."""
+    def _admit(self, group: VolumeGroup, image: CheckedImage, size: int) -> bool:
+        """Whether the cache may keep one more, of ``size`` bytes, after others went for it."""
+        pool, discard = self.backend.pool, self.backend.clear == DISCARD
+        fits, gone = volume_cache.admit(group, pool, image.sha256, size, self.backend.cache_limits, discard)
+        self.evicted += gone
+        if fits:
+            self._give_way(lvm.read_group(group.name) if gone else group, size, {image.sha256}, urgent=True)
+        return fits
+
+    def _cache(self, image: CheckedImage) -> _Ready | None:
+        """The image on a read-only thin volume of its own, of which volumes become snapshots: the next takes no copy.
+
+        None: it is larger than the cache, or the others are all in use.
+        """
         name = lv_name(IMAGE, image.sha256)
+        self.holds.enter_context(volume_cache.in_use(image.sha256))
         with lvm.item_locks([image.sha256]):
             with lvm.group_lock(self.backend.vg):
                 group = lvm.read_group(self.backend.vg)
@@ -486,8 +579,11 @@ class _Batch:
                     return found
                 if name in group.lvs:
                     lvm.remove(group.name, [name])
-                tags = owner_tags(IMAGE, image.sha256) + ["bootflow.size=%d" % image.virtual_size, INCOMPLETE]
                 size = group.rounded(image.virtual_size)
+                if not self._admit(group, image, size):
+                    return None
+                tags = owner_tags(IMAGE, image.sha256) + ["bootflow.size=%d" % image.virtual_size, INCOMPLETE]
+                tags += volume_cache.entry_tags([image.source.id])
                 lvm.create_thin(group.name, self.backend.pool, name, size, tags)
             try:
                 with Steps(image.source.id) as steps, _copying():
@@ -500,7 +596,15 @@ class _Batch:
                         lvm.remove(group.name, [name])
                 raise
         lv = LogicalVolume(name=name, uuid="", size=size, attr="Vri-a-tz--", pool=self.backend.pool)
-        return _Ready(image.virtual_size, lv=lv)
+        return _Ready(image.virtual_size, image.sha256, lv=lv)
+
+
+def _checksum(source: ImageSource) -> str:
+    """sha256 of the image, as its entry in the cache is named by; "" where the catalogue has none."""
+    try:
+        return image_checks.normal_checksum(source.checksum, source.label)
+    except ImageUnacceptable:
+        return ""  # it is refused when it is taken
 
 
 @contextlib.contextmanager
@@ -566,5 +670,6 @@ def make_volumes(
     return {
         "outcomes": {item_id: batch.outcomes[item_id] for item_id in ids},
         "backend": capacity(group, backend.pool, at),
+        "evicted": [image.as_dict() for image in batch.evicted],
         "diff": {"before": batch.before, "after": dict(batch.before, **batch.after)},
     }

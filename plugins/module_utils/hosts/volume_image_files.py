@@ -10,6 +10,12 @@ hashed: the kernel gives none while anybody has the file open for writing, and i
 afterwards, which is looked at before a volume counts as filled. The file is only reached through the descriptor that
 holds the lease, so another file under its name is not read. Every other file is copied first, as what comes from a URL.
 
+What this holds against: whoever opens the file to write, truncates it, or maps it (also by a hard link, through the kernel's NFS
+server, or as a loop device), before or after. A writer waits up to fs.lease-break-time, and its lease is never had back, so
+that it is seen at the next look, the last of which comes after the volume was compared. What it does not hold against: root
+writing to the block device below the file system, or mounting one that others made. Where the check is to hold against them
+as well, leave ``verify`` on: of a raw image the sha256 of what the volume holds is compared with the catalogue's.
+
 The sha256 of such a file is remembered in /run/bootflow until the host restarts, with the file's inode, size and times
 (the change time cannot be set back); as long as they agree the file is not read again to hash it.
 """
@@ -32,7 +38,9 @@ from .paths import make_dirs
 REMEMBERED = "/run/bootflow/images"
 #: Nanoseconds. A file that changed so lately may change again without another time on it: the kernel's clock has steps.
 _SETTLED = 2 * 10**9
-_LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs", "overlay")
+#: Not among them: overlay (its layers may be on another machine, and be changed behind it), zfs (a rollback changes files that
+#: are open, and breaks no lease).
+_LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs")
 
 
 class SteadyFile:

@@ -10,6 +10,7 @@ import types
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import MissingLibrary
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.names import attachment_secret
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts import iscsi_ends, iscsi_initiator, libvirt_secrets
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_secrets import secret_uuid
 
@@ -74,6 +75,14 @@ def test_sessions_and_records_that_nobody_named(host):
     assert [s["iqn"] for s in told(host, known=[IQN])["sessions"]] == [OTHER]
     (host.nodes / OTHER / "192.0.2.10,3260").unlink()
     assert told(host, known=[IQN])["sessions"] == [], "an empty folder is no record"
+
+
+def test_a_guest_that_shares_a_volume_has_a_secret_of_its_own(host):
+    attachment = "11111111-2222-4333-8444-555555555555"
+    secret = attachment_secret(IQN, attachment)
+    found = told(host, connection=Libvirt(secret, OTHER, FOREIGN))
+    assert found["secrets"] == [{"iqn": secret, "volume_id": ID}, {"iqn": OTHER, "volume_id": OTHER_ID}]
+    assert told(host, known=[IQN, OTHER], connection=Libvirt(secret, OTHER))["secrets"] == []
 
 
 def test_what_is_told_is_enough_to_end_it(host):

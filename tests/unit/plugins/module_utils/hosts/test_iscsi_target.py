@@ -92,7 +92,8 @@ def test_no_credentials_break_a_line_of_the_file(user, secret):
     except InvalidInput:
         return
     found = tgt.parse_config(tgt.config_text(export))
-    assert (found["user"], found["secret"]) == ((user, secret) if user else ("", ""))
+    assert found["secrets"] == ({user: secret} if user else {})
+    assert found["logins"] == ({ME: user} if user else {})
 
 
 @pytest.mark.parametrize("kind", ["missing", "empty", "folder"])
@@ -135,7 +136,7 @@ class FakeTarget:
         }
 
     def aspects(self, export):
-        return {"path": export.path, "initiators": export.initiators, "chap": export.chap and export.chap.secret}
+        return {"path": export.path, "initiators": export.initiators, "chap": export.credentials}
 
     def is_saved(self, export, found):
         return self.kept.get(export.iqn) == found.aspects
@@ -173,6 +174,8 @@ def test_an_export_is_made_once_changed_where_it_differs_and_taken_away(volume):
         "portals": [PORTAL],
         "provider_location": "%s,1 %s 7" % (PORTAL, IQN),
         "sessions": [],
+        "initiators": [ME],
+        "unsaved": [],
     }
     assert first["before"] == {ID: {}} and first["after"][ID]["path"] == volume
     again = targets.make_exports(target, [wish(volume)], portals=[PORTAL])
@@ -267,6 +270,176 @@ def test_a_portal_that_is_none_fails_all_before_anything_is_touched(volume, port
     assert target.done == []
 
 
+# ---- several initiators -------------------------------------------------------------------------------------------------
+
+SECOND, THIRD = "iqn.2004-10.com.example:compute2", "iqn.2004-10.com.example:compute3"
+
+
+def login(number, **changes):
+    base = {"initiator": "iqn.2004-10.com.example:compute%d" % number, "chap_user": "user%d" % number}
+    return dict(base, **{"chap_secret": "Secret-of-number-%d" % number, **changes})
+
+
+def several(path, *logins, keep=(), **changes):
+    return {"volume_id": ID, "path": path, "logins": list(logins), "keep": list(keep), **changes}
+
+
+@pytest.mark.parametrize(
+    ("logins", "words"),
+    [
+        ([login(1), login(1, chap_user="other")], ME + " twice"),
+        ([login(1), login(2, chap_user="user1")], "user1 twice"),
+        ([login(1, chap_secret=None)], "not both"),
+        ([login(1, initiator="compute1")], "qualified name"),
+        ([login(1, initiator=None)], "qualified name"),
+    ],
+)
+def test_logins_that_a_target_cannot_tell_apart_are_refused(logins, words):
+    with pytest.raises(InvalidInput, match=words) as raised:
+        targets.export_of(several("/dev/vg/v", *logins))
+    assert "Secret-of" not in str(raised.value)
+
+
+class Both:
+    """A host with one of the targets, as it is looked at from outside."""
+
+    def __init__(self, kind, tgtd, library):
+        self.kind, self.tgtd, self.library = kind, tgtd, library
+        tgtd.strict = True
+
+    def do(self, wished, **more):
+        make = self.library.make if self.kind == "lio" else self.tgtd.target
+        found = targets.make_exports(make(), [wished], **more)
+        assert "Secret-of" not in json.dumps(found)
+        return found
+
+    def outcome(self, wished, **more):
+        outcome = self.do(wished, **more)["outcomes"][ID]
+        assert outcome["error"] is None, outcome
+        return outcome
+
+    def logins(self):
+        """initiator -> its credentials; of tgt {initiator: all of them}."""
+        if self.kind == "lio":
+            acls = self.library.kernel.targets[IQN].tpgs[0].acls
+            return {name: (acl.chap_userid, acl.chap_password) for name, acl in acls.items()}
+        live = self.tgtd.targets[IQN]
+        kept = tgt.parse_config(self.saved())
+        assert kept["secrets"] == self.tgtd.accounts and sorted(live["accounts"]) == sorted(self.tgtd.accounts)
+        named = {word for word in live["acls"] if word.startswith("iqn")}
+        assert named == {line.split()[1] for line in self.saved().splitlines() if "initiator-name" in line}
+        assert named == set(kept["logins"])
+        return {name: (user, self.tgtd.accounts[user]) for name, user in kept["logins"].items()}
+
+    def saved(self):
+        path = self.library.save_file if self.kind == "lio" else self.tgtd.folder / ("volume-%s.conf" % ID)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        return path.read_text()
+
+    def restart(self):
+        """The service comes back with what it has saved."""
+        if self.kind == "lio":
+            saved = json.loads(self.saved())
+            assert lio.part_of(saved, IQN) == lio.part_of(self.library.RTSRoot().dump(), IQN)
+            return
+        accounts = [line.split()[1:] for line in self.saved().splitlines() if "incominguser" in line]
+        self.tgtd.accounts = dict(accounts)
+        self.tgtd.targets[IQN]["accounts"] = [user for user, _secret in accounts]
+
+
+@pytest.fixture(params=["lio", "tgt"])
+def both(request, tgtd, lio_host):
+    return Both(request.param, tgtd, lio_host)
+
+
+def pair(number):
+    return "user%d" % number, "Secret-of-number-%d" % number
+
+
+def test_a_second_attachment_leaves_the_first_alone_and_goes_without_it(both, volume):
+    both.outcome(several(volume, login(1)))
+    second = several(volume, login(2), keep=[ME])
+    checked = both.do(second, check_mode=True)
+    assert checked["outcomes"][ID]["changes"] == ["initiators"] and both.logins() == {ME: pair(1)}
+    made = both.do(second)
+    assert made["outcomes"][ID]["changes"] == ["initiators"] and not made["outcomes"][ID]["error"]
+    assert (made["before"], made["after"]) == (checked["before"], checked["after"])
+    assert made["after"][ID]["initiators"] == (ME, SECOND) and made["after"][ID]["chap"] is True
+    assert both.logins() == {ME: pair(1), SECOND: pair(2)}
+    assert not both.outcome(second)["changed"]
+    both.restart()
+    assert not both.outcome(second)["changed"]
+    # a later run knows neither: it sets anew what is its own
+    anew = both.do(several(volume, login(1, chap_user="anew", chap_secret="Secret-of-later-run"), keep=[SECOND]))
+    assert anew["outcomes"][ID]["changes"] == ["chap"] and anew["after"][ID]["chap"] == "other credentials"
+    assert both.logins() == {ME: ("anew", "Secret-of-later-run"), SECOND: pair(2)}
+    # the first goes
+    assert both.outcome(several(volume, keep=[SECOND]))["changes"] == ["initiators"]
+    assert both.logins() == {SECOND: pair(2)}
+    assert not both.outcome(several(volume, keep=[SECOND]))["changed"]
+    both.restart()
+    # the target goes with the last
+    assert both.outcome({"volume_id": ID, "state": "absent"})["changed"]
+    assert ID not in (both.saved() if both.kind == "lio" else "".join(os.listdir(both.tgtd.folder)))
+    assert both.tgtd.accounts == {} and both.tgtd.targets == {} == both.library.kernel.targets
+
+
+@pytest.mark.parametrize("going", [(1,), (2,), (3,), (1, 2), (1, 3), (2, 3), (1, 2, 3)])
+def test_whichever_goes_the_others_stay(both, volume, going):
+    both.outcome(several(volume, login(3), login(1), login(2)))
+    stay = [n for n in (1, 2, 3) if n not in going]
+    both.outcome(several(volume, keep=[login(n)["initiator"] for n in stay]))
+    assert both.logins() == {login(n)["initiator"]: pair(n) for n in stay}
+    both.outcome(several(volume, *[login(n) for n in going], keep=[login(n)["initiator"] for n in stay]))
+    assert both.logins() == {login(n)["initiator"]: pair(n) for n in (1, 2, 3)}
+
+
+def test_who_is_to_be_kept_and_is_not_there_stays_out(both, volume):
+    nothing = both.outcome(several(volume, keep=[ME]))
+    assert not nothing["changed"] and both.tgtd.targets == {} == both.library.kernel.targets
+    assert nothing["initiators"] == []
+    assert both.outcome(several(volume, login(2), keep=[ME]))["initiators"] == [SECOND]
+    assert both.logins() == {SECOND: pair(2)}
+
+
+def test_with_and_without_credentials_do_not_go_together(both, volume):
+    both.tgtd.strict = False
+    both.outcome({"volume_id": ID, "path": volume, "initiators": [ME]})
+    refused = both.do(several(volume, login(2), keep=[ME]))["outcomes"][ID]
+    assert refused["error"]["code"] == "ISCSITargetCreateFailed" and "without" in refused["error"]["message"]
+    assert not refused["changed"]
+    both.outcome({"volume_id": ID, "path": volume, "initiators": [SECOND], "keep": [ME]})
+
+
+def test_tgt_tells_whose_credentials_were_lost_and_leaves_the_initiator_in(tgtd, volume):
+    targets.make_exports(tgtd.target(), [several(volume, login(1))])
+    path = tgtd.folder / ("volume-%s.conf" % ID)
+    path.unlink()
+    second = several(volume, login(2), keep=[ME])
+    outcome = targets.make_exports(tgtd.target(), [second])["outcomes"][ID]
+    assert outcome["error"] is None and outcome["unsaved"] == [ME]
+    assert tgtd.accounts == dict([pair(1), pair(2)]) and ME in tgtd.targets[IQN]["acls"]
+    # nobody may come in with a name alone after the next start
+    assert ME not in path.read_text() and tgt.parse_config(path.read_text())["logins"] == {SECOND: "user2"}
+    assert not targets.make_exports(tgtd.target(), [second])["outcomes"][ID]["changed"]
+    gone = targets.make_exports(tgtd.target(), [several(volume, keep=[SECOND])])["outcomes"][ID]
+    assert gone["error"] is None and tgtd.accounts == dict([pair(2)])
+
+
+def test_an_account_of_tgt_is_not_taken_from_another_target(tgtd, volume):
+    targets.make_exports(tgtd.target(), [several(volume, login(1))])
+    outcome = targets.make_exports(tgtd.target(), [several(volume, login(1), volume_id=OTHER_ID)])["outcomes"][OTHER_ID]
+    assert outcome["error"]["code"] == "ISCSITargetCreateFailed" and "user1" in outcome["error"]["message"]
+    assert list(tgtd.targets) == [IQN] and tgtd.accounts == dict([pair(1)])
+
+
+def test_the_session_of_one_ends_and_the_other_s_goes_on(tgtd, volume):
+    targets.make_exports(tgtd.target(), [several(volume, login(1), login(2))])
+    tgtd.clients = {IQN: [(3, ME), (4, SECOND)]}
+    targets.make_exports(tgtd.target(), [several(volume, login(3), keep=[SECOND])])
+    assert tgtd.clients == {IQN: [(4, SECOND)]}
+
+
 # ---- tgt ----------------------------------------------------------------------------------------------------------------
 
 
@@ -278,6 +451,7 @@ class FakeTgtd:
         self.accounts = {}
         self.argvs = []
         self.connected = True
+        self.strict = False
         self.clients = {}
 
     def run(self, argv, timeout=None, check=True):
@@ -296,6 +470,9 @@ class FakeTgtd:
     def by(self, words):
         return next(each for each in self.targets.values() if each["tid"] == int(words["tid"]))
 
+    def target_update(self, words):
+        self.by(words).setdefault("nop", []).append((words["name"], words["value"]))
+
     def target_new(self, words):
         assert int(words["tid"]) not in [each["tid"] for each in self.targets.values()]
         self.targets[words["targetname"]] = {
@@ -313,6 +490,17 @@ class FakeTgtd:
 
     def target_bind(self, words):
         self.by(words)["acls"].append(words.get("initiator-name") or words["initiator-address"])
+        self.look()
+
+    def look(self):
+        """The worst that there was: a gap between accounts ends tgtd, without any account whoever has a name gets in."""
+        for each in self.targets.values():
+            bound = [user for user in each["accounts"] if user]
+            assert each["accounts"][: len(bound)] == bound, (
+                "tgtd would find nobody behind the gap, and die of --op show"
+            )
+            if self.strict and not bound:
+                assert set(each["acls"]) <= {"255.255.255.255"}, "let in without credentials"
 
     def target_unbind(self, words):
         self.by(words)["acls"].remove(words.get("initiator-name") or words["initiator-address"])
@@ -328,13 +516,23 @@ class FakeTgtd:
 
     def account_bind(self, words):
         assert words["user"] in self.accounts
-        self.by(words)["accounts"].append(words["user"])
+        slots = self.by(words)["accounts"]
+        assert words["user"] not in slots
+        if "" not in slots:
+            slots.append("")
+        slots[slots.index("")] = words["user"]
 
     def account_unbind(self, words):
-        self.by(words)["accounts"].remove(words["user"])
+        slots = self.by(words)["accounts"]
+        slots[slots.index(words["user"])] = ""
+        while slots and not slots[-1]:
+            slots.pop()
+        self.look()
 
     def account_delete(self, words):
         del self.accounts[words["user"]]
+        for each in self.targets.values():
+            assert words["user"] not in each["accounts"], "account delete unbinds, wherever it stands"
 
     def account_show(self, words):
         return "Account list:\n" + "".join("    %s\n" % user for user in self.accounts)
@@ -395,6 +593,7 @@ def test_tgt_exports_lun_1_to_the_initiator_alone_and_keeps_it_in_a_file_of_root
     assert (
         live["luns"][1] == volume and sorted(live["acls"]) == ["255.255.255.255", ME] and live["accounts"] == ["user1"]
     )
+    assert dict(live["nop"]) == {"nop_interval": "5", "nop_count": "2"}  # or dead sessions stay
     assert tgtd.accounts == {"user1": SECRET}
     path = tgtd.folder / ("volume-%s.conf" % ID)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -440,9 +639,9 @@ def test_tgt_changes_what_differs_and_forgets_the_old(tgtd, volume, changes, nam
     outcome = targets.make_exports(tgtd.target(), [args])["outcomes"][ID]
     assert outcome["error"] is None and outcome["changes"] == names
     export = targets.export_of(args)
-    assert tgtd.accounts == ({export.chap.user: export.chap.secret} if export.chap else {})
-    assert tgtd.targets[IQN]["accounts"] == ([export.chap.user] if export.chap else [])
-    assert set(tgtd.targets[IQN]["acls"]) == set(tgt.acl(export))
+    assert tgtd.accounts == dict({pair for pair in export.credentials.values() if pair})
+    assert tgtd.targets[IQN]["accounts"] == list(export.users)
+    assert set(tgtd.targets[IQN]["acls"]) == {*export.initiators, "255.255.255.255"}
     assert (tgtd.folder / ("volume-%s.conf" % ID)).read_text() == tgt.config_text(export)
     assert not targets.make_exports(tgtd.target(), [args])["outcomes"][ID]["changed"]
 
@@ -764,7 +963,7 @@ def test_lio_exports_lun_0_to_the_initiator_alone(lio_host, volume):
     [
         ({"chap_secret": "Another012345678"}, ["chap"]),
         ({"chap_user": None, "chap_secret": None}, ["attributes", "chap"]),
-        ({"initiators": []}, ["chap", "initiators"]),
+        ({"initiators": []}, ["initiators"]),
         ({"initiators": ["iqn.2004-10.com.example:compute2"]}, ["initiators"]),
         ({"initiators": [ME, "iqn.2004-10.com.example:compute2"]}, ["initiators"]),
         ({"write_cache": False}, ["write_cache"]),
@@ -778,8 +977,8 @@ def test_lio_changes_what_differs(lio_host, volume, changes, names):
     export = targets.export_of(args)
     acls = lio_host.kernel.targets[IQN].tpgs[0].acls
     assert set(acls) == set(export.initiators)
-    for acl in acls.values():
-        assert acl.chap_password == (export.chap.secret if export.chap else "")
+    for name, acl in acls.items():
+        assert (acl.chap_userid, acl.chap_password) == (export.credentials[name] or ("", ""))
     saved = json.loads(lio_host.save_file.read_text())
     assert lio.part_of(saved, IQN) == lio.part_of(lio_host.RTSRoot().dump(), IQN)
     assert not targets.make_exports(lio_host.make(), [args])["outcomes"][ID]["changed"]

@@ -222,6 +222,8 @@ def test_a_disk_of_qemus_own_initiator_names_the_secret_and_is_valid():
     assert [host.get("name") for host in node.findall("source/host")] == ["192.0.2.10"]
     assert node.find("auth").get("username") == "user1"
     assert dict(node.find("auth/secret").attrib) == {"type": "iscsi", "uuid": libvirt_secrets.secret_uuid(IQN)}
+    own = libvirt_secrets.iscsi_connection(IQN, 1, [("192.0.2.10", 3260)], "u", secret=IQN + ":own")
+    assert own["auth"]["secret_uuid"] == libvirt_secrets.secret_uuid(IQN + ":own") and own["name"] == IQN + "/1"
     wrapped = etree.fromstring(text.encode())
     assert DiskConfig.from_xml(wrapped.find(".//disk")) == disk
 

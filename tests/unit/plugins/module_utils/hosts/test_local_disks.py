@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -296,6 +297,18 @@ def test_removal_goes_on_where_it_was_interrupted(host, monkeypatch):
     assert host.remove()["changed"] and not host.model.lvs and not host.folder.exists()
 
 
+def test_volumes_without_a_folder_are_told_and_removed(host):
+    host.ensure("lvm")
+    shutil.rmtree(host.folder)
+    tags = ["--addtag", "bootflow", "--addtag"]
+    host.model("vg", "lvcreate", "--name", "x", "--size", "4194304b", *tags, "bootflow.instance=../../etc", "vg")
+    host.model("vg", "lvcreate", "--name", "y", "--size", "4194304b", "--addtag", "bootflow.instance=" + OTHER, "vg")
+    names = [UUID + "_" + name for name in ("disk", "disk.eph0", "disk.swap")]
+    assert local_storage.group_facts("lvm", "vg")["instance_volumes"] == {UUID: names}
+    assert host.remove()["changed"] and sorted(host.model.lvs) == ["x", "y"]
+    assert local_storage.group_facts("lvm", "vg")["instance_volumes"] == {}
+
+
 def test_an_open_volume_is_not_wiped(host):
     host.ensure("lvm")
     host.model.lvs[UUID + "_disk.eph0"]["attr"] = "-wi-ao----"
@@ -354,12 +367,13 @@ def test_a_foreign_mount_is_refused(host, where):
 def test_sizes_of_the_host(host):
     host.model.extents = 2000
     host.model("vg", "lvcreate", "--name", "others", "--size", "%db" % (2 * GIB), "vg")
-    assert local_storage.group_facts("lvm", "vg") == {"local_gb": 7, "local_gb_used": 2, "disk_available_least": 5}
-    assert local_storage.group_facts("qcow2_on_lvm", "vg") == {
-        "local_gb": 7,
-        "local_gb_used": 2,
-        "disk_available_least": 5,
-    }
+    for backend in ("lvm", "qcow2_on_lvm"):
+        assert local_storage.group_facts(backend, "vg") == {
+            "local_gb": 7,
+            "local_gb_used": 2,
+            "disk_available_least": 5,
+            "instance_volumes": {},
+        }
     with pytest.raises(DriverNotInitialized) as missing:
         local_storage.group_facts("lvm", "gone")
     assert "vgcreate gone" in missing.value.remedy and "bootflow_disk_volume_group" in missing.value.remedy

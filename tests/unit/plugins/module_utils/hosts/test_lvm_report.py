@@ -220,8 +220,6 @@ def test_a_group_that_takes_no_volumes_is_not_ready(head, words):
         (row(POOL, GIB, "-wi-a-----"), DriverNotInitialized),
         (row(POOL, GIB, "twi---tz--"), DriverNotInitialized),
         (row(POOL, GIB, "twi-aotzF-", data="3.00", metadata="1.00"), DriverNotInitialized),
-        (row(POOL, GIB, "twi-aotzD-", data="100.00", metadata="1.00"), VolumeBackendAPIException),
-        (row(POOL, GIB, "twi-aotzM-", data="10.00", metadata="100.00"), VolumeBackendAPIException),
     ],
 )
 def test_a_pool_that_takes_no_volumes_is_not_ready(pool, error):

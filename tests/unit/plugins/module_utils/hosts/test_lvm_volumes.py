@@ -85,6 +85,8 @@ class Model:
         for name in names if command in ("lvchange", "lvextend", "lvremove") else []:
             if command == "lvremove":
                 del self.lvs[name]
+                for lv in self.lvs.values():  # thin snapshots
+                    lv["origin"] = "" if lv["origin"] == name else lv["origin"]
                 continue
             if command == "lvextend":
                 self.lvs[name]["size"] = int(option["--size"][:-1])
@@ -103,7 +105,7 @@ class Model:
                 "lv_tags": ",".join(lv["tags"]),
                 "pool_lv": lv["pool"],
                 "origin": lv["origin"],
-                "data_percent": "0.00",
+                "data_percent": lv.get("data_percent", "0.00"),
                 "metadata_percent": "1.00",
             }
             for name, lv in self.lvs.items()

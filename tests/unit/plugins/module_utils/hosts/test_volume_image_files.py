@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -32,6 +33,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts import (
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import ImageSource
 
 MIB = 1024**2
+LOCAL = volume_image_files._LOCAL
 DATA = b"an image"
 WRITE = "import os, sys; os.close(os.open(sys.argv[1], os.O_WRONLY))"
 
@@ -40,6 +42,12 @@ WRITE = "import os, sys; os.close(os.open(sys.argv[1], os.O_WRONLY))"
 def folders(monkeypatch, tmp_path):
     monkeypatch.setattr(volume_image_files, "REMEMBERED", str(tmp_path / "remembered"))
     monkeypatch.setattr(volume_process, "PROGRESS", str(tmp_path / "progress"))
+    # Wherever these tests run: nobody changes their files behind the kernel.
+    fd = os.open(tmp_path, os.O_RDONLY)
+    here = volume_image_files._file_system(fd)
+    os.close(fd)
+    if here == "overlay":
+        monkeypatch.setattr(volume_image_files, "_LOCAL", (*volume_image_files._LOCAL, here))
 
 
 @pytest.fixture
@@ -90,8 +98,10 @@ def test_a_file_of_another_user_is_copied(image, monkeypatch):
 
 
 def test_a_file_of_another_machine_or_program_is_copied(image, monkeypatch):
+    assert not {"overlay", "zfs", "nfs4", "fuse"} & set(LOCAL)
     assert volume_image_files.steady_file(str(image)) is not None
-    for name in ("nfs4", "fuse.sshfs", ""):
+    monkeypatch.setattr(volume_image_files, "_LOCAL", LOCAL)
+    for name in ("nfs4", "fuse.sshfs", "overlay", "zfs", ""):
         monkeypatch.setattr(volume_image_files, "_file_system", lambda _fd, name=name: name)
         assert volume_image_files.steady_file(str(image)) is None
 
@@ -108,6 +118,37 @@ def test_a_file_that_is_being_written_is_copied(tmp_path, image):
     with open(image, "r+b"):
         with volume_images.TemporaryImages(str(tmp_path / "temp")) as temporary:
             assert temporary.take(source_of(image)).path.startswith(str(tmp_path / "temp"))
+
+
+def test_a_file_that_somebody_has_mapped_to_write_is_copied(image):
+    with open(image, "r+b") as file:
+        mapped = mmap.mmap(file.fileno(), 0)
+    with mapped:
+        assert volume_image_files.steady_file(str(image)) is None
+    file = volume_image_files.steady_file(str(image))
+    assert file is not None
+    file.close()
+
+
+@pytest.mark.parametrize("change", ["truncate", "link"])
+def test_who_changes_it_by_another_way_is_noticed(tmp_path, image, change):
+    """The size by its name, which opens nothing, and the same file under another name."""
+    other = tmp_path / "other"
+    os.link(image, other)
+    code = "import os, sys; os.truncate(sys.argv[1], 1)" if change == "truncate" else WRITE
+    with volume_images.TemporaryImages(str(tmp_path / "temp")) as temporary:
+        taken = temporary.take(source_of(image))
+        with subprocess.Popen([sys.executable, "-c", code, str(image if change == "truncate" else other)]) as writer:
+            deadline = time.monotonic() + 20
+            while taken.steady.is_steady():
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            with open(taken.path, "rb") as file:
+                assert file.read() == DATA, "it waits"
+            with pytest.raises(ImageUnacceptable, match="opened the file .* to write"):
+                taken.check_steady()
+            temporary.drop(taken)
+            assert writer.wait(timeout=30) == 0
 
 
 @pytest.mark.parametrize("name", ["missing", "folder", "fifo", "relative"])
