@@ -98,17 +98,19 @@ def accept(conn: t.Any, requests: t.Sequence[ServerRequest], options: AcceptOpti
     if not refusals.errors:
         networks = [n for r in requests for _w, n in _network_wishes(r.networks, options.networks)]
         allocator = ports.Allocator(conn, context.rng, now, networks)
+        keeper = boot_volumes.Keeper(conn, options.volumes, context)
         for index, (plan, digest, names) in enumerate(zip(planned, digests, new)):
             if not names:
                 continue
             try:
-                _insert(conn, plan, digest, names, options, context, allocator, accepted)
+                _insert(conn, plan, digest, names, options, context, allocator, keeper, accepted)
             except errors.InvalidRequest as e:
                 refusals.extend(e.errors)  # of volumes, each with its own path
             except errors.BootflowError as e:
                 refusals.add("instances[%d].%s" % (index, _PLACES.get(type(e), "networks")), e)
         if not refusals.errors:
             allocator.write()
+            keeper.write()
             _take_over(conn, resume, options, context, accepted, refusals)
     refusals.raise_if_any()
     return accepted
@@ -278,6 +280,7 @@ def _insert(
     options: AcceptOptions,
     context: Context,
     allocator: ports.Allocator,
+    keeper: boot_volumes.Keeper,
     accepted: Accepted,
 ) -> None:
     now = context.now
@@ -347,7 +350,7 @@ def _insert(
     conn.execute(instances_table.insert(), rows)
     disk_rows = []
     for uuid in uuids:
-        disks = [d.as_dict() for d in boot_volumes.keep(conn, plan, uuid, options.volumes, context)]
+        disks = [d.as_dict() for d in keeper.keep(plan, uuid)]
         disk_rows += [
             {"instance_uuid": uuid, "position": i, "device_name": d["device_name"], "disk": d}
             for i, d in enumerate(disks)

@@ -13,12 +13,14 @@ from __future__ import annotations
 import typing as t
 
 from ..core import states
+from ..core.volumes import names
 from ..core.volumes import states as volume_states
 from . import attachments, bulk, nodes, runs
 from .context import Context
 from .libraries import sa
 from .tables import instances, volume_attachments, volumes
 from .volume_tables import NOTHING
+from .volumes import host_of
 
 Ends = t.Callable[[str, t.Mapping[str, t.Any]], attachments.HostEnd]  # host, the facts of its node
 
@@ -55,16 +57,32 @@ def place(conn: t.Any, ends: Ends, context: Context) -> list[str]:
     return sorted(found)
 
 
+def storage_hosts(conn: t.Any, uuids: t.Sequence[str]) -> list[str]:
+    """Where the volumes of these instances are that are placed already."""
+    a, v = volume_attachments.c, volumes.c
+    query = (
+        sa.select(v.place)
+        .join(volume_attachments, a.volume_id == v.id)
+        .where(bulk.among(conn, a.instance_uuid, uuids), a.deleted == attachments.LIVE, v.place.is_not(None))
+        .distinct()
+    )
+    return sorted({host_of(p) for p in conn.execute(query).scalars()}) if uuids else []
+
+
 def shared_on(conn: t.Any, host: str, volume_ids: t.Sequence[str], uuids: t.Sequence[str]) -> set[str]:
-    """Those of the volumes that other instances than these have on ``host``, too: the disk there is theirs as well."""
+    """Those of the volumes that other instances than these have on ``host``, too: the disk there is theirs as well.
+
+    Not where each guest logs in by itself. source: Nova's _should_disconnect_target
+    """
     a = volume_attachments.c
-    query = sa.select(a.volume_id, a.instance_uuid).where(
+    query = sa.select(a.id, a.volume_id, a.instance_uuid, a.initiator).where(
         bulk.among(conn, a.volume_id, sorted(set(volume_ids))),
         a.deleted == attachments.LIVE,
         a.attached_host == host,
         a.connection != NOTHING,
     )
-    return {r.volume_id for r in conn.execute(query) if r.instance_uuid not in set(uuids)} if volume_ids else set()
+    others = [r for r in conn.execute(query) if r.instance_uuid not in set(uuids)] if volume_ids else []
+    return {r.volume_id for r in others if r.initiator != names.attachment_initiator(r.id)}
 
 
 def give_back(conn: t.Any, context: Context) -> list[str]:

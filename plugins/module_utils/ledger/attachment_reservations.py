@@ -12,7 +12,7 @@ import uuid as uuid_module
 from ..core import errors
 from ..core.volumes import attach_rules, places, states
 from . import bulk, volume_history, volumes
-from .attachment_rows import LIVE, locked, write
+from .attachment_rows import LIVE, ON_THE_WAY, check_locked, live, locked, write
 from .context import Context
 from .libraries import sa
 from .tables import cleanups, volume_attachments
@@ -37,16 +37,19 @@ def reserve(
 
     One that is still being made for this instance is kept too: it becomes attaching when it is there (made()).
 
+    One with multiattach may be in use, and be kept for several instances by one run.
+
     :raises InvalidVolume: it is not available, attached to it already, reserved for another, or in another zone.
     :raises InvalidVolumeAttachMode: no such mode, or it may only be read.
+    :raises VolumeLocked: another run works on another attachment of it.
     """
     there = volumes.attachments_of(conn, [volume_row.id]).get(volume_row.id, [])
     making = volume_row.instance_uuid == instance_uuid and volume_row.status in (states.CREATING, states.DOWNLOADING)
     if not making:
-        if not volume_row.multiattach:
-            _check_not_reserved(volume_row, there, instance_uuid)
+        _check_not_reserved(volume_row, there, instance_uuid)
+        together = check_others(conn, volume_row, instance_uuid, context)
         transition = attach_rules.check_attach_to_instance(
-            volumes.to_volume(volume_row), instance_uuid, there, instance_zone, cross_az_attach, mode
+            volumes.to_volume(volume_row), instance_uuid, there, instance_zone, cross_az_attach, mode, together
         )
         _swap_or_raise(conn, volume_row, transition, context)
     attachment_id = str(uuid_module.UUID(int=context.rng.getrandbits(128), version=4))
@@ -72,6 +75,27 @@ def reserve(
     return attachment_id
 
 
+def check_others(conn: t.Any, volume_row: t.Any, instance_uuid: str, context: Context) -> bool:
+    """Whether all that is on its way to a volume with multiattach is this run's.
+
+    Credentials of attachments are known to their run alone, and a host's session may serve several of them: so there is one
+    run at a time. source: Cinder's _attachment_reserve ("contention issues with shared connections")
+
+    :raises VolumeLocked: another run works on one of its attachments.
+    :raises InvalidVolume: it is still being taken from the same instance.
+    """
+    if not volume_row.multiattach:
+        return False
+    rows = live(conn, _a.volume_id == volume_row.id)
+    check_locked(conn, volume_row, rows, context)
+    if any(r.instance_uuid == instance_uuid and r.attach_status == states.DETACHED for r in rows):
+        raise errors.InvalidVolume(
+            reason="volume %s already attached" % volume_row.id,
+            remedy="It is still being taken from instance %s: wait until that is done." % instance_uuid,
+        )
+    return all(r.run_id == context.run.id for r in rows if r.attach_status in ON_THE_WAY)
+
+
 def _check_not_reserved(volume_row: t.Any, there: t.Sequence[t.Any], instance_uuid: str) -> None:
     """A volume that was made for an instance is available for a moment before it is attaching: it is that instance's."""
     for other in there:
@@ -93,14 +117,12 @@ def _swap_or_raise(conn: t.Any, volume_row: t.Any, transition: states.Transition
 
 def made(conn: t.Any, volume_ids: t.Sequence[str], context: Context) -> None:
     """Volumes that were made for a boot are there: from available to attaching where they are reserved."""
-    for row in locked(
-        conn, bulk.among(conn, _a.volume_id, sorted(set(volume_ids))), _a.attach_status == states.RESERVED
-    ):
-        moved = volumes.swap(
-            conn, [row.volume_id], {"status": (states.AVAILABLE,)}, context.now, status=states.ATTACHING
-        )
-        if moved:
-            write(conn, [row.id], attach_status=states.ATTACHING)
+    mine = bulk.among(conn, _a.volume_id, sorted(set(volume_ids)))
+    rows = locked(conn, mine, _a.attach_status == states.RESERVED)
+    ids = sorted({r.volume_id for r in rows})
+    if ids:
+        moved = volumes.swap(conn, ids, {"status": (states.AVAILABLE,)}, context.now, status=states.ATTACHING)
+        write(conn, [r.id for r in rows if r.volume_id in moved], attach_status=states.ATTACHING)
 
 
 def take_over(conn: t.Any, instance_uuids: t.Sequence[str], context: Context) -> None:
@@ -149,9 +171,13 @@ def revive(conn: t.Any, row: t.Any, context: Context) -> None:
 
 def hosts_to_clean_first(conn: t.Any) -> list[str]:
     """Hosts that could not be cleaned and may still use a volume that is to end: it cannot be reserved again before they are."""
-    query = (
-        sa.select(_a.attached_host)
-        .join(cleanups, sa.and_(cleanups.c.host == _a.attached_host, cleanups.c.instance_uuid == _a.instance_uuid))
-        .where(_a.deleted == LIVE, _a.connection != NOTHING, _a.attach_status == states.DETACHED)
+    due = {(r.host, r.instance_uuid) for r in conn.execute(sa.select(cleanups.c.host, cleanups.c.instance_uuid))}
+    if not due:
+        return []
+    rows = live(
+        conn,
+        bulk.among(conn, _a.instance_uuid, sorted({uuid for _host, uuid in due})),
+        _a.connection != NOTHING,
+        _a.attach_status == states.DETACHED,
     )
-    return sorted(set(conn.execute(query).scalars()))
+    return sorted({r.attached_host for r in rows if (r.attached_host, r.instance_uuid) in due})

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
-from . import bulk, volumes
+from ..core import errors
+from ..core.volumes import states
+from . import bulk, runs, volumes
+from .context import Context
 from .libraries import sa
 from .tables import volume_attachments
 
+ON_THE_WAY = (states.RESERVED, states.ATTACHING, states.ERROR_ATTACHING)
 LIVE = ""  # value of the column `deleted` while an attachment lives
 
 _a = volume_attachments.c
@@ -36,6 +40,16 @@ def volumes_of(conn: t.Any, rows: t.Iterable[t.Any]) -> dict[str, t.Any]:
     """volume id -> its row, of the volumes of these attachments."""
     ids = sorted({r.volume_id for r in rows})
     return {v.id: v for v in volumes.select(conn, ids=ids)} if ids else {}
+
+
+def check_locked(conn: t.Any, volume: t.Any, rows: t.Sequence[t.Any], context: Context) -> None:
+    """:raises VolumeLocked: a live run other than this works on one of these attachments."""
+    owners = {r.run_id for r in rows if r.run_id and r.run_id != context.run.id}
+    alive = owners - runs.dead_among(conn, owners, context.run, context.now)
+    for row in rows:
+        if row.run_id in alive:
+            told = runs.locked_error(conn, volume.name or volume.id, row.run_id)
+            raise errors.VolumeLocked(**told.details)
 
 
 def write(conn: t.Any, ids: t.Iterable[str], **values: t.Any) -> None:

@@ -18,15 +18,16 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..core import errors
-from ..core.volumes import states
-from . import bulk, instances, volume_deletion, volume_history, volumes
-from .attachment_rows import LIVE, live, locked, volumes_of, write
+from ..core.volumes import names, states
+from . import attachment_rows, bulk, instances, volume_deletion, volume_history, volumes
+from .attachment_rows import live, locked, volumes_of, write
 from .context import Context
 from .libraries import sa
 from .tables import block_device_mappings, compute_nodes, volume_attachments
 from .tables import volumes as volumes_table
 from .volume_tables import BEGUN, DONE, ENDING, NOTHING
 
+LIVE = attachment_rows.LIVE
 KERNEL, QEMU = "kernel", "qemu"
 WAYS = (KERNEL, QEMU)
 
@@ -130,15 +131,26 @@ def place(conn: t.Any, instance_uuids_to_host: t.Mapping[str, HostEnd], context:
         _a.attach_status != states.DETACHED,
         _a.attach_status != states.ATTACHED,
     )
+    known = volumes_of(conn, rows)
+    placed, again = [], []
     for row in rows:
         end = instance_uuids_to_host[row.instance_uuid]
+        initiator = _initiator(end, row, known.get(row.volume_id))
         if row.connection != NOTHING and row.attached_host != end.host:
             continue
-        values: dict[str, t.Any] = {"attached_host": end.host, "initiator": end.initiator, "way": end.way}
-        if row.export == DONE and row.initiator != end.initiator:
-            values["export"] = BEGUN
-        write(conn, [row.id], run_id=context.run.id, **values)
+        placed.append({"id": row.id, "attached_host": end.host, "initiator": initiator, "way": end.way})
+        if row.export == DONE and row.initiator != initiator:
+            again.append(row.id)
+    bulk.update(conn, volume_attachments, "id", placed)
+    write(conn, again, export=BEGUN)
     _into_zones(conn, rows, context.now)
+
+
+def _initiator(end: HostEnd, row: t.Any, volume: t.Any) -> str:
+    """The host's, whose one session serves all its guests; where QEMU logs in, each guest of a shared volume has its own."""
+    if end.way == QEMU and volume is not None and volume.multiattach:
+        return names.attachment_initiator(row.id)
+    return end.initiator
 
 
 def _into_zones(conn: t.Any, rows: t.Sequence[t.Any], now: float) -> None:
@@ -237,9 +249,9 @@ def connecting(conn: t.Any, ids: t.Iterable[str], context: Context) -> set[str]:
 
 def connected(conn: t.Any, paths: t.Mapping[str, str | None], context: Context) -> None:
     """These are connected: {id: device path of the host; None where QEMU connects itself}."""
-    for attachment_id, path in paths.items():
-        mine = sa.and_(_a.id == attachment_id, _a.deleted == LIVE, _a.run_id == context.run.id)
-        conn.execute(volume_attachments.update().where(mine).values(connection=DONE, device_path=path))
+    mine = live(conn, bulk.among(conn, _a.id, sorted(paths)), _a.run_id == context.run.id)
+    rows = [{"id": r.id, "connection": DONE, "device_path": paths[r.id]} for r in mine]
+    bulk.update(conn, volume_attachments, "id", rows)
 
 
 def attached(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
@@ -270,9 +282,8 @@ def attached(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
         run_id=None,
         instance_uuid=None,
     )
-    for row in rows:
-        payload = {"instance_uuid": row.instance_uuid, "mountpoint": row.mountpoint}
-        volume_history.notify(conn, [row.volume_id], "volume.attach.end", payload, context.now)
+    told = [(r.volume_id, {"instance_uuid": r.instance_uuid, "mountpoint": r.mountpoint}) for r in rows]
+    volume_history.notify_each(conn, told, "volume.attach.end", context.now)
 
 
 def disconnected(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
@@ -292,10 +303,10 @@ def forget(conn: t.Any, rows: t.Sequence[t.Any]) -> None:
     write(conn, [r.id for r in rows], attach_status=states.DETACHED, delete_on_termination=False)
     write(conn, [r.id for r in rows if r.connection == NOTHING and r.export != NOTHING], export=ENDING)
     c = block_device_mappings.c
-    for row in rows:
-        conn.execute(
-            block_device_mappings.delete().where(c.instance_uuid == row.instance_uuid, c.device_name == row.mountpoint)
-        )
+    if rows:
+        the_disk = (c.instance_uuid == sa.bindparam("b_uuid"), c.device_name == sa.bindparam("b_device"))
+        pairs = [{"b_uuid": r.instance_uuid, "b_device": r.mountpoint} for r in rows]
+        conn.execute(block_device_mappings.delete().where(*the_disk), pairs)
 
 
 def host_clean(conn: t.Any, host: str, instance_uuids: t.Iterable[str]) -> None:
@@ -371,44 +382,44 @@ def leave_rows_to_others(conn: t.Any, ids: t.Iterable[str]) -> None:
 
 def end_rows(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> None:
     """These attachments are over: their volumes are free, or go with their instance."""
+    if not rows:
+        return
     now = context.now
+    over = [{"id": r.id, "deleted": r.id, "attach_status": states.DETACHED, "run_id": None} for r in rows]
+    bulk.update(conn, volume_attachments, "id", over)
     known = volumes_of(conn, rows)
-    doomed = []
-    for row in rows:
-        conn.execute(
-            volume_attachments.update()
-            .where(_a.id == row.id)
-            .values(deleted=row.id, attach_status=states.DETACHED, run_id=None)
-        )
-        volume = known.get(row.volume_id)
-        if volume is None:
-            continue
-        volume_history.notify(conn, [volume.id], "volume.detach.end", {"instance_uuid": row.instance_uuid}, now)
-        if volume.instance_uuid == row.instance_uuid and volume.status != states.ERROR:
-            # nobody waits for it any more; one that could not be made is tried again with its instance
-            conn.execute(volumes_table.update().where(volumes_table.c.id == volume.id).values(instance_uuid=None))
-        others = [r for r in live(conn, _a.volume_id == volume.id) if r.attach_status != states.DETACHED]
-        if others:
-            in_use = any(r.attach_status == states.ATTACHED for r in others)
-            _release(conn, volume, states.IN_USE if in_use else states.ATTACHING, now)
-        elif row.delete_on_termination or _never_placed(volume):
-            doomed.append(volume)
-        else:
-            _release(conn, volume, states.AVAILABLE, now)
-    for volume in doomed:
-        _release(conn, volume, states.AVAILABLE, now)  # a volume that is attached cannot be deleted
+    ended = [(r, known[r.volume_id]) for r in rows if r.volume_id in known]
+    told = [(v.id, {"instance_uuid": r.instance_uuid}) for r, v in ended]
+    volume_history.notify_each(conn, told, "volume.detach.end", now)
+    # Nobody waits for it any more; one that could not be made is tried again with its instance.
+    freed = [v.id for r, v in ended if v.instance_uuid == r.instance_uuid and v.status != states.ERROR]
+    if freed:
+        mine = bulk.among(conn, volumes_table.c.id, sorted(set(freed)))
+        conn.execute(volumes_table.update().where(mine).values(instance_uuid=None))
+    others = of_volumes(conn, known)
+    free: dict[str, list[str]] = {states.IN_USE: [], states.ATTACHING: [], states.AVAILABLE: []}
+    for volume_id in sorted({v.id for _r, v in ended}):
+        left = {r.attach_status for r in others.get(volume_id, ())} - {states.DETACHED}
+        kept = states.ATTACHING if left else states.AVAILABLE
+        free[states.IN_USE if states.ATTACHED in left else kept].append(volume_id)
+    for status, ids in free.items():
+        _release(conn, ids, status, now)  # before it is deleted: a volume that is attached cannot be
+    nobodys = set(free[states.AVAILABLE])
+    doomed = {v.id for r, v in ended if v.id in nobodys and (r.delete_on_termination or _never_placed(v))}
     if doomed:
-        volume_deletion.mark(conn, sorted(v.id for v in doomed), context)
+        volume_deletion.mark(conn, sorted(doomed), context)
 
 
 def _never_placed(volume: t.Any) -> bool:
     return bool(volume.instance_uuid) and volume.status == states.CREATING and not volume.place
 
 
-def _release(conn: t.Any, volume: t.Any, status: str, now: float) -> None:
+def _release(conn: t.Any, ids: t.Sequence[str], status: str, now: float) -> None:
+    if not ids:
+        return
     attach_status = states.ATTACHED if status == states.IN_USE else states.DETACHED
     busy = (states.RESERVED, states.ATTACHING, states.DETACHING, states.IN_USE)
     values: dict[str, t.Any] = {"attach_status": attach_status}
     if status == states.AVAILABLE:
         values["run_id"] = None
-    volumes.swap(conn, [volume.id], {"status": busy}, now, status=status, **values)
+    volumes.swap(conn, ids, {"status": busy}, now, status=status, **values)

@@ -68,6 +68,7 @@ def survey(conn: t.Any, context: Context, evidence: Evidence) -> audit.Ledger:
     for snapshot in evidence.snapshots.values():
         named.update(d.uuid for d in snapshot.domains)
         named.update(snapshot.folders)
+        named.update(snapshot.volumes)
     return audit.Ledger(
         nodes=_nodes(conn),
         instances=_instances(conn, named, context),
@@ -358,7 +359,8 @@ class _Repair:
 
     def _orphans(self) -> None:
         """Through a row of cleanups: no run builds an instance on a host that has one of it."""
-        for f in [*self.by_kind[audit.ORPHAN_DOMAIN], *self.by_kind[audit.ORPHAN_FOLDER]]:
+        kinds = (audit.ORPHAN_DOMAIN, audit.ORPHAN_FOLDER, audit.ORPHAN_DISK)
+        for f in [f for kind in kinds for f in self.by_kind[kind]]:
             uuid = str(f.instance)
             cleanups.add(self.conn, str(f.host), uuid, str(f.key), "an orphan that audit found", self.context.now)
             self._todo(f.host).remains.append(uuid)

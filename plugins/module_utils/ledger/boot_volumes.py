@@ -4,33 +4,42 @@
 
 """The volumes of a boot: those that exist are looked at and kept for the instance, those it asks for are entered with it.
 
-read() looks at all that is asked for and locks it, keep() writes. Between the two nothing was touched.
+read() looks at all that is asked for and locks it, a Keeper writes. Between the two nothing was touched.
+A volume that is made for an instance has no name, a blank one neither: names are unique here, and Nova's
+(<instance>-blank-vol) are not.
 source: 000, _check_and_transform_bdm and _validate_bdm (rows A26-A28); semantics 10; Nova's get_bdm_image_metadata and
-_get_volume_create_az_value (Queens)
+_get_volume_create_az_value
 """
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ..core import errors
+from ..core import boot_from_volume, errors
+from ..core.block_device_mapping import image_devices
 from ..core.block_devices import BlockDeviceOptions, PlannedDisk, block_device_plan, planned_disk
 from ..core.model import BlockDevice, Image, ServerRequest
 from ..core.numa.constraints import numa_constraints
 from ..core.request.problems import Problems
 from ..core.volumes import attach_rules, create_request, states
 from ..core.volumes.model import VolumeRequest
-from . import attachment_reservations, attachments, instances, volume_accept, volumes
+from . import (
+    attachment_entries,
+    attachment_reservations,
+    attachments,
+    instances,
+    storage_backends,
+    volume_accept,
+    volumes,
+)
 from .context import Context
 from .libraries import sa
 from .tables import block_device_mappings
 from .volume_accept import VolumeInputs
 
 VOLUME = "volume"  # kind of a planned disk
-# What an image has beside its properties, among the metadata of a volume that was made of it.
-_ATTRIBUTES = ("min_disk", "min_ram")
-_GIB = 1024**3
 
 
 class Wish(t.NamedTuple):
@@ -82,31 +91,99 @@ def read(
     devices = [
         [d for d in r.block_device_mapping if not d.no_device] if names else [] for r, names in zip(requests, new)
     ]
-    found: list[dict[str, t.Any]] = [_find(conn, r, ds) for r, ds in zip(requests, devices)]
+    found = _find(conn, requests, devices)
     again = instances.disks_of(conn, resumed)
     kept = {d["volume_id"] for disks in again.values() for d in disks if d.get("volume_id")}
     ids = sorted(kept | {row.id for rows in found for row in rows.values()})
     locked = {r.id: r for r in volumes.select(conn, ids=ids, lock=True)} if ids else {}
     found = [{word: locked[row.id] for word, row in rows.items() if row.id in locked} for rows in found]
+    named = sorted({row.id for rows in found for row in rows.values()})
+    attached = volumes.attachments_of(conn, named) if named else {}
+    sources = Sources(conn, _snapshot_words(requests, devices))
     result = []
     taken: set[str] = set()
     for index, (request, names, rows) in enumerate(zip(requests, new, found)):
-        reader = _Reader(conn, request, "instances[%d]" % index, rows, options, context, refusals, taken)
+        path = "instances[%d]" % index
+        reader = _Reader(conn, request, path, rows, attached, sources, options, context, refusals, taken)
         result.append(reader.read() if names else Planned(request))
     return result
 
 
-def _find(conn: t.Any, request: ServerRequest, devices: t.Sequence[BlockDevice]) -> dict[str, t.Any]:
-    words = [d.uuid for d in devices if d.source_type == "volume" and d.uuid]
-    words += _image_words(request)
-    return volumes.find(conn, list(dict.fromkeys(words)), request.project)[0] if words else {}
+def _find(
+    conn: t.Any, requests: t.Sequence[ServerRequest], devices: t.Sequence[t.Sequence[BlockDevice]]
+) -> list[dict[str, t.Any]]:
+    """For each entry: what it calls a volume -> its row."""
+    words = [
+        [*(d.uuid for d in ds if d.source_type == "volume" and d.uuid), *(_image_words(r.image or r.root_image))]
+        for r, ds in zip(requests, devices)
+    ]
+    found: dict[str, dict[str, t.Any]] = {}
+    for project in {r.project for r in requests}:
+        named = [w for r, ws in zip(requests, words) if r.project == project for w in ws]
+        found[project] = volumes.find(conn, list(dict.fromkeys(named)), project)[0]
+    return [{w: found[r.project][w] for w in ws if w in found[r.project]} for r, ws in zip(requests, words)]
 
 
-def _image_words(request: ServerRequest) -> list[str]:
+def _snapshot_words(
+    requests: t.Sequence[ServerRequest], devices: t.Sequence[t.Sequence[BlockDevice]]
+) -> dict[str, set[str]]:
+    """Project -> the snapshots that its entries name."""
+    found: dict[str, set[str]] = {}
+    for request, its in zip(requests, devices):
+        words = {str(d.uuid) for d in its if d.source_type == "snapshot" and d.uuid}
+        found.setdefault(request.project, set()).update(words)
+    return found
+
+
+class Sources:
+    """What volumes are made from, and where they may be: read once for all that a run asks for.
+
+    :arg words: project -> names or ids of snapshots that are sure to be asked for; others are read when they are.
+    """
+
+    def __init__(self, conn: t.Any, words: t.Mapping[str, t.Collection[str]] | None = None):
+        self.conn = conn
+        self.snapshots: dict[tuple[str, str], t.Any] = {}
+        self.volumes: dict[str, t.Any] = {}
+        self.places: tuple[set[str], int] | None = None
+        for project, named in (words or {}).items():
+            self._read(project, named)
+
+    def _read(self, project: str, words: t.Collection[str]) -> None:
+        if not words:
+            return
+        found = volumes.find_snapshots(self.conn, sorted(words), project)
+        self.snapshots.update({(project, word): found.get(word) for word in words})
+        missing = {s.volume_id for s in found.values()} - set(self.volumes)
+        if missing:
+            self.volumes.update({v.id: v for v in volumes.select(self.conn, ids=missing)})
+
+    def snapshot(self, word: str, project: str) -> t.Any:
+        """The row of the snapshot of that id or name, or None."""
+        if (project, word) not in self.snapshots:
+            self._read(project, [word])
+        return self.snapshots[project, word]
+
+    def volume_of(self, snapshot: t.Any) -> t.Any:
+        """The row of the volume that it is of, or None."""
+        return self.volumes.get(snapshot.volume_id)
+
+    def known(self, snapshot: t.Any, inputs: VolumeInputs) -> create_request.Known:
+        """What a request may name that is made from that snapshot, or from none."""
+        if self.places is None:
+            self.places = storage_backends.zones(self.conn), storage_backends.count(self.conn)
+        zones, backends = self.places
+        of = None if snapshot is None else self.volume_of(snapshot)
+        rows = {} if of is None else {snapshot.id: volumes.to_snapshot(snapshot, of)}
+        return create_request.Known(inputs.types, inputs.image, snapshots=rows, zones=zones, backends=backends)
+
+
+def _image_words(image: Image | None) -> list[str]:
     """Volumes that the image itself maps."""
-    mapped = (request.image.properties.get("block_device_mapping") if request.image is not None else None) or ()
-    words = [m.get("uuid") or m.get("volume_id") for m in mapped if isinstance(m, t.Mapping)]
-    return [str(w) for w in words if w]
+    with contextlib.suppress(errors.InvalidBDMFormat):  # told where its disks are read
+        devices = image_devices(image) if image is not None else ()
+        return [d.uuid for d in devices if d.source_type == "volume" and d.uuid]
+    return []
 
 
 class _Reader:
@@ -118,6 +195,8 @@ class _Reader:
         request: ServerRequest,
         path: str,
         rows: t.Mapping[str, t.Any],
+        attached: t.Mapping[str, t.Sequence[t.Any]],
+        sources: Sources,
         options: BootVolumeOptions,
         context: Context,
         refusals: Problems,
@@ -126,11 +205,14 @@ class _Reader:
         self.conn = conn
         self.path = path
         self.rows = rows
+        self.attached = attached
+        self.sources = sources
         self.options = options
         self.context = context
         self.refusals = refusals
         self.taken = taken
         self.planned = Planned(request)
+        self.asked_zone = request.availability_zone
         self.unused = list(enumerate(request.block_device_mapping))
 
     def read(self) -> Planned:
@@ -145,19 +227,19 @@ class _Reader:
                 planned.request.block_device_mapping,
                 BlockDeviceOptions(max_count=planned.request.max_count),
                 properties,
+                planned.request.root_image,
             )
-        for disk in planned.disks:
-            if disk.kind == VOLUME:
-                where = self._path_of(disk)
-                with self.refusals.collect(where):
-                    if disk.volume_source == "volume":
-                        self._existing(disk)
-                    else:
-                        zone = planned.request.availability_zone
-                        project = planned.request.project
-                        planned.wishes[disk.name] = wish_of(
-                            self.conn, disk, where, project, zone, self.options, self.context
-                        )
+        paths = [(disk, self._path_of(disk)) for disk in planned.disks if disk.kind == VOLUME]
+        # Those that exist first: the others are made in their zone.
+        for disk, where in sorted(paths, key=lambda each: each[0].volume_source != "volume"):
+            with self.refusals.collect(where):
+                if disk.volume_source == "volume":
+                    self._existing(disk)
+                else:
+                    zone, project = planned.request.availability_zone, planned.request.project
+                    planned.wishes[disk.name] = wish_of(
+                        self.sources, disk, where, project, zone, self.options, self.context
+                    )
         return planned
 
     # --- the guest's properties -----------------------------------------------------------------------------------------
@@ -175,18 +257,15 @@ class _Reader:
         row = self._origin(root)
         if row is None:
             return None  # told where its disk is read
-        metadata = dict(row.image_metadata)
-        numbers = {name: int(metadata.pop(name, 0) or 0) for name in _ATTRIBUTES}
-        if request.flavor.memory_mb < numbers["min_ram"]:
-            raise errors.FlavorMemoryTooSmall()
-        return Image(name="", id="", disk_format="", size=row.size * _GIB, properties=metadata, **numbers)
+        image = boot_from_volume.image_of_volume(row.image_metadata, row.size)
+        boot_from_volume.check_volume_flavor(image, request.flavor, root.volume_size)
+        return image
 
     def _origin(self, root: BlockDevice) -> t.Any:
         if root.source_type == "volume":
             return self.rows.get(str(root.uuid))
-        snapshot = volumes.find_snapshots(self.conn, [str(root.uuid)], self.planned.request.project).get(str(root.uuid))
-        found = volumes.select(self.conn, ids=[snapshot.volume_id]) if snapshot is not None else []
-        return found[0] if found else None
+        snapshot = self.sources.snapshot(str(root.uuid), self.planned.request.project)
+        return None if snapshot is None else self.sources.volume_of(snapshot)
 
     def _resources(self, properties: t.Mapping[str, t.Any]) -> None:
         """What a volume's image wishes of the host's cells was not known when the request was read."""
@@ -215,28 +294,32 @@ class _Reader:
             raise errors.InvalidBDMVolume(
                 id=word, remedy="volume_list shows which there are in project %s." % self.planned.request.project
             )
-        if disk.boot_index == 0 and not row.bootable:
-            raise errors.InvalidBDMVolumeNotBootable(id=row.id)
+        boot_from_volume.check_bootable(row.id, row.bootable, disk.boot_index)
         if row.id in self.taken and not row.multiattach:
             raise errors.InvalidVolume(
                 reason="volume %s is asked for twice" % row.id, remedy="Give each instance a volume of its own."
             )
-        request = self.planned.request
+        if row.id in {other.id for other in self.planned.existing.values()}:
+            raise errors.InvalidVolume(
+                reason="volume %s already attached" % row.id, remedy="An instance has a volume once: name it once."
+            )
+        zones = [r.availability_zone for r in self.planned.existing.values()] + [row.availability_zone]
+        zone = boot_from_volume.volume_zone(self.asked_zone, zones, self.options.cross_az_attach)
         attach_rules.check_attach_to_instance(
             volumes.to_volume(row),
             "",
-            volumes.attachments_of(self.conn, [row.id]).get(row.id, []),
-            request.availability_zone,
+            self.attached.get(row.id, []),
+            zone,
             self.options.cross_az_attach,
+            together=attachment_reservations.check_others(self.conn, row, "", self.context),
         )
-        if not self.options.cross_az_attach and request.availability_zone is None:
-            self.planned.request = replace(request, availability_zone=row.availability_zone)
+        self.planned.request = replace(self.planned.request, availability_zone=zone)
         self.taken.add(row.id)
         self.planned.existing[word] = row
 
 
 def wish_of(
-    conn: t.Any,
+    sources: Sources,
     disk: PlannedDisk,
     path: str,
     project: str,
@@ -247,25 +330,30 @@ def wish_of(
     """The volume that is to be made for a disk. source: Nova's DriverVolumeBlockDevice and those derived from it
 
     :arg zone: of the instance, where it is known already; its volumes are of that zone unless cross_az_attach.
-    :raises InvalidBDMSnapshot: :raises InvalidBDMVolumeNotBootable: and what volume_request() raises.
+    :raises InvalidBDMSnapshot: :raises InvalidBDMVolumeNotBootable: :raises VolumeTypeNotFound: (400, as of whatever an
+        instance's request names and is not there) and what volume_request() raises.
     """
     inputs = inputs_of(options, project)
+    snapshot = None
     entry: dict[str, t.Any] = {"size": disk.size_gb, "volume_type": disk.volume_type, "image_id": disk.image_id}
     if disk.snapshot_id is not None:
-        snapshot = volumes.find_snapshots(conn, [disk.snapshot_id], project).get(disk.snapshot_id)
+        snapshot = sources.snapshot(disk.snapshot_id, project)
         if snapshot is None:
             raise errors.InvalidBDMSnapshot(
                 id=disk.snapshot_id, remedy="Name a snapshot of project %s, by id or name." % project
             )
-        bootable = any(v.bootable for v in volumes.select(conn, ids=[snapshot.volume_id]))
-        if disk.boot_index == 0 and not bootable:
-            raise errors.InvalidBDMVolumeNotBootable(id=snapshot.volume_id)
+        of = sources.volume_of(snapshot)
+        boot_from_volume.check_bootable(snapshot.volume_id, of is not None and of.bootable, disk.boot_index)
         entry["snapshot_id"] = snapshot.id
     if not options.cross_az_attach:
         entry["availability_zone"] = zone
     asked = {name: value for name, value in entry.items() if value is not None}
-    known = volume_accept.known_of(conn, [asked], inputs)
-    request = create_request.volume_request(asked, known, inputs.options, project=project, user=context.actor)
+    known = sources.known(snapshot, inputs)
+    try:
+        request = create_request.volume_request(asked, known, inputs.options, project=project, user=context.actor)
+    except errors.VolumeTypeNotFound as error:
+        error.status = 400
+        raise
     return Wish(path, request, inputs.image(disk.image_id) if disk.image_id is not None else None)
 
 
@@ -286,38 +374,63 @@ def _anonymous(image: Image) -> Image:
 # --- writing ------------------------------------------------------------------------------------------------------------
 
 
-def keep(conn: t.Any, planned: Planned, uuid: str, options: BootVolumeOptions, context: Context) -> list[PlannedDisk]:
-    """Enter and keep the volumes of one new instance, whose row is there. Returns its disks with their volumes' ids.
+class Keeper:
+    """Enters and keeps the volumes of new instances, whose rows are there: keep() each, then write() what they make."""
 
-    :raises InvalidRequest: a quota, at the paths of the block devices.
-    """
-    made = add(conn, planned.wishes, uuid, planned.request.project, options, context)
-    disks = []
-    for disk in planned.disks:
-        if disk.kind != VOLUME:
-            disks.append(disk)
-            continue
-        row = planned.existing[str(disk.volume_id)] if disk.volume_source == "volume" else made[disk.name]
-        disks.append(disk.of_volume(row.id, row.size))
-        _reserve(conn, row, uuid, disk, planned.request.availability_zone, options, context)
-    return disks
+    def __init__(self, conn: t.Any, options: BootVolumeOptions, context: Context):
+        self.conn = conn
+        self.options = options
+        self.context = context
+        self.made = volume_accept.NewVolumes(conn, context)
+        self.kept: list[attachment_entries.Entry] = []
+
+    def keep(self, planned: Planned, uuid: str) -> list[PlannedDisk]:
+        """The instance's disks with their volumes' ids.
+
+        :raises InvalidRequest: a quota, at the paths of the block devices.
+        """
+        ids = self._add(planned, uuid)
+        disks = []
+        for disk in planned.disks:
+            if disk.kind != VOLUME:
+                disks.append(disk)
+            elif disk.volume_source == "volume":
+                row = planned.existing[str(disk.volume_id)]
+                disks.append(disk.of_volume(row.id, row.size))
+                zone = planned.request.availability_zone
+                _reserve(self.conn, row, uuid, disk, zone, self.options, self.context)
+            else:
+                disks.append(disk.of_volume(ids[disk.name], planned.wishes[disk.name].request.size))
+                entry = (ids[disk.name], uuid, disk.device_name, disk.delete_on_termination)
+                self.kept.append(attachment_entries.Entry(*entry))
+        return disks
+
+    def _add(self, planned: Planned, uuid: str) -> dict[str, str]:
+        """Name of a disk -> id of the volume that is made for it."""
+        if not planned.wishes:
+            return {}
+        limits = inputs_of(self.options, planned.request.project).limits
+        return dict(zip(planned.wishes, self.made.add(list(planned.wishes.values()), limits, uuid)))
+
+    def write(self) -> None:
+        """Enter what is made."""
+        self.made.write()
+        attachment_entries.enter(self.conn, self.kept, self.context)
+        self.kept = []
 
 
 def add(
     conn: t.Any,
-    wishes: t.Mapping[str, Wish],
+    wish: Wish,
     uuid: str,
     project: str,
     options: BootVolumeOptions,
     context: Context,
-) -> dict[str, t.Any]:
-    """Name of a disk -> the row of the volume that is made for it."""
-    if not wishes:
-        return {}
+) -> t.Any:
+    """The row of the volume that is made for a disk."""
     limits = inputs_of(options, project).limits
-    ids = volume_accept.add(conn, list(wishes.values()), limits, context, uuid)
-    rows = {r.id: r for r in volumes.select(conn, ids=ids)}
-    return {name: rows[volume_id] for name, volume_id in zip(wishes, ids)}
+    ids = volume_accept.add(conn, [wish], limits, context, uuid)
+    return volumes.select(conn, ids=ids)[0]
 
 
 def _reserve(
@@ -364,6 +477,7 @@ def begin_anew(conn: t.Any, row: t.Any, options: BootVolumeOptions, context: Con
     volume_accept.take_over(conn, [row.uuid], context)
     there = {v.id: v for v in volumes.select(conn, ids=[d.volume_id for d in wanted if d.volume_id])}
     ending = {a.volume_id: a for a in attachments.of_instances(conn, [row.uuid]).get(row.uuid, ())}
+    sources = Sources(conn)
     for position, disk in enumerate(disks):
         if disk.kind != VOLUME:
             continue
@@ -377,8 +491,8 @@ def begin_anew(conn: t.Any, row: t.Any, options: BootVolumeOptions, context: Con
                 id=disk.volume_id, remedy="It was deleted: delete the instance, and boot it anew."
             )
         if gone and disk.volume_source != "volume":
-            wish = wish_of(conn, disk, row.display_name, row.project, row.availability_zone, options, context)
-            volume = add(conn, {disk.name: wish}, row.uuid, row.project, options, context)[disk.name]
+            wish = wish_of(sources, disk, row.display_name, row.project, row.availability_zone, options, context)
+            volume = add(conn, wish, row.uuid, row.project, options, context)
             disk = disk.of_volume(volume.id, volume.size)
             mine = block_device_mappings.c.instance_uuid == row.uuid
             conn.execute(

@@ -19,7 +19,7 @@ from ..core.audit import Evidence, Finding
 from ..core.volumes import states, storage_audit
 from ..core.volumes.names import IQN_PREFIX
 from ..core.volumes.storage_audit import SNAPSHOT, VOLUME, Cable, Item, StorageLedger
-from . import bulk, runs, storage_backends, volume_remains, volumes
+from . import bulk, instances, runs, storage_backends, volume_remains, volumes
 from .context import Context
 from .libraries import sa
 from .tables import storage_backends as backends_table
@@ -97,7 +97,7 @@ def _survey(conn: t.Any, context: Context, evidence: Evidence) -> StorageLedger:
     items.update({(SNAPSHOT, r.id): _item(SNAPSHOT, r, alive) for r in snapshot_rows})
     return StorageLedger(
         items=items,
-        cables=[_cable(r, alive) for r in cables],
+        cables=_as_cables(conn, cables, alive),
         remains={(r.place, r.item_id) for r in conn.execute(sa.select(remains_table))},
         errors={b.place: b.error["message"] if b.error else None for b in storage_backends.rows_of(conn)},
     )
@@ -164,7 +164,13 @@ def _item(kind: str, row: t.Any, alive: t.Collection[str]) -> Item:
     )
 
 
-def _cable(row: t.Any, alive: t.Collection[str]) -> Cable:
+def _as_cables(conn: t.Any, rows: t.Sequence[t.Any], alive: t.Collection[str]) -> list[Cable]:
+    disks = instances.disks_of(conn, sorted({r.instance_uuid for r in rows}))
+    roots = {(u, d.get("volume_id")) for u, found in disks.items() for d in found if d.get("boot_index") == 0}
+    return [_cable(r, alive, (r.instance_uuid, r.volume_id) in roots) for r in rows]
+
+
+def _cable(row: t.Any, alive: t.Collection[str], root: bool) -> Cable:
     stands = row.export == DONE and row.attach_status == states.ATTACHED and row.run_id not in alive
     return Cable(
         id=row.id,
@@ -175,6 +181,7 @@ def _cable(row: t.Any, alive: t.Collection[str]) -> Cable:
         iqn=row.iqn,
         stands=stands,
         since=max(row.created_at, row.attached_at or 0.0),
+        root=root,
     )
 
 

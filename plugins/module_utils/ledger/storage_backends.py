@@ -134,6 +134,11 @@ def record_error(conn: t.Any, place: str, error: errors.BootflowError) -> None:
     conn.execute(storage_backends.update().where(_b.place == place).values(error=error.as_dict()))
 
 
+def frozen_places(conn: t.Any) -> set[str]:
+    """Places on which nothing that is there may be changed."""
+    return set(conn.execute(sa.select(_b.place).where(_b.frozen.is_(True))).scalars())
+
+
 def _unsettled(conn: t.Any, places: t.Sequence[str]) -> list[t.Any]:
     """Volumes there that are made, but were not in a report when that was written. Locked."""
     c = volumes.c
@@ -253,7 +258,7 @@ def _state(row: t.Any, taken: Promised) -> PoolState:
         availability_zone=row.availability_zone,
         medium=configuration.get("medium") or "",
         volume_backend_name=row.pool,
-        multiattach=False,  # a target has one pair of CHAP credentials, and nobody keeps them for a second initiator
+        multiattach=True,  # both kinds of target let in several initiators, each with its own credentials
         volume_count=taken.volumes,
         capabilities=dict(configuration.get("capabilities") or {}),
         disabled=row.disabled,
@@ -266,6 +271,22 @@ def _state(row: t.Any, taken: Promised) -> PoolState:
 def zones(conn: t.Any) -> set[str]:
     """The availability zones that there are backends in, disabled ones too."""
     return set(conn.execute(sa.select(_b.availability_zone).distinct()).scalars())
+
+
+def count(conn: t.Any) -> int:
+    """How many backends there are, disabled ones too."""
+    return int(conn.execute(sa.select(sa.func.count()).select_from(storage_backends)).scalar_one())
+
+
+def silent_places(conn: t.Any, places: t.Collection[str]) -> set[str]:
+    """Those of the places that are not ready, or whose host did not answer."""
+    if not places:
+        return set()
+    return set(
+        conn.execute(
+            sa.select(_b.place).where(bulk.among(conn, _b.place, sorted(places)), _b.error.is_not(None))
+        ).scalars()
+    )
 
 
 def stale_hosts(conn: t.Any, hosts: t.Iterable[str], now: float, max_age: float) -> list[str]:

@@ -70,4 +70,5 @@ def utc(seconds: float | None) -> str | None:
     """ISO 8601 in UTC, as Nova prints times."""
     if seconds is None:
         return None
-    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

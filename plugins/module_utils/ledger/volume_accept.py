@@ -113,12 +113,13 @@ def accept(
         [replace(e, resolved={**e.resolved, "size": r.size}) for e, r in again], known, inputs, context, refusals
     )
     with refusals.collect("quotas"):
-        _check_quota(conn, requests, inputs.limits, inputs.project, refusals)
+        _check_quota(requests, inputs.limits, lambda: volume_quotas.usage(conn, inputs.project), refusals)
     refusals.raise_if_any()
     _begin_anew(conn, [r for _e, r in again], [(r, i) for _p, r, i in renewed], context)
     _take(conn, taken, context)
     digests = [VolumeDigest.of(e.asked) for e in new]
-    accepted.created = _insert(conn, [(r, i) for _p, r, i in requests], digests, context, None)
+    rows = [_row(r, i, digest, context, None) for (_p, r, i), digest in zip(requests, digests)]
+    accepted.created = _insert(conn, rows)
     accepted.resumed = [r.id for r in taken] + [r.id for _e, r in again]
     return accepted
 
@@ -132,22 +133,79 @@ def add(
 ) -> list[str]:
     """Volumes that a boot makes, in creating, for that instance: (path, request, image) each. Returns their ids, in order.
 
-    The caller holds the project's turn. :arg limits: of the project, core.volumes.quotas.limits_of().
-    :raises InvalidRequest: quotas and names, with the paths given; a quota of all together has the first one's.
+    The caller holds the project's turn. Raises as NewVolumes.add().
     """
-    refusals = Problems()
-    for project in dict.fromkeys(r.project for _p, r, _i in requests):
-        mine = [each for each in requests if each[1].project == project]
-        names = [r.name for _p, r, _i in mine if r.name]
-        there = {r.name for r in volumes.select(conn, names=names, project=project)} if names else set()
-        for index, (path, request, _image) in enumerate(mine):
-            if request.name and (request.name in there or request.name in [r.name for _p, r, _i in mine[:index]]):
+    new = NewVolumes(conn, context)
+    ids = new.add(requests, limits, instance_uuid)
+    new.write()
+    return ids
+
+
+class NewVolumes:
+    """Volumes that boots make: each instance's are checked by themselves, and all are entered at once in the end: write().
+
+    The caller holds the turns of their projects.
+    """
+
+    def __init__(self, conn: t.Any, context: Context):
+        self.conn = conn
+        self.context = context
+        self.rows: list[dict[str, t.Any]] = []
+        self.used: dict[str, t.Mapping[str, int]] = {}  # by project: what it has, with what is in rows
+
+    def add(
+        self,
+        requests: t.Sequence[tuple[str, VolumeRequest, Image | None]],
+        limits: t.Mapping[str, int],
+        instance_uuid: str,
+    ) -> list[str]:
+        """Those of one instance: (path, request, image) each. Returns their ids, in order.
+
+        :arg limits: of the project, core.volumes.quotas.limits_of().
+        :raises InvalidRequest: quotas and names, with the paths given; a quota of all together has the first one's. None of
+            them is entered then.
+        """
+        refusals = Problems()
+        for project in dict.fromkeys(r.project for _p, r, _i in requests):
+            mine = [each for each in requests if each[1].project == project]
+            self._check_names(mine, project, instance_uuid, refusals)
+            with refusals.collect(mine[0][0]):
+                _check_quota(mine, limits, lambda: self._used(project), refusals, size="")  # noqa: B023 - called at once
+        refusals.raise_if_any()
+        rows = [_row(r, i, None, self.context, instance_uuid) for _p, r, i in requests]
+        for _path, request, _image in requests:
+            amounts = quotas.for_volume(request.size, type_name(request))
+            self.used[request.project] = quotas.total([self._used(request.project), amounts])
+        self.rows += rows
+        return [r["id"] for r in rows]
+
+    def _used(self, project: str) -> t.Mapping[str, int]:
+        if project not in self.used:
+            self.used[project] = volume_quotas.usage(self.conn, project)
+        return self.used[project]
+
+    def _check_names(
+        self,
+        requests: t.Sequence[tuple[str, VolumeRequest, t.Any]],
+        project: str,
+        instance_uuid: str,
+        refusals: Problems,
+    ) -> None:
+        names = [r.name for _p, r, _i in requests if r.name]
+        if not names:
+            return
+        there = {r.name for r in volumes.select(self.conn, names=names, project=project)}
+        there.update(r["name"] for r in self.rows if r["project"] == project)
+        for path, request, _image in requests:
+            if request.name and request.name in there:
                 reason = "a volume for instance %s was to have it" % instance_uuid
                 refusals.add(path, errors.VolumeExists(name=request.name, reason=reason))
-        with refusals.collect(mine[0][0]):
-            _check_quota(conn, mine, limits, project, refusals, size="")
-    refusals.raise_if_any()
-    return _insert(conn, [(r, i) for _p, r, i in requests], [None] * len(requests), context, instance_uuid)
+            there.add(request.name)
+
+    def write(self) -> None:
+        """Enter them."""
+        _insert(self.conn, self.rows)
+        self.rows = []
 
 
 def take_over(conn: t.Any, instance_uuids: t.Iterable[str], context: Context) -> None:
@@ -165,18 +223,18 @@ def take_over(conn: t.Any, instance_uuids: t.Iterable[str], context: Context) ->
 
 def known_of(conn: t.Any, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs) -> Known:
     """What these entries may name: their sources by id, the zones, and how many backends there are."""
-    snapshot_rows = volumes.snapshots(
-        conn, ids=[str(e["snapshot_id"]) for e in entries if e.get("snapshot_id")], project=inputs.project
-    )
+    named = [str(e["snapshot_id"]) for e in entries if e.get("snapshot_id")]
+    snapshot_rows = volumes.snapshots(conn, ids=named, project=inputs.project) if named else []
     sources = {str(e["source_volid"]) for e in entries if e.get("source_volid")}
-    rows = {r.id: r for r in volumes.select(conn, ids=sources | {s.volume_id for s in snapshot_rows})}
+    wanted = sources | {s.volume_id for s in snapshot_rows}
+    rows = {r.id: r for r in volumes.select(conn, ids=wanted)} if wanted else {}
     return Known(
         types=inputs.types,
         image=inputs.image,
         volumes={i: volumes.to_volume(rows[i]) for i in sources if i in rows and rows[i].project == inputs.project},
         snapshots={s.id: volumes.to_snapshot(s, rows[s.volume_id]) for s in snapshot_rows},
         zones=storage_backends.zones(conn),
-        backends=len(storage_backends.rows_of(conn)),
+        backends=storage_backends.count(conn),
     )
 
 
@@ -280,10 +338,9 @@ def _requests(
 
 
 def _check_quota(
-    conn: t.Any,
     requests: t.Sequence[tuple[str, VolumeRequest, t.Any]],
     limits: t.Mapping[str, int],
-    project: str,
+    used: t.Callable[[], t.Mapping[str, int]],
     refusals: Problems,
     size: str = ".size",
 ) -> None:
@@ -293,7 +350,7 @@ def _check_quota(
             quotas.check_size(request.size, limits)
     wanted = quotas.total(quotas.for_volume(r.size, type_name(r)) for _p, r, _i in requests)
     if wanted:
-        quotas.check_reserve(wanted, volume_quotas.usage(conn, project), limits)
+        quotas.check_reserve(wanted, used(), limits)
 
 
 def type_name(request: VolumeRequest) -> str | None:
@@ -303,58 +360,58 @@ def type_name(request: VolumeRequest) -> str | None:
 # --- writing -------------------------------------------------------------------------------------------------------------
 
 
-def _insert(
-    conn: t.Any,
-    requests: t.Sequence[tuple[VolumeRequest, Image | None]],
-    digests: t.Sequence[VolumeDigest | None],
-    context: Context,
-    instance_uuid: str | None,
-) -> list[str]:
-    if not requests:
-        return []
+def _row(
+    wish: VolumeRequest, image: Image | None, digest: VolumeDigest | None, context: Context, instance_uuid: str | None
+) -> dict[str, t.Any]:
+    """A new volume; what its source hands on is added by _insert()."""
     now = context.now
-    origins = _origins(conn, [r for r, _i in requests])
-    rows = []
-    for (wish, image), digest in zip(requests, digests):
-        volume_id = str(uuid_module.UUID(int=context.rng.getrandbits(128), version=4))
-        request = replace(wish, volume_id=volume_id)
-        new = create_request.new_volume(request, now)
-        rows.append(
-            {
-                "id": volume_id,
-                "project": request.project,
-                "user_name": context.actor,
-                "name": request.name or None,
-                "description": new.description,
-                "size": new.size,
-                "status": new.status,
-                "attach_status": new.attach_status,
-                "bootable": new.bootable,
-                "multiattach": new.multiattach,
-                "availability_zone": new.availability_zone,
-                "volume_type": new.volume_type,
-                "snapshot_id": new.snapshot_id,
-                "source_volid": new.source_volid,
-                "image_id": new.image_id,
-                "spec": _spec(request, image, origins),
-                "digest": None if digest is None else digest.data,
-                "meta": dict(new.metadata),
-                "image_metadata": {},
-                "instance_uuid": instance_uuid,
-                "run_id": context.run.id,
-                "created_at": now,
-                "updated_at": now,
-                "deleted": volumes.LIVE,
-            }
-        )
+    volume_id = str(uuid_module.UUID(int=context.rng.getrandbits(128), version=4))
+    request = replace(wish, volume_id=volume_id)
+    new = create_request.new_volume(request, now)
+    return {
+        "id": volume_id,
+        "project": request.project,
+        "user_name": context.actor,
+        "name": request.name or None,
+        "description": new.description,
+        "size": new.size,
+        "status": new.status,
+        "attach_status": new.attach_status,
+        "bootable": new.bootable,
+        "multiattach": new.multiattach,
+        "availability_zone": new.availability_zone,
+        "volume_type": new.volume_type,
+        "snapshot_id": new.snapshot_id,
+        "source_volid": new.source_volid,
+        "image_id": new.image_id,
+        "spec": _spec(request, image, {}),
+        "digest": None if digest is None else digest.data,
+        "meta": dict(new.metadata),
+        "image_metadata": {},
+        "instance_uuid": instance_uuid,
+        "run_id": context.run.id,
+        "created_at": now,
+        "updated_at": now,
+        "deleted": volumes.LIVE,
+    }
+
+
+def _insert(conn: t.Any, rows: t.Sequence[dict[str, t.Any]]) -> list[str]:
+    """Enter rows of _row(), each with what its source hands on. Returns their ids."""
+    if not rows:
+        return []
+    snapshot_ids = {r["snapshot_id"] for r in rows if r["snapshot_id"]}
+    origins = _origins(conn, snapshot_ids, {r["source_volid"] for r in rows if r["source_volid"]})
+    for row in rows:
+        row["spec"].update(_handed_on(origins.get(row["source_volid"] or row["snapshot_id"] or "")))
     conn.execute(volumes_table.insert(), rows)
     return [r["id"] for r in rows]
 
 
-def _origins(conn: t.Any, requests: t.Sequence[VolumeRequest]) -> dict[str, t.Any]:
+def _origins(conn: t.Any, snapshot_ids: t.Collection[str], volume_ids: t.Collection[str]) -> dict[str, t.Any]:
     """Id of a source volume or snapshot -> the row of the volume that its content comes from."""
-    snapshots = volumes.snapshots(conn, ids=[r.snapshot_id for r in requests if r.snapshot_id])
-    wanted = {r.source_volid for r in requests if r.source_volid} | {s.volume_id for s in snapshots}
+    snapshots = volumes.snapshots(conn, ids=snapshot_ids) if snapshot_ids else []
+    wanted = {*volume_ids, *(s.volume_id for s in snapshots)}
     rows = {r.id: r for r in volumes.select(conn, ids=wanted)} if wanted else {}
     found = dict(rows)
     found.update({s.id: rows[s.volume_id] for s in snapshots})
@@ -363,10 +420,13 @@ def _origins(conn: t.Any, requests: t.Sequence[VolumeRequest]) -> dict[str, t.An
 
 def _spec(request: VolumeRequest, image: Image | None, origins: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The request as it is kept, with the image as the catalogue has it, and what a source hands on."""
-    origin = origins.get(request.source_volid or request.snapshot_id or "")
+    handed_on = _handed_on(origins.get(request.source_volid or request.snapshot_id or ""))
+    return {**request.as_dict(), "image": image_data(image), **handed_on}
+
+
+def _handed_on(origin: t.Any) -> dict[str, t.Any]:
+    """What a volume has of the one that its content comes from."""
     return {
-        **request.as_dict(),
-        "image": image_data(image),
         "source_bootable": bool(origin is not None and origin.bootable),
         "source_image_metadata": dict(origin.image_metadata) if origin is not None else {},
     }
@@ -394,15 +454,25 @@ def _begin_anew(
     now = context.now
     c = volumes_table.c
     if requests is not None:
-        origins = _origins(conn, [r for r, _i in requests])
-        for row, (request, image) in zip(rows, requests):
-            spec = _spec(replace(request, volume_id=row.id), image, origins)
-            conn.execute(volumes_table.update().where(c.id == row.id).values(spec=spec, image_id=request.image_id))
+        asked = [r for r, _i in requests]
+        origins = _origins(
+            conn, {r.snapshot_id for r in asked if r.snapshot_id}, {r.source_volid for r in asked if r.source_volid}
+        )
+        renewed = [
+            {
+                "id": row.id,
+                "spec": _spec(replace(request, volume_id=row.id), image, origins),
+                "image_id": request.image_id,
+            }
+            for row, (request, image) in zip(rows, requests)
+        ]
+        bulk.update(conn, volumes_table, "id", renewed)
     placed = [r for r in rows if r.place]
     if placed:
         storage_backends.lock(conn, {r.place for r in placed})
-    for row in placed:
-        volume_remains.add(conn, row.place, row.id, "it failed there before", now, row.pending_gb)
+    why = "it failed there before"
+    left = [volume_remains.Remains(r.place, r.id, why, r.pending_gb) for r in placed]
+    volume_remains.add_all(conn, left, now)
     conn.execute(
         volumes_table.update()
         .where(bulk.among(conn, c.id, [r.id for r in rows]))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from ..core import errors
 from ..core.request.problems import Problems
 from ..core.volumes import states
-from . import bulk, runs, volume_ends, volume_history, volumes
+from . import bulk, runs, storage_backends, volume_ends, volume_history, volumes
 from .context import Context
 from .libraries import sa
 from .tables import volume_attachments, volume_snapshots
@@ -54,7 +54,7 @@ def begin(
 
     :arg force: from any status, also what a live run is just making; not what is attached.
     :arg cascade: their snapshots go with them.
-    :raises InvalidInput: nothing says which volumes, or a name is in several projects and none is given.
+    :raises InvalidInput: nothing says which volumes, a name is in several projects and none is given, or one is on a frozen backend.
     :raises InvalidVolume: :raises VolumeLocked: :raises VolumeIsBusy: one of them may not be deleted.
     :raises InvalidRequest: several may not, with the reasons of all. Nothing is written then.
     """
@@ -70,9 +70,11 @@ def begin(
     alive = volumes.live_runs(conn, [*rows, *listed], context)
     used = _with_ends(conn, [r.id for r in rows])
     sources = {} if force else _sources_of_others(conn, rows, listed)
+    frozen = storage_backends.frozen_places(conn)
     refusals: list[tuple[str, errors.BootflowError]] = []
     for row in rows:
         try:
+            states.check_not_frozen(row.place in frozen)
             _check(conn, row, of.get(row.id, []), alive, row.id in used, force, cascade, sources)
         except errors.BootflowError as e:
             refusals.append(("volumes[%s]" % (row.name or row.id), e))
@@ -101,11 +103,9 @@ def finish(
         query = query.where(bulk.among(conn, c.id, sorted(set(ids))))
     deleted = [_shown(r, None) for r in conn.execute(query)]
     left = volumes.select(conn, ids=ids, run_id=context.run.id, statuses=_GOING, lock=True)
-    for row in left:
-        if row.status == states.DELETING:
-            host = volumes.host_of(row.place)
-            error = errors.HostUnreachable(host=host, reason="it did not delete the volume")
-            volume_history.add_fault(conn, row.id, error, host, now)
+    hosts = {r.id: volumes.host_of(r.place) for r in left if r.status == states.DELETING}
+    silent = {i: errors.HostUnreachable(host=h, reason="it did not delete the volume") for i, h in hosts.items()}
+    volume_history.add_faults(conn, [volume_history.Fault(i, e, hosts[i]) for i, e in silent.items()], now)
     volumes.swap(
         conn,
         [r.id for r in left],
@@ -177,9 +177,10 @@ def _sources_of_others(conn: t.Any, rows: t.Sequence[t.Any], snapshots: t.Sequen
     of = {s.id: s.volume_id for s in snapshots}
     made_from = sa.or_(bulk.among(conn, c.source_volid, ids), bulk.among(conn, c.snapshot_id, sorted(of)))
     query = sa.select(c.id, c.name, c.source_volid, c.snapshot_id).where(
-        c.deleted == volumes.LIVE, c.status.in_(MAKING), made_from
+        c.deleted == volumes.LIVE, c.run_id.is_not(None), c.status.in_(MAKING), made_from
     )
-    return {r.source_volid or of[r.snapshot_id]: r.name or r.id for r in conn.execute(query) if r.id not in set(ids)}
+    mine = set(ids)
+    return {r.source_volid or of[r.snapshot_id]: r.name or r.id for r in conn.execute(query) if r.id not in mine}
 
 
 def _check(

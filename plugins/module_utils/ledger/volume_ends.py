@@ -69,6 +69,5 @@ def forget_snapshots(conn: t.Any, rows: t.Sequence[t.Any], host: str | None, con
         )
     )
     volume_history.finish_events(conn, [(r.volume_id, r.id) for r in rows], "delete", volume_history.SUCCESS, now)
-    for row in rows:
-        payload = {"host": host, "snapshot_id": row.id}
-        volume_history.notify(conn, [row.volume_id], "snapshot.delete.end", payload, now)
+    told = [(r.volume_id, {"host": host, "snapshot_id": r.id}) for r in rows]
+    volume_history.notify_each(conn, told, "snapshot.delete.end", now)

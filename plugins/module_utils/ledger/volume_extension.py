@@ -19,7 +19,9 @@ from ..core.volumes.scheduler.options import VolumeSchedulerOptions
 from ..core.volumes.scheduler.select import VolumeScheduler
 from . import bulk, runs, storage_backends, volume_quotas, volumes
 from .context import Context
+from .libraries import sa
 from .locks import take_turns
+from .tables import volume_attachments
 from .tables import volumes as volumes_table
 from .volume_accept import VolumeInputs
 
@@ -53,14 +55,16 @@ def begin(
     alive = volumes.live_runs(conn, locked.values(), context)
     result = VolumeExtending()
     chosen: list[tuple[str, t.Any, int]] = []
+    named: set[str] = set()
     for index, (word, wish) in enumerate(zip(words, wishes)):
         with refusals.collect("volumes[%d]" % index):
             row = locked.get(found[word].id) if word in found else None
             if row is None:
                 raise errors.VolumeNotFound(volume_id=word)
-            if row.id in {r.id for _p, r, _s in chosen} | set(result.unchanged):
+            if row.id in named:
                 raise errors.InvalidInput(reason="volume %s is named twice" % word, remedy="Name it once.")
             size = _size(conn, row, wish.get("size"), alive)
+            named.add(row.id)
             if size is None:
                 result.unchanged.append(row.id)
             else:
@@ -72,8 +76,18 @@ def begin(
     result.rows = [r for _p, r, _s in chosen]
     result.hosts = sorted({volumes.host_of(r.place) for r in result.rows})
     attached = volumes.attachments_of(conn, [r.id for r in result.rows]) if chosen else {}
-    result.compute_hosts = sorted({a.attached_host for each in attached.values() for a in each if a.attached_host})
+    hosts = {a.attached_host for each in attached.values() for a in each if a.attached_host}
+    result.compute_hosts = sorted(hosts | _hosts_that_did_not_look(conn, result.unchanged))
     return result
+
+
+def _hosts_that_did_not_look(conn: t.Any, ids: t.Sequence[str]) -> set[str]:
+    """Compute hosts that could not show their guests the size that these volumes got before."""
+    if not ids:
+        return set()
+    a = volume_attachments.c
+    conditions = (a.deleted == "", a.rescan.is_(True), a.attached_host.is_not(None), bulk.among(conn, a.volume_id, ids))
+    return set(conn.execute(sa.select(a.attached_host).where(*conditions)).scalars())
 
 
 def _size(conn: t.Any, row: t.Any, wanted: t.Any, alive: t.Collection[str]) -> int | None:

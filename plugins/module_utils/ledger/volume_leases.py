@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 
 from ..core import errors
 from ..core.volumes import states
-from . import bulk, instances, volume_attach, volume_scheduling, volumes
+from . import attachment_changes, bulk, instances, volume_scheduling, volumes
 from .context import Context
 from .libraries import sa
 from .tables import instances as instances_table
 from .tables import runs as runs_table
 from .tables import volume_snapshots
 from .tables import volumes as volumes_table
+from .volume_tables import SNAPSHOTS_AT_WORK
 
 MAKING = (states.CREATING, states.DOWNLOADING)
 GOING_ON = (states.DELETING, states.EXTENDING)  # one host's work: whoever works there next does it
@@ -69,15 +70,14 @@ def left(
     )
     rows = list(conn.execute(query.order_by(c.id)))
     s = volume_snapshots.c
-    busy = (states.CREATING, states.DELETING)
     snapshots = list(
         conn.execute(
             sa.select(volume_snapshots).where(
-                s.deleted == volumes.LIVE, s.status.in_(busy), s.run_id.is_not(None), s.run_id != context.run.id
+                sa.text(SNAPSHOTS_AT_WORK), s.run_id.is_not(None), s.run_id != context.run.id
             )
         )
     )
-    cables = volume_attach.begun_by_others(conn, context)
+    cables = attachment_changes.begun_by_others(conn, context)
     over = which(conn, {r.run_id for r in [*rows, *snapshots, *cables]}, context)
     waited_for = _waited_for(conn, {r.instance_uuid for r in rows if r.instance_uuid} - set(instance_uuids))
     return Left(
@@ -96,7 +96,7 @@ def _waited_for(conn: t.Any, uuids: t.Collection[str]) -> set[str]:
 
 def give_back(conn: t.Any, found: Left, context: Context) -> None:
     """Give it back. The volumes' rows are locked, and are read again: what changed since is left alone."""
-    volume_attach.give_back(conn, found.attachments, context)
+    attachment_changes.give_back(conn, found.attachments, context)
     before = {r.id: r for r in found.volumes}
     rows = [
         r

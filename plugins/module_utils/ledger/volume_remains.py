@@ -37,11 +37,43 @@ def add(
 
     :arg pending_gb: GB that it may take, and that no report has. :arg volume_id: a snapshot's.
     """
-    values = {"reason": reason[:2000], "pending_gb": pending_gb, "run_id": None}
-    here = sa.and_(_c.place == place, _c.item_id == item_id)
-    if not conn.execute(table.update().where(here).values(**values)).rowcount:
-        named = {"place": place, "kind": kind, "item_id": item_id, "volume_id": volume_id or item_id}
-        conn.execute(table.insert().values(created_at=now, **named, **values))
+    add_all(conn, [Remains(place, item_id, reason, pending_gb, kind, volume_id)], now)
+
+
+class Remains(t.NamedTuple):
+    """Arguments of add()."""
+
+    place: str
+    item_id: str
+    reason: str
+    pending_gb: int = 0
+    kind: str = VOLUME
+    volume_id: str | None = None
+
+
+def add_all(conn: t.Any, remains: t.Sequence[Remains], now: float) -> None:
+    """The same of many, each place and item once."""
+    if not remains:
+        return
+    there = _ids(conn, [(r.place, r.item_id) for r in remains])
+    old, new = [], []
+    for each in remains:
+        values = {"reason": each.reason[:2000], "pending_gb": each.pending_gb, "run_id": None}
+        if (each.place, each.item_id) in there:
+            old.append({"id": there[each.place, each.item_id], **values})
+        else:
+            named = {"place": each.place, "kind": each.kind, "item_id": each.item_id}
+            new.append({**named, "volume_id": each.volume_id or each.item_id, "created_at": now, **values})
+    bulk.update(conn, table, "id", old)
+    if new:
+        conn.execute(table.insert(), new)
+
+
+def _ids(conn: t.Any, items: t.Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """(place, item id) -> id of its row, where there is one."""
+    named = bulk.among(conn, _c.item_id, sorted({item_id for _place, item_id in items}))
+    rows = conn.execute(sa.select(_c.id, _c.place, _c.item_id).where(named)) if items else ()
+    return {(r.place, r.item_id): r.id for r in rows if (r.place, r.item_id) in items}
 
 
 def waiting(conn: t.Any, context: Context, places: t.Iterable[str] | None = None) -> list[t.Any]:
@@ -62,9 +94,11 @@ def take(conn: t.Any, places: t.Iterable[str], context: Context) -> list[t.Any]:
     return rows
 
 
-def done(conn: t.Any, place: str, item_ids: t.Iterable[str]) -> None:
-    """``place`` is rid of these, or they are made there anew: forget the rows."""
-    conn.execute(table.delete().where(_c.place == place, bulk.among(conn, _c.item_id, sorted(set(item_ids)))))
+def done(conn: t.Any, items: t.Collection[tuple[str, str]]) -> None:
+    """Each place is rid of its item, or has it anew, (place, item id): forget the rows."""
+    there = _ids(conn, set(items))
+    if there:
+        conn.execute(table.delete().where(bulk.among(conn, _c.id, sorted(there.values()))))
 
 
 def being_removed(conn: t.Any, item_ids: t.Iterable[str], context: Context) -> set[tuple[str, str]]:

@@ -66,7 +66,7 @@ def plan(conn: t.Any, options: VolumeSchedulerOptions, context: Context) -> list
     rows = _waiting(conn, context, lock=False)
     chosen = _choose(conn, rows, options, context, lock=False) if rows else {}
     found = []
-    for row in sorted(rows, key=lambda r: (r.name or "", r.id)):
+    for row in sorted(rows, key=_turn):
         choice = chosen[row.id]
         shown: dict[str, t.Any] = {"volume_id": row.id, "name": row.name or "", "size": row.size}
         if isinstance(choice, BackendSelection):
@@ -118,12 +118,11 @@ def end_in_error(
     volumes.swap(
         conn, ids, {"status": volume_work.MAKING}, now, context.run.id, status=states.ERROR, run_id=None, made=False
     )
-    for row in rows:
-        error = failures[row.id]
-        host = volumes.host_of(row.place) if row.place else None
-        volume_history.add_fault(conn, row.id, error, host, now)
-        volume_history.add_event(conn, [row.id], EVENT, host, volume_history.ERROR, context, error.message)
-        volume_history.notify(conn, [row.id], FAILED, _payload(row, error), now)
+    hosts = {r.id: volumes.host_of(r.place) if r.place else None for r in rows}
+    volume_history.add_faults(conn, [volume_history.Fault(i, failures[i], hosts[i]) for i in ids], now)
+    events = [(i, hosts[i], failures[i].message) for i in ids]
+    volume_history.add_events(conn, events, EVENT, volume_history.ERROR, context)
+    volume_history.notify_each(conn, [(r.id, _payload(r, failures[r.id])) for r in rows], FAILED, now)
 
 
 def _payload(row: t.Any, error: errors.BootflowError) -> dict[str, t.Any]:
@@ -158,12 +157,17 @@ def _choose(
     guests = _hosts_of_instances(conn, {w for h in hints for key in INSTANCE_HINTS for w in _words(h.get(key))})
     scheduler = VolumeScheduler(storage_backends.pool_states(conn, lock), options, there, guests)
     found: dict[str, BackendSelection | errors.BootflowError] = {}
-    for row in rows:
+    for row in sorted(rows, key=_turn):
         try:
             found[row.id] = scheduler.select(requests[row.id])
         except errors.BootflowError as e:
             found[row.id] = e
     return found
+
+
+def _turn(row: t.Any) -> tuple[str, str]:
+    """By name: a plan is to come out as the run does, whose ids are others."""
+    return (row.name or "", row.id)
 
 
 def _words(hint: t.Any) -> list[str]:
@@ -201,9 +205,6 @@ def _write(
             for volume_id, selection in placed.items()
         ],
     )
-    by_place: dict[str, list[str]] = {}
-    for volume_id, selection in placed.items():
-        by_place.setdefault(selection.host, []).append(volume_id)
-    for place, ids in by_place.items():
-        volume_remains.done(conn, place, ids)  # what is left there of it is made anew
-        volume_history.add_event(conn, ids, EVENT, volumes.host_of(place), volume_history.SUCCESS, context)
+    volume_remains.done(conn, [(s.host, i) for i, s in placed.items()])  # what is left there of it is made anew
+    events = [(i, volumes.host_of(s.host), None) for i, s in placed.items()]
+    volume_history.add_events(conn, events, EVENT, volume_history.SUCCESS, context)

@@ -75,6 +75,7 @@ def begin(
     there = {r.name: r for r in volumes.snapshots(conn, ids=[r.id for r in there.values()], lock=True)}
     alive = volumes.live_runs(conn, [*there.values(), *known.values()], context)
     sources = _being_read(conn, [r.id for r in there.values()])
+    frozen = storage_backends.frozen_places(conn)
     result = SnapshotsBegun()
     new: list[tuple[_Entry, t.Any]] = []
     again: list[t.Any] = []
@@ -86,6 +87,7 @@ def begin(
                 raise volumes.locked_error(conn, row)
             if wish.state == ABSENT:
                 if row is not None:
+                    states.check_not_frozen(known[row.volume_id].place in frozen)
                     _check_delete(row, known[row.volume_id], wish.force, sources)
                     going.append(row)
                 continue
@@ -101,7 +103,7 @@ def begin(
                 raise errors.VolumeNotFound(volume_id=wish.volume, remedy="volume_list shows which there are.")
             if volume.run_id in alive and volume.status in volumes.BUSY:
                 raise volumes.locked_error(conn, volume)
-            states.check_snapshot(volumes.to_volume(volume), wish.force)
+            states.check_snapshot(volumes.to_volume(volume), wish.force, frozen=volume.place in frozen)
             new.append((wish, volume))
     _check_quota(conn, [v for _w, v in new], inputs, refusals)
     room = _take_room(conn, [(w.path, v) for w, v in new], [(r, known[r.volume_id]) for r in again], refusals)
@@ -109,9 +111,8 @@ def begin(
     result.created = _insert(conn, new, room, context)
     _set(conn, again, context, status=states.CREATING)
     _set(conn, going, context, status=states.DELETING)
-    for row in again:
-        pending = room[row.volume_id]
-        conn.execute(table.update().where(table.c.id == row.id).values(pending_gb=max(pending, row.pending_gb)))
+    taken = [{"id": r.id, "pending_gb": max(room[r.volume_id], r.pending_gb)} for r in again]
+    bulk.update(conn, table, "id", taken)
     result.resumed, result.deleting = [r.id for r in again], [r.id for r in going]
     at_work = [v for _w, v in new] + [known[r.volume_id] for r in again + going]
     result.hosts = sorted({volumes.host_of(v.place) for v in at_work if v.place})
@@ -124,12 +125,14 @@ def finish(conn: t.Any, context: Context) -> dict[str, t.Any]:
     now = context.now
     rows = list(conn.execute(sa.select(table).where(c.run_id == context.run.id).order_by(c.id).with_for_update()))
     stuck = [r for r in rows if r.deleted == volumes.LIVE and r.status in _BUSY]
-    for row in stuck:
-        error = errors.RemoteError(reason="its storage host was not asked, or did not answer")
-        action = "snapshot_create" if row.status == states.CREATING else "snapshot_delete"
-        status = states.status_after(action, error)
-        conn.execute(table.update().where(c.id == row.id).values(status=status, updated_at=now))
-        volume_history.add_fault(conn, row.volume_id, error, None, now, snapshot_id=row.id)
+    error = errors.RemoteError(reason="its storage host was not asked, or did not answer")
+    ends = {
+        states.CREATING: states.status_after("snapshot_create", error),
+        states.DELETING: states.status_after("snapshot_delete", error),
+    }
+    bulk.update(conn, table, "id", [{"id": r.id, "status": ends[r.status], "updated_at": now} for r in stuck])
+    faults = [volume_history.Fault((r.volume_id, r.id), error, None) for r in stuck]
+    volume_history.add_faults(conn, faults, now)
     shown = volume_views.snapshots(conn, ids=[r.id for r in rows], deleted=True) if rows else []
     good = (states.AVAILABLE, states.DELETED)
     return {"done": [s for s in shown if s["status"] in good], "left": [s for s in shown if s["status"] not in good]}
@@ -140,6 +143,7 @@ def finish(conn: t.Any, context: Context) -> dict[str, t.Any]:
 
 def _read(entries: t.Sequence[t.Mapping[str, t.Any]], refusals: Problems) -> list[_Entry]:
     found: list[_Entry] = []
+    names: set[str] = set()
     for index, entry in enumerate(entries):
         path = "snapshots[%d]" % index
         with refusals.collect(path):
@@ -152,10 +156,11 @@ def _read(entries: t.Sequence[t.Mapping[str, t.Any]], refusals: Problems) -> lis
                     remedy="Known: %s." % ", ".join(FIELDS),
                 )
             wish = _entry(path, entry)
-            if wish.name in {w.name for w in found}:
+            if wish.name in names:
                 raise errors.InvalidInput(
                     reason="the name %s is asked for twice" % wish.name, remedy="Give each entry a name of its own."
                 )
+            names.add(wish.name)
             found.append(wish)
     return found
 
@@ -189,7 +194,7 @@ def _being_read(conn: t.Any, ids: t.Sequence[str]) -> dict[str, str]:
     c = volumes_table.c
     making = c.status.in_((states.CREATING, states.DOWNLOADING))
     query = sa.select(c.snapshot_id, c.name, c.id).where(
-        c.deleted == volumes.LIVE, making, bulk.among(conn, c.snapshot_id, ids)
+        c.deleted == volumes.LIVE, c.run_id.is_not(None), making, bulk.among(conn, c.snapshot_id, ids)
     )
     return {r.snapshot_id: r.name or r.id for r in conn.execute(query)}
 

@@ -9,6 +9,8 @@ Sizes are GB (GiB). source: rows C01, C03, C10, C33; semantics 11, 12, 16
 
 from __future__ import annotations
 
+import typing as t
+
 from ..core.volumes import states
 from .libraries import sa
 from .schema import metadata, one_of
@@ -20,6 +22,22 @@ BEGUN = "begun"  # something may be there
 DONE = "done"
 ENDING = "ending"  # it is to go
 ENDS = (NOTHING, BEGUN, DONE, ENDING)
+
+# Whose rows some indexes have: what lives, what somebody works on, what is to go from its storage host. They stay small
+# however much there is, and tell what is to be done without a look at the rest. The columns of such an index begin with one
+# that queries compare with a single value: sqlite, which counts nothing, would rather read a whole index in order otherwise.
+LIVE = "deleted = ''"
+AT_WORK = "deleted = '' AND run_id IS NOT NULL"
+TO_UNEXPORT = "deleted = '' AND export = 'ending'"
+OF_SNAPSHOTS = "snapshot_id IS NOT NULL"
+PENDING = "deleted = '' AND pending_gb != 0"
+# A snapshot keeps the run that made it: what is done to it is in its status. For queries in these very words.
+SNAPSHOTS_AT_WORK = "deleted = '' AND status IN ('creating', 'deleting')"
+
+
+def _where(condition: str) -> dict[str, t.Any]:
+    return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
+
 
 # A pool of a storage host, as it last reported itself. Its row is locked by whoever places a volume on it.
 storage_backends = sa.Table(
@@ -81,7 +99,7 @@ volumes = sa.Table(
     sa.Column("bootable", sa.Boolean, nullable=False, default=False),
     sa.Column("multiattach", sa.Boolean, nullable=False, default=False),
     sa.Column("availability_zone", sa.String(255)),
-    sa.Column("place", sa.String(255), index=True),  # host@backend#pool; empty until it was scheduled
+    sa.Column("place", sa.String(255)),  # host@backend#pool; empty until it was scheduled
     sa.Column("pending_gb", sa.Integer, nullable=False, default=0),  # of its backend, not in the report yet
     sa.Column("made", sa.Boolean, nullable=False, default=False),  # its logical volume is there
     sa.Column("new_size", sa.Integer),  # while it is extended
@@ -106,6 +124,10 @@ volumes = sa.Table(
     sa.Column("deleted_at", sa.Float),
     sa.Column("deleted", sa.String(36), nullable=False, default=""),  # '' while it lives, its id afterwards
     sa.UniqueConstraint("project", "name", "deleted", name="uq_volumes_name"),
+    # What is promised at each place is summed up out of this alone, and so is what each project has.
+    sa.Index("ix_volumes_place", "place", "size", "new_size", "pending_gb", **_where(LIVE)),
+    sa.Index("ix_volumes_usage", "project", "volume_type", "size", "new_size", **_where(LIVE)),
+    sa.Index("ix_volumes_at_work", "deleted", "run_id", "place", **_where(AT_WORK)),
     one_of("volumes", "status", states.VOLUME_STATES),
     one_of("volumes", "attach_status", states.ATTACH_STATES),
 )
@@ -130,6 +152,8 @@ volume_snapshots = sa.Table(
     sa.Column("deleted_at", sa.Float),
     sa.Column("deleted", sa.String(36), nullable=False, default=""),
     sa.UniqueConstraint("project", "name", "deleted", name="uq_volume_snapshots_name"),
+    sa.Index("ix_volume_snapshots_at_work", "deleted", "run_id", **_where(SNAPSHOTS_AT_WORK)),
+    sa.Index("ix_volume_snapshots_pending", "deleted", "volume_id", **_where(PENDING)),
     one_of("volume_snapshots", "status", states.SNAPSHOT_STATES),
 )
 
@@ -156,11 +180,13 @@ volume_attachments = sa.Table(
     sa.Column("portals", sa.JSON(none_as_null=True)),
     sa.Column("device_path", sa.String(255)),  # kernel: what the guest's disk is given
     sa.Column("rescan", sa.Boolean, nullable=False, default=False),  # it grew: the host has to look again
-    sa.Column("run_id", sa.String(64), index=True),
+    sa.Column("run_id", sa.String(64)),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("attached_at", sa.Float),
     sa.Column("deleted", sa.String(36), nullable=False, default=""),
     sa.UniqueConstraint("volume_id", "instance_uuid", "deleted", name="uq_volume_attachments_volume_instance"),
+    sa.Index("ix_volume_attachments_at_work", "deleted", "run_id", **_where(AT_WORK)),
+    sa.Index("ix_volume_attachments_to_unexport", "connection", "storage_host", **_where(TO_UNEXPORT)),
     one_of("volume_attachments", "attach_status", states.ATTACH_STATES),
     one_of("volume_attachments", "export", ENDS),
     one_of("volume_attachments", "connection", ENDS),
@@ -181,6 +207,7 @@ volume_events = sa.Table(
     sa.Column("finish_time", sa.Float),
     sa.Column("result", sa.String(32)),  # Success, Error; empty: not finished
     sa.Column("details", sa.Text),
+    sa.Index("ix_volume_events_snapshot_id", "snapshot_id", **_where(OF_SNAPSHOTS)),
 )
 
 volume_faults = sa.Table(
@@ -196,6 +223,7 @@ volume_faults = sa.Table(
     sa.Column("host", sa.String(255)),
     sa.Column("rescheduled", sa.Boolean, nullable=False, default=False),  # it was not the end
     sa.Column("created_at", sa.Float, nullable=False),
+    sa.Index("ix_volume_faults_snapshot_id", "snapshot_id", **_where(OF_SNAPSHOTS)),
 )
 
 volume_notifications = sa.Table(

@@ -25,15 +25,15 @@ _FAILED = (
     states.ERROR_RESTORING,
     states.ERROR_MANAGING,
 )
+# The most of a row is what was asked for: of it nothing is shown but the image's name.
+_NOT_SHOWN = ("spec", "digest", "retry")
 
 
 def volumes(conn: t.Any, **selection: t.Any) -> list[dict[str, t.Any]]:
     """One dictionary for each living volume, by project and name. :arg selection: as ledger.volumes.select() takes it."""
-    return volume_dicts(conn, volume_rows.select(conn, **selection))
-
-
-def volume_dicts(conn: t.Any, rows: t.Sequence[t.Any]) -> list[dict[str, t.Any]]:
-    """The same for these rows."""
+    image_name = volumes_table.c.spec["image"]["name"].as_string().label("image_name")
+    columns = [c for c in volumes_table.c if c.name not in _NOT_SHOWN]
+    rows = volume_rows.select(conn, columns=[*columns, image_name], **selection)
     if not rows:
         return []
     ids = [r.id for r in rows]
@@ -77,9 +77,8 @@ def _volume(row: t.Any, fault: t.Mapping[str, t.Any] | None, attached: list[dict
 
 
 def _source(row: t.Any) -> str:
-    image = row.spec.get("image")
     if row.image_id:
-        return "image %s" % (image["name"] if image else row.image_id)
+        return "image %s" % (row.image_id if row.image_name is None else row.image_name)
     if row.snapshot_id:
         return "snapshot %s" % row.snapshot_id
     return "volume %s" % row.source_volid if row.source_volid else ""

@@ -133,13 +133,16 @@ def _connected(conn: t.Any, ids: t.Sequence[str]) -> set[str]:
 
 def _snapshots_at(conn: t.Any, places: t.Iterable[str], context: Context, lock: bool) -> list[tuple[t.Any, t.Any]]:
     """(snapshot, its volume's row)"""
-    rows = volumes.snapshots(conn, run_id=context.run.id, statuses=SNAPSHOT_AT_WORK)
-    if not rows:
-        return []
     wanted = set(places)
-    of = {v.id: v for v in volumes.select(conn, ids={r.volume_id for r in rows}, lock=lock) if v.place in wanted}
+    c, s = volumes_table.c, volume_snapshots.c
+    mine = (s.run_id == context.run.id, s.deleted == volumes.LIVE, s.status.in_(SNAPSHOT_AT_WORK))
+    here = sa.select(s.id, s.volume_id).join(volumes_table, c.id == s.volume_id)
+    found = list(conn.execute(here.where(*mine, bulk.among(conn, c.place, sorted(wanted)))))
+    if not found:
+        return []
+    of = {v.id: v for v in volumes.select(conn, ids={r.volume_id for r in found}, lock=lock) if v.place in wanted}
     rows = volumes.snapshots(
-        conn, ids=[r.id for r in rows], run_id=context.run.id, statuses=SNAPSHOT_AT_WORK, lock=lock
+        conn, ids=[r.id for r in found], run_id=context.run.id, statuses=SNAPSHOT_AT_WORK, lock=lock
     )
     return [(r, of[r.volume_id]) for r in rows if r.volume_id in of]
 
@@ -191,9 +194,8 @@ def _journal(
     for event in ("create", "delete"):
         items = [(r.volume_id, r.id) for r, _v in snapshots if _event(r) == event]
         volume_history.start_events(conn, items, event, host, context)
-        for volume_id, snapshot_id in items:
-            payload = {"host": host, "snapshot_id": snapshot_id}
-            volume_history.notify(conn, [volume_id], "snapshot.%s.start" % event, payload, now)
+        told = [(volume_id, {"host": host, "snapshot_id": snapshot_id}) for volume_id, snapshot_id in items]
+        volume_history.notify_each(conn, told, "snapshot.%s.start" % event, now)
     copied = [r.id for r in rows if r.status == states.CREATING and r.image_id]
     if copied:
         volumes.swap(conn, copied, {"status": (states.CREATING,)}, now, status=states.DOWNLOADING)
@@ -211,8 +213,8 @@ def hosts_with_work(conn: t.Any, context: Context) -> list[str]:
         .where(s.run_id == context.run.id, s.deleted == volumes.LIVE, s.status.in_(SNAPSHOT_AT_WORK))
     )
     places.update(p for p in conn.execute(of_snapshots.distinct()).scalars() if p)
-    silent = {b.place for b in storage_backends.rows_of(conn) if b.error}
-    places.update(r.place for r in volume_remains.waiting(conn, context) if r.place not in silent)
+    left = {r.place for r in volume_remains.waiting(conn, context)}
+    places |= left - storage_backends.silent_places(conn, left)
     hosts = {volumes.host_of(p) for p in places}
     return sorted(
         hosts | attachment_exports.hosts_to_export(conn, context) | attachment_exports.hosts_to_unexport(conn, context)
@@ -225,10 +227,11 @@ def hosts_with_work(conn: t.Any, context: Context) -> list[str]:
 def finish(conn: t.Any, host: str, results: t.Mapping[str, WorkResult], context: Context) -> Finished:
     """Write how the work of begin() went: backend's name -> its result. What no outcome is about has failed."""
     runs.renew(conn, context.run, context.now, context.lease_seconds)
-    backends = {b.place: b for b in storage_backends.rows_of(conn, host) if b.backend in results}
+    of_host = {b.place: b for b in storage_backends.rows_of(conn, host)}
+    backends = {place: b for place, b in of_host.items() if b.backend in results}
     rows = _volumes_at(conn, backends, context, lock=True)
     snapshots = _snapshots_at(conn, backends, context, lock=True)
-    storage_backends.lock(conn, backends)
+    storage_backends.lock(conn, of_host)
     found = Finished()
     for place, backend in sorted(backends.items()):
         result = results[backend.backend]
@@ -239,7 +242,12 @@ def finish(conn: t.Any, host: str, results: t.Mapping[str, WorkResult], context:
         one.end_snapshots([(s, v) for s, v in snapshots if v.place == place])
         one.end_remains()
         one.find_lost()
-        if result.error is not None:
+        one.write_left()
+        if isinstance(result.error, errors.HostUnreachable):
+            # Its other backends are as far away: the next attempt is for another host.
+            for each in of_host:
+                storage_backends.record_error(conn, each, result.error)
+        elif result.error is not None:
             storage_backends.record_error(conn, place, result.error)
         elif result.capacity is not None:
             storage_backends.record_capacity(conn, place, result.capacity, context.now)
@@ -257,6 +265,7 @@ class _Backend:
         self.now = context.now
         self.counted = result.capacity is not None and result.error is None  # its numbers have what was made
         self.told: set[str] = set()  # ids that are accounted for
+        self.left: list[volume_remains.Remains] = []  # what the backend is to be rid of: see write_left()
 
     def error_of(self, item_id: str) -> errors.BootflowError | None:
         self.told.add(item_id)
@@ -284,28 +293,30 @@ class _Backend:
     def end_volumes(self, rows: t.Sequence[t.Any]) -> None:
         made: list[t.Any] = []
         gone: list[t.Any] = []
+        extended: list[t.Any] = []
+        failed: dict[str, list[tuple[t.Any, errors.BootflowError]]] = {"create": [], "delete": [], "extend": []}
         for row in rows:
             error = self.error_of(row.id)
-            if row.status in MAKING:
-                if error is None:
-                    made.append(row)
-                else:
-                    self.not_made(row, error)
-            elif row.status == states.DELETING:
-                if error is not None:
-                    self.failed(row, error, "delete")
-                elif self.is_removed(row.id):
-                    gone.append(row)
-                else:
-                    self.found.lost.append(row.id)  # it was deleted while it was made: the next begin() removes it
-            elif error is None:
-                self.extended(row)
+            action = _event(row)
+            if error is not None:
+                failed[action].append((row, error))
+            elif action == "create":
+                made.append(row)
+            elif action == "extend":
+                extended.append(row)
+            elif self.is_removed(row.id):
+                gone.append(row)
             else:
-                ends = {"new_size": None, "attach_status": self.attach_status(row)}
-                self.failed(row, error, "extend", pending_gb=self.pending(row.pending_gb), **ends)
+                self.found.lost.append(row.id)  # it was deleted while it was made: the next begin() removes it
         self.made(made)
+        self.not_made(failed["create"])
         volume_ends.forget(self.conn, gone, self.host, self.context)
         self.found.done += [r.id for r in gone]
+        self.not_deleted(failed["delete"])
+        growing = extended + [row for row, _error in failed["extend"]]
+        attach_statuses = self.attach_statuses(growing)
+        self.extended(extended, attach_statuses)
+        self.not_extended(failed["extend"], attach_statuses)
 
     def made(self, rows: t.Sequence[t.Any]) -> None:
         if not rows:
@@ -337,96 +348,140 @@ class _Backend:
         attachment_reservations.made(conn, [r.id for r in rows if r.instance_uuid], self.context)
         self.found.done += ids
 
-    def not_made(self, row: t.Any, error: errors.BootflowError) -> None:
-        conn, now = self.conn, self.now
-        outcome = self.result.outcomes.get(row.id, {})
-        answer = outcome_of(error, row.retry, copying=bool(outcome.get("copying")), now=now)
-        sure = self.untouched(row.id)
-        pending = 0 if sure else self.pending(row.pending_gb)
-        values: dict[str, t.Any] = {"made": False, "pending_gb": pending}
-        again = answer.kind == RESCHEDULE
-        if again:
-            values.update(place=None, pending_gb=0, retry=record_failure(row.retry, error), scheduled_at=now)
+    def not_made(self, failures: t.Sequence[tuple[t.Any, errors.BootflowError]]) -> None:
+        again: list[dict[str, t.Any]] = []
+        over: list[dict[str, t.Any]] = []
+        for row, error in failures:
+            outcome = self.result.outcomes.get(row.id, {})
+            answer = outcome_of(error, row.retry, copying=bool(outcome.get("copying")), now=self.now)
+            sure = self.untouched(row.id)
+            pending = 0 if sure else self.pending(row.pending_gb)
+            status = answer.values["status"]
+            if answer.kind != RESCHEDULE:
+                over.append({"id": row.id, "status": status, "made": False, "pending_gb": pending, "run_id": None})
+                self.found.failed[row.id] = error
+                continue
+            retry = record_failure(row.retry, error)
+            values = {"status": status, "made": False, "pending_gb": 0, "place": None, "retry": retry}
+            again.append({"id": row.id, **values, "scheduled_at": self.now})
             if not sure:
-                volume_remains.add(conn, self.place, row.id, error.message, now, pending)
+                self.left.append(volume_remains.Remains(self.place, row.id, error.message, pending))
             self.found.rescheduled.append(row.id)
-        else:
-            values["run_id"] = None
-            self.found.failed[row.id] = error
-        self._set(row.id, status=answer.values["status"], **values)
-        volume_history.finish_events(conn, [row.id], "create", volume_history.ERROR, now, error.message)
-        volume_history.add_fault(conn, row.id, error, self.host, now, rescheduled=again)
+        self._set(again)
+        self._set(over)
+        self._tell_failures(failures, "create", {each["id"] for each in again})
 
-    def attach_status(self, row: t.Any) -> str:
-        """Of a volume that was extended while it was in use: its instance may have ended meanwhile."""
-        if row.attach_status != states.ATTACHED:
-            return str(row.attach_status)
-        there = volumes.attachments_of(self.conn, [row.id]).get(row.id, [])
-        return states.ATTACHED if any(a.attach_status == states.ATTACHED for a in there) else states.DETACHED
+    def not_deleted(self, failures: t.Sequence[tuple[t.Any, errors.BootflowError]]) -> None:
+        self._set([{"id": row.id, "status": states.status_after("delete", error)} for row, error in failures])
+        self._tell_failures(failures, "delete")
+        self.found.failed.update({row.id: error for row, error in failures})
 
-    def extended(self, row: t.Any) -> None:
+    def attach_statuses(self, rows: t.Sequence[t.Any]) -> dict[str, str]:
+        """Of volumes that were extended while they were in use: their instances may have ended meanwhile."""
+        used = [r.id for r in rows if r.attach_status == states.ATTACHED]
+        there = volumes.attachments_of(self.conn, used) if used else {}
+        found = {r.id: str(r.attach_status) for r in rows}
+        for volume_id in used:
+            attached = any(a.attach_status == states.ATTACHED for a in there.get(volume_id, []))
+            found[volume_id] = states.ATTACHED if attached else states.DETACHED
+        return found
+
+    def extended(self, rows: t.Sequence[t.Any], attach_statuses: t.Mapping[str, str]) -> None:
+        if not rows:
+            return
         conn = self.conn
-        attach_status = self.attach_status(row)
-        previous = row.previous_status if attach_status == row.attach_status else states.AVAILABLE
-        self._set(
-            row.id,
-            status=states.status_after("extend", None, previous),
-            attach_status=attach_status,
-            previous_status=None,
-            size=row.new_size,
-            new_size=None,
-            pending_gb=self.pending(row.pending_gb),
-            run_id=None,
-        )
+        written = []
+        for row in rows:
+            attach_status = attach_statuses[row.id]
+            previous = row.previous_status if attach_status == row.attach_status else states.AVAILABLE
+            written.append(
+                {
+                    "id": row.id,
+                    "status": states.status_after("extend", None, previous),
+                    "attach_status": attach_status,
+                    "previous_status": None,
+                    "size": row.new_size,
+                    "new_size": None,
+                    "pending_gb": self.pending(row.pending_gb),
+                    "run_id": None,
+                }
+            )
+        self._set(written)
+        ids = [r.id for r in rows]
         c = volume_attachments.c
-        attached = sa.and_(c.volume_id == row.id, c.deleted == volumes.LIVE, c.attach_status == states.ATTACHED)
-        conn.execute(volume_attachments.update().where(attached).values(rescan=True))
-        volume_history.finish_events(conn, [row.id], "extend", volume_history.SUCCESS, self.now)
-        payload = {"host": self.host, "size": row.new_size}
-        volume_history.notify(conn, [row.id], "volume.resize.end", payload, self.now)
-        self.found.done.append(row.id)
+        attached = (bulk.among(conn, c.volume_id, ids), c.deleted == volumes.LIVE, c.attach_status == states.ATTACHED)
+        conn.execute(volume_attachments.update().where(*attached).values(rescan=True))
+        volume_history.finish_events(conn, ids, "extend", volume_history.SUCCESS, self.now)
+        told = [(r.id, {"host": self.host, "size": r.new_size}) for r in rows]
+        volume_history.notify_each(conn, told, "volume.resize.end", self.now)
+        self.found.done += ids
 
-    def failed(self, row: t.Any, error: errors.BootflowError, action: str, **values: t.Any) -> None:
-        self._set(row.id, status=states.status_after(action, error), **values)
-        volume_history.finish_events(self.conn, [row.id], action, volume_history.ERROR, self.now, error.message)
-        volume_history.add_fault(self.conn, row.id, error, self.host, self.now)
-        self.found.failed[row.id] = error
+    def not_extended(
+        self, failures: t.Sequence[tuple[t.Any, errors.BootflowError]], attach_statuses: t.Mapping[str, str]
+    ) -> None:
+        self._set(
+            [
+                {
+                    "id": row.id,
+                    "status": states.status_after("extend", error),
+                    "attach_status": attach_statuses[row.id],
+                    "new_size": None,
+                    "pending_gb": self.pending(row.pending_gb),
+                }
+                for row, error in failures
+            ]
+        )
+        self._tell_failures(failures, "extend")
+        self.found.failed.update({row.id: error for row, error in failures})
 
-    def _set(self, volume_id: str, **values: t.Any) -> None:
-        c = volumes_table.c
-        self.conn.execute(volumes_table.update().where(c.id == volume_id).values(updated_at=self.now, **values))
+    def _tell_failures(
+        self,
+        failures: t.Sequence[tuple[t.Any, errors.BootflowError]],
+        action: str,
+        again: t.Collection[str] = (),
+    ) -> None:
+        volume_history.fail_events(self.conn, {r.id: e.message for r, e in failures}, action, self.now)
+        faults = [volume_history.Fault(r.id, e, self.host, r.id in again) for r, e in failures]
+        volume_history.add_faults(self.conn, faults, self.now)
+
+    def _set(self, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+        bulk.update(self.conn, volumes_table, "id", [{**row, "updated_at": self.now} for row in rows])
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
     def end_snapshots(self, rows: t.Sequence[tuple[t.Any, t.Any]]) -> None:
         conn, now = self.conn, self.now
-        gone = []
+        gone: list[t.Any] = []
+        made: list[t.Any] = []
+        failed: dict[str, list[tuple[t.Any, errors.BootflowError]]] = {"create": [], "delete": []}
+        written = []
         for row, _volume in rows:
             action = _event(row)
             error = self.error_of(row.id)
-            item = [(row.volume_id, row.id)]
             if error is None and action == "delete":
                 gone.append(row)
-                self.found.done.append(row.id)
                 continue
             pending = 0 if error is not None and self.untouched(row.id) else self.pending(row.pending_gb)
             status = states.status_after("snapshot_%s" % action, error)
-            self._set_snapshot(row.id, status=status, pending_gb=pending)
+            written.append({"id": row.id, "status": status, "pending_gb": pending, "updated_at": now})
             if error is None:
-                volume_history.finish_events(conn, item, action, volume_history.SUCCESS, now)
-                payload = {"host": self.host, "snapshot_id": row.id}
-                volume_history.notify(conn, [row.volume_id], "snapshot.create.end", payload, now)
-                self.found.done.append(row.id)
+                made.append(row)
             else:
-                volume_history.finish_events(conn, item, action, volume_history.ERROR, now, error.message)
-                volume_history.add_fault(conn, row.volume_id, error, self.host, now, snapshot_id=row.id)
-                self.found.failed[row.id] = error
+                failed[action].append((row, error))
+        bulk.update(conn, volume_snapshots, "id", written)
+        if made:
+            items = [(r.volume_id, r.id) for r in made]
+            volume_history.finish_events(conn, items, "create", volume_history.SUCCESS, now)
+            told = [(r.volume_id, {"host": self.host, "snapshot_id": r.id}) for r in made]
+            volume_history.notify_each(conn, told, "snapshot.create.end", now)
+        for action, failures in failed.items():
+            details = {(r.volume_id, r.id): e.message for r, e in failures}
+            volume_history.fail_events(conn, details, action, now)
+            faults = [volume_history.Fault((r.volume_id, r.id), e, self.host) for r, e in failures]
+            volume_history.add_faults(conn, faults, now)
+            self.found.failed.update({r.id: e for r, e in failures})
         volume_ends.forget_snapshots(conn, gone, self.host, self.context)
-
-    def _set_snapshot(self, snapshot_id: str, **values: t.Any) -> None:
-        c = volume_snapshots.c
-        mine = c.id == snapshot_id
-        self.conn.execute(volume_snapshots.update().where(mine).values(updated_at=self.now, **values))
+        self.found.done += [r.id for r in made + gone]
 
     # --- what nobody has any more --------------------------------------------------------------------------------------
 
@@ -436,14 +491,14 @@ class _Backend:
         mine = [r for r in rows if r.run_id == self.context.run.id]
         gone = [r.item_id for r in mine if self.error_of(r.item_id) is None]
         if gone:
-            volume_remains.done(self.conn, self.place, gone)
+            volume_remains.done(self.conn, [(self.place, i) for i in gone])
             self.found.done += gone
         for row in mine:
             error = self.error_of(row.item_id)
             if error is not None:
                 pending = self.pending(row.pending_gb)
-                volume_remains.add(
-                    self.conn, self.place, row.item_id, error.message, self.now, pending, row.kind, row.volume_id
+                self.left.append(
+                    volume_remains.Remains(self.place, row.item_id, error.message, pending, row.kind, row.volume_id)
                 )
                 self.found.failed[row.item_id] = error
 
@@ -477,17 +532,20 @@ class _Backend:
             if lives and row.status not in (states.DELETING, states.ERROR_DELETING):
                 continue
             is_snapshot = item_id in of_snapshots
-            volume_remains.add(
-                self.conn,
-                self.place,
-                item_id,
-                "it was made too late",
-                self.now,
-                self.pending(row.size),
-                volume_remains.SNAPSHOT if is_snapshot else volume_remains.VOLUME,
-                row.volume_id if is_snapshot else item_id,
+            self.left.append(
+                volume_remains.Remains(
+                    self.place,
+                    item_id,
+                    "it was made too late",
+                    self.pending(row.size),
+                    volume_remains.SNAPSHOT if is_snapshot else volume_remains.VOLUME,
+                    row.volume_id if is_snapshot else item_id,
+                )
             )
             self.found.lost.append(item_id)
+
+    def write_left(self) -> None:
+        volume_remains.add_all(self.conn, self.left, self.now)
 
 
 def image_metadata(spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

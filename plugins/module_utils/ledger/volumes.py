@@ -48,13 +48,15 @@ def select(
     instance_uuids: t.Iterable[str] | None = None,
     lock: bool = False,
     places: t.Iterable[str] | None = None,
+    columns: t.Sequence[t.Any] = (table,),
 ) -> list[Row]:
     """Rows of the living volumes that meet every condition given, by id.
 
     :arg lock: keep others from writing them until the transaction ends. For whoever writes what it decided from these rows.
+    :arg columns: what the rows are to have, where that is not all.
     """
     c = table.c
-    query = sa.select(table).where(c.deleted == LIVE).order_by(c.id)
+    query = sa.select(*columns).where(c.deleted == LIVE).order_by(c.id)
     for column, values in ((c.id, ids), (c.name, names), (c.instance_uuid, instance_uuids), (c.place, places)):
         if values is not None:
             query = query.where(bulk.among(conn, column, sorted(set(values))))

@@ -65,10 +65,22 @@ ENDS = (
     "none",
 )
 
+# Rows that some indexes have.
+LIVE = "deleted = ''"
+AT_WORK = "deleted = '' AND run_id IS NOT NULL"
+TO_UNEXPORT = "deleted = '' AND export = 'ending'"
+OF_SNAPSHOTS = "snapshot_id IS NOT NULL"
+PENDING = "deleted = '' AND pending_gb != 0"
+SNAPSHOTS_AT_WORK = "deleted = '' AND status IN ('creating', 'deleting')"
+
 
 def _one_of(table: str, column: str, values: tuple[str, ...]) -> t.Any:
     listed = ", ".join("'%s'" % v for v in values)
     return sa.CheckConstraint("%s IS NULL OR %s IN (%s)" % (column, column, listed), name="ck_%s_%s" % (table, column))
+
+
+def _index(op: t.Any, name: str, table: str, columns: list[str], where: str) -> None:
+    op.create_index(name, table, columns, sqlite_where=sa.text(where), postgresql_where=sa.text(where))
 
 
 def upgrade(op: t.Any) -> None:
@@ -153,8 +165,10 @@ def upgrade(op: t.Any) -> None:
         sa.UniqueConstraint("project", "name", "deleted", name="uq_volumes_name"),
     )
     op.create_index("ix_volumes_instance_uuid", "volumes", ["instance_uuid"])
-    op.create_index("ix_volumes_place", "volumes", ["place"])
+    _index(op, "ix_volumes_at_work", "volumes", ["deleted", "run_id", "place"], AT_WORK)
+    _index(op, "ix_volumes_place", "volumes", ["place", "size", "new_size", "pending_gb"], LIVE)
     op.create_index("ix_volumes_run_id", "volumes", ["run_id"])
+    _index(op, "ix_volumes_usage", "volumes", ["project", "volume_type", "size", "new_size"], LIVE)
     op.create_table(
         "volume_snapshots",
         sa.Column("id", sa.String(36), nullable=False),
@@ -178,6 +192,8 @@ def upgrade(op: t.Any) -> None:
         sa.PrimaryKeyConstraint("id", name="pk_volume_snapshots"),
         sa.UniqueConstraint("project", "name", "deleted", name="uq_volume_snapshots_name"),
     )
+    _index(op, "ix_volume_snapshots_at_work", "volume_snapshots", ["deleted", "run_id"], SNAPSHOTS_AT_WORK)
+    _index(op, "ix_volume_snapshots_pending", "volume_snapshots", ["deleted", "volume_id"], PENDING)
     op.create_index("ix_volume_snapshots_run_id", "volume_snapshots", ["run_id"])
     op.create_index("ix_volume_snapshots_volume_id", "volume_snapshots", ["volume_id"])
     op.create_table(
@@ -211,9 +227,10 @@ def upgrade(op: t.Any) -> None:
         sa.PrimaryKeyConstraint("id", name="pk_volume_attachments"),
         sa.UniqueConstraint("volume_id", "instance_uuid", "deleted", name="uq_volume_attachments_volume_instance"),
     )
+    _index(op, "ix_volume_attachments_at_work", "volume_attachments", ["deleted", "run_id"], AT_WORK)
+    _index(op, "ix_volume_attachments_to_unexport", "volume_attachments", ["connection", "storage_host"], TO_UNEXPORT)
     op.create_index("ix_volume_attachments_attached_host", "volume_attachments", ["attached_host"])
     op.create_index("ix_volume_attachments_instance_uuid", "volume_attachments", ["instance_uuid"])
-    op.create_index("ix_volume_attachments_run_id", "volume_attachments", ["run_id"])
     op.create_index("ix_volume_attachments_storage_host", "volume_attachments", ["storage_host"])
     op.create_index("ix_volume_attachments_volume_id", "volume_attachments", ["volume_id"])
     op.create_table(
@@ -231,6 +248,7 @@ def upgrade(op: t.Any) -> None:
         sa.Column("details", sa.Text()),
         sa.PrimaryKeyConstraint("id", name="pk_volume_events"),
     )
+    _index(op, "ix_volume_events_snapshot_id", "volume_events", ["snapshot_id"], OF_SNAPSHOTS)
     op.create_index("ix_volume_events_volume_id", "volume_events", ["volume_id"])
     op.create_table(
         "volume_faults",
@@ -246,6 +264,7 @@ def upgrade(op: t.Any) -> None:
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_volume_faults"),
     )
+    _index(op, "ix_volume_faults_snapshot_id", "volume_faults", ["snapshot_id"], OF_SNAPSHOTS)
     op.create_index("ix_volume_faults_volume_id", "volume_faults", ["volume_id"])
     op.create_table(
         "volume_notifications",

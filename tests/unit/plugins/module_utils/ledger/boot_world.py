@@ -14,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     accept,
+    attachment_changes,
     attachment_exports,
     attachment_hosts,
     attachments,
@@ -21,6 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     scheduling,
     tables,
     volume_attach,
+    volume_detach,
     volume_work,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.attachments import HostEnd
@@ -65,6 +67,8 @@ class BootWorld(VolumeWorld):
         self.asked: list[tuple[str, str]] = []  # what storage hosts were asked to export (state, volume)
         self.initiators: dict[str, tuple[str, ...]] = {}  # volume -> whom its target lets in
         self.connections: set[tuple[str, str]] = set()  # (host, volume)
+        self.credentials: dict[str, dict[str, str]] = {}  # volume -> initiator -> the run that knows its secret
+        self.logged_in: dict[tuple[str, str], str] = {}  # (host, volume) -> the run whose secret it logged in with
 
     def accept(
         self, *requests: ServerRequest, run: str = "a", quotas: t.Any = None, **context: t.Any
@@ -111,6 +115,8 @@ class BootWorld(VolumeWorld):
             self.asked.append(("absent" if not export.initiators else "present", export.volume_id))
             if error is None:
                 self.initiators[export.volume_id] = export.initiators
+                has = self.credentials.get(export.volume_id, {})
+                self.credentials[export.volume_id] = {n: r for n, r in has.items() if n in export.initiators}
         with self.ledger.write() as conn:
             attachment_exports.unexported(conn, host, {e.attachment_id: error for e in found}, self.context(run))
         return [e.volume_id for e in found]
@@ -122,6 +128,10 @@ class BootWorld(VolumeWorld):
         for export in found:
             self.asked.append(("present", export.volume_id))
             self.initiators[export.volume_id] = export.initiators
+            has = self.credentials.get(export.volume_id, {})
+            together = {e.initiator for e in found if e.volume_id == export.volume_id and e.login}
+            kept = {n: r for n, r in has.items() if n in export.keep or n in together}
+            self.credentials[export.volume_id] = {**kept, **({export.initiator: run} if export.login else {})}
             iqn = "iqn.2010-10.org.openstack:volume-" + export.volume_id
             results[export.attachment_id] = error or {"iqn": iqn, "lun": 0, "portals": ["192.0.2.1:3260"]}
         with self.ledger.write() as conn:
@@ -135,10 +145,15 @@ class BootWorld(VolumeWorld):
         with self.ledger.write() as conn:
             rows = [r for rows in attachments.of_instances(conn, uuids).values() for r in rows]
             allowed = attachments.connecting(conn, [r.id for r in rows], self.context(run))
+            served = attachment_exports.served(conn, allowed)
         for row in rows:
             if row.id in allowed:
-                assert "iqn.test:" + host in self.initiators[row.volume_id]
-                self.connections.add((host, row.volume_id))
+                assert row.initiator in self.initiators[row.volume_id]
+                where = (host, row.volume_id)
+                if row.id not in served:
+                    self.logged_in[where] = run
+                assert self.credentials[row.volume_id][row.initiator] == self.logged_in[where], "login refused"
+                self.connections.add(where)
         with self.ledger.write() as conn:
             attachments.connected(conn, {i: "/dev/disk/by-path/" + i for i in allowed}, self.context(run))
         return allowed
@@ -148,7 +163,8 @@ class BootWorld(VolumeWorld):
             rows = [
                 r for rows in attachments.of_instances(conn, uuids).values() for r in rows if r.attached_host == host
             ]
-            self.connections -= {(host, r.volume_id) for r in rows}
+            shared = attachment_hosts.shared_on(conn, host, [r.volume_id for r in rows], list(uuids))
+            self.connections -= {(host, r.volume_id) for r in rows if r.volume_id not in shared}
             attachments.disconnected(conn, [r.id for r in rows], self.context(run))
 
     def build(self, host: str, until: str = "active", run: str = "a") -> list[str]:
@@ -193,15 +209,15 @@ class BootWorld(VolumeWorld):
 
     # --- attach and detach ---------------------------------------------------------------------------------------------
 
-    def attach(self, *wishes: t.Any, run: str = "a") -> volume_attach.Begun:
+    def attach(self, *wishes: t.Any, run: str = "a") -> attachment_changes.Begun:
         with self.ledger.write() as conn:
             return volume_attach.begin_attach(
                 conn, wishes, "default", self.end, self.cross_az_attach, self.context(run)
             )
 
-    def detach(self, *wishes: t.Any, run: str = "a") -> volume_attach.Begun:
+    def detach(self, *wishes: t.Any, run: str = "a") -> attachment_changes.Begun:
         with self.ledger.write() as conn:
-            return volume_attach.begin_detach(conn, wishes, "default", self.context(run))
+            return volume_detach.begin_detach(conn, wishes, "default", self.context(run))
 
     # --- what is there -------------------------------------------------------------------------------------------------
 
@@ -237,7 +253,8 @@ class BootWorld(VolumeWorld):
             volume = volumes[row.volume_id]
             assert volume.deleted == "", "a volume with an attachment is gone"
             if row.attach_status == "attached":
-                assert volume.status in ("in-use", "detaching", "extending") and row.export == row.connection == "done"
+                allowed = ("in-use", "detaching", "extending") + (("attaching",) if volume.multiattach else ())
+                assert volume.status in allowed and row.export == row.connection == "done"
         busy = {r.volume_id for r in live}
         for volume in volumes.values():
             if volume.deleted == "" and volume.status in ("attaching", "in-use", "detaching"):

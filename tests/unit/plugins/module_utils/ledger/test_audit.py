@@ -397,6 +397,27 @@ def test_orphans_go_only_when_the_user_says_so(world: World, auditor: Auditor) -
     assert world.cleanups() == set()
 
 
+def test_disks_of_nobody_go_through_the_same_door(world: World, auditor: Auditor) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    world.delete(names=["web"])
+    world.removed("h1", [uuid])
+    world.finish()
+    living = world.boot("db")
+    there = {uuid: [uuid + "_disk"], living: [living + "_disk"]}
+
+    def seen(volumes: t.Mapping[str, t.Sequence[str]], **fields: t.Any) -> Evidence:
+        evidence = auditor.seen("h1", **fields)
+        return replace(evidence, snapshots={h: replace(s, volumes=volumes) for h, s in evidence.snapshots.items()})
+
+    told = auditor.repair(seen(there))
+    assert kinds(told.findings) == [rules.ORPHAN_DISK] and not told.todo and world.cleanups() == set()
+    gone = auditor.repair(seen(there, remove_orphans=True))
+    assert gone.todo["h1"].remains == [uuid]
+    assert auditor.clean("h1", gone.todo["h1"]) == [uuid] and world.cleanups() == set()
+    assert kinds(auditor.repair(seen({living: there[living]}, remove_orphans=True)).findings) == []
+
+
 def test_no_boot_builds_an_instance_where_its_orphan_is_being_removed(world: World, auditor: Auditor) -> None:
     world.report("h1")
     uuid = world.boot("web", until="spawning")

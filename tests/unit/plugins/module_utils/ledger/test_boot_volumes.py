@@ -193,6 +193,45 @@ def test_without_a_word_on_how_volumes_are_made(bworld: BootWorld) -> None:
         )
 
 
+def test_a_volume_type_that_there_is_not(bworld: BootWorld) -> None:
+    bworld.store()
+    (error,) = bworld.refusals(volume_request("a", device("blank", None, 0, volume_size=1, volume_type="none-such")))
+    assert (error["code"], error["status"]) == ("VolumeTypeNotFoundByName", 400)
+
+
+def test_the_disk_that_the_image_of_a_snapshot_wants(bworld: BootWorld) -> None:
+    bworld.store()
+    bworld.images["cirros"] = replace(IMAGE, min_disk=4)
+    bworld.make("golden", size=4, image="cirros")
+    bworld.snapshot({"name": "snap", "volume": "golden"})
+    bworld.work()
+    ((path, code, message),) = refused(bworld, volume_request("a", device("snapshot", "snap", 0, volume_size=3)))
+    assert (path, code) == ("instances[0].block_device_mapping", "VolumeSmallerThanMinDisk")
+    assert "Volume size is 3221225472 bytes, minimum size is 4294967296 bytes." in message
+    assert len(bworld.accept(volume_request("a", device("snapshot", "snap", 0))).created) == 1
+
+
+def test_an_image_that_maps_its_root_to_a_snapshot(bworld: BootWorld) -> None:
+    """As one that was made of a volume-backed server (row A26)."""
+    bworld.report("h1")
+    bworld.store()
+    bworld.make("golden", size=2, image="cirros")
+    bworld.make("data", size=1)
+    bworld.snapshot({"name": "snap", "volume": "golden"})
+    bworld.work()
+    root = {"source_type": "snapshot", "snapshot_id": "snap", "boot_index": 0, "delete_on_termination": True}
+    beside = {"source_type": "volume", "volume_id": "data", "device_name": "/dev/vdq"}
+    own = replace(IMAGE, properties={"bdm_v2": "True", "block_device_mapping": [root, beside]})
+    (uuid,) = bworld.boot_of(volume_request("web", image=own))
+    assert bworld.state(uuid) == (states.ACTIVE, None, "h1")
+    assert [(d["kind"], d["device_name"], d["size_gb"]) for d in bworld.disks(uuid)] == [
+        ("volume", "/dev/vda", 2),
+        ("volume", "/dev/vdq", 1),
+    ]
+    assert (volume_of(bworld, uuid).bootable, volume_of(bworld, uuid, 1).name) == (True, "data")
+    assert bworld.used("h1")[1] == 0
+
+
 def test_memory_that_the_image_of_an_existing_volume_wants(bworld: BootWorld) -> None:
     bworld.store()
     bworld.images["cirros"] = replace(IMAGE, min_ram=4096)
@@ -523,8 +562,13 @@ def test_without_cross_az_attach(bworld: BootWorld) -> None:
     bworld.store("s2", configuration={"availability_zone": "south"})
     bworld.make("southern", image="cirros", availability_zone="south")
     found = refused(bworld, volume_request("a", device("volume", "southern", 0), availability_zone="north"))
-    assert found[0][:2] == ("instances[0].block_device_mapping[0]", "InvalidVolume")
-    assert "are not in the same availability_zone. Instance is in north. Volume is in south" in found[0][2]
+    assert found[0][:2] == ("instances[0].block_device_mapping[0]", "MismatchVolumeAZException")
+    assert "not in the same availability zone. Server is in: north. Volumes are in: south." in found[0][2]
+    bworld.make("northern", size=1, availability_zone="north")
+    both = [device("volume", "southern", 0), device("volume", "northern")]
+    ((path, code, message),) = refused(bworld, volume_request("a", *both))
+    assert (path, code) == ("instances[0].block_device_mapping[1]", "MismatchVolumeAZException")
+    assert "Volumes are in different availability zones: south,north." in message
     used, made = bworld.boot_of(
         volume_request("used", device("volume", "southern", 0)), volume_request("made", from_image())
     )
@@ -532,6 +576,17 @@ def test_without_cross_az_attach(bworld: BootWorld) -> None:
     assert bworld.row(made).host == "h1"
     assert volume_of(bworld, made).place == "s1@lvm#lvm"
     assert volume_of(bworld, made).availability_zone == "north"
+
+
+def test_what_is_made_is_made_in_the_zone_of_what_exists(bworld: BootWorld) -> None:
+    bworld.cross_az_attach = False
+    bworld.report("h2", availability_zone="south")
+    bworld.store("s1", configuration={"availability_zone": "north"})
+    bworld.store("s2", configuration={"availability_zone": "south"})
+    bworld.make("southern", size=1, availability_zone="south")
+    (uuid,) = bworld.boot_of(volume_request("web", from_image(), device("volume", "southern")))
+    assert bworld.state(uuid)[0] == states.ACTIVE
+    assert [volume_of(bworld, uuid, i).availability_zone for i in (0, 1)] == ["south", "south"]
 
 
 def test_a_rescheduled_build_stays_in_the_zone_of_its_volume(bworld: BootWorld) -> None:

@@ -19,6 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     nodes,
     tables,
     volume_attach,
+    volume_detach,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils import stage
 
@@ -149,7 +150,7 @@ def test_into_the_guest_and_out_again(pair: BootWorld) -> None:
     assert (wish["lun"], wish["portals"]) == (0, ["192.0.2.1:3260"]) and len(wish["chap_secret"]) >= 16
     assert not host.act()["attached"] and host.calls == ["detached", "disconnected"]
     assert (host.disks, host.volumes) == ({}, {})
-    assert finish(pair, volume_attach.finish_detach) == [] and pair.status("data") == "available"
+    assert finish(pair, volume_detach.finish_detach) == [] and pair.status("data") == "available"
 
 
 def test_a_guest_that_does_not_take_it(pair: BootWorld) -> None:
@@ -230,11 +231,11 @@ def test_what_is_not_given_up_is_in_use(pair: BootWorld, state: str, error: erro
     host.fails[state] = error
     answer = host.act()
     assert answer["problems"][volume]["code"] == error.code and volume in host.volumes
-    assert finish(pair, volume_attach.finish_detach) == [error.code]
+    assert finish(pair, volume_detach.finish_detach) == [error.code]
     assert pair.status("data") == "in-use" and pair.ends("data") == ("attached", "done", "done")
     host.fails.clear()
     pair.detach({"volume": "data"}, run="v")
-    assert host.act()["detached"] == [volume] and finish(pair, volume_attach.finish_detach) == []
+    assert host.act()["detached"] == [volume] and finish(pair, volume_detach.finish_detach) == []
 
 
 def test_a_volume_that_grew(pair: BootWorld) -> None:

@@ -33,7 +33,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     volumes,
 )
 
-from .boot_world import BootWorld, volume_request
+from .boot_world import BootWorld, from_image, volume_request
 from .test_volume_attach import attach, finish, host_work
 from .world import IMAGE
 
@@ -182,6 +182,38 @@ def test_everything_that_is_wrong_is_told_at_once_and_a_plan_writes_nothing(
     assert target.instance == one.attachment("data").instance_uuid
     assert one.everything() == before
     del one.storage["s1"].there["lvm"][LOST]
+
+
+def test_what_a_missing_target_takes_depends_on_the_disk_and_on_the_guest(
+    auditor: StorageAuditor, one: BootWorld
+) -> None:
+    attach(one, WISH)
+    one.boot_of(volume_request("db", from_image(size=2)))
+    one.time += 10
+    evidence = auditor.told(targets=[])
+    off = replace(evidence, storage=replace(evidence.storage, off={r.instance_uuid for r in one.live_attachments()}))
+    for seen, word in ((evidence, "The guest runs"), (off, "does not run")):
+        found = {f.instance: f.remedy for f in auditor.plan(seen) if f.kind == rules.MISSING_TARGET}
+        root = found.pop(next(r.instance_uuid for r in one.live_attachments() if r.mountpoint == "/dev/vda"))
+        (data,) = found.values()
+        assert "attach it again" in data and word in data and "source_volid" not in data
+        assert "source_volid" in root and "attach it again" not in root
+
+
+def test_a_target_that_goes_before_anybody_is_connected_is_made_anew(auditor: StorageAuditor, one: BootWorld) -> None:
+    one.attach(WISH, run="v")
+    one.storage_round("v")
+    assert one.ends("data")[1] == "done"
+    one.time += 10_000  # and the run is dead
+    (found,) = [f for f in auditor.plan(auditor.told(targets=[])) if f.changes]
+    assert (found.kind, found.action) == (rules.ATTACHMENT, rules.RELEASE)
+    # The same again, before an audit: with credentials of its own.
+    one.attach(WISH, run="w")
+    assert one.ends("data")[1] == "begun"
+    one.storage_round("w")
+    host_work(one, run="w")
+    one.time += 10
+    assert one.status("data") == "in-use" and auditor.plan(auditor.told()) == []
 
 
 def test_only_the_hosts_that_were_named(auditor: StorageAuditor, one: BootWorld) -> None:

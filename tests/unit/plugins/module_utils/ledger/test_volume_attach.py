@@ -12,11 +12,14 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+    attachment_changes,
+    attachment_hosts,
     attachments,
     instances,
     leases,
     tables,
     volume_attach,
+    volume_detach,
 )
 
 from .boot_world import BootWorld, from_image, volume_request
@@ -45,7 +48,7 @@ def host_work(world: BootWorld, host: str = "h1", run: str = "v", fail: t.Any = 
     context = world.context(run)
     with world.ledger.read() as conn:
         attach = volume_attach.to_attach(conn, host, context)
-        detach = volume_attach.to_detach(conn, host, context)
+        detach = volume_detach.to_detach(conn, host, context)
     if attach:
         world.connect(host, [r.instance_uuid for r in attach], run)
     with world.ledger.write() as conn:
@@ -56,9 +59,11 @@ def host_work(world: BootWorld, host: str = "h1", run: str = "v", fail: t.Any = 
         elif attach:
             attachments.attached(conn, [r.id for r in attach], context)
         if fail is not None and detach:
-            volume_attach.detach_failed(conn, {r.id: fail for r in detach}, context)
+            volume_detach.detach_failed(conn, {r.id: fail for r in detach}, context)
         elif detach:
-            world.connections -= {(host, r.volume_id) for r in detach}
+            ids, uuids = [r.volume_id for r in detach], [r.instance_uuid for r in detach]
+            gone = set(ids) - attachment_hosts.shared_on(conn, host, ids, uuids)
+            world.connections -= {(host, volume) for volume in gone}
             attachments.disconnected(conn, [r.id for r in detach], context)
 
 
@@ -69,7 +74,7 @@ def finish(world: BootWorld, step: t.Any, run: str = "v") -> tuple[list[str], li
     return [d["volume"] for d in done], [(v["volume"], (v["error"] or {}).get("code")) for v in left]
 
 
-def attach(world: BootWorld, *wishes: t.Any, run: str = "v") -> volume_attach.Begun:
+def attach(world: BootWorld, *wishes: t.Any, run: str = "v") -> attachment_changes.Begun:
     """From the wish to the guest."""
     begun = world.attach(*wishes, run=run)
     world.storage_round(run)
@@ -123,7 +128,7 @@ def test_attached_and_detached(pair: BootWorld) -> None:
     assert pair.ends("data") == ("detached", "ending", "none")
     assert pair.disks(uuid)[-1]["kind"] == "image"
     pair.storage_round("w")
-    assert finish(pair, volume_attach.finish_detach, "w") == (["data"], [])
+    assert finish(pair, volume_detach.finish_detach, "w") == (["data"], [])
     volume = pair.volume("data")
     assert (volume.status, volume.attach_status, pair.live_attachments()) == ("available", "detached", [])
     messages = [a.message for a in pair.rows(tables.instance_actions) if a.action != "create"]
@@ -248,7 +253,7 @@ def test_hosts_that_were_not_asked(pair: BootWorld) -> None:
     assert (pair.status("data"), pair.live_attachments()) == ("available", [])
     attach(pair, WISH)
     pair.detach(WISH, run="w")
-    assert finish(pair, volume_attach.finish_detach, "w") == ([], [("data", None)])
+    assert finish(pair, volume_detach.finish_detach, "w") == ([], [("data", None)])
     assert (pair.status("data"), pair.ends("data")) == ("in-use", ("attached", "done", "done"))
 
 
@@ -256,7 +261,7 @@ def test_a_guest_that_does_not_let_go(pair: BootWorld) -> None:
     attach(pair, WISH)
     pair.detach(WISH, run="w")
     host_work(pair, run="w", fail=REFUSED)
-    assert finish(pair, volume_attach.finish_detach, "w") == ([], [("data", "DeviceDetachFailed")])
+    assert finish(pair, volume_detach.finish_detach, "w") == ([], [("data", "DeviceDetachFailed")])
     assert (pair.status("data"), pair.ends("data")) == ("in-use", ("attached", "done", "done"))
     assert len(pair.disks(uuid_of(pair))) == 2
 
@@ -304,7 +309,7 @@ def test_a_killed_detach_goes_on_in_the_next_run(pair: BootWorld, killed: str) -
     assert len(pair.detach(WISH, run="w").rows) == 1
     host_work(pair, run="w")
     pair.storage_round("w")
-    assert finish(pair, volume_attach.finish_detach, "w") == (["data"], [])
+    assert finish(pair, volume_detach.finish_detach, "w") == (["data"], [])
     assert (pair.status("data"), pair.live_attachments()) == ("available", [])
 
 
@@ -319,7 +324,7 @@ def test_a_killed_attach_is_undone_by_a_detach(pair: BootWorld, killed: str) -> 
     pair.detach(WISH, run="w")
     host_work(pair, run="w")
     pair.storage_round("w")
-    assert finish(pair, volume_attach.finish_detach, "w") == (["data"], [])
+    assert finish(pair, volume_detach.finish_detach, "w") == (["data"], [])
     assert (pair.status("data"), pair.live_attachments(), len(pair.disks(uuid_of(pair)))) == ("available", [], 1)
 
 
@@ -357,7 +362,7 @@ def test_an_attach_in_the_run_of_a_boot_does_not_touch_its_builds(pair: BootWorl
     (uuid,) = pair.boot_of(volume_request("late", from_image()), until="exported", run="v")
     with pair.ledger.read() as conn:
         assert volume_attach.to_attach(conn, "h1", pair.context("v")) == []
-        assert volume_attach.begun_by_others(conn, pair.context("z")) == []
+        assert attachment_changes.begun_by_others(conn, pair.context("z")) == []
         assert instances.select_live(conn, uuids=[uuid])[0].vm_state == "building"
 
 
@@ -366,10 +371,10 @@ def test_a_volume_that_grew_is_looked_at_again(pair: BootWorld) -> None:
     with pair.ledger.write() as conn:
         conn.execute(tables.volume_attachments.update().values(rescan=True))
     with pair.ledger.write() as conn:
-        (row,) = volume_attach.to_rescan(conn, "h1", pair.context("z"))
-        assert volume_attach.to_rescan(conn, "h2", pair.context("z")) == []
-        volume_attach.rescanned(conn, [row.id], pair.context("z"))
-        assert volume_attach.to_rescan(conn, "h1", pair.context("z")) == []
+        (row,) = attachment_changes.to_rescan(conn, "h1", pair.context("z"))
+        assert attachment_changes.to_rescan(conn, "h2", pair.context("z")) == []
+        attachment_changes.rescanned(conn, [row.id], pair.context("z"))
+        assert attachment_changes.to_rescan(conn, "h1", pair.context("z")) == []
 
 
 def test_several_instances_of_one_volume(pair: BootWorld) -> None:

@@ -64,6 +64,18 @@ def test_one_that_was_never_placed_is_gone_at_once(vw: VolumeWorld) -> None:
     assert vw.removed_all()[0][0]["id"] == volume_id
 
 
+def test_nothing_on_a_frozen_backend_is_deleted(vw: VolumeWorld) -> None:
+    vw.make("v", 10)
+    vw.make("other", 10)
+    vw.reported("s1", frozen=True)
+    assert code_of(vw, "v") == code_of(vw, "v", force=True) == code_of(vw, "v", cascade=True) == "InvalidInput"
+    assert code_of(vw, "v", "other") == "InvalidRequest"
+    (volume_id,) = vw.wish({"name": "unplaced", "size": 10}, run="d").created
+    assert vw.remove("unplaced").gone == [{"id": volume_id, "name": "unplaced"}]
+    vw.reported("s1")
+    assert vw.remove("v").hosts == ["s1"]
+
+
 def test_something_has_to_say_which(vw: VolumeWorld) -> None:
     for which in ({}, {"everything": True}, {"project": "default"}):
         with vw.ledger.write() as conn, pytest.raises(errors.InvalidInput, match="nothing says which"):

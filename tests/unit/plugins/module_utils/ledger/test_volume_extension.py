@@ -135,6 +135,12 @@ def test_a_volume_in_use_grows_and_its_host_is_told(vw: VolumeWorld) -> None:
     row = vw.volume("v")
     assert (row.status, row.attach_status, row.size) == ("in-use", "attached", 20)
     assert [a.rescan for a in vw.rows(tables.volume_attachments)] == [True]
+    # It is as large as asked, and its host is still to look: it may not have been able to.
+    again = vw.extend("v", 20)
+    assert again.unchanged == [volume_id] and again.hosts == [] and again.compute_hosts == ["h1"]
+    with vw.ledger.write() as conn:
+        conn.execute(tables.volume_attachments.update().values(rescan=False))
+    assert vw.extend("v", 20).compute_hosts == []
     assert [a["host"] for a in vw.shown("v")["attached_to"]] == ["h1"]
     assert [a["instance"] for a in vw.shown("v")["attached_to"]] == ["guest"]
     assert vw.shown("v")["attached_to"][0]["device"] == "/dev/vdb"

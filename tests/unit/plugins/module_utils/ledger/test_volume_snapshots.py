@@ -114,6 +114,18 @@ def test_what_is_refused(vw: VolumeWorld) -> None:
     assert refused(vw, {"name": "s", "volume": "v"}) == ["snapshots[0] InvalidSnapshot"]
 
 
+def test_a_frozen_backend_gets_and_loses_no_snapshot(vw: VolumeWorld) -> None:
+    vw.snapshot({"name": "s", "volume": "v"})
+    vw.work()
+    vw.reported("s1", frozen=True)
+    assert refused(vw, {"name": "t", "volume": "v", "force": True}, {"name": "s", "state": "absent"}) == [
+        "snapshots[0] InvalidInput",
+        "snapshots[1] InvalidInput",
+    ]
+    vw.reported("s1")
+    assert vw.snapshot({"name": "s", "state": "absent"}).hosts == ["s1"]
+
+
 def test_a_volume_in_use_only_by_force(vw: VolumeWorld) -> None:
     with vw.ledger.write() as conn:
         conn.execute(tables.volumes.update().values(status="in-use", attach_status="attached"))

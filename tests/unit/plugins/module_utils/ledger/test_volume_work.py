@@ -209,6 +209,26 @@ def test_a_host_that_did_not_answer(vw: VolumeWorld, attempts: int) -> None:
     assert vw.pools()[PLACE].free_capacity_gb == 100
 
 
+def test_a_host_that_did_not_answer_is_away_with_all_of_its_backends(vw: VolumeWorld) -> None:
+    """The next attempt is for another host, not for the same one's second backend."""
+    vw.store("s2", flash=300, plain=200)
+    volume_id = placed(vw)
+    (work,) = vw.work_of("s2")
+    error = errors.HostUnreachable(host="s2", reason="no route")
+    assert vw.worked("s2", {work.backend: volume_work.WorkResult(error=error)}).rescheduled == [volume_id]
+    assert vw.choose().placed[volume_id].host == PLACE
+    vw.reported("s2")
+    busy = errors.VolumeBackendAPIException(data="one backend's own trouble")
+    placed(vw, "w")
+    (work,) = vw.work_of("s2")
+    vw.worked("s2", {work.backend: volume_work.WorkResult(error=busy)})
+    assert {r.place: bool(r.error) for r in vw.rows(tables.storage_backends)} == {
+        PLACE: False,
+        "s2@flash#flash": work.backend == "flash",
+        "s2@plain#plain": work.backend == "plain",
+    }
+
+
 def test_remains_that_can_not_be_removed_stay_known(vw: VolumeWorld) -> None:
     volume_id = placed(vw)
     vw.storage["s1"].do(vw.work_of()[0])
