@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_attach
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, volume_changes
 from ansible_collections.bootflow.compute.plugins.plugin_utils.boot_volume_inputs import CROSS_AZ_ATTACH
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+# What a host has is known from its last report.
+REPORT = " Then run bootflow.compute.heartbeat, so that the host reports it."
 
 
 class ActionModule(LedgerAction):
@@ -25,7 +29,13 @@ class ActionModule(LedgerAction):
         hostvars = self.task_vars["hostvars"]
 
         def end_of(host: str, facts: t.Mapping[str, t.Any]) -> t.Any:
-            return attached_volumes.host_end(host, hostvars[host] if host in hostvars else {}, facts)
+            end = attached_volumes.host_end(host, hostvars[host] if host in hostvars else {}, facts)
+            try:
+                attached_volumes.check_host(host, end.way, facts)
+            except errors.HostLacksHardware as e:
+                e.remedy += REPORT
+                raise
+            return end
 
         if o["phase"] == "begin":
             return volume_changes.begin(

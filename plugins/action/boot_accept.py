@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     accept,
+    attachment_hosts,
     cleanups,
     leases,
     nodes,
@@ -22,6 +23,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     scheduler_inputs,
     storage_settings,
     tables,
+    volume_inputs,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -49,6 +51,7 @@ class ActionModule(LedgerAction):
             accepted = accept.accept(conn, inputs.requests, options, context)
             if not accepted.changed:
                 return accepted, []
+            volume_inputs.in_inventory(self, attachment_hosts.storage_hosts(conn, accepted.created))
             return accepted, self._stale(conn, context)
 
         makes_volumes = boot_volume_inputs.makes_volumes(inputs.requests)

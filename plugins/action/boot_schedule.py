@@ -30,6 +30,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     request_inputs,
     scheduler_inputs,
     storage_reports,
+    storage_settings,
     tables,
     volume_inputs,
 )
@@ -143,9 +144,9 @@ class ActionModule(LedgerAction):
                 result = scheduling.Scheduled()
             backends = {}
             if makes_volumes:
-                chosen = volume_scheduling.plan(
-                    conn, volume_inputs.scheduler_options(self.options, context.now), context
-                )
+                there = storage_settings.storage_hosts(self)
+                wish = volume_inputs.scheduler_options(self.options, context.now, hosts=there)
+                chosen = volume_scheduling.plan(conn, wish, context)
                 backends = {c["volume_id"]: c for c in chosen}
             wanted = set(accepted.created) | set(accepted.resumed)
             rows = instances.select_live(conn, uuids=sorted(wanted))

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+    attachment_changes,
     attachment_hosts,
     attachments,
     builds,
     instances,
     volume_attach,
+    volume_detach,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, guest_of_build, host_settings
@@ -33,7 +35,6 @@ class Work:
     attach: list[Attached]
     detach: list[Attached]
     grown: list[Attached]
-    shared: set[str]  # of what is to be detached, the volumes that other instances have here, too
     guests: dict[str, Build]  # of what is to be attached
     volumes: dict[str, list[Attached]]  # all of these guests
 
@@ -123,9 +124,11 @@ class ActionModule(LedgerAction):
     def _detach(self, work: Work) -> Problems:
         problems = self._disks([_disk(a, "detached") for a in work.detach])
         free = [a for a in work.detach if a.id not in problems]
-        problems.update(attached_volumes.disconnect(self, self.ledger, free, work.shared, self.ctx))
+        # A guest that keeps its disk keeps the session, which may be another's, too.
+        shared = self.ledger.inspect(_shared, self.host, free)
+        problems.update(attached_volumes.disconnect(self, self.ledger, free, shared, self.ctx))
         if problems:
-            self.ledger.transact(volume_attach.detach_failed, problems, self.ctx)
+            self.ledger.transact(volume_detach.detach_failed, problems, self.ctx)
         return problems
 
     # --- extend -------------------------------------------------------------------------------------------------------
@@ -136,7 +139,7 @@ class ActionModule(LedgerAction):
         problems.update(self._disks([{**_disk(a, "resized"), "size": a.volume.size * GIB} for a in grown]))
         seen = [a.id for a in work.grown if a.id not in problems]
         if seen:
-            self.ledger.transact(volume_attach.rescanned, seen, self.ctx)
+            self.ledger.transact(attachment_changes.rescanned, seen, self.ctx)
         return problems
 
     def _disks(self, disks: t.Sequence[t.Mapping[str, t.Any]]) -> Problems:
@@ -160,15 +163,14 @@ def _disk(attached: Attached, state: str) -> dict[str, t.Any]:
 
 def _work_of(conn: t.Any, host: str, context: t.Any) -> Work:
     attach = attached_volumes.of_rows(conn, volume_attach.to_attach(conn, host, context))
-    detach = attached_volumes.of_rows(conn, volume_attach.to_detach(conn, host, context))
-    grown = attached_volumes.of_rows(conn, volume_attach.to_rescan(conn, host, context))
+    detach = attached_volumes.of_rows(conn, volume_detach.to_detach(conn, host, context))
+    grown = attached_volumes.of_rows(conn, attachment_changes.to_rescan(conn, host, context))
     uuids = sorted({a.row.instance_uuid for a in attach})
     rows = instances.select_live(conn, uuids=uuids) if uuids else []
     return Work(
         attach=attach,
         detach=detach,
         grown=grown,
-        shared=_shared(conn, host, detach),
         guests={b.uuid: b for b in builds.load(conn, rows)},
         volumes=attached_volumes.load(conn, uuids) if uuids else {},
     )

@@ -28,7 +28,7 @@ class ActionModule(LedgerAction):
             if not self.check_mode:
                 why = storage_reports.why_silent(host, e.message)
                 ledger.transact(storage_backends.record_unreachable, host, why, context.now)
-            self._display.warning("%s did not report and is left out: %s %s" % (host, e.message, e.remedy))
+            self._display.warning("%s did not report and is left out: %s" % (host, e.message))
             return {"changed": False, "reported": False, "error": e.as_dict()}
         told = [storage_reports.told(c, facts.get(c["name"])) for c in configurations]
         for each in told:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import storage_backends, volume_accept
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     request_inputs,
@@ -35,27 +37,33 @@ class ActionModule(LedgerAction):
         hosts = storage_settings.storage_hosts(self)
 
         def write(conn: t.Any) -> tuple[volume_accept.VolumeAccepted, list[str]]:
-            accepted = volume_accept.accept(conn, self.options["volumes"], inputs, context)
+            problems = Problems()
+            volume_inputs.check_hints(self.options["volumes"], self.options, problems)
+            accepted = volume_accept.VolumeAccepted()
+            try:
+                accepted = volume_accept.accept(conn, self.options["volumes"], inputs, context)
+            except errors.InvalidRequest as e:
+                problems.extend(e.errors)
+            problems.raise_if_any()
             if not accepted.changed:
                 return accepted, []
             return accepted, storage_backends.stale_hosts(conn, hosts, context.now, self.options["facts_max_age"])
 
         if self.check_mode:
             ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
-            with ledger.rehearse() as conn:
+            with volume_inputs.told_in_order(), ledger.rehearse() as conn:
                 storage_backends.configure(conn, configurations, context.now)
                 accepted, stale = write(conn)
         else:
             ledger = self.open_ledger()
             # Apart: it locks backends, and whoever accepts locks projects first.
             ledger.transact(storage_backends.configure, configurations, context.now)
-            accepted, stale = ledger.transact(write, collisions=3)
+            with volume_inputs.told_in_order():
+                accepted, stale = ledger.transact(write, collisions=3)
         if not accepted.changed and self.options["print_table"]:
             count = len(accepted.unchanged)
-            tables.show(
-                self._display,
-                ["Nothing to do: %d volume%s there as asked." % (count, " is" if count == 1 else "s are")],
-            )
+            words = "%d volume%s there as asked" % (count, " is" if count == 1 else "s are")
+            tables.show(self._display, ["Nothing to do: %s." % (words if count else "no volume is asked for")])
         return {
             "changed": accepted.changed,
             "created": accepted.created,

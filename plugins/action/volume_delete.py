@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_deletion
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_deletion, volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     request_inputs,
     tables,
@@ -42,30 +41,37 @@ class ActionModule(LedgerAction):
             "force": o["force"],
             "cascade": o["cascade"],
         }
+        context = self.context()
+
+        def begin(conn: t.Any) -> tuple[t.Any, dict[str, list[str]]]:
+            found = volume_deletion.begin(conn, context, **chosen)
+            volume_inputs.in_inventory(self, found.hosts)
+            theirs: dict[str, list[str]] = {}
+            for row in volumes.snapshots(conn, volume_ids=[r.id for r in found.rows]) if found.rows else ():
+                theirs.setdefault(row.volume_id, []).append(row.name or row.id)
+            return found, theirs
+
         if self.check_mode:
-            ledger = request_inputs.rehearsal_ledger(o["ledger_url"])
-            found = ledger.rehearsal(volume_deletion.begin, self.context(), **chosen)
+            found, snapshots = request_inputs.rehearsal_ledger(o["ledger_url"]).rehearsal(begin)
         else:
-            found = self.open_ledger().transact(volume_deletion.begin, self.context(), **chosen)
+            found, snapshots = self.open_ledger().transact(begin)
         named = [{"name": r.name or "", "id": r.id, "place": r.place} for r in found.rows]
         named += [{"name": g.get("name") or "", "id": g["id"], "place": None} for g in found.gone]
-        before = "".join("%s %s on %s\n" % (n["name"] or "-", n["id"], n["place"] or "no backend") for n in named)
+        for each in named:
+            each["snapshots"] = snapshots.get(each["id"], [])
+        before = "".join(_line(n) + "\n" for n in named)
         there = {n["name"] for n in named} | {n["id"] for n in named}
         unknown = sorted({*(o["volume_names"] or ()), *(o["volume_ids"] or ())} - there)
-        if self.check_mode and o["print_table"]:
-            tables.show(self._display, ["Would delete:", *(before.splitlines() or ["  nothing"])])
-        hosts = volume_inputs.reachable(self, found.hosts)
-        strangers = sorted(set(found.hosts) - set(hosts))
-        if strangers and not self.check_mode:
-            raise errors.DriverNotInitialized(
-                message="%s %s not in the inventory" % (", ".join(strangers), "is" if len(strangers) == 1 else "are"),
-                remedy="Put the storage host back into the inventory and delete again; what it holds is not forgotten.",
-            )
+        lines = ["No volume is named so: %s" % ", ".join(unknown)] if unknown else []
+        if self.check_mode:
+            lines = ["Would delete:", *(before.splitlines() or ["  nothing"]), *lines]
+        if lines and o["print_table"]:
+            tables.show(self._display, lines)
         return {
             "changed": bool(named),
             "volumes": named,
             "not_found": unknown,
-            "hosts": hosts,
+            "hosts": [] if self.check_mode else found.hosts,
             "diff": {"before": before, "after": "", "before_header": "volumes", "after_header": "volumes"},
         }
 
@@ -91,3 +97,8 @@ class ActionModule(LedgerAction):
                 remedy=remedy,
             )
         return result
+
+
+def _line(volume: t.Mapping[str, t.Any]) -> str:
+    line = "%s %s on %s" % (volume["name"] or "-", volume["id"], volume["place"] or "no backend")
+    return "%s, and its snapshots %s" % (line, ", ".join(volume["snapshots"])) if volume["snapshots"] else line

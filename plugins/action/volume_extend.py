@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.create_request import fields_of
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_extension, volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     request_inputs,
@@ -18,6 +20,11 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     volume_inputs,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+NO_ROOM = (
+    "Its backend has to have room for the difference: volume_list shows its FREE_GB. Delete volumes there, or add devices to"
+    " its volume group."
+)
 
 
 class ActionModule(LedgerAction):
@@ -32,7 +39,8 @@ class ActionModule(LedgerAction):
 
     def act(self) -> dict[str, t.Any]:
         o = self.options
-        wishes = _wishes(o["volumes"])
+        problems = Problems()
+        wishes = _wishes(o["volumes"], problems)
         inputs = volume_inputs.volume_inputs(o)
         context = self.context()
         if o["phase"] == "select":
@@ -45,14 +53,25 @@ class ActionModule(LedgerAction):
             stale = storage_reports.stale_hosts_of(self, growing, context.now)
             return {"changed": False, "stale_hosts": stale}
         options = volume_inputs.scheduler_options(o, context.now)
-        if self.check_mode:
-            ledger = request_inputs.rehearsal_ledger(o["ledger_url"])
-            with ledger.rehearse() as conn:
+
+        def begin(conn: t.Any) -> volume_extension.VolumeExtending:
+            if self.check_mode:
                 storage_reports.rehearse_reports(conn, self, context.now)
+            try:
                 found = volume_extension.begin(conn, wishes, inputs, options, context)
-        else:
-            ledger = self.open_ledger()
-            found = ledger.transact(volume_extension.begin, wishes, inputs, options, context)
+            except errors.InvalidRequest as e:
+                problems.extend(_refusals(e, wishes))
+                found = volume_extension.VolumeExtending()
+            problems.raise_if_any()
+            volume_inputs.in_inventory(self, [*found.hosts, *found.compute_hosts])
+            return found
+
+        with volume_inputs.told_in_order():
+            if self.check_mode:
+                with request_inputs.rehearsal_ledger(o["ledger_url"]).rehearse() as conn:
+                    found = begin(conn)
+            else:
+                found = self.open_ledger().transact(begin)
         sizes = {w["volume"]: w["size"] for w in wishes}
         named = [
             {
@@ -68,14 +87,14 @@ class ActionModule(LedgerAction):
             lines = ["%s %s: %s GB -> %s GB" % (n["name"], n["id"], n["size"], n["new_size"]) for n in named]
             tables.show(
                 self._display,
-                ["Would extend:", *lines] if named else ["Nothing to do: every volume is as large as asked."],
+                ["Would extend:", *lines] if named else ["Nothing to do: %s." % _nothing(wishes)],
             )
         return {
             "changed": bool(named),
             "volumes": named,
             "unchanged": list(found.unchanged),
-            "hosts": volume_inputs.reachable(self, found.hosts),
-            "compute_hosts": volume_inputs.reachable(self, found.compute_hosts),
+            "hosts": [] if self.check_mode else found.hosts,
+            "compute_hosts": [] if self.check_mode else found.compute_hosts,
             "diff": {
                 "before": "".join("%s %s GB\n" % (n["name"] or n["id"], n["size"]) for n in named),
                 "after": "".join("%s %s GB\n" % (n["name"] or n["id"], n["new_size"]) for n in named),
@@ -85,27 +104,41 @@ class ActionModule(LedgerAction):
         }
 
 
-def _wishes(entries: t.Sequence[t.Any]) -> list[dict[str, t.Any]]:
-    """{volume, size} of each entry. :raises InvalidRequest: all that is wrong with their form."""
-    problems = Problems()
+def _nothing(wishes: t.Sequence[t.Any]) -> str:
+    return "every volume is as large as asked" if wishes else "no volume is asked for"
+
+
+def _wishes(entries: t.Sequence[t.Any], problems: Problems) -> list[dict[str, t.Any]]:
+    """{volume, size, number of the entry} of each entry that has them; what is wrong with the others' form goes to ``problems``.
+
+    An entry may be that of volume_create with a larger size, and may have an id instead of its name.
+    """
     wishes: list[dict[str, t.Any]] = []
     for number, entry in enumerate(entries):
-        path = "volumes[%d]" % number
-        if not isinstance(entry, t.Mapping):
-            problems.add(
-                path, errors.InvalidInput(message="must be a mapping", remedy="Write name: and size: below it.")
-            )
-            continue
-        volume = entry.get("id") or entry.get("name")
-        if not volume:
-            problems.add(
-                path, errors.InvalidInput(message="name is missing", remedy="Name the volume, or give its id.")
-            )
-        elif entry.get("size") is None:
-            problems.add(path, errors.InvalidInput(message="size is missing", remedy="Say how many GB it is to have."))
-        elif any(w["volume"] == str(volume) for w in wishes):
-            problems.add(path, errors.InvalidInput(message="%s is named twice" % volume, remedy="Name it once."))
-        else:
-            wishes.append({"volume": str(volume), "size": entry["size"]})
-    problems.raise_if_any()
+        with problems.collect("volumes[%d]" % number):
+            if not isinstance(entry, t.Mapping):
+                raise errors.InvalidInput(message="must be a mapping", remedy="Write name: and size: below it.")
+            asked = fields_of({key: value for key, value in entry.items() if key != "id"})
+            volume = str(entry.get("id") or asked.get("name") or "")
+            if not volume:
+                raise errors.InvalidInput(message="name is missing", remedy="Name the volume, or give its id.")
+            if asked.get("size") is None:
+                raise errors.InvalidInput(message="size is missing", remedy="Say how many GB it is to have.")
+            if any(w["volume"] == volume for w in wishes):
+                raise errors.InvalidInput(message="%s is named twice" % volume, remedy="Name it once.")
+            wishes.append({"volume": volume, "size": asked["size"], "number": number})
     return wishes
+
+
+def _refusals(error: errors.InvalidRequest, wishes: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """The ledger's refusals with the numbers of the user's entries, and with advice for volumes that cannot move."""
+    found = []
+    for each in error.errors:
+        told = dict(each)
+        place = re.match(r"volumes\[([0-9]+)\](.*)", told["path"])
+        if place:
+            told["path"] = "volumes[%d]%s" % (wishes[int(place.group(1))]["number"], place.group(2))
+        if told["code"] == "NoValidBackend":
+            told["remedy"] = NO_ROOM
+        found.append(told)
+    return found

@@ -35,8 +35,15 @@ class ActionModule(LedgerAction):
         volumes, snapshots, backends = ledger.inspect(read)
         if o["print_table"]:
             lines = volume_texts.volume_table(volumes) if volumes else ["No volumes."]
+            there = {v["name"] for v in volumes} | {v["id"] for v in volumes}
+            unknown = sorted({*(o["volume_names"] or ()), *(o["volume_ids"] or ())} - there)
+            if unknown:
+                lines.append("No volume is named so: %s" % ", ".join(unknown))
             if snapshots:
                 lines += ["", *volume_texts.snapshot_table(snapshots)]
+            faulty = [v for v in (*volumes, *snapshots) if v["fault"]]
+            if faulty:
+                lines += ["", "Faults:", *(line for v in faulty for line in volume_texts.why(v))]
             if backends:
                 lines += ["", *volume_texts.backend_table(backends)]
             tables.show(self._display, lines)

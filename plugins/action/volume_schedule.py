@@ -24,9 +24,11 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     volume_inputs,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings import storage_hosts
 
 EXPLAINED = 3
 BACKENDS_PRINTED = 50
+REMEDY = "The plan tells for each backend what turned the volume down: ask for less, or mend that."
 
 
 class ActionModule(LedgerAction):
@@ -62,7 +64,8 @@ class ActionModule(LedgerAction):
         ledger.transact(storage_backends.configure, volume_inputs.configurations(self), context.now)
 
         def write(conn: t.Any) -> volume_scheduling.VolumeScheduled:
-            return volume_scheduling.schedule(conn, volume_inputs.scheduler_options(self.options, context.now), context)
+            options = volume_inputs.scheduler_options(self.options, context.now, hosts=storage_hosts(self))
+            return volume_scheduling.schedule(conn, options, context)
 
         result = ledger.transact(write)
         for volume_id, error in sorted(result.failed.items()):
@@ -75,6 +78,7 @@ class ActionModule(LedgerAction):
                 for i, s in result.placed.items()
             ],
             "not_placed": sorted(result.failed),
+            "diff": [_diff(names[r.id], r.size, result.placed[r.id].host) for r in rows if r.id in result.placed],
         }
 
     # --- check mode ---------------------------------------------------------------------------------------------------
@@ -94,7 +98,8 @@ class ActionModule(LedgerAction):
             if not accepted.changed:
                 return {"changed": False, "hosts": [], "plan": [], "msg": "Nothing to do: everything is as asked."}
             storage_reports.rehearse_reports(conn, self, context.now)
-            plan = volume_scheduling.plan(conn, volume_inputs.scheduler_options(o, context.now, explain=True), context)
+            options = volume_inputs.scheduler_options(o, context.now, explain=True, hosts=storage_hosts(self))
+            plan = volume_scheduling.plan(conn, options, context)
         for number, decided in enumerate(plan):
             decided["lines"] = _lines(decided, number < EXPLAINED)
         if o["print_table"]:
@@ -105,28 +110,26 @@ class ActionModule(LedgerAction):
             "changed": True,
             "hosts": [],
             "plan": plan,
-            "diff": [
-                {
-                    "before": "",
-                    "after": "%s: %s GB on %s\n" % (d["name"] or d["volume_id"], d["size"], d["host"] or "no backend"),
-                    "before_header": "volumes",
-                    "after_header": "volumes",
-                }
-                for d in plan
-            ],
+            "diff": [_diff(d["name"] or d["volume_id"], d["size"], d["host"]) for d in plan if d["host"]],
         }
         bad = [d for d in plan if d["error"]]
         if bad:
             error = bad[0]["error"]
+            lines = ["%s: %s: %s" % (d["name"], d["error"]["code"], d["error"]["message"]) for d in bad]
             answer.update(
                 failed=True,
                 error_code=error["code"],
                 status=error["status"],
                 retryable=False,
-                remedy=error["remedy"] or "The plan tells for each backend what turned the volume down.",
-                msg="\n".join("%s: %s: %s" % (d["name"], d["error"]["code"], d["error"]["message"]) for d in bad),
+                remedy=REMEDY,
+                msg="\n".join([*lines, "  Remedy: " + REMEDY]),
             )
         return answer
+
+
+def _diff(name: str, size: int, place: str) -> dict[str, str]:
+    after = "%s: %s GB on %s\n" % (name, size, place)
+    return {"before": "", "after": after, "before_header": "volumes", "after_header": "volumes"}
 
 
 def _lines(decided: t.Mapping[str, t.Any], in_full: bool) -> list[str]:

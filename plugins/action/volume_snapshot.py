@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_snapshots, volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_snapshots, volume_views, volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     request_inputs,
     storage_reports,
@@ -52,27 +52,41 @@ class ActionModule(LedgerAction):
         o = self.options
         inputs = volume_inputs.volume_inputs(o)
         context = self.context()
-        if self.check_mode:
-            ledger = request_inputs.rehearsal_ledger(o["ledger_url"])
-            with ledger.rehearse() as conn:
+
+        def begin(conn: t.Any) -> tuple[volume_snapshots.SnapshotsBegun, dict[str, str]]:
+            if self.check_mode:
                 storage_reports.rehearse_reports(conn, self, context.now)
-                begun = volume_snapshots.begin(conn, o["snapshots"], inputs, context)
-        else:
-            begun = self.open_ledger().transact(volume_snapshots.begin, o["snapshots"], inputs, context, collisions=3)
-        changed = bool(begun.created or begun.deleting or begun.resumed)
-        if o["print_table"] and (self.check_mode or not changed):
-            lines = [
-                "Would make %d and delete %d snapshots."
-                % (len(begun.created) + len(begun.resumed), len(begun.deleting))
-            ]
-            tables.show(self._display, lines if changed else ["Nothing to do: the snapshots are as asked."])
+            found = volume_snapshots.begin(conn, o["snapshots"], inputs, context)
+            volume_inputs.in_inventory(self, found.hosts)
+            ids = [*found.created, *found.resumed, *found.deleting]
+            return found, {v["id"]: _line(v) for v in (volume_views.snapshots(conn, ids=ids) if ids else ())}
+
+        with volume_inputs.told_in_order():
+            if self.check_mode:
+                with request_inputs.rehearsal_ledger(o["ledger_url"]).rehearse() as conn:
+                    begun, lines = begin(conn)
+            else:
+                begun, lines = self.open_ledger().transact(begin, collisions=3)
+        changed = bool(lines)
+        if o["print_table"] and not changed:
+            words = "the snapshots are as asked" if o["snapshots"] else "no snapshot is asked for"
+            tables.show(self._display, ["Nothing to do: %s." % words])
+        elif o["print_table"] and self.check_mode:
+            wishes = (("make", begun.created + begun.resumed), ("delete", begun.deleting))
+            tables.show(self._display, ["Would %s %s" % (word, lines[i]) for word, ids in wishes for i in ids])
         return {
             "changed": changed,
             "created": begun.created,
             "resumed": begun.resumed,
             "deleting": begun.deleting,
             "unchanged": begun.unchanged,
-            "hosts": volume_inputs.reachable(self, begun.hosts),
+            "hosts": [] if self.check_mode else begun.hosts,
+            "diff": {
+                "before": "".join(lines[i] + "\n" for i in begun.deleting),
+                "after": "".join(lines[i] + "\n" for i in begun.created + begun.resumed),
+                "before_header": "snapshots",
+                "after_header": "snapshots",
+            },
         }
 
     def _finish(self) -> dict[str, t.Any]:
@@ -96,3 +110,12 @@ class ActionModule(LedgerAction):
                 remedy=REMEDY,
             )
         return result
+
+
+def _line(view: t.Mapping[str, t.Any]) -> str:
+    return "%s %s of volume %s, %s GB" % (
+        view["name"],
+        view["id"],
+        view["volume_name"] or view["volume_id"],
+        view["size"],
+    )

@@ -16,6 +16,7 @@ description:
     M(bootflow.compute.storage_work) exports them and M(bootflow.compute.compute_volumes) gives them to the guests; the
     playbook C(bootflow.compute.attach_volume) does all of it.
   - A volume that is attached to that instance already is left alone.
+  - A volume with C(multiattach) may be attached to several instances; one run at a time works on its attachments.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -34,7 +35,7 @@ options:
         C(mode) (V(rw) or V(ro)), C(delete_on_termination), C(disk_bus) and C(tag).
       - Without this option, the variable C(bootflow_attachments).
     type: list
-    elements: dict
+    elements: raw
     required: true
   project:
     description: Project of the instances and volumes. Without this option, the variable C(bootflow_project), and without that V(default).
@@ -53,7 +54,7 @@ options:
     choices: [clean, begin, undo, finish]
     default: begin
   print_table:
-    description: Print what was done. Without this option, the variable C(bootflow_print_table), and without that V(true).
+    description: Print what was done, or in check mode would be. Without this option, the variable C(bootflow_print_table), and without that V(true).
     type: bool
 requirements:
   - SQLAlchemy >= 2.0 (on the controller)
@@ -106,6 +107,11 @@ left:
   type: list
   elements: dict
   returned: with O(phase=finish)
+errors:
+  description: Every error of the request, with its path, code, status, message and remedy.
+  type: list
+  elements: dict
+  returned: failure
 
 error_code:
   description: The kind of error, one stable word.

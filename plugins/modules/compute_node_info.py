@@ -244,6 +244,10 @@ compute_node:
       type: list
       elements: dict
       returned: success
+    instance_volumes:
+      description: Names of the logical volumes in O(volume_group) that bear an instance's tag, by the instance's UUID.
+      type: dict
+      returned: with the disk backends lvm and qcow2_on_lvm
     instance_folders:
       description: UUIDs that have a folder below O(instances_path).
       type: list

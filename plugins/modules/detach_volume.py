@@ -33,7 +33,7 @@ options:
       - List of C(volume) (name or UUID), and C(instance) (name or UUID) where the volume is attached to several.
       - Without this option, the variable C(bootflow_attachments).
     type: list
-    elements: dict
+    elements: raw
     required: true
   project:
     description: Project of the instances and volumes. Without this option, the variable C(bootflow_project), and without that V(default).
@@ -47,7 +47,7 @@ options:
     choices: [clean, begin, undo, finish]
     default: begin
   print_table:
-    description: Print what was done. Without this option, the variable C(bootflow_print_table), and without that V(true).
+    description: Print what was done, or in check mode would be. Without this option, the variable C(bootflow_print_table), and without that V(true).
     type: bool
 requirements:
   - SQLAlchemy >= 2.0 (on the controller)
@@ -99,6 +99,11 @@ left:
   type: list
   elements: dict
   returned: with O(phase=finish)
+errors:
+  description: Every error of the request, with its path, code, status, message and remedy.
+  type: list
+  elements: dict
+  returned: failure
 
 error_code:
   description: The kind of error, one stable word.

@@ -12,6 +12,7 @@ short_description: Export volumes by iSCSI
 version_added: "0.1.0"
 description:
   - Makes one iSCSI target per volume, for the initiators that are named and for nobody else, with LIO or tgt; and takes targets away.
+  - Several initiators may have one volume. One that is not named any more is put out; the sessions of the others go on.
   - The target is named by O(iqn_prefix) and C(volume-) with the volume's id. The volume is its LUN 0 with LIO and its LUN 1 with tgt.
   - A target comes back when its service starts again. What is kept for that, CHAP secrets among it, is in files that only root reads.
   - No secret is on a command line, but for tgt's own start - its C(tgt-admin) passes the secrets of its files to C(tgtadm) that way.
@@ -81,6 +82,31 @@ options:
       chap_user:
         description: User with which they have to log in. With O(exports[].chap_secret).
         type: str
+      logins:
+        description:
+          - Initiators that may log in, each with credentials of its own. All of a volume's initiators have some, or none has.
+          - With tgt an account is bound to the target, not to an initiator; who knows another one's credentials gets in with them.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          initiator:
+            description: Its name.
+            type: str
+            required: true
+          chap_user:
+            description: User with which it has to log in, another one than the others'. With O(exports[].logins[].chap_secret).
+            type: str
+          chap_secret:
+            description: The secret, as O(exports[].chap_secret).
+            type: str
+      keep:
+        description:
+          - Initiators that were let in before, and stay with the credentials that they have, over a restart of the service too.
+          - Those that are not let in now stay out. A target that is not there is not made for them.
+        type: list
+        elements: str
+        default: []
       chap_secret:
         description: The secret of O(exports[].chap_user), 12 to 255 letters, digits, dots, underscores and hyphens; some initiators take only 16.
         type: str
@@ -110,6 +136,20 @@ EXAMPLES = r"""
           - iqn.2004-10.com.example:compute1
         chap_user: "{{ chap.user }}"
         chap_secret: "{{ chap.secret }}"
+
+- name: Export it for a second one, too, whatever the first logs in with
+  bootflow.compute.iscsi_target:
+    portals:
+      - 192.0.2.10:3260
+    exports:
+      - volume_id: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
+        path: /dev/cinder-volumes/volume-2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
+        logins:
+          - initiator: iqn.2004-10.com.example:compute2
+            chap_user: "{{ second.user }}"
+            chap_secret: "{{ second.secret }}"
+        keep:
+          - iqn.2004-10.com.example:compute1
 """
 
 RETURN = r"""
@@ -155,6 +195,16 @@ outcomes:
       type: list
       elements: str
       returned: success
+    initiators:
+      description: Names of the initiators that are let in, those that were kept among them.
+      type: list
+      elements: str
+      returned: success
+    unsaved:
+      description: Initiators to be kept that a restart of the service shuts out, as what they log in with was lost from its file (tgt).
+      type: list
+      elements: str
+      returned: success
     error:
       description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
       type: dict
@@ -192,6 +242,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_erro
 
 def argument_spec():
     """The module's options."""
+    login = {
+        "initiator": {"type": "str", "required": True},
+        "chap_user": {"type": "str"},
+        "chap_secret": {"type": "str", "no_log": True},
+    }
     export = {
         "volume_id": {"type": "str", "required": True},
         "state": {"type": "str", "choices": list(STATES), "default": "present"},
@@ -199,6 +254,14 @@ def argument_spec():
         "initiators": {"type": "list", "elements": "str", "default": []},
         "chap_user": {"type": "str"},
         "chap_secret": {"type": "str", "no_log": True},
+        "logins": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": login,
+            "required_together": [("chap_user", "chap_secret")],
+        },
+        "keep": {"type": "list", "elements": "str", "default": []},
         "write_cache": {"type": "bool", "default": True},
         "force": {"type": "bool", "default": False},
     }

@@ -98,7 +98,9 @@ backends:
       type: float
       returned: success
     free_capacity_gb:
-      description: What is not written (thin) or not given to a logical volume (thick), in GiB.
+      description:
+        - What is not written (thin) or not given to a logical volume (thick), in GiB.
+        - Kept images that nothing was made of any more are free room, too, and not in RV(backends.provisioned_capacity_gb); they go when it is wanted.
       type: float
       returned: success
     provisioned_capacity_gb:
@@ -120,6 +122,14 @@ backends:
     metadata_percent:
       description: How full the thin pool's metadata is; null for a thick backend.
       type: float
+      returned: success
+    image_cache_gb:
+      description: Sizes of the images that a thin backend keeps, in GiB.
+      type: float
+      returned: success
+    image_cache_count:
+      description: How many it keeps.
+      type: int
       returned: success
     boot_id:
       description: The boot of the host during which this was read.

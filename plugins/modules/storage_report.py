@@ -59,6 +59,11 @@ error:
   description: Why it did not answer.
   type: dict
   returned: when it did not
+errors:
+  description: Every error of the request, with its path, code, status, message and remedy.
+  type: list
+  elements: dict
+  returned: failure
 
 error_code:
   description: The kind of error, one stable word.

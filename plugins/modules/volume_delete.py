@@ -45,7 +45,7 @@ options:
     choices: [begin, finish]
     default: begin
   print_table:
-    description: Print what is gone. Read from the variable C(bootflow_print_table), else true.
+    description: Print what is gone, what would go, and which names no volume has. Read from the variable C(bootflow_print_table), else true.
     type: bool
 requirements:
   - SQLAlchemy >= 2.0 (on the controller)
@@ -70,7 +70,7 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 volumes:
-  description: The volumes that are to go, with C(name), C(id) and C(place).
+  description: The volumes that are to go, with C(name), C(id), C(place) and C(snapshots) (names of those that go with them).
   type: list
   elements: dict
   returned: in the phase begin
@@ -80,7 +80,7 @@ not_found:
   elements: str
   returned: in the phase begin
 hosts:
-  description: Storage hosts that have to remove something.
+  description: Storage hosts that have to remove something; none in check mode.
   type: list
   elements: str
   returned: in the phase begin
@@ -94,6 +94,11 @@ left:
   type: list
   elements: dict
   returned: in the phase finish
+errors:
+  description: Every error of the request, with its path, code, status, message and remedy.
+  type: list
+  elements: dict
+  returned: failure
 
 error_code:
   description: The kind of error, one stable word.

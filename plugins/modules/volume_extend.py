@@ -33,7 +33,8 @@ attributes:
 options:
   volumes:
     description:
-      - The volumes, each with C(name) or C(id), and C(size) in GB; other fields of an entry are not looked at.
+      - The volumes, each with C(name) or C(id), and C(size) in GB. Other fields of M(bootflow.compute.volume_accept) may be there and are not looked at;
+        fields that no volume has are errors.
       - Read from the variable C(bootflow_volumes).
     type: list
     elements: raw
@@ -82,12 +83,12 @@ unchanged:
   elements: str
   returned: in the phase begin
 hosts:
-  description: Storage hosts that have something to do.
+  description: Storage hosts that have something to do; none in check mode.
   type: list
   elements: str
   returned: in the phase begin
 compute_hosts:
-  description: Compute hosts whose guests have such a volume.
+  description: Compute hosts whose guests have such a volume; none in check mode.
   type: list
   elements: str
   returned: in the phase begin

@@ -24,7 +24,7 @@ attributes:
     support: full
     details: The request goes through the same transaction, which is rolled back.
   diff_mode:
-    support: none
+    support: full
   idempotent:
     support: full
 options:
@@ -47,7 +47,7 @@ options:
       - Read from the variable C(bootflow_facts_max_age), else 300.
     type: int
   print_table:
-    description: Print what became of them. Read from the variable C(bootflow_print_table), else true.
+    description: Print what became of them, in check mode what would be made and deleted. Read from the variable C(bootflow_print_table), else true.
     type: bool
 requirements:
   - SQLAlchemy >= 2.0 (on the controller)
@@ -96,7 +96,7 @@ unchanged:
   elements: str
   returned: in the phase begin
 hosts:
-  description: Storage hosts that have something to do.
+  description: Storage hosts that have something to do; none in check mode.
   type: list
   elements: str
   returned: in the phase begin

@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.block_devices import PlannedDisk
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_secrets import iscsi_connection
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import attachments, volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import attachment_exports, attachments, volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.attachments import HostEnd
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.volume_tables import NOTHING
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
@@ -27,8 +27,6 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_secrets im
 GIB = 1024**3
 
 KERNEL, QEMU = attachments.KERNEL, attachments.QEMU
-INITIATOR_PREFIX = "iqn.2026-01.compute.bootflow:"
-
 Problems = t.Dict[str, errors.BootflowError]
 
 
@@ -46,6 +44,21 @@ class Attached:
     @property
     def volume_id(self) -> str:
         return str(self.row.volume_id)
+
+    @property
+    def alone(self) -> bool:
+        """Whether its guest logs in by itself, with a name and a secret that no other attachment has."""
+        return bool(self.row.initiator == names.attachment_initiator(self.id))
+
+    @property
+    def secret(self) -> str:
+        """Under which name libvirt has its secret."""
+        return names.attachment_secret(self.row.iqn, self.id) if self.alone else str(self.row.iqn)
+
+    @property
+    def key(self) -> str:
+        """Under which name a module tells its outcome."""
+        return self.secret if self.row.way == QEMU else self.volume_id
 
 
 def load(conn: t.Any, uuids: t.Collection[str]) -> dict[str, list[Attached]]:
@@ -70,7 +83,7 @@ def host_end(host: str, variables: t.Mapping[str, t.Any], facts: t.Mapping[str, 
         made of the inventory's.
     :raises InvalidInput: bootflow_volume_attach of the host.
     """
-    made = INITIATOR_PREFIX + (re.sub(r"[^A-Za-z0-9_.-]+", "-", host).strip("-.")[:128] or "host")
+    made = names.INITIATOR_PREFIX + (re.sub(r"[^A-Za-z0-9_.-]+", "-", host).strip("-.")[:128] or "host")
     return HostEnd(host, str(facts.get("initiator") or made), host_settings.volume_attach(variables))
 
 
@@ -121,7 +134,8 @@ def guest_disk(disk: PlannedDisk, attached: Attached | None) -> PlannedDisk:
     }
     if row.way == QEMU and row.iqn:
         portals = [names.split_portal(p) for p in row.portals]
-        connection = iscsi_connection(row.iqn, row.lun, portals, chap_of(row.id).user, row.initiator or "")
+        user = _chap(attached).user
+        connection = iscsi_connection(row.iqn, row.lun, portals, user, row.initiator or "", attached.secret)
         return disk.placed("", "raw", "network", connection=connection, **more)
     return disk.placed(row.device_path or _to_come(row.volume_id), "raw", "block", io="native", **more)
 
@@ -154,18 +168,19 @@ def connect(
                 remedy="Run the same again.",
             )
     usable = [a for a in usable if a.id in allowed]
+    served = ledger.inspect(attachment_exports.served, sorted(allowed)) if allowed else set()
     paths: dict[str, str | None] = {}
-    for way, work in ((KERNEL, _log_in), (QEMU, _set_secrets)):
+    for way in (KERNEL, QEMU):
         mine = [a for a in usable if a.row.way == way]
         if not mine:
             continue
         try:
-            outcomes = work(action, mine)
+            outcomes = _log_in(action, mine, served) if way == KERNEL else _set_secrets(action, mine)
         except errors.BootflowError as e:
             problems.update({a.id: e for a in mine})
             continue
         for each in mine:
-            outcome = outcomes.get(each.volume_id if way == KERNEL else each.row.iqn)
+            outcome = outcomes.get(each.key)
             problem = _problem_of(outcome, each)
             if problem is not None:
                 problems[each.id] = problem
@@ -189,7 +204,8 @@ def disconnect(
     free = []
     for way, work in ((KERNEL, _log_out), (QEMU, _remove_secrets)):
         mine = [a for a in found if a.row.way == way]
-        touched = [a for a in mine if a.row.iqn and a.row.connection != NOTHING and a.volume_id not in shared]
+        begun = [a for a in mine if a.row.iqn and a.row.connection != NOTHING]
+        touched = [a for a in begun if a.alone or a.volume_id not in shared]
         free += [a for a in mine if a not in touched]
         if not touched:
             continue
@@ -199,7 +215,7 @@ def disconnect(
             problems.update({a.id: e for a in touched})
             continue
         for each in touched:
-            problem = _problem_of(outcomes.get(each.volume_id if way == KERNEL else each.row.iqn), each)
+            problem = _problem_of(outcomes.get(each.key), each)
             if problem is None:
                 free.append(each)
             else:
@@ -243,15 +259,18 @@ def _problem_of(outcome: t.Mapping[str, t.Any] | None, attached: Attached) -> er
     return errors.from_dict(outcome["error"]) if outcome.get("error") else None
 
 
-def _log_in(action: t.Any, found: t.Sequence[Attached]) -> dict[str, t.Any]:
-    return _initiator(action, found, "connected")
+def _log_in(action: t.Any, found: t.Sequence[Attached], served: t.Collection[str]) -> dict[str, t.Any]:
+    return _initiator(action, found, "connected", served)
 
 
 def _log_out(action: t.Any, found: t.Sequence[Attached]) -> dict[str, t.Any]:
     return _initiator(action, found, "disconnected")
 
 
-def _initiator(action: t.Any, found: t.Sequence[Attached], state: str) -> dict[str, t.Any]:
+def _initiator(
+    action: t.Any, found: t.Sequence[Attached], state: str, served: t.Collection[str] = ()
+) -> dict[str, t.Any]:
+    """:arg served: attachments whose host is logged in for another guest, with what nobody knows any more."""
     connections = {}
     for each in found:  # one for each volume: several instances share its session
         row = each.row
@@ -262,20 +281,26 @@ def _initiator(action: t.Any, found: t.Sequence[Attached], state: str) -> dict[s
             "lun": row.lun,
             "portals": list(row.portals),
         }
-        if state == "connected":
-            chap = chap_of(row.id)
+        if each.id in served:
+            connections[each.volume_id]["shared"] = True
+        elif state == "connected":
+            chap = _chap(each)
             connections[each.volume_id].update(chap_user=chap.user, chap_secret=chap.secret)
     workers = host_settings.workers(action, len(connections))
     result = action.run_module("iscsi_initiator", {"connections": list(connections.values()), "workers": workers})
     return t.cast("dict[str, t.Any]", result["outcomes"])
 
 
+def _chap(attached: Attached) -> names.ChapCredentials:
+    return chap_of(attached.volume_id, attached.row.initiator)
+
+
 def _set_secrets(action: t.Any, found: t.Sequence[Attached]) -> dict[str, t.Any]:
-    return _secrets(action, {a.row.iqn: {"state": "present", "value": chap_of(a.row.id).secret} for a in found})
+    return _secrets(action, {a.secret: {"state": "present", "value": _chap(a).secret} for a in found})
 
 
 def _remove_secrets(action: t.Any, found: t.Sequence[Attached]) -> dict[str, t.Any]:
-    return _secrets(action, {a.row.iqn: {"state": "absent"} for a in found})
+    return _secrets(action, {a.secret: {"state": "absent"} for a in found})
 
 
 def _secrets(action: t.Any, wanted: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, t.Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.states import CRASHED, SHUTDOWN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.storage_evidence import (
     SNAPSHOT,
     VOLUME,
@@ -32,6 +33,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 Answer = t.Mapping[str, t.Any]
 
 # Of what the module tells of a logical volume.
+_OFF = (SHUTDOWN, CRASHED)
 _FIELDS = ("kind", "id", "name", "size", "open", "origin", "pool")
 
 
@@ -78,6 +80,13 @@ def evidence(storage: t.Mapping[str, Answer], compute: t.Mapping[str, Answer]) -
         storage={h: _storage(h, a) for h, a in storage.items() if a["inspected"]},
         unreachable={h: a["error"]["message"] for h, a in storage.items() if not a["inspected"]},
         compute={h: _cables(h, a) for h, a in compute.items() if a["inspected"] and a.get("iscsi")},
+        off={
+            d["uuid"]
+            for a in compute.values()
+            if a["inspected"]
+            for d in (a.get("compute_node") or {}).get("domains") or ()
+            if d.get("power_state") in _OFF
+        },
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import secrets
 import typing as t
 
@@ -37,6 +38,9 @@ DEFAULT_LEDGER_URL = "sqlite:////var/lib/bootflow/ledger.db"
 # Made when the parent process loads the first action, inherited by every worker it forks, gone with the run: what
 # generated passwords are derived from, so that they are handed around and stored nowhere (row A12).
 RUN_SECRET = secrets.token_bytes(32)
+
+# What Ansible says of its own classes behind what is wrong.
+CLASSES = re.compile(r": <class '[\w.]*'> cannot be converted to an? \w+")
 
 COMMON: dict[str, dict[str, t.Any]] = {
     "ledger_url": {
@@ -135,7 +139,7 @@ class LedgerAction(ActionBase):
         except AnsibleError as e:
             variables = sorted({str(self.ARGUMENTS[n]["variable"]) for n in from_variables if "'%s'" % n in str(e)})
             raise errors.InvalidInput(
-                message="%s%s" % ("%s: " % ", ".join(variables) if variables else "", e),
+                message="%s%s" % ("%s: " % ", ".join(variables) if variables else "", CLASSES.sub("", str(e))),
                 remedy="Correct it; ansible-doc %s tells the forms." % self._task.action,
             ) from e
         return t.cast("dict[str, t.Any]", options)

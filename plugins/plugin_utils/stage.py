@@ -135,10 +135,13 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[
     uuids = [i["uuid"] for i in instances]
     ledger = action.open_ledger()
     try:
-        disks, volumes, shared = ledger.inspect(_had_on, host, uuids)
+        disks, volumes = ledger.inspect(_had_on, host, uuids)
         problems = _remove_instances(action, instances, disks)
         volumes = [v for v in volumes if v.row.instance_uuid not in problems]
         if volumes:
+            # A guest that is still there keeps the session, which may be another's, too.
+            gone = [uuid for uuid in uuids if uuid not in problems]
+            shared = ledger.inspect(attachment_hosts.shared_on, host, [a.volume_id for a in volumes], gone)
             left = attached_volumes.disconnect(action, ledger, volumes, shared, action.context())
             for volume in volumes:
                 if volume.id in left:
@@ -150,13 +153,12 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[
 
 def _had_on(
     conn: t.Any, host: str, uuids: t.Sequence[str]
-) -> tuple[dict[str, list[t.Any]], list[attached_volumes.Attached], set[str]]:
-    """Whole disks, attachments, and which of these attachments' volumes other instances have on the host, too."""
+) -> tuple[dict[str, list[t.Any]], list[attached_volumes.Attached]]:
+    """Whole disks and attachments."""
     found = attached_volumes.load(conn, uuids)
     volumes = [a for group in found.values() for a in group if a.row.attached_host == host]
     volumes = [a for a in volumes if a.row.connection != NOTHING]
-    shared = attachment_hosts.shared_on(conn, host, [a.volume_id for a in volumes], uuids) if volumes else set()
-    return claims.disks_on(conn, host, uuids), volumes, shared
+    return claims.disks_on(conn, host, uuids), volumes
 
 
 def _remove_instances(

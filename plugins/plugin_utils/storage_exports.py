@@ -26,10 +26,8 @@ Made = t.Dict[str, t.Union[t.Mapping[str, t.Any], errors.BootflowError]]
 
 def end_exports(action: LedgerAction, exports: t.Sequence[Export]) -> Ended:
     """End them on the current host. Returns attachment id -> None, or why it could not be ended."""
-    # A target that lets in other attachments stays: their credentials are theirs, and only known to whoever made it.
-    shared = [e for e in exports if e.initiators]
-    found: Ended = {e.attachment_id: None for e in shared}
-    for call in _calls([e for e in exports if not e.initiators]):
+    found: Ended = {}
+    for call in _calls(exports):
         result = _run(action, call, _ended)
         for export in call:
             outcome = result[export.volume_id]
@@ -46,36 +44,53 @@ def make_exports(action: LedgerAction, exports: t.Sequence[Export]) -> Made:
             outcome = result[export.volume_id]
             if isinstance(outcome, errors.BootflowError):
                 found[export.attachment_id] = outcome
+            elif not export.login and export.initiator not in outcome["initiators"]:
+                found[export.attachment_id] = errors.ISCSITargetNotFoundForVolume(
+                    volume_id=export.volume_id,
+                    remedy="The target that another guest of the host uses is gone: detach the volume from that guest first.",
+                )
             else:
                 portals = outcome.get("portals") or export.configuration["portals"]
                 found[export.attachment_id] = {"iqn": outcome["iqn"], "lun": outcome["lun"], "portals": list(portals)}
     return found
 
 
-def _ended(export: Export) -> dict[str, t.Any]:
-    return {"volume_id": export.volume_id, "state": "absent"}
+def _ended(exports: t.Sequence[Export]) -> dict[str, t.Any]:
+    """A target that lets in other attachments stays, without these."""
+    if not exports[0].initiators:
+        return {"volume_id": exports[0].volume_id, "state": "absent"}
+    return _present(exports, [])
 
 
-def _made(export: Export) -> dict[str, t.Any]:
-    chap = chap_of(export.attachment_id)
+def _made(exports: t.Sequence[Export]) -> dict[str, t.Any]:
+    logins = {}
+    for export in exports:
+        if export.login:
+            chap = chap_of(export.volume_id, export.initiator)
+            login = {"initiator": export.initiator, "chap_user": chap.user, "chap_secret": chap.secret}
+            logins[export.initiator] = login
+    return _present(exports, list(logins.values()))
+
+
+def _present(exports: t.Sequence[Export], logins: list[dict[str, str]]) -> dict[str, t.Any]:
+    """:arg logins: those with new credentials; the others' are theirs, and only known to whoever made them."""
+    first = exports[0]
+    keep = {name for export in exports for name in export.keep} - {login["initiator"] for login in logins}
     return {
-        "volume_id": export.volume_id,
+        "volume_id": first.volume_id,
         "state": "present",
-        "path": device_path(export.configuration["volume_group"], names.volume_name(export.volume_id)),
-        "initiators": list(export.initiators),
-        "chap_user": chap.user,
-        "chap_secret": chap.secret,
+        "path": device_path(first.configuration["volume_group"], names.volume_name(first.volume_id)),
+        "logins": logins,
+        "keep": sorted(keep),
     }
 
 
 def _calls(exports: t.Sequence[Export]) -> list[list[Export]]:
-    """Those that one call of the module can do: of the same kind of target, each volume once."""
-    found: dict[tuple[str, int], list[Export]] = {}
-    turns: dict[str, int] = {}
+    """Those that one call of the module can do: of the same kind of target."""
+    found: dict[str, list[Export]] = {}
     for export in exports:
-        turn = turns[export.volume_id] = turns.get(export.volume_id, -1) + 1
-        found.setdefault((json.dumps(_settings(export), sort_keys=True), turn), []).append(export)
-    return [found[key] for key in sorted(found, key=lambda k: (k[1], k[0]))]
+        found.setdefault(json.dumps(_settings(export), sort_keys=True), []).append(export)
+    return [found[key] for key in sorted(found)]
 
 
 def _settings(export: Export) -> dict[str, t.Any]:
@@ -83,10 +98,13 @@ def _settings(export: Export) -> dict[str, t.Any]:
 
 
 def _run(
-    action: LedgerAction, call: t.Sequence[Export], element: t.Callable[[Export], dict[str, t.Any]]
+    action: LedgerAction, call: t.Sequence[Export], element: t.Callable[[t.Sequence[Export]], dict[str, t.Any]]
 ) -> dict[str, t.Mapping[str, t.Any] | errors.BootflowError]:
     """volume id -> the module's outcome, or the error."""
-    ids = [e.volume_id for e in call]
+    of_volume: dict[str, list[Export]] = {}
+    for export in call:
+        of_volume.setdefault(export.volume_id, []).append(export)
+    ids = list(of_volume)
     try:
         if not call[0].configuration.get("volume_group"):
             raise errors.DriverNotInitialized(
@@ -94,7 +112,7 @@ def _run(
                 remedy="Put it back into bootflow_storage_backends of its host.",
             )
         settings = {name: value for name, value in _settings(call[0]).items() if value is not None}
-        result = action.run_module("iscsi_target", {**settings, "exports": [element(e) for e in call]})
+        result = action.run_module("iscsi_target", {**settings, "exports": [element(e) for e in of_volume.values()]})
     except errors.BootflowError as e:
         return dict.fromkeys(ids, e)
     problems = item_errors(result, ids)

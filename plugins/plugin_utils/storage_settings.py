@@ -179,6 +179,8 @@ def _backend(fields: Fields, variables: t.Mapping[str, t.Any], host: str, zone: 
         "volume_clear": clear,
         "volume_clear_size_mb": fields.integer("volume_clear_size_mb", 0, 0),
         "image_cache": fields.boolean("image_cache", True),
+        "image_cache_max_gb": fields.integer("image_cache_max_gb", 0, 0),
+        "image_cache_max_count": fields.integer("image_cache_max_count", 0, 0),
         "verify": fields.boolean("verify", True),
         "disabled": fields.boolean("disabled"),
         "frozen": fields.boolean("frozen"),

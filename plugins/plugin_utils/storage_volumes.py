@@ -61,6 +61,9 @@ def _backend(action: LedgerAction, work: BackendWork) -> WorkResult:
         "temp_dir": storage_settings.conversion_dir(action),
         "verify": c["verify"],
         "image_cache": c["image_cache"],
+        # A backend that reported before there were limits has none.
+        "image_cache_max_gb": c.get("image_cache_max_gb", 0),
+        "image_cache_max_count": c.get("image_cache_max_count", 0),
         "clear": c["volume_clear"],
         "clear_size_mb": c["volume_clear_size_mb"],
         "workers": storage_settings.workers(action, len(work.volumes)),
@@ -70,7 +73,7 @@ def _backend(action: LedgerAction, work: BackendWork) -> WorkResult:
     cached = c["provisioning"] == storage_settings.THIN and c["image_cache"]
     waiting = [v for v in work.volumes if v.get("image_id") in here]
     if not waiting or cached:
-        result = action.run_module("volume_lvm", arguments)
+        result = _run(action, arguments)
         outcomes, capacity = dict(result["outcomes"]), result["backend"]
         waiting = [v for v in waiting if _misses_image(outcomes.get(v["id"]))]
         others: list[dict[str, t.Any]] = []
@@ -85,6 +88,14 @@ def _backend(action: LedgerAction, work: BackendWork) -> WorkResult:
         outcomes={i: {**outcomes.get(i, {}), "error": problems[i].as_dict() if i in problems else None} for i in ids},
         capacity=capacity,
     )
+
+
+def _run(action: LedgerAction, arguments: dict[str, t.Any]) -> t.Mapping[str, t.Any]:
+    result = action.run_module("volume_lvm", arguments)
+    for image in result.get("evicted") or ():
+        told = "evicted from the image cache of %s: %s" % (arguments["volume_group"], image["name"])
+        action._display.v(told, host=action.task_vars["inventory_hostname"])
+    return result
 
 
 def _misses_image(outcome: t.Mapping[str, t.Any] | None) -> bool:
@@ -116,7 +127,7 @@ def _with_uploads(
                 outcomes[volume["id"]] = {"changed": False, "error": refused[volume["image_id"]].as_dict()}
         if not now:
             return None
-        result = action.run_module("volume_lvm", {**arguments, "volumes": now, "uploads": uploads})
+        result = _run(action, {**arguments, "volumes": now, "uploads": uploads})
     finally:
         if uploads:
             remove_uploads(action)

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import attachment_hosts, volume_work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+    attachment_hosts,
+    instances,
+    volume_work,
+    volumes,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.volume_tables import NOTHING
-from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables, volume_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_inputs import reachable
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "attachments": {
         "type": "list",
-        "elements": "dict",
+        "elements": "raw",
         "required": True,
         "variable": "bootflow_attachments",
         "no_log": False,
@@ -32,7 +37,7 @@ def clean(action: LedgerAction) -> dict[str, t.Any]:
     """What an earlier run could not end of these volumes is this run's. Names the hosts that have to be rid of it."""
     wishes = action.options["attachments"]
     ledger = None if action.check_mode else action.open_ledger()
-    words = {w["volume"] for w in wishes if isinstance(w.get("volume"), str)}
+    words = {w["volume"] for w in wishes if isinstance(w, t.Mapping) and isinstance(w.get("volume"), str)}
     rows = ledger.transact(attachment_hosts.take_leftovers, words, action.context()) if ledger is not None else []
     return {
         "changed": bool(rows),
@@ -44,22 +49,31 @@ def clean(action: LedgerAction) -> dict[str, t.Any]:
 def begin(action: LedgerAction, step: t.Callable[..., t.Any], *arguments: t.Any) -> dict[str, t.Any]:
     """Have the ledger begin it, or in check mode tell what would be done."""
     o = action.options
-    if action.check_mode:
-        found = request_inputs.rehearsal_ledger(o["ledger_url"]).rehearsal(step, *arguments, action.context())
-    else:
-        found = action.open_ledger().transact(step, *arguments, action.context())
-    lines = [_line(r) for r in found.rows]
-    if action.check_mode and o["print_table"]:
-        tables.show(action._display, ["Would change:", *(lines or ["  nothing"])])
-    rows = [_told(r) for r in found.rows]
-    text = "".join(line.strip() + "\n" for line in lines)
+    context = action.context()
+
+    def write(conn: t.Any) -> tuple[t.Any, list[str]]:
+        begun = step(conn, *arguments, context)
+        volume_inputs.in_inventory(action, [*begun.storage_hosts, *begun.hosts])
+        return begun, _lines(conn, begun.rows)
+
+    with volume_inputs.told_in_order():
+        if action.check_mode:
+            found, lines = request_inputs.rehearsal_ledger(o["ledger_url"]).rehearsal(write)
+        else:
+            found, lines = action.open_ledger().transact(write)
     detaching = action._task.action.endswith("detach_volume")
+    if o["print_table"] and not lines:
+        tables.show(action._display, [_nothing(o["attachments"], detaching)])
+    elif o["print_table"] and action.check_mode:
+        tables.show(action._display, ["Would %s %s" % ("detach" if detaching else "attach", line) for line in lines])
+    rows = [_told(r) for r in found.rows]
+    text = "".join(line + "\n" for line in lines)
     return {
         "changed": bool(rows),
         "attachments": rows,
         "unchanged": list(found.unchanged),
-        "storage_hosts": [] if action.check_mode else reachable(action, found.storage_hosts),
-        "hosts": [] if action.check_mode else reachable(action, found.hosts),
+        "storage_hosts": [] if action.check_mode else found.storage_hosts,
+        "hosts": [] if action.check_mode else found.hosts,
         "diff": {
             "before": text if detaching else "",
             "after": "" if detaching else text,
@@ -84,7 +98,7 @@ def finish(action: LedgerAction, step: t.Callable[..., t.Any], word: str, code: 
     if action.check_mode:
         return {"changed": False, "skipped": True}
     done, left = action.open_ledger().transact(step, action.context())
-    if action.options["print_table"]:
+    if action.options["print_table"] and (done or left):
         named = ["%s (%s, %s)" % (d["volume"], d["instance"], d["device"]) for d in done]
         tables.show(action._display, ["%s: %s" % (word, ", ".join(named) or "nothing")])
     result: dict[str, t.Any] = {"changed": bool(done), "done": done, "left": left}
@@ -93,15 +107,10 @@ def finish(action: LedgerAction, step: t.Callable[..., t.Any], word: str, code: 
         remedies: dict[str, None] = {}
         for each in left:
             error = each.get("error") or {}
-            lines.append(
-                "  %s (%s): %s: %s"
-                % (
-                    each["volume"],
-                    each["instance"],
-                    error.get("code", "?"),
-                    error.get("message", "its host was not asked"),
-                )
+            why = (
+                "%s: %s" % (error["code"], error["message"]) if error else "its hosts did not answer, see the warnings"
             )
+            lines.append("  %s (%s): %s" % (each["volume"], each["instance"], why))
             if error.get("remedy"):
                 remedies[error["remedy"]] = None
         remedy = " ".join(remedies) or "Mend the causes and run the same again."
@@ -120,10 +129,26 @@ def _told(row: t.Any) -> dict[str, t.Any]:
     }
 
 
-def _line(row: t.Any) -> str:
-    return "  volume %s of instance %s on %s as %s" % (
-        row.volume_id,
-        row.instance_uuid,
-        row.attached_host or "no host",
-        row.mountpoint,
-    )
+def _nothing(wishes: t.Sequence[t.Any], detaching: bool) -> str:
+    if not wishes:
+        return "Nothing to do: no attachment is asked for."
+    return "Nothing to do: %s." % ("none of them is attached" if detaching else "the volumes are attached as asked")
+
+
+def _lines(conn: t.Any, rows: t.Sequence[t.Any]) -> list[str]:
+    """A line for each attachment, by the names that people know."""
+    if not rows:
+        return []
+    names = {r.id: r.name for r in volumes.select(conn, ids={r.volume_id for r in rows})}
+    guests = instances.select_live(conn, uuids=sorted({r.instance_uuid for r in rows}))
+    names.update({g.uuid: g.display_name for g in guests})
+    return [
+        "volume %s (%s, instance %s on %s)"
+        % (
+            names.get(r.volume_id) or r.volume_id,
+            r.mountpoint,
+            names.get(r.instance_uuid) or r.instance_uuid,
+            r.attached_host or "no host",
+        )
+        for r in rows
+    ]

@@ -9,9 +9,13 @@ Everything is looked at before anything is written: one list has all errors. sou
 
 from __future__ import annotations
 
+import contextlib
+import difflib
+import re
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core import quotas as instance_quotas
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue as catalogue_module
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
@@ -35,6 +39,16 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 
 # The playbooks have so many rounds.
 MOST_ATTEMPTS = 3
+
+# volumes[2].size, snapshots[2], attachments[2].volume: which entry an error is about
+_ENTRY = re.compile(r"\w+\[([0-9]+)\]")
+FILTER_OF_HINT = {
+    "same_host": "SameBackendFilter",
+    "different_host": "DifferentBackendFilter",
+    "local_to_instance": "InstanceLocalityFilter",
+}
+# Words of bootflow_quotas that are not of volumes.
+_OTHER_QUOTAS = (*instance_quotas.RESOURCES, instance_quotas.PORTS, *instance_quotas.DEFAULTS, "projects")
 
 # What a volume is read with; a boot that makes volumes reads its own with the same.
 VOLUME_ARGUMENTS: dict[str, dict[str, t.Any]] = {
@@ -88,6 +102,7 @@ def check(action: LedgerAction) -> None:
     if default:
         with problems.collect("bootflow_default_volume_type"):
             types.get(default)
+    _check_quota_words(o["quotas"], problems)
     projects = (o["quotas"] or {}).get("projects")
     for project in dict.fromkeys((o["project"], *(projects if isinstance(projects, t.Mapping) else ()))):
         with problems.collect("bootflow_quotas"):
@@ -140,9 +155,13 @@ def _check_scheduler(o: t.Mapping[str, t.Any], problems: Problems) -> None:
 
 
 def scheduler_options(
-    o: t.Mapping[str, t.Any], now: float, explain: bool = False, checked: bool = True
+    o: t.Mapping[str, t.Any],
+    now: float,
+    explain: bool = False,
+    checked: bool = True,
+    hosts: t.Collection[str] | None = None,
 ) -> VolumeSchedulerOptions:
-    """:arg checked: False: what is no number is left out, check() tells of it."""
+    """:arg checked: False: what is no number is left out, check() tells of it. :arg hosts: the storage hosts of the inventory."""
     numbers = {str(key): to_number(value) for key, value in o["volume_weight_multipliers"].items()}
     try:
         ratio = storage_settings.read_ratio(o["max_over_subscription_ratio"])
@@ -161,13 +180,15 @@ def scheduler_options(
         now=now,
         service_down_time=o["service_down_time"],
         explain=explain,
+        hosts=hosts,
     )
 
 
 def volume_inputs(o: t.Mapping[str, t.Any]) -> VolumeInputs:
-    """What the ledger reads requests with. :raises InvalidRequest: all errors of the types and images."""
+    """What the ledger reads requests with. :raises InvalidRequest: all errors of the types, images and names of quotas."""
     problems = Problems()
     types = _volume_types(o, problems)
+    _check_quota_words(o["quotas"], problems)
     problems.raise_if_any()
     return VolumeInputs(
         types=types,
@@ -184,6 +205,24 @@ def volume_inputs(o: t.Mapping[str, t.Any]) -> VolumeInputs:
     )
 
 
+def check_hints(entries: t.Iterable[t.Any], o: t.Mapping[str, t.Any], problems: Problems) -> None:
+    """Hints that no filter reads would be ignored: a volume would lie where it must not."""
+    enabled = [f.name for f in make_filters(scheduler_options(o, now=0.0))]
+    for number, entry in enumerate(entries):
+        hints = entry.get("scheduler_hints") if isinstance(entry, t.Mapping) else None
+        for hint in hints if isinstance(hints, t.Mapping) else ():
+            reader = FILTER_OF_HINT.get(hint)
+            if reader in enabled:
+                continue
+            remedy = "Known: %s." % ", ".join(FILTER_OF_HINT)
+            if reader is not None:
+                remedy = "Add %s to bootflow_volume_filters (%s)." % (reader, ", ".join(enabled) or "empty")
+            problems.add(
+                "volumes[%d].scheduler_hints" % number,
+                errors.InvalidInput(message="no filter reads the hint %s" % ascii(hint), remedy=remedy),
+            )
+
+
 def configurations(action: LedgerAction) -> dict[str, list[dict[str, t.Any]]]:
     """storage host -> its backends, of the whole inventory. :raises InvalidRequest: check() tells the same."""
     hostvars = action.task_vars["hostvars"]
@@ -194,6 +233,55 @@ def reachable(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:
     """Those of ``hosts`` that the inventory has."""
     inventory = set((action.task_vars.get("groups") or {}).get("all", []))
     return [h for h in hosts if h in inventory]
+
+
+def in_inventory(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:
+    """``hosts``, all of which have to be in the inventory: called in the transaction that gives them work, it undoes that.
+
+    :raises DriverNotInitialized: one is not.
+    """
+    wanted = list(hosts)
+    strangers = sorted(set(wanted) - set(reachable(action, wanted)))
+    if strangers:
+        raise errors.DriverNotInitialized(
+            message="%s %s not in the inventory" % (", ".join(strangers), "is" if len(strangers) == 1 else "are"),
+            remedy="Put what is missing back into the inventory and run the same again; what it holds is not forgotten.",
+        )
+    return wanted
+
+
+@contextlib.contextmanager
+def told_in_order() -> t.Iterator[None]:
+    """Errors of a request in the order of its entries, those of all of it last. :raises InvalidRequest: of the block"""
+    try:
+        yield
+    except errors.InvalidRequest as e:
+        e.errors.sort(key=_entry_of)
+        raise
+
+
+def _entry_of(error: t.Mapping[str, t.Any]) -> tuple[int, int]:
+    found = _ENTRY.match(str(error.get("path") or ""))
+    return (0, int(found.group(1))) if found else (1, 0)
+
+
+def _check_quota_words(given: t.Any, problems: Problems) -> None:
+    """A quota that is misspelt would be none."""
+    projects = given.get("projects") if isinstance(given, t.Mapping) else None
+    of_projects = projects.values() if isinstance(projects, t.Mapping) else ()
+    for words in (given, *of_projects):
+        for word in words if isinstance(words, t.Mapping) else ():
+            if word in _OTHER_QUOTAS or quotas.is_volume_resource(word):
+                continue
+            known = [*quotas.DEFAULTS, *_OTHER_QUOTAS]
+            near = difflib.get_close_matches(str(word), known, 1)
+            problems.add(
+                "bootflow_quotas",
+                errors.InvalidInput(
+                    message="unknown resource %s" % ascii(word),
+                    remedy="%sKnown: %s." % ("Did you mean %s? " % near[0] if near else "", ", ".join(known)),
+                ),
+            )
 
 
 def _volume_types(o: t.Mapping[str, t.Any], problems: Problems) -> VolumeTypes:

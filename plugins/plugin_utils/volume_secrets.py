@@ -4,7 +4,8 @@
 
 """CHAP credentials of attachments: derived from the run's secret, the same in every worker, stored and printed nowhere.
 
-A later run has another secret: it gives the target new credentials, and then connects with them. source: row C33
+A target knows one pair for each initiator. So what a run attaches to several guests of a host has the same, where the host
+logs in for all of them. A later run has another secret: it gives the target new credentials, and then connects with them. source: row C33
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.name
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET
 
 
-def chap_of(attachment_id: str) -> ChapCredentials:
-    """The credentials of one attachment in this run. Pass them in options that are no_log only."""
-    digest = hmac.new(RUN_SECRET, b"chap:" + attachment_id.encode(), hashlib.sha256).digest()
+def chap_of(volume_id: str, initiator: str) -> ChapCredentials:
+    """With what an initiator logs in to a volume in this run. Pass them in options that are no_log only."""
+    digest = hmac.new(RUN_SECRET, ("chap:%s %s" % (volume_id, initiator)).encode(), hashlib.sha256).digest()
     # A source of its own for each, seeded with 256 bits that nobody else has.
     return generate_chap(random.Random(digest))

@@ -50,8 +50,13 @@ def snapshot_table(views: t.Sequence[View]) -> list[str]:
 
 
 def backend_table(views: t.Sequence[View]) -> list[str]:
-    """Capacities as last reported; what was placed since is in PENDING_GB. Orphans are volumes of ours that nobody knows."""
-    head = ("BACKEND", "ZONE", "STATE", "TOTAL_GB", "FREE_GB", "PROVISIONED_GB", "PENDING_GB", "VOLUMES", "ORPHANS")
+    """Capacities as last reported; what was placed since is in PENDING_GB. DATA is how far a thin pool is filled.
+
+    Orphans are volumes of ours that nobody knows.
+    """
+    head = (
+        "BACKEND", "ZONE", "STATE", "TOTAL_GB", "FREE_GB", "PROVISIONED_GB", "PENDING_GB", "DATA", "VOLUMES", "ORPHANS",
+    )  # fmt: skip
     rows = [
         (
             v["place"],
@@ -61,6 +66,7 @@ def backend_table(views: t.Sequence[View]) -> list[str]:
             v["free_gb"],
             v["provisioned_gb"],
             v["pending_gb"],
+            "-" if v["data_percent"] is None else "%.0f %%" % v["data_percent"],
             v["volume_count"],
             len(v["orphans"]),
         )

@@ -92,7 +92,14 @@ while True:
             print(json.dumps({"id": item, "rc": os.waitstatus_to_exitcode(status), "out": file.read()}), flush=True)
         os.unlink(path)
 """
-SERVED = ("iscsi_initiator", "iscsi_target", "storage_backend", "storage_backend_info", "volume_lvm")
+SERVED = (
+    "iscsi_initiator",
+    "iscsi_target",
+    "storage_backend",
+    "storage_backend_info",
+    "volume_image_cache",
+    "volume_lvm",
+)
 
 
 def new_id() -> str:

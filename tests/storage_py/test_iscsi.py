@@ -161,6 +161,92 @@ def test_a_volume_from_export_to_nothing(storage, target):
     storage.sh(service["stop"], check=False)
 
 
+# Writes to a disk until it is told to stop, and tells when that did not go well.
+WRITER = (
+    "rm -f /run/io-*; (n=0; while [ ! -e /run/io-stop ]; do"
+    " dd if=/dev/zero of=%s bs=4k count=1 seek=8 oflag=direct status=none 2>>/run/io-failed || { echo $n >>/run/io-failed; break; };"
+    " n=$((n + 1)); echo $n >/run/io-count; sleep 0.1; done; rm /run/io-stop) >/dev/null 2>&1 &"
+)
+
+
+@pytest.mark.parametrize("target", ["tgt", "lio"])
+def test_two_initiators_of_one_volume(storage, target):
+    """Each with credentials that the other's run does not know; what happens to one is not felt by the other."""
+    service, portal, item_id = SERVICES[target], storage.vm.portal, new_id()
+    lun = {"tgt": 1, "lio": 0}[target]
+    kernel = initiator_of(storage)
+    first = {"chap_user": "First567890123456789", "chap_secret": "FirstSecret67890"}
+    second = {"chap_user": "Second67890123456789", "chap_secret": "SecondSecret7890"}
+    anew = {"chap_user": "Anew4567890123456789", "chap_secret": "AnewSecret567890"}
+    wish = {"volume_id": item_id, "path": "/dev/vg/one"}
+    link = dict(first, volume_id=item_id, iqn=PREFIX + item_id, lun=lun, portals=[portal])
+    storage.sh(service["start"])
+
+    def export(*logins, keep=(), check=False, **more):
+        listed = [dict(chap, initiator=name) for name, chap in logins]
+        wanted = dict(wish, logins=listed, keep=list(keep), **more)
+        result = storage.module("iscsi_target", {"target": target, "portals": [portal], "exports": [wanted]}, check)
+        assert "Secret" not in json.dumps(result)
+        outcome = result["outcomes"][item_id]
+        assert outcome["error"] is None and outcome["unsaved"] == [], outcome
+        return outcome["changes"]
+
+    def connect(**changes):
+        outcome = storage.module("iscsi_initiator", {"connections": [dict(link, **changes)], "scan_tries": 2})
+        return outcome["outcomes"][item_id]
+
+    def gets_in(chap, name=QEMU):
+        volume = dict(chap, volume_id=item_id, lun=lun, name=name)
+        return qemu(storage, "qemu-img", volume, "info", "").returncode == 0
+
+    def writes():
+        """Since the last look, without any error."""
+        failed = storage.sh("rm -f /run/io-count; cat /run/io-failed 2>/dev/null", check=False)
+        assert failed == "", failed
+        storage.sh("for i in $(seq 300); do [ -e /run/io-count ] && exit 0; sleep 0.1; done; exit 1")
+
+    assert export((kernel, first)) == ["target"]
+    path = connect()["path"]
+    storage.sh(WRITER % path)
+    writes()
+    assert export((QEMU, second), keep=[kernel], check=True) == ["initiators"] and not gets_in(second)
+    assert export((QEMU, second), keep=[kernel]) == ["initiators"]
+    assert export((QEMU, second), keep=[kernel]) == [] and gets_in(second) and not gets_in(anew)
+    # tgt's accounts are the target's, not an initiator's.
+    assert gets_in(first) == (target == "tgt")
+    writes()
+    assert export((QEMU, anew), keep=[kernel]) == ["chap"] and gets_in(anew) and not gets_in(second)
+    writes()
+    assert export(keep=[kernel]) == ["initiators"] and not gets_in(anew)
+    writes()
+    assert export((QEMU, second), keep=[kernel]) == ["initiators"] and gets_in(second)
+    storage.sh("touch /run/io-stop; while [ -e /run/io-stop ]; do sleep 0.1; done")
+
+    # Both come back with the service, each with its own.
+    assert connect(state="disconnected")["error"] is None
+    storage.sh(service["restart"])
+    assert export((QEMU, second), keep=[kernel]) == [] and gets_in(second)
+    assert connect(chap_secret=second["chap_secret"])["error"]["code"] == "FailedISCSITargetPortalLogin"
+    assert connect()["error"] is None
+    # Another guest of the first one's host has the same disk, whatever this run knows.
+    shared = connect(shared=True, chap_user=None, chap_secret=None)
+    assert (shared["changed"], shared["path"], shared["error"]) == (False, path, None)
+    assert connect(state="disconnected")["error"] is None
+
+    # The first goes, the second stays; the target goes with the last.
+    assert export(keep=[QEMU]) == ["initiators"] and gets_in(second) and not gets_in(first, kernel)
+    assert connect()["error"]["code"] == "FailedISCSITargetPortalLogin"
+    storage.sh(service["restart"])
+    assert export(keep=[QEMU]) == [] and gets_in(second)
+    gone = storage.module("iscsi_target", {"target": target, "exports": [{"volume_id": item_id, "state": "absent"}]})[
+        "outcomes"
+    ][item_id]
+    assert gone["changed"] and not gone["error"]
+    left = storage.sh(service["left"])
+    assert item_id not in left and not any(chap["chap_user"] in left for chap in (first, second, anew))
+    storage.sh(service["stop"], check=False)
+
+
 def test_an_initiator_reads_what_was_written_below_its_target(storage):
     """LIO reads the device itself: what is only in the host's page cache is not there for it."""
     service, portal, volume_id = SERVICES["lio"], storage.vm.portal, new_id()

@@ -23,6 +23,8 @@ from local_flow import GIB, GROUP, INSTANCES, MIB, LocalFlow
 
 pytestmark = pytest.mark.long
 
+STRANGER = "11111111-1111-4111-8111-111111111111"
+
 # Has the root disk open for a second more than its guest, and tells then what is on it.
 HOLDER = (
     'exec 3<%s; while pidof qemu-system-x86_64 >/dev/null; do sleep 0.2; done; sleep 1; head -c 512 <&3 | grep -a -o "'
@@ -104,6 +106,19 @@ def test_disks_that_are_logical_volumes(compute: ComputeHost, tmp_path) -> None:
     assert compute.sh("cat /run/lab/held").strip() == WORDS, "what is open is not wiped"
     nothing_left(flow)
     assert not is_on_disk(compute, WORDS)
+
+    # Of an instance that this ledger never had; its folder is gone, and its domain.
+    tags = "--addtag bootflow --addtag bootflow.instance=" + STRANGER
+    compute.sh("lvcreate -q -y -Wn -L 64M -n %s_disk %s %s" % (STRANGER, tags, GROUP))
+    compute.sh("echo '%s' | dd of=/dev/%s/%s_disk conv=notrunc status=none" % (WORDS, GROUP, STRANGER))
+    told = flow.run("audit")
+    assert "orphan_disk" in told.output and STRANGER in told.output and STRANGER + "_disk" in flow.volumes()
+    removed = flow.run("audit", bootflow_audit_remove_orphans=True)
+    assert removed.returncode == 0, removed.output
+    nothing_left(flow)
+    assert not is_on_disk(compute, WORDS)
+    again = flow.run("audit", bootflow_audit_remove_orphans=True)
+    assert "orphan_disk" not in again.output and not re.search(r"changed=[1-9]", again.output)
 
 
 def test_qcow2_files_on_a_logical_volume(compute: ComputeHost, tmp_path) -> None:

@@ -227,6 +227,61 @@ def test_a_full_thin_pool_ends_a_copy_with_an_error_and_leaves_no_volume(storage
         storage.vm.run("vgremove", "-y", "-f", "tiny-vg")
 
 
+def test_the_image_cache_keeps_to_its_limit_and_volumes_outlive_it(storage):
+    data = {name: noise(4 * MIB, seed) for seed, name in enumerate(("one", "two"), 20)}
+    images = {name: storage.put_image(name, data[name], "qcow2", 64 * MIB) for name in data}
+    ids = {name: new_id() for name in data}
+    cached = {name: "image-" + image["checksum"][:40] for name, image in images.items()}
+    for name, gone in (("one", []), ("two", [cached["one"]])):
+        wanted = [{"id": ids[name], "size_gb": 1, "image_id": images[name]["id"]}]
+        result = storage.volumes(THIN, wanted, images=[images[name]], image_cache_max_count=1)
+        assert result["outcomes"][ids[name]]["error"] is None
+        assert [image["name"] for image in result["evicted"]] == gone
+        assert [lv for lv in storage.lvs("thin-vg") if lv.startswith("image-")] == [cached[name]]
+        assert (result["backend"]["image_cache_count"], result["backend"]["image_cache_gb"]) == (1, 0.06)
+    cache = {"volume_group": "thin-vg"}
+    assert storage.module("volume_image_cache", dict(cache, unused=True))["removed"] == []
+    planned = storage.module("volume_image_cache", cache, check=True)
+    (entry,) = planned["images"]
+    assert planned["changed"] and planned["removed"] == [cached["two"]]
+    assert (entry["image_ids"], entry["users"], entry["complete"]) == ([images["two"]["id"]], 1, True)
+    assert 4 * MIB <= entry["written"] < 8 * MIB and entry["used_at"] > 0
+    removed = storage.module("volume_image_cache", dict(cache, discard=True))
+    assert removed["removed"] == [cached["two"]] and removed["kept"] == {}
+    assert storage.module("volume_image_cache", cache)["changed"] is False
+    for name, item_id in ids.items():
+        assert storage.sha256("/dev/thin-vg/volume-" + item_id, 4 * MIB) == sha256(data[name])
+    assert storage.sh("ls -A /run/lock/bootflow/images") == ""
+
+
+def test_cached_images_of_nobody_give_way_and_what_is_in_a_full_pool_can_be_deleted(storage):
+    storage.vm.run("vgcreate", "tiny-vg", storage.vm.disk("pv3"))
+    storage.vm.run("lvcreate", "--yes", "--type", "thin-pool", "-L", "24m", "-n", "tiny-vg-pool", "tiny-vg")
+    storage.vm.run("lvchange", "--errorwhenfull", "y", "tiny-vg/tiny-vg-pool")
+    backend = {"volume_group": "tiny-vg", "provisioning": "thin"}
+    small = storage.put_image("small", noise(16 * MIB, 30), "raw")
+    large = storage.put_image("larger", noise(20 * MIB, 31), "raw")
+    one, two, three = new_id(), new_id(), new_id()
+    try:
+        made = storage.volumes(backend, [{"id": one, "size_gb": 1, "image_id": small["id"]}], images=[small])
+        assert made["outcomes"][one]["error"] is None and made["backend"]["free_capacity_gb"] == 0.01
+        freed = storage.volumes(backend, [{"id": one, "state": "absent"}])
+        assert freed["backend"]["free_capacity_gb"] == 0.02 and freed["backend"]["provisioned_capacity_gb"] == 0.0
+        made = storage.volumes(backend, [{"id": two, "size_gb": 1, "image_id": large["id"]}], images=[large])
+        assert made["outcomes"][two]["error"] is None
+        assert [image["checksum"] for image in made["evicted"]] == [small["checksum"]]
+
+        storage.sh("dd if=/dev/zero of=/dev/tiny-vg/volume-%s bs=1M oflag=direct seek=40 count=8" % two, check=False)
+        assert float(storage.lvs("tiny-vg")["tiny-vg-pool"]["data_percent"]) == 100.0
+        wanted = [{"id": three, "size_gb": 1}, {"id": two, "state": "absent"}]
+        outcomes = storage.volumes(backend, wanted)["outcomes"]
+        assert outcomes[three]["error"]["code"] == "VolumeBackendAPIException" and outcomes[three]["error"]["retryable"]
+        assert outcomes[two]["error"] is None and outcomes[two]["changed"]
+        assert storage.volumes(backend, [{"id": three, "size_gb": 1}])["outcomes"][three]["error"] is None
+    finally:
+        storage.vm.run("vgremove", "-y", "-f", "tiny-vg")
+
+
 def test_a_full_temporary_directory_ends_before_a_volume_is_made(storage):
     image = storage.put_image("large", noise(6 * MIB, 6), "raw")
     storage.sh("chown nobody %s" % image["path_on_host"])  # somebody may change it: it is not read where it lies

@@ -17,7 +17,7 @@ import os
 import re
 import stat
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..core.errors import (
     BootflowError,
@@ -55,15 +55,36 @@ _PATH = re.compile(r"/[A-Za-z0-9._+/:@-]+\Z")
 CHAP_SECRET_LENGTHS = (12, 255)
 
 
+#: Credentials of an initiator that is let in, and of which only the running target knows the secret.
+UNKNOWN = ChapCredentials("", "")
+
+
+@dataclass(frozen=True)
+class Login:
+    """An initiator that may log in. ``chap``: with what; None: its name is enough."""
+
+    initiator: str
+    chap: ChapCredentials | None = None
+
+    @property
+    def secret(self) -> tuple[str, str] | None:
+        """(user, secret) as it stands in the aspects, or None."""
+        return (self.chap.user, self.chap.secret) if self.chap is not None else None
+
+
 @dataclass(frozen=True)
 class Export:
-    """What is wished of one volume's target. ``initiators`` empty: the target is there, and lets nobody in."""
+    """What is wished of one volume's target. ``logins`` empty: the target is there, and lets nobody in.
+
+    ``keep``: initiators that others let in, and whose credentials nobody here knows: they stay as they are, those that are
+    not there stay out. resolved() makes logins of them.
+    """
 
     volume_id: str
     iqn: str
     path: str = ""
-    initiators: tuple[str, ...] = ()
-    chap: ChapCredentials | None = None
+    logins: tuple[Login, ...] = ()
+    keep: tuple[str, ...] = ()
     portals: tuple[str, ...] = ()
     write_cache: bool = True
     state: str = PRESENT
@@ -73,10 +94,32 @@ class Export:
     def name(self) -> str:
         return volume_name(self.volume_id)
 
+    @property
+    def initiators(self) -> tuple[str, ...]:
+        return tuple(login.initiator for login in self.logins)
+
+    @property
+    def credentials(self) -> dict[str, tuple[str, str] | None]:
+        """Initiator -> (user, secret) or None."""
+        return {login.initiator: login.secret for login in self.logins}
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """The names of the accounts, those of which the secret is known."""
+        return tuple(sorted({login.chap.user for login in self.logins if login.chap and login.chap.secret}))
+
+    @property
+    def unsaved(self) -> tuple[str, ...]:
+        """Initiators that a restart of the service would shut out: what they log in with is saved nowhere."""
+        return tuple(login.initiator for login in self.logins if login.chap is not None and not login.chap.secret)
+
 
 @dataclass(frozen=True)
 class Found:
-    """A target as it is. ``aspects``: what there is of a wish; compared with ``Target.aspects()``."""
+    """A target as it is. ``aspects``: what there is of a wish; compared with ``Target.aspects()``.
+
+    Its ``chap`` is {initiator: (user, secret), or None without}; the secret is "" where only the running target knows it.
+    """
 
     iqn: str
     aspects: t.Mapping[str, t.Any]
@@ -100,7 +143,7 @@ class Target(t.Protocol):
         """What there is of these exports' targets, by iqn; also what only a saved configuration knows."""
 
     def aspects(self, export: Export) -> dict[str, t.Any]:
-        """What an export looks like when it is as wished. Secrets are in ``chap``, and nowhere else."""
+        """What a resolved() export looks like when it is as wished. Secrets are in ``chap``, and nowhere else."""
 
     def is_saved(self, export: Export, found: Found) -> bool:
         """Whether a restart of the service would bring the export back as it is."""
@@ -129,17 +172,53 @@ def export_of(args: t.Mapping[str, t.Any], prefix: str = IQN_PREFIX, portals: t.
         raise InvalidInput(
             reason="path %s of volume %s is not an absolute path that a target can export" % (ascii(path), volume_id)
         )
+    logins = _logins(args, volume_id)
     return Export(
         volume_id=volume_id,
         iqn=target_iqn(volume_name(volume_id), prefix),
         path=path,
-        initiators=tuple(sorted({check_initiator(name) for name in args.get("initiators") or ()})),
-        chap=chap_of(args.get("chap_user"), args.get("chap_secret"), volume_id),
+        logins=tuple(sorted(logins, key=lambda login: login.initiator)),
+        keep=tuple(sorted({check_initiator(n) for n in args.get("keep") or ()} - {each.initiator for each in logins})),
         portals=tuple(portal(*split_portal(each)) for each in portals),
         write_cache=args.get("write_cache") is not False,
         state=state,
         force=bool(args.get("force")),
     )
+
+
+def _logins(args: t.Mapping[str, t.Any], volume_id: str) -> list[Login]:
+    """Those of the options ``initiators``, which have one pair of credentials, and of ``logins``, which have each its own."""
+    common = chap_of(args.get("chap_user"), args.get("chap_secret"), volume_id)
+    found = [Login(name, common) for name in sorted({check_initiator(n) for n in args.get("initiators") or ()})]
+    for each in args.get("logins") or ():
+        chap = chap_of(each.get("chap_user"), each.get("chap_secret"), volume_id)
+        found.append(Login(check_initiator(each.get("initiator")), chap))
+    names = [login.initiator for login in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    secrets: dict[str, str] = {}
+    for login in found:
+        # One account of a target has one secret.
+        if login.chap is not None and secrets.setdefault(login.chap.user, login.chap.secret) != login.chap.secret:
+            twice.append(login.chap.user)
+    if twice:
+        raise InvalidInput(
+            reason="volume %s has %s twice" % (volume_id, ", ".join(twice)),
+            remedy="Name each initiator once, and give each a chap_user of its own.",
+        )
+    return found
+
+
+def resolved(export: Export, found: Found | None) -> Export:
+    """The export with logins for those it keeps, of what there is: their credentials go on, in what is saved too."""
+    has = found.aspects.get("chap", {}) if found is not None else {}
+    there = found.aspects.get("initiators", ()) if found is not None else ()
+    kept = []
+    for name in export.keep:
+        if name in there:
+            pair = has.get(name)
+            kept.append(Login(name, ChapCredentials(*pair) if pair is not None else None))
+    logins = sorted([*export.logins, *kept], key=lambda login: login.initiator)
+    return replace(export, logins=tuple(logins))
 
 
 def chap_of(user: str | None, secret: str | None, volume_id: str) -> ChapCredentials | None:
@@ -193,13 +272,23 @@ def remove_failed(export: Export, reason: str, remedy: str | None = None) -> ISC
 
 
 def shown(aspects: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """For a diff: what is secret is only said to be there."""
-    return {key: (bool(value) if key == "chap" else value) for key, value in sorted(aspects.items())}
+    """For a diff: of credentials only whether there are some."""
+    plain = {key: value for key, value in aspects.items() if key != "accounts"}
+    return {key: (any(value.values()) if key == "chap" else value) for key, value in sorted(plain.items())}
 
 
 def differences(wished: t.Mapping[str, t.Any], found: t.Mapping[str, t.Any]) -> list[str]:
-    """The names of what is not as wished, in order."""
-    return sorted(key for key, value in wished.items() if found.get(key) != value)
+    """The names of what is not as wished, in order; of an initiator that comes or goes only that, not its credentials."""
+    changed = sorted(key for key, value in wished.items() if found.get(key) != value)
+    if "chap" in changed and "chap" in found:
+        both = set(wished["chap"]) & set(found["chap"])
+        if all(wished["chap"][name] == found["chap"][name] for name in both) and "initiators" in changed:
+            changed.remove("chap")
+    if "accounts" in changed:  # what follows from the others, or credentials that nobody was given
+        changed.remove("accounts")
+        if "chap" not in changed and "initiators" not in changed:
+            changed.append("chap")
+    return sorted(changed)
 
 
 def location(target: Target, export: Export, found: Found | None) -> str:
@@ -240,6 +329,8 @@ def make_exports(
     with host_lock(LOCK_ROOT, "iscsi-target-" + target.name):
         there = target.read(list(exports.values()))
         touched: list[Export] = []
+        for key, export in exports.items():
+            exports[key] = resolved(export, there.get(export.iqn))
 
         def one(export: Export) -> dict[str, t.Any]:
             found = there.get(export.iqn)
@@ -271,6 +362,8 @@ def _result(target: Target, export: Export, found: Found | None, changes: t.Sequ
         "portals": list(export.portals),
         "provider_location": location(target, export, found),
         "sessions": list(found.sessions) if found else [],
+        "initiators": list(export.initiators),
+        "unsaved": list(export.unsaved),
     }
 
 
@@ -282,13 +375,22 @@ def _apply(
     touched: list[Export],
     after: dict[str, t.Any],
 ) -> dict[str, t.Any]:
+    if not export.logins and export.keep and (found is None or not found.aspects):
+        after[export.volume_id] = shown(found.aspects) if found else {}
+        return _result(target, export, None, [])  # those to be kept went with their target
     check_path(export)
+    if len({login.chap is None for login in export.logins}) > 1:
+        raise create_failed(
+            export,
+            "some of its initiators log in with credentials, others without",
+            "Give all of them credentials, or none.",
+        )
     wished = target.aspects(export)
     changes = differences(wished, found.aspects) if found else ["target"]
     if found and not changes and not target.is_saved(export, found):
         changes = ["saved"]
     after[export.volume_id] = shown(wished)
-    if "chap" in changes and found and found.aspects.get("chap") and wished["chap"]:
+    if "chap" in changes and found and any(found.aspects.get("chap", {}).values()) and any(wished["chap"].values()):
         after[export.volume_id]["chap"] = "other credentials"
     if found and "path" in changes and found.sessions and not export.force:
         raise create_failed(
@@ -337,7 +439,7 @@ def _remove(
                 raise
             raise remove_failed(export, _plain(error, export), getattr(error, "remedy", None)) from None
     result = _result(target, export, found, ["target"])
-    result.update(sessions=[])
+    result.update(sessions=[], initiators=[], unsaved=[])
     return result
 
 
@@ -351,8 +453,9 @@ def _undo(target: Target, export: Export) -> None:
 
 def _plain(error: BaseException, export: Export) -> str:
     text = str(error) or type(error).__name__
-    if export.chap is not None:
-        text = text.replace(export.chap.secret, "***")
+    for login in export.logins:
+        if login.chap is not None and login.chap.secret:
+            text = text.replace(login.chap.secret, "***")
     return text
 
 

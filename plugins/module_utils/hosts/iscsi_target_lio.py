@@ -122,7 +122,9 @@ class LioTarget:
         tpg = target["tpgs"][0]
         own = "/backstores/%s/%s" % (store["plugin"], store["name"])
         luns = {(each["index"], each["storage_object"]) for each in tpg["luns"]}
-        users = {(acl.get("chap_userid") or "", acl.get("chap_password") or "") for acl in tpg["node_acls"]}
+        chap = {
+            acl["node_wwn"]: (acl.get("chap_userid") or "", acl.get("chap_password") or "") for acl in tpg["node_acls"]
+        }
         mapped = all(
             [(each["index"], each["tpg_lun"], bool(each["write_protect"])) for each in acl["mapped_luns"]]
             == [(self.lun, self.lun, False)]
@@ -136,7 +138,7 @@ class LioTarget:
             "write_cache": bool(store.get("write_back")) if store["plugin"] == "fileio" else None,
             "luns": luns == {(self.lun, own)} and mapped,
             "initiators": tuple(sorted(acl["node_wwn"] for acl in tpg["node_acls"])),
-            "chap": _one_of(users),
+            "chap": {name: pair if pair != ("", "") else None for name, pair in chap.items()},
             "portals": tuple(sorted(_portal_of(each) for each in tpg["portals"])),
             "attributes": attributes,
             "enabled": bool(tpg["enable"]),
@@ -144,7 +146,7 @@ class LioTarget:
 
     def aspects(self, export: Export) -> dict[str, t.Any]:
         is_file = os.path.isfile(export.path)
-        chap = (export.chap.user, export.chap.secret) if export.chap and export.initiators else None
+        chap = export.credentials
         return {
             "path": export.path,
             "plugin": "fileio" if is_file else "block",
@@ -155,7 +157,7 @@ class LioTarget:
             "chap": chap,
             "portals": tuple(sorted(export.portals or (ALL_ADDRESSES,))),
             # Without credentials, too, nobody gets in whom no ACL names.
-            "attributes": dict(ATTRIBUTES, authentication="1" if export.chap or not export.initiators else "0"),
+            "attributes": dict(ATTRIBUTES, authentication="1" if any(chap.values()) or not chap else "0"),
             "enabled": True,
         }
 
@@ -211,8 +213,8 @@ class LioTarget:
         for name, acl in there.items():
             if name not in export.initiators:
                 acl.delete()  # LIO ends its session
-        user, secret = wished["chap"] or ("", "")
-        for name in export.initiators:
+        for name, pair in wished["chap"].items():
+            user, secret = pair or ("", "")
             acl = there.get(name) or self.library.NodeACL(tpg, name, mode="create")
             if (acl.chap_userid or "", acl.chap_password or "") != (user, secret):
                 acl.chap_userid, acl.chap_password = user, secret
@@ -281,13 +283,6 @@ def part_of(configuration: t.Mapping[str, t.Any], iqn: str) -> tuple[list[t.Any]
     stores = [each for each in configuration.get("storage_objects") or () if each.get("name") == iqn]
     targets = [each for each in configuration.get("targets") or () if each.get("wwn") == iqn]
     return stores, targets
-
-
-def _one_of(users: t.Collection[tuple[str, str]]) -> t.Any:
-    real = [user for user in users if user != ("", "")]
-    if not real:
-        return None
-    return real[0] if len(users) == 1 else tuple(sorted(users))
 
 
 def _portal_of(each: t.Mapping[str, t.Any]) -> str:

@@ -8,6 +8,13 @@ The service reads the files with tgt-admin, as Cinder's does. Here tgt-admin is 
 tgtadm on the command line, where every user of the host can read it (at the service's start it still does, for it knows
 no other way). Ours goes to tgtd on its socket, see ``SecretCarrier``.
 
+tgt knows accounts and initiators of a target, and not which account is whose: the file says that in comments, so that the
+account goes with its initiator. (An initiator that knows another one's credentials gets in with them.) No secret comes out
+of tgtd again: what the file has of the others is kept in it.
+
+tgtd keeps a target's accounts in a row, and looks at as many of it as there are: behind a gap, accounts are not found, and
+the answer to ``--op show`` is the end of tgtd. So accounts are unbound from the end of the row only, see ``_set_accounts``.
+
 A disk's identity (VPD page 83h) is made from the volume's id. tgt would make it from the number of the target, and the
 first disks of two storage hosts would have one identity, which multipathd merges.
 
@@ -35,13 +42,19 @@ from ..core.errors import CommandFailed
 from ..core.volumes.names import LUN_OF_TARGET
 from .command import program, run
 from .files import fsync_dir
-from .iscsi_target import Export, Found, create_failed
+from .iscsi_target import UNKNOWN, Export, Found, create_failed
 
 CONFIG = "/etc/tgt/targets.conf"
 VOLUMES_DIR = "/etc/tgt/conf.d"
 SOCKET = "/var/run/tgtd/socket"
+#: An address that none has. tgt lets in who has a bound name or a bound address, and tgt-admin binds ALL where its file has
+#: no address.
 NOBODY = "255.255.255.255"
 MADE_BY_US = "# Made by bootflow.compute: changes are lost."
+#: tgtd pings who is logged in, every 5 seconds, and ends the session of one that missed two: a host that lost its power, or a portal
+#: that is gone, would keep the target in use for half an hour (TCP's keepalive). LIO does so by itself.
+NOP = (("nop_interval", "5"), ("nop_count", "2"))
+_LOGIN = "# login"  # initiator, user
 _NEXUS = re.compile(r"I_T nexus: (\d+)\Z")
 _TARGET = re.compile(r"^<target ([^>\s]+)>", re.MULTILINE)
 _MODE_PAGE = "mode_page=8:0:18:%s:0:0xff:0xff:0:0:0xff:0xff:0xff:0xff:0x80:0x14:0:0:0:0:0:0"
@@ -112,27 +125,24 @@ def config_text(export: Export) -> str:
         "        write-cache %s" % ("on" if export.write_cache else "off"),
         "    </backing-store>",
     ]
-    if export.chap is not None:
-        lines.append("    incominguser %s %s" % (export.chap.user, export.chap.secret))
-    lines.extend("    %s %s" % (_acl_option(word), word) for word in acl(export))
+    saved = {name: pair for name, pair in export.credentials.items() if name not in export.unsaved}
+    lines.extend("    incominguser %s %s" % pair for pair in sorted({pair for pair in saved.values() if pair}))
+    lines.extend("    %s %s %s" % (_LOGIN, name, pair[0]) for name, pair in saved.items() if pair)
+    lines.extend("    %s %s" % (_acl_option(word), word) for word in (*saved, NOBODY))
     return "\n".join(lines + ["</target>", ""])
 
 
-def acl(export: Export) -> tuple[str, ...]:
-    """What is bound: the initiators' names, and an address that none has.
-
-    tgt lets in who has a bound name or a bound address, and tgt-admin binds ALL where its file has no address.
-    """
-    return export.initiators + (NOBODY,)
-
-
 def parse_config(text: str) -> dict[str, t.Any]:
-    """What of one of our files the service would not tell: {"user", "secret", "write_cache"}."""
-    found: dict[str, t.Any] = {"user": "", "secret": "", "write_cache": None}
+    """What of one of our files the service would not tell: {"secrets": {user: secret}, "logins": {initiator: user},
+    "write_cache"}.
+    """
+    found: dict[str, t.Any] = {"secrets": {}, "logins": {}, "write_cache": None}
     for line in text.splitlines():
         words = line.strip().strip("<>").split(" ")
         if words[0] == "incominguser" and len(words) == 3:
-            found["user"], found["secret"] = words[1:]
+            found["secrets"][words[1]] = words[2]
+        elif " ".join(words[:2]) == _LOGIN and len(words) == 4:
+            found["logins"][words[2]] = words[3]
         elif words[0] == "write-cache" and len(words) == 2:
             found["write_cache"] = words[1] == "on"
     return found
@@ -244,16 +254,23 @@ class TgtTarget:
         kept = parse_config(saved[0]) if saved else parse_config("")
         if live is None:
             return Found(iqn, {}, saved=saved, details={"kept": kept})
-        users = live["accounts"]
+        initiators = tuple(sorted(word for word in live["acls"] if word != NOBODY))
         # tgtd tells no secret: what is in the file is what was set last.
-        known = kept["secret"] if users == [kept["user"]] else ""
-        chap = (users[0] if len(users) == 1 else tuple(users), known) if users else None
+        secrets = {user: secret for user, secret in kept["secrets"].items() if user in live["accounts"]}
+        chap: dict[str, tuple[str, str] | None] = {}
+        for name in initiators:
+            user = kept["logins"].get(name)
+            if user in secrets:
+                chap[name] = (user, secrets[user])
+            else:
+                chap[name] = (UNKNOWN.user, UNKNOWN.secret) if live["accounts"] else None
         return Found(
             iqn,
             {
                 "path": live["luns"].get(self.lun, ""),
                 "chap": chap,
-                "initiators": tuple(sorted(word for word in live["acls"] if word != NOBODY)),
+                "initiators": initiators,
+                "accounts": tuple(sorted(live["accounts"])),
                 "write_cache": kept["write_cache"],
             },
             sessions=tuple(sorted({nexus["initiator"] for nexus in live["nexuses"].values()})),
@@ -274,10 +291,16 @@ class TgtTarget:
     def aspects(self, export: Export) -> dict[str, t.Any]:
         return {
             "path": export.path,
-            "chap": (export.chap.user, export.chap.secret) if export.chap else None,
+            "chap": export.credentials,
             "initiators": export.initiators,
+            "accounts": self._accounts_of(export),
             "write_cache": export.write_cache,
         }
+
+    def _accounts_of(self, export: Export) -> tuple[str, ...]:
+        """Those of its logins; with one whose account nobody knows, all that there are."""
+        live = self._targets.get(export.iqn, {}).get("accounts", ()) if export.unsaved else ()
+        return tuple(sorted({*export.users, *live}))
 
     def is_saved(self, export: Export, found: Found) -> bool:
         return found.saved == (config_text(export), 0o600)
@@ -286,20 +309,21 @@ class TgtTarget:
 
     def apply(self, export: Export, found: Found | None) -> None:
         self._check_included(export)
+        self._check_accounts(export)
         live = found.details.get("live") if found else None
-        wished = self.aspects(export)
         if live is None:
             tid = free_tid({target["tid"] for target in self._targets.values()})
             self._tgtadm("target", "new", "--tid", tid, "--targetname", export.iqn)
+            for name, value in NOP:
+                self._tgtadm("target", "update", "--tid", tid, "--name", name, "--value", value)
             live = {"tid": tid, "luns": {}, "ids": {}, "nexuses": {}, "accounts": [], "acls": []}
             self._targets[export.iqn] = live
             has: t.Mapping[str, t.Any] = {}
         else:
             tid, has = live["tid"], found.aspects if found else {}
         # Who may come in is settled before there is something to find.
-        if has.get("chap") != wished["chap"] or not has:
-            self._set_accounts(export, tid, live["accounts"])
-        self._set_acls(tid, set(acl(export)), set(live["acls"]))
+        self._set_accounts(export, tid, live, has)
+        self._set_acls(tid, {*export.initiators, NOBODY}, live)
         self._end_sessions(tid, live, lambda name: name not in export.initiators)
         self._set_lun(export, tid, live, has)
 
@@ -317,29 +341,61 @@ class TgtTarget:
             page = _MODE_PAGE % ("0x14" if export.write_cache else "0x10")
             self._tgtadm("logicalunit", "update", *lun, "--params", page)
 
-    def _set_accounts(self, export: Export, tid: int, bound: t.Sequence[str]) -> None:
-        for user in bound:
-            self._tgtadm("account", "unbind", "--tid", tid, "--user", user)
-        for user in bound:
-            self._delete_account(user)
-        if export.chap is None:
+    def _check_accounts(self, export: Export) -> None:
+        others = {user for iqn, each in self._targets.items() if iqn != export.iqn for user in each["accounts"]}
+        if others & set(export.users):
+            raise create_failed(
+                export,
+                "the account %s is another target's" % ", ".join(sorted(others & set(export.users))),
+                "Give each volume a chap_user of its own.",
+            )
+
+    def _set_accounts(self, export: Export, tid: int, live: dict[str, t.Any], has: t.Mapping[str, t.Any]) -> None:
+        """The accounts that are not wished go, the new ones come; the others keep their secrets.
+
+        From the first that goes, all are unbound from the end and bound again: there must not be a gap. While none is
+        bound, tgtd asks nobody who he is, so then no initiator is let in. Sessions that are there feel nothing of it.
+        """
+        bound = list(live["accounts"])
+        wished = self._accounts_of(export)
+        before = dict(pair for pair in has.get("chap", {}).values() if pair is not None)
+        secrets = {login.chap.user: login.chap.secret for login in export.logins if login.chap and login.chap.secret}
+        keep = [user for user in bound if user in wished and (user not in secrets or secrets[user] == before.get(user))]
+        new = [user for user in wished if user not in keep]
+        if keep == bound and not new:
             return
+        first = next((place for place, user in enumerate(bound) if user not in keep), len(bound))
+        if first == 0 and live["acls"]:
+            self._set_acls(tid, {NOBODY}, live)
+        for user in reversed(bound[first:]):
+            self._tgtadm("account", "unbind", "--tid", tid, "--user", user)
+        for user in bound[first:]:
+            if user in keep:
+                self._tgtadm("account", "bind", "--tid", tid, "--user", user)
+        for user in bound:
+            if user not in keep:
+                self._delete_account(user)
         # Of a run that was ended: its secret is not known.
-        if export.chap.user in parse_accounts(self._tgtadm("account", "show").stdout):
-            self._delete_account(export.chap.user)
-        self.carrier.run(self._argv("account", "new", "--user", export.chap.user), export.chap.secret)
-        self._tgtadm("account", "bind", "--tid", tid, "--user", export.chap.user)
+        stale = parse_accounts(self._tgtadm("account", "show").stdout) if new else []
+        for user in new:
+            if user in stale:
+                self._delete_account(user)
+            self.carrier.run(self._argv("account", "new", "--user", user), secrets[user])
+            self._tgtadm("account", "bind", "--tid", tid, "--user", user)
+        live["accounts"] = keep + new
 
     def _delete_account(self, user: str) -> None:
         users = [name for target in self._targets.values() for name in target["accounts"]]
         if users.count(user) <= 1:
             self._tgtadm("account", "delete", "--user", user, ignore="can't find the account")
 
-    def _set_acls(self, tid: int, wished: set[str], has: set[str]) -> None:
+    def _set_acls(self, tid: int, wished: set[str], live: dict[str, t.Any]) -> None:
+        has = set(live["acls"])
         for word in sorted(has - wished):
             self._tgtadm("target", "unbind", "--tid", tid, "--" + _acl_option(word), word)
         for word in sorted(wished - has):
             self._tgtadm("target", "bind", "--tid", tid, "--" + _acl_option(word), word)
+        live["acls"] = sorted(wished)
 
     def look_again(self, path: str) -> list[str]:
         """Have tgtd see that the disk at ``path`` grew: it keeps the size that it saw when it opened it.
@@ -370,14 +426,14 @@ class TgtTarget:
         live = found.details.get("live")
         if live is not None:
             tid, users = live["tid"], list(live["accounts"])
-            self._set_acls(tid, set(), set(live["acls"]))
+            self._set_acls(tid, set(), live)
             self._end_sessions(tid, live, lambda name: True)
-            for user in users:
+            for user in reversed(users):
                 self._tgtadm("account", "unbind", "--tid", tid, "--user", user)
             force = ("--force",) if live["nexuses"] else ()
             self._tgtadm("target", "delete", "--tid", tid, *force, ignore="can't find the target")
         else:
-            users = [found.details["kept"]["user"]] if found.details["kept"]["user"] else []
+            users = list(found.details["kept"]["secrets"])
             there = parse_accounts(self._tgtadm("account", "show").stdout) if users else []
             users = [user for user in users if user in there]
         for user in users:

@@ -115,13 +115,14 @@ def remove_secret(connection: t.Any, iqn: str, check_mode: bool = False) -> dict
 
 
 def iscsi_connection(
-    iqn: str, lun: int, portals: t.Sequence[tuple[str, int]], user: str = "", initiator: str = ""
+    iqn: str, lun: int, portals: t.Sequence[tuple[str, int]], user: str = "", initiator: str = "", secret: str = ""
 ) -> dict[str, t.Any]:
     """``connection`` of a planned disk with ``source='network'``: core.guest_devices makes its XML.
 
     libvirt takes one portal for iSCSI: the first.
 
     :arg portals: (address, port) pairs, as core.volumes.names.split_portal() gives them.
+    :arg secret: under which name libvirt has the secret; the target's otherwise.
     :raises InvalidInput: no portal.
     """
     if not portals:
@@ -135,5 +136,5 @@ def iscsi_connection(
     if initiator:
         found["initiator"] = initiator
     if user:
-        found["auth"] = {"username": user, "secret_type": "iscsi", "secret_uuid": secret_uuid(iqn)}
+        found["auth"] = {"username": user, "secret_type": "iscsi", "secret_uuid": secret_uuid(secret or iqn)}
     return found

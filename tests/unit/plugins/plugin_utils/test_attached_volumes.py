@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.block_devices import PlannedDisk
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_secrets import secret_uuid
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     attachment_hosts,
@@ -167,10 +168,10 @@ def test_a_root_volume_by_qemu():
     assert dict(source.attrib) == {"protocol": "iscsi", "name": iqn(0) + "/1"}
     assert dict(source.find("host").attrib) == {"name": "192.0.2.10", "port": "3260"}
     assert source.find("initiator/iqn").get("name") == INITIATOR
-    assert found.find("auth").get("username") == chap_of(volume.id).user
+    assert found.find("auth").get("username") == chap_of(volume.volume_id, volume.row.initiator).user
     assert dict(found.find("auth/secret").attrib) == {"type": "iscsi", "uuid": secret_uuid(iqn(0))}
     assert dict(found.find("driver").attrib) == {"name": "qemu", "type": "raw", "cache": "none"}
-    assert chap_of(volume.id).secret not in etree.tostring(tree).decode()
+    assert chap_of(volume.volume_id, volume.row.initiator).secret not in etree.tostring(tree).decode()
 
 
 def test_modes_and_sharing():
@@ -333,7 +334,7 @@ def test_connecting_by_either_way(ledger):
     assert attached_volumes.connect(host, ledger, found(ledger), FACTS, context()) == {}
     (name, arguments), (secret_name, secret_arguments) = host.calls
     assert name == "iscsi_initiator" and secret_name == "iscsi_secret"
-    chap = chap_of(attachment_id(1))
+    chap = chap_of(volume_id(1), INITIATOR)
     assert arguments["connections"] == [
         {
             "volume_id": volume_id(1),
@@ -346,7 +347,7 @@ def test_connecting_by_either_way(ledger):
         }
     ]
     assert secret_arguments["secrets"] == [
-        {"iqn": iqn(2), "state": "present", "value": chap_of(attachment_id(2)).secret}
+        {"iqn": iqn(2), "state": "present", "value": chap_of(volume_id(2), INITIATOR).secret}
     ]
     assert state(ledger, 1) == ("done", "done", "/dev/disk/by-path/" + volume_id(1))
     assert state(ledger, 2) == ("done", "done", None)
@@ -418,6 +419,55 @@ def test_a_volume_of_two_guests_stays_for_the_second(ledger):
     assert attached_volumes.disconnect(host, ledger, found(ledger), shared, context()) == {}
     assert host.calls == [] and state(ledger, 1)[0] == "none" and state(ledger, 1, OTHER_GUEST)[0] == "done"
     assert ledger.inspect(attachment_hosts.shared_on, "kvm1", [volume_id(1)], [OTHER_GUEST]) == set()
+
+
+def test_the_second_guest_of_a_host_uses_the_session_of_the_first(ledger):
+    enter(ledger, 1, connection="done", multiattach=True, attach_status="attached", run_id=None)
+    enter(ledger, 1, guest=OTHER_GUEST)
+    enter(ledger, 2, guest=OTHER_GUEST)
+    host = Host()
+    assert attached_volumes.connect(host, ledger, found(ledger, OTHER_GUEST), FACTS, context()) == {}
+    ((_name, arguments),) = host.calls
+    first, second = sorted(arguments["connections"], key=lambda c: c["volume_id"])
+    assert first["volume_id"] == volume_id(1) and first["shared"] is True and "chap_secret" not in first
+    assert "shared" not in second and second["chap_user"] == chap_of(volume_id(2), INITIATOR).user
+    assert state(ledger, 1, OTHER_GUEST)[2] == "/dev/disk/by-path/" + volume_id(1)
+
+
+def test_two_guests_of_a_host_that_get_a_volume_at_once_log_in_once(ledger):
+    enter(ledger, 1, multiattach=True)
+    enter(ledger, 1, guest=OTHER_GUEST)
+    host = Host()
+    assert attached_volumes.connect(host, ledger, found(ledger, GUEST, OTHER_GUEST), FACTS, context()) == {}
+    ((_name, arguments),) = host.calls
+    (wish,) = arguments["connections"]
+    assert wish["chap_user"] == chap_of(volume_id(1), INITIATOR).user and "shared" not in wish
+    assert state(ledger, 1)[0] == state(ledger, 1, OTHER_GUEST)[0] == "done"
+
+
+def test_qemu_logs_in_for_each_guest_by_itself(ledger):
+    guests = (GUEST, OTHER_GUEST)
+    ids = [attachment_id(1, guest) for guest in guests]
+    initiators = ["iqn.2026-01.compute.bootflow:" + i for i in ids]
+    for guest, initiator in zip(guests, initiators):
+        enter(ledger, 1, "qemu", guest=guest, multiattach=True, initiator=initiator)
+    host = Host()
+    assert attached_volumes.connect(host, ledger, found(ledger, *guests), FACTS, context()) == {}
+    ((name, arguments),) = host.calls
+    chaps = [chap_of(volume_id(1), initiator) for initiator in initiators]
+    secrets = {"%s:%s" % (iqn(1), i): chap.secret for i, chap in zip(ids, chaps)}
+    assert name == "iscsi_secret" and {e["iqn"]: e["value"] for e in arguments["secrets"]} == secrets
+    for each, chap in zip(found(ledger, *guests), chaps):
+        disk = attached_volumes.guest_disk(PlannedDisk("v", "volume", "/dev/vdb", "virtio"), each)
+        assert disk.connection["auth"]["username"] == chap.user
+        assert disk.connection["auth"]["secret_uuid"] == secret_uuid("%s:%s" % (iqn(1), each.id))
+        assert disk.connection["initiator"] == each.row.initiator and disk.shareable
+    # each takes its own away, whoever else has the volume there
+    shared = ledger.inspect(attachment_hosts.shared_on, "kvm1", [volume_id(1)], [GUEST])
+    assert shared == set()
+    host.calls.clear()
+    assert attached_volumes.disconnect(host, ledger, found(ledger), {volume_id(1)}, context()) == {}
+    assert host.calls[0][1]["secrets"] == [{"iqn": "%s:%s" % (iqn(1), ids[0]), "state": "absent"}]
 
 
 def test_looking_again_is_for_the_kernel(ledger):

@@ -27,6 +27,7 @@ class Action:
         self.calls = []
         self.fails = fails or {}
         self.error = error
+        self.lost = set()  # volumes whose targets are gone
 
     def run_module(self, name, arguments):
         assert name == "iscsi_target"
@@ -37,28 +38,40 @@ class Action:
         for each in arguments["exports"]:
             volume_id = each["volume_id"]
             outcomes[volume_id] = {"error": None, "iqn": arguments["iqn_prefix"] + volume_id, "lun": 0, "portals": []}
+            kept = [] if volume_id in self.lost else each.get("keep", [])
+            outcomes[volume_id]["initiators"] = [login["initiator"] for login in each.get("logins", ())] + kept
             if volume_id in self.fails:
                 outcomes[volume_id] = {"error": self.fails[volume_id].as_dict()}
         return {"outcomes": outcomes}
 
 
-def export(volume_id, attachment="a1", initiators=("iqn.a",), **configuration):
-    return Export(attachment, volume_id, "lvm", {**LIO, **configuration}, "iqn.a", initiators)
+def export(volume_id, attachment="a1", keep=(), initiator="iqn.a", login=True, **configuration):
+    """To be made."""
+    every = tuple(sorted({initiator, *keep}))
+    return Export(attachment, volume_id, "lvm", {**LIO, **configuration}, initiator, every, keep, login)
+
+
+def ending(volume_id, attachment="a1", others=()):
+    return Export(attachment, volume_id, "lvm", LIO, "iqn.a", others, others, False)
+
+
+def login(volume_id, initiator="iqn.a"):
+    chap = chap_of(volume_id, initiator)
+    return {"initiator": initiator, "chap_user": chap.user, "chap_secret": chap.secret}
 
 
 def test_a_target_has_the_credentials_of_its_attachment_and_lets_in_who_was_named():
     action = Action()
-    found = make_exports(action, [export(ONE, "a1", ("iqn.a", "iqn.b"))])
+    found = make_exports(action, [export(ONE, "a1", ("iqn.b",))])
     (call,) = action.calls
-    chap = chap_of("a1")
+    chap = chap_of(ONE, "iqn.a")
     assert call["exports"] == [
         {
             "volume_id": ONE,
             "state": "present",
             "path": "/dev/vg1/volume-" + ONE,
-            "initiators": ["iqn.a", "iqn.b"],
-            "chap_user": chap.user,
-            "chap_secret": chap.secret,
+            "logins": [login(ONE)],
+            "keep": ["iqn.b"],
         }
     ]
     assert (call["target"], call["portals"], call["iqn_prefix"]) == ("lio", LIO["portals"], LIO["iqn_prefix"])
@@ -70,14 +83,31 @@ def test_one_call_for_each_kind_of_target_and_each_volume_once_in_it():
     action = Action()
     found = make_exports(
         action,
-        [export(ONE, "a1"), export(TWO, "a2"), export(THREE, "a3", target="tgt"), export(ONE, "a4")],
+        [
+            export(ONE, "a1", ("iqn.b", "iqn.c")),
+            export(TWO, "a2"),
+            export(THREE, "a3", target="tgt"),
+            export(ONE, "a4", ("iqn.a", "iqn.c"), "iqn.b"),
+            export(ONE, "a5", ("iqn.b", "iqn.c")),  # a second guest of the first one's host
+        ],
     )
-    assert sorted(found) == ["a1", "a2", "a3", "a4"]
+    assert sorted(found) == ["a1", "a2", "a3", "a4", "a5"] and found["a1"] == found["a4"] == found["a5"]
     assert sorted((c["target"], [e["volume_id"] for e in c["exports"]]) for c in action.calls) == [
-        ("lio", [ONE]),
         ("lio", [ONE, TWO]),
         ("tgt", [THREE]),
     ]
+    first = next(e for c in action.calls for e in c["exports"] if e["volume_id"] == ONE)
+    assert (first["logins"], first["keep"]) == ([login(ONE), login(ONE, "iqn.b")], ["iqn.c"])
+
+
+def test_a_host_that_is_logged_in_for_another_guest_keeps_its_credentials():
+    action = Action()
+    found = make_exports(action, [export(ONE, "a2", ("iqn.a", "iqn.b"), login=False)])
+    assert [(e["logins"], e["keep"]) for e in action.calls[0]["exports"]] == [([], ["iqn.a", "iqn.b"])]
+    assert found["a2"]["lun"] == 0
+    action.lost = {ONE}
+    lost = make_exports(action, [export(ONE, "a2", ("iqn.a", "iqn.b"), login=False), export(ONE, "a3", (), "iqn.c")])
+    assert lost["a2"].code == "ISCSITargetNotFoundForVolume" and lost["a3"]["lun"] == 0
 
 
 def test_what_fails_fails_alone_and_a_host_that_is_away_fails_all():
@@ -86,7 +116,8 @@ def test_what_fails_fails_alone_and_a_host_that_is_away_fails_all():
     assert found["a1"]["lun"] == 0 and found["a2"].code == "ISCSITargetCreateFailed"
     away = errors.HostUnreachable(host="s1", reason="gone")
     assert make_exports(Action(error=away), [export(ONE, "a1"), export(TWO, "a2")]) == {"a1": away, "a2": away}
-    assert end_exports(Action(error=away), [export(ONE, "a1", ())]) == {"a1": away}
+    assert end_exports(Action(error=away), [ending(ONE)]) == {"a1": away}
+    assert end_exports(Action({ONE: refused}), [ending(ONE, "a1", ("iqn.b",))])["a1"].code == refused.code
 
 
 def test_a_backend_that_nobody_knows_any_more_is_an_error_of_its_own_exports():
@@ -98,6 +129,13 @@ def test_a_backend_that_nobody_knows_any_more_is_an_error_of_its_own_exports():
 
 def test_ending_an_export_needs_no_credentials_and_leaves_what_others_use():
     action = Action()
-    assert end_exports(action, [export(ONE, "a1", ()), export(TWO, "a2", ("iqn.b",))]) == {"a1": None, "a2": None}
-    assert [c["exports"] for c in action.calls] == [[{"volume_id": ONE, "state": "absent"}]]
+    ends = [ending(ONE), ending(ONE, "a3"), ending(TWO, "a2", ("iqn.b",))]
+    assert end_exports(action, ends) == {"a1": None, "a2": None, "a3": None}
+    path = "/dev/vg1/volume-" + TWO
+    assert [c["exports"] for c in action.calls] == [
+        [
+            {"volume_id": ONE, "state": "absent"},
+            {"volume_id": TWO, "state": "present", "path": path, "logins": [], "keep": ["iqn.b"]},
+        ]
+    ]
     assert make_exports(Action(), []) == {} and end_exports(Action(), []) == {}

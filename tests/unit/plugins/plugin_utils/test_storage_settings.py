@@ -50,6 +50,8 @@ def test_the_defaults():
             "volume_clear": "zero",
             "volume_clear_size_mb": 0,
             "image_cache": True,
+            "image_cache_max_gb": 0,
+            "image_cache_max_count": 0,
             "verify": True,
             "disabled": False,
             "frozen": False,

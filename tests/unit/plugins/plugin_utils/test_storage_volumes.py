@@ -110,6 +110,8 @@ def test_all_of_a_backend_in_one_call_with_its_settings():
         "temp_dir": "/conv",
         "verify": True,
         "image_cache": True,
+        "image_cache_max_gb": 0,
+        "image_cache_max_count": 0,
         "clear": "none",
         "clear_size_mb": 0,
         "workers": 3,

@@ -15,6 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.crea
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.options import (
     VolumeSchedulerOptions,
 )
+from ansible_collections.bootflow.compute.plugins.plugin_utils import ledger_action
 from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_inputs as inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import REQUEST_ARGUMENTS
 from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_inputs import SCHEDULER_ARGUMENTS
@@ -152,3 +153,26 @@ def test_a_boot_reads_the_same_options_with_the_same_meaning():
     for name, argument in {**inputs.VOLUME_ARGUMENTS, **inputs.VOLUME_SCHEDULER_ARGUMENTS}.items():
         for other in (REQUEST_ARGUMENTS, SCHEDULER_ARGUMENTS):
             assert other.get(name, argument) == argument, name
+
+
+def test_an_extra_spec_that_is_true_is_no_text():
+    types = [{"name": "thin", "extra_specs": {"thin_provisioning_support": True, "medium": "ssd"}}]
+    with pytest.raises(InvalidRequest) as caught:
+        inputs.volume_inputs(action(volume_types=types).options)
+    (error,) = caught.value.errors
+    assert (error["path"], error["remedy"]) == ("volume_types[0].extra_specs", 'Write "<is> True".')
+
+
+def test_words_of_quotas_that_nobody_knows():
+    quotas = {"gigabites": 1, "cores": 4, "volumes": 3, "projects": {"a": {"volume": 1, "snapshots": 2}}}
+    found = told(action(quotas=quotas))
+    assert found == [
+        ("bootflow_quotas", "unknown resource 'gigabites'"),
+        ("bootflow_quotas", "unknown resource 'volume'"),
+    ]
+
+
+def test_ansibles_own_words_are_kept_without_its_classes():
+    text = "argument 'volumes' is of type dict and we were unable to convert to list"
+    internal = ": <class 'ansible.module_utils._internal._datatag._AnsibleTaggedDict'> cannot be converted to a list"
+    assert ledger_action.CLASSES.sub("", text + internal) == text

@@ -13,8 +13,8 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_secrets im
 
 
 def test_each_attachment_has_credentials_of_its_own_that_a_target_takes():
-    ids = [str(uuid.uuid4()) for _index in range(50)]
-    found = [chap_of(i) for i in ids]
+    ids = [str(uuid.uuid4()) for _index in range(25)]
+    found = [chap_of(i, name) for i in ids for name in ("iqn.a", "iqn.b")]
     assert len({c.secret for c in found}) == len({c.user for c in found}) == 50
     for each in found:
         assert (len(each.user), len(each.secret)) == (20, 16)
@@ -24,16 +24,16 @@ def test_each_attachment_has_credentials_of_its_own_that_a_target_takes():
 
 def test_they_are_the_same_in_every_worker_and_others_in_another_run(monkeypatch):
     one = str(uuid.uuid4())
-    before = chap_of(one)
-    assert chap_of(one) == before
+    before = chap_of(one, "iqn.a")
+    assert chap_of(one, "iqn.a") == before
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(writer, chap_of(one).provider_auth().encode())
+        os.write(writer, chap_of(one, "iqn.a").provider_auth().encode())
         os._exit(0)
     os.waitpid(child, 0)
     assert os.read(reader, 100).decode() == before.provider_auth()
     os.close(reader)
     os.close(writer)
     monkeypatch.setattr(volume_secrets, "RUN_SECRET", b"another run")
-    assert chap_of(one) != before
+    assert chap_of(one, "iqn.a") != before

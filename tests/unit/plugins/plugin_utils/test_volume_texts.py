@@ -28,6 +28,7 @@ BACKEND = {
     "free_gb": 4.0,
     "provisioned_gb": 6.0,
     "pending_gb": 0,
+    "data_percent": 41.6,
     "volume_count": 2,
     "orphans": ["volume-x"],
 }
@@ -39,7 +40,8 @@ def test_tables():
     assert lines[2].split() == ["-", "v1", "3", "in-use", "-", "yes", "s1@a#a", "u1", "on", "/dev/vdb"]
     changes = [{}, {"disabled": True}, {"frozen": True}, {"error": {"code": "X"}}, {"reported_at": None}]
     states = [volume_texts.backend_table([{**BACKEND, **c}])[2].split()[2] for c in changes]
-    assert volume_texts.backend_table([BACKEND])[2].split()[-1] == "1"
+    assert volume_texts.backend_table([BACKEND])[2].split()[-4:] == ["42", "%", "2", "1"]
+    assert volume_texts.backend_table([{**BACKEND, "data_percent": None}])[2].split()[-3:] == ["-", "2", "1"]
     assert states == ["up", "disabled", "frozen", "X", "not"]
 
 
