@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_deletion, volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_deletion, volume_unmanage, volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     request_inputs,
     tables,
@@ -24,6 +24,7 @@ class ActionModule(LedgerAction):
         "all": {"type": "bool", "variable": "bootflow_volume_delete_all", "fallback_default": False},
         "cascade": {"type": "bool", "variable": "bootflow_volume_cascade", "fallback_default": False},
         "force": {"type": "bool", "variable": "bootflow_volume_force", "fallback_default": False},
+        "unmanage": {"type": "bool", "variable": "bootflow_volume_unmanage", "fallback_default": False},
         "phase": {"type": "str", "choices": ["begin", "finish"], "default": "begin"},
         "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
     }
@@ -44,6 +45,8 @@ class ActionModule(LedgerAction):
         context = self.context()
 
         def begin(conn: t.Any) -> tuple[t.Any, dict[str, list[str]]]:
+            if o["unmanage"]:
+                return volume_unmanage.unmanage(conn, context, self._inventory(), **chosen), {}
             found = volume_deletion.begin(conn, context, **chosen)
             volume_inputs.in_inventory(self, found.hosts)
             theirs: dict[str, list[str]] = {}
@@ -56,7 +59,7 @@ class ActionModule(LedgerAction):
         else:
             found, snapshots = self.open_ledger().transact(begin)
         named = [{"name": r.name or "", "id": r.id, "place": r.place} for r in found.rows]
-        named += [{"name": g.get("name") or "", "id": g["id"], "place": None} for g in found.gone]
+        named += [{"name": g.get("name") or "", "id": g["id"], "place": g.get("place")} for g in found.gone]
         for each in named:
             each["snapshots"] = snapshots.get(each["id"], [])
         before = "".join(_line(n) + "\n" for n in named)
@@ -64,7 +67,11 @@ class ActionModule(LedgerAction):
         unknown = sorted({*(o["volume_names"] or ()), *(o["volume_ids"] or ())} - there)
         lines = ["No volume is named so: %s" % ", ".join(unknown)] if unknown else []
         if self.check_mode:
-            lines = ["Would delete:", *(before.splitlines() or ["  nothing"]), *lines]
+            lines = [
+                "Would forget:" if o["unmanage"] else "Would delete:",
+                *(before.splitlines() or ["  nothing"]),
+                *lines,
+            ]
         if lines and o["print_table"]:
             tables.show(self._display, lines)
         return {
@@ -75,12 +82,16 @@ class ActionModule(LedgerAction):
             "diff": {"before": before, "after": "", "before_header": "volumes", "after_header": "volumes"},
         }
 
+    def _inventory(self) -> set[str]:
+        return set((self.task_vars.get("groups") or {}).get("all", []))
+
     def _finish(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True}
         gone, left = self.open_ledger().transact(volume_deletion.finish, self.context())
         if self.options["print_table"]:
-            tables.show(self._display, ["Deleted: %s" % (", ".join(g["name"] or g["id"] for g in gone) or "nothing")])
+            word = "Forgotten" if self.options["unmanage"] else "Deleted"
+            tables.show(self._display, ["%s: %s" % (word, ", ".join(g["name"] or g["id"] for g in gone) or "nothing")])
         result: dict[str, t.Any] = {"changed": bool(gone), "deleted": gone, "left": left}
         if left:
             lines = ["VolumeDeleteIncomplete: %d volume(s) could not be removed." % len(left)]

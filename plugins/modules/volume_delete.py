@@ -39,6 +39,13 @@ options:
   force:
     description: Whatever their status is, unless they are attached. Read from the variable C(bootflow_volume_force), else false.
     type: bool
+  unmanage:
+    description:
+      - >-
+        Forget the volumes, and with O(cascade) their snapshots, without asking their storage hosts for anything: what they hold stays there.
+        For a storage host that never comes back. Read from the variable C(bootflow_volume_unmanage), else false.
+      - The same volumes are refused as in a deletion. What a storage host that is not in the inventory was still to stop exporting counts as stopped.
+    type: bool
   phase:
     description: Whether to mark what is to go, or to tell what is gone.
     type: str
@@ -65,6 +72,11 @@ EXAMPLES = r"""
 - name: Tell what is gone
   bootflow.compute.volume_delete:
     phase: finish
+
+- name: Forget what was on a storage host that burnt down
+  bootflow.compute.volume_delete:
+    volume_names: [data]
+    unmanage: true
 """
 
 RETURN = r"""

@@ -169,6 +169,7 @@ WRITER = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["tgt", "lio"])
 def test_two_initiators_of_one_volume(storage, target):
     """Each with credentials that the other's run does not know; what happens to one is not felt by the other."""

@@ -37,7 +37,9 @@ _GOING = (states.DELETING, states.ERROR_DELETING)
 class VolumeDeleting:
     rows: list[t.Any] = field(default_factory=list)  # rows of volumes that their hosts have to delete, as they were
     hosts: list[str] = field(default_factory=list)  # storage hosts with something to delete
-    gone: list[dict[str, t.Any]] = field(default_factory=list)  # never placed, deleted at once: {id, name}
+    gone: list[dict[str, t.Any]] = field(
+        default_factory=list
+    )  # nothing is to be done for them: {id, name}, place where known
 
 
 def begin(
@@ -64,7 +66,7 @@ def begin(
             remedy="Give bootflow_volume_names or bootflow_volume_ids; for a whole project also bootflow_volume_delete_all: true.",
         )
     runs.renew(conn, context.run, context.now, context.lease_seconds)
-    rows = _selected(conn, ids, names, project)
+    rows = selected(conn, ids, names, project)
     of = _snapshots(conn, [r.id for r in rows])
     listed = [s for each in of.values() for s in each]
     alive = volumes.live_runs(conn, [*rows, *listed], context)
@@ -124,9 +126,10 @@ def _shown(row: t.Any, fault: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
 # --- which ---------------------------------------------------------------------------------------------------------------
 
 
-def _selected(
+def selected(
     conn: t.Any, ids: t.Sequence[str] | None, names: t.Sequence[str] | None, project: str | None
 ) -> list[t.Any]:
+    """Rows of the volumes that are meant, locked. :raises InvalidInput: a name is in several projects."""
     wanted: dict[str, t.Any] = {}
     if ids is None and names is None:
         wanted = {r.id: r for r in volumes.select(conn, project=project)}

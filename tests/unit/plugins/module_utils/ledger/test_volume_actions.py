@@ -267,6 +267,22 @@ def test_a_deletion_tells_what_goes_with_it_and_what_is_not_there(run: Runner) -
     assert (result["changed"], result["not_found"]) == (False, ["nix"]) and "No volume is named so: nix" in shown
 
 
+def test_what_a_host_that_never_comes_back_had_is_forgotten(run: Runner) -> None:
+    run.hosts = ("h1", "s2")
+    chosen = {"volume_names": ["data"], "unmanage": True}
+    result, shown = run(volume_delete, True, **chosen)
+    assert (result["changed"], result["hosts"], run.world.status("data")) == (True, [], "available")
+    volume_id = run.world.volume("data").id
+    assert shown == "\nWould forget:\ndata %s on s1@lvm#lvm\n" % volume_id
+    result, _shown = run(volume_delete, run="d", **chosen)
+    assert (result["changed"], result["hosts"]) == (True, [])
+    result, shown = run(volume_delete, run="d", phase="finish", unmanage=True)
+    assert (result["left"], shown) == ([], "\nForgotten: data\n")
+    result, _shown = run(volume_delete, **chosen)
+    assert (result["changed"], result["not_found"]) == (False, ["data"])
+    del run.world.storage["s1"].there["lvm"][volume_id]
+
+
 def test_a_snapshots_plan_and_diff_name_it(run: Runner) -> None:
     wishes = [{"name": "new", "volume": "data"}, {"name": "monday", "state": "absent"}]
     for check_mode in (True, False):
