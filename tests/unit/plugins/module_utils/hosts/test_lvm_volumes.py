@@ -114,8 +114,7 @@ class Model:
         return json.dumps({"report": [{"vg": [head], "lv": rows, "seg": seg if "vg-pool" in self.lvs else []}]})
 
 
-@pytest.fixture
-def world(monkeypatch, tmp_path):
+def world_of(monkeypatch, tmp_path):
     """make(thin): the model; what is written to devices is in make.written {path: bytes}."""
 
     def make(thin, extents=2000):
@@ -139,6 +138,11 @@ def world(monkeypatch, tmp_path):
     monkeypatch.setattr(volume_copy, "device_size", lambda path: GIB)
     make.temp = str(tmp_path / "temp")
     return make
+
+
+@pytest.fixture
+def world(monkeypatch, tmp_path):
+    return world_of(monkeypatch, tmp_path)
 
 
 def backend(world, thin=False, **options):

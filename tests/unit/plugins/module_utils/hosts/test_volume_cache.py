@@ -19,7 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts import lvm, lvm_facts, volume_batch, volume_cache
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volume_cache import Limits
 
-from .test_lvm_volumes import GIB, MIB, backend, image_of, new_ids, world  # noqa: F401
+from .test_lvm_volumes import GIB, MIB, backend, image_of, new_ids, world_of
 
 POOL = "vg-pool"
 
@@ -66,8 +66,8 @@ class Cache:
 
 
 @pytest.fixture
-def cache(world, tmp_path, monkeypatch):  # noqa: F811
-    return Cache(world, tmp_path, monkeypatch)
+def cache(tmp_path, monkeypatch):
+    return Cache(world_of(monkeypatch, tmp_path), tmp_path, monkeypatch)
 
 
 def name_of(image):
