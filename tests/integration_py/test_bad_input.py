@@ -441,6 +441,12 @@ def tried_hosts(flow: Flow, name: str) -> list[str]:
     return [row["host"] for row in flow.query(query, name)]
 
 
+def brought(flow: Flow) -> set[tuple[str, str]]:
+    """What Ansible brought to lab hosts, and left there: (host, folder)."""
+    find = ("find", "/root/.ansible", "-name", "ansible-*tmp*")
+    return {(host.name, path) for host in flow.lab.hosts for path in host.run(*find).stdout.split()}
+
+
 def test_bad_images_end_their_own_builds_only_and_an_odd_name_is_a_name(
     flow: Flow, tmp_path: Path, web_server: str
 ) -> None:
@@ -448,6 +454,7 @@ def test_bad_images_end_their_own_builds_only_and_an_odd_name_is_a_name(
     images = hostile_images(tmp_path, Path(good[0]["path"]), web_server)
     flow.variables["bootflow_images"] = good + images
     bad = [entry(i["name"], image=i["name"], networks=[{"network": "guests"}]) for i in images]
+    before = brought(flow)  # runs that other tests killed had no time to clean
     done = flow.boot(entry(ODD_NAME), *bad, expect=2, **READY)
     reach = "Remedy: Check the URL and that this host reaches it."
     faults = {
@@ -503,7 +510,7 @@ def test_bad_images_end_their_own_builds_only_and_an_odd_name_is_a_name(
     for host in flow.lab.hosts:
         left = host.run("sh", "-c", "ls -A /var/lib/bootflow/instances/_base 2>/dev/null || true").stdout.split()
         assert not [name for name in left if "part" in name or "upload" in name], left
-        assert host.run("find", "/root/.ansible", "-name", "ansible-*tmp*").stdout.split() == []
+    assert brought(flow) - before == set()
 
     # An address that is taken; a quota; no host. The ledger has nothing of them but the instance that no host had room for.
     address = flow.query("SELECT ip_address FROM ip_allocations")[0]["ip_address"]
