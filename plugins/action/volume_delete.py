@@ -46,7 +46,7 @@ class ActionModule(LedgerAction):
 
         def begin(conn: t.Any) -> tuple[t.Any, dict[str, list[str]]]:
             if o["unmanage"]:
-                return volume_unmanage.unmanage(conn, context, self._inventory(), **chosen), {}
+                return volume_unmanage.unmanage(conn, context, volume_inputs.inventory(self), **chosen), {}
             found = volume_deletion.begin(conn, context, **chosen)
             volume_inputs.in_inventory(self, found.hosts)
             theirs: dict[str, list[str]] = {}
@@ -81,9 +81,6 @@ class ActionModule(LedgerAction):
             "hosts": [] if self.check_mode else found.hosts,
             "diff": {"before": before, "after": "", "before_header": "volumes", "after_header": "volumes"},
         }
-
-    def _inventory(self) -> set[str]:
-        return set((self.task_vars.get("groups") or {}).get("all", []))
 
     def _finish(self) -> dict[str, t.Any]:
         if self.check_mode:

@@ -32,8 +32,8 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 
 Answer = t.Mapping[str, t.Any]
 
-# Of what the module tells of a logical volume.
 _OFF = (SHUTDOWN, CRASHED)
+# Of what the module tells of a logical volume.
 _FIELDS = ("kind", "id", "name", "size", "open", "origin", "pool")
 
 

@@ -29,6 +29,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.sche
     VolumeSchedulerOptions,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.registry import (
+    FILTER_OF_HINT,
     make_filters,
     make_weighers,
 )
@@ -42,11 +43,6 @@ MOST_ATTEMPTS = 3
 
 # volumes[2].size, snapshots[2], attachments[2].volume: which entry an error is about
 _ENTRY = re.compile(r"\w+\[([0-9]+)\]")
-FILTER_OF_HINT = {
-    "same_host": "SameBackendFilter",
-    "different_host": "DifferentBackendFilter",
-    "local_to_instance": "InstanceLocalityFilter",
-}
 # Words of bootflow_quotas that are not of volumes.
 _OTHER_QUOTAS = (*instance_quotas.RESOURCES, instance_quotas.PORTS, *instance_quotas.DEFAULTS, "projects")
 
@@ -229,10 +225,15 @@ def configurations(action: LedgerAction) -> dict[str, list[dict[str, t.Any]]]:
     return {h: storage_settings.backends(hostvars[h], h) for h in storage_settings.storage_hosts(action)}
 
 
+def inventory(action: LedgerAction) -> set[str]:
+    """All of its hosts."""
+    return set((action.task_vars.get("groups") or {}).get("all", []))
+
+
 def reachable(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:
     """Those of ``hosts`` that the inventory has."""
-    inventory = set((action.task_vars.get("groups") or {}).get("all", []))
-    return [h for h in hosts if h in inventory]
+    there = inventory(action)
+    return [h for h in hosts if h in there]
 
 
 def in_inventory(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:

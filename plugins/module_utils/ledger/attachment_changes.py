@@ -56,18 +56,19 @@ def begin(conn: t.Any, begun: Begun, ids: t.Sequence[str], event: str, context: 
     places = {v.id: v.place for v in volumes.select(conn, ids=volume_ids)} if volume_ids else {}
     begun.hosts = sorted({r.attached_host for r in begun.rows if r.attached_host})
     begun.storage_hosts = sorted({extract_host(p, "host") for p in places.values() if p})
-    for row in begun.rows:
-        conn.execute(
-            volume_events.insert().values(
-                volume_id=row.volume_id,
-                event=event,
-                host=row.attached_host,
-                request_id=context.request_id,
-                user_name=context.actor,
-                start_time=context.now,
-                details=row.id,
-            )
-        )
+    events = [
+        {
+            "volume_id": row.volume_id,
+            "event": event,
+            "host": row.attached_host,
+            "request_id": context.request_id,
+            "user_name": context.actor,
+            "start_time": context.now,
+            "details": row.id,
+        }
+        for row in begun.rows
+    ]
+    bulk.insert(conn, volume_events, events)
     guests = {r.instance_uuid for r in begun.rows}
     rows = instances.select_live(conn, uuids=sorted(guests)) if guests else []
     for project in sorted({r.project for r in rows}):
@@ -93,7 +94,8 @@ def finish(
     uuids = sorted({r.instance_uuid for r in rows})
     guests = {r.uuid: r.display_name for r in instances.select_live(conn, uuids=uuids)} if uuids else {}
     faults = volume_history.last_faults(conn, ids) if ids else {}
-    done, left = [], []
+    done, left, ended = [], [], []
+    failed: dict[str, bool] = {}  # {instance: of one of its volumes}
     for row in rows:
         begun = events[row.id]
         told: dict[str, t.Any] = {
@@ -112,11 +114,11 @@ def finish(
             recent = fault is not None and fault["created_at"] >= begun.start_time
             left.append({**told, "error": fault if recent else None})
         result = volume_history.SUCCESS if good else volume_history.ERROR
-        conn.execute(
-            volume_events.update().where(e.id == begun.id).values(finish_time=context.now, result=result, details=None)
-        )
-        message = None if good else "Error"
-        history.finish_actions(conn, [row.instance_uuid], event, context.now, message)
+        ended.append({"id": begun.id, "finish_time": context.now, "result": result, "details": None})
+        failed[row.instance_uuid] = failed.get(row.instance_uuid, False) or not good
+    bulk.update(conn, volume_events, "id", ended)
+    for bad, message in ((False, None), (True, "Error")):
+        history.finish_actions(conn, [u for u in uuids if failed[u] == bad], event, context.now, message)
     return done, left, rows
 
 

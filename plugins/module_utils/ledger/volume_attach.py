@@ -199,7 +199,8 @@ def to_attach(conn: t.Any, host: str, context: Context) -> list[t.Any]:
     rows = attachment_changes.of_host(
         conn, host, context, _a.attach_status == volume_states.ATTACHING, _a.export == DONE
     )
-    return [r for r in rows if r.instance_uuid in attachment_changes.settled(conn, rows)]
+    settled = attachment_changes.settled(conn, rows)
+    return [r for r in rows if r.instance_uuid in settled]
 
 
 def attach_failed(conn: t.Any, failures: t.Mapping[str, errors.BootflowError], context: Context) -> None:

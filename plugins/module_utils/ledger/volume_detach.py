@@ -116,7 +116,8 @@ def to_detach(conn: t.Any, host: str, context: Context) -> list[t.Any]:
             sa.and_(_a.attach_status == volume_states.DETACHED, _a.connection != NOTHING),
         ),
     )
-    return [r for r in rows if r.instance_uuid in attachment_changes.settled(conn, rows)]
+    settled = attachment_changes.settled(conn, rows)
+    return [r for r in rows if r.instance_uuid in settled]
 
 
 def detach_failed(conn: t.Any, failures: t.Mapping[str, errors.BootflowError], context: Context) -> None:

