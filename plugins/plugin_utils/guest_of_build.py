@@ -24,7 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topolog
     HostNUMATopology,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts import lvm
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import LVM, QCOW2, QCOW2_ON_LVM, RAW
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disk_backends import LVM, QCOW2, QCOW2_ON_LVM, RAW
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.instance_volumes import volume_name
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.mounted_disks import DISK
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build

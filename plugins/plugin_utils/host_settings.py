@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topolog
 from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.spec import parse_device_specs
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.whole_disks import MEDIA
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import BACKENDS, ON_LVM
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disk_backends import BACKENDS, ON_LVM
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.instance_volumes import CLEARS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm_tags import checked_name
 

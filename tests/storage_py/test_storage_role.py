@@ -89,7 +89,8 @@ def test_tgt_is_started_with_its_exports(storage):
     assert iqn not in storage.sh(show, check=False)
     assert prepare(storage, wanted) > 0
     restored = storage.sh(show).partition(iqn + volume)[2]
-    assert "Nop interval: 5" in restored and "Nop count: 2" in restored  # else a dead host is logged in for half an hour
+    # Else a dead host is logged in for half an hour.
+    assert "Nop interval: 5" in restored and "Nop count: 2" in restored
     assert prepare(storage, wanted) == 0
     gone = {"volume_id": volume, "state": "absent"}
     assert storage.module("iscsi_target", {"target": "tgt", "portals": portals, "exports": [gone]})["changed"]

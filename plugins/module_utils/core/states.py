@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from . import power_states
 from .errors import InstanceInvalidState, InstanceIsLocked, InvalidInput
 
 # --- vm_state: what an instance is ---------------------------------------------------------------------------------
@@ -102,33 +103,15 @@ BUILD_SEQUENCE: tuple[str | None, ...] = (SCHEDULING, None, NETWORKING, BLOCK_DE
 
 # --- power_state: what the hypervisor says -------------------------------------------------------------------------
 
-NOSTATE = 0
-RUNNING = 1
-POWER_PAUSED = 3
-SHUTDOWN = 4
-CRASHED = 6
-POWER_SUSPENDED = 7
-
-POWER_STATES: dict[int, str] = {
-    NOSTATE: "NOSTATE", RUNNING: "RUNNING", POWER_PAUSED: "PAUSED", SHUTDOWN: "SHUTDOWN", CRASHED: "CRASHED", POWER_SUSPENDED: "SUSPENDED",
-}  # fmt: skip
-
-# virDomainState -> power_state (row B15). A domain that is shutting down still runs.
-LIBVIRT_POWER_STATES: dict[int, int] = {
-    0: NOSTATE,  # nostate
-    1: RUNNING,  # running
-    2: RUNNING,  # blocked
-    3: POWER_PAUSED,  # paused
-    4: RUNNING,  # shutdown, in progress
-    5: SHUTDOWN,  # shutoff
-    6: CRASHED,  # crashed
-    7: POWER_SUSPENDED,  # pmsuspended
-}
-
-
-def power_state_of(libvirt_state: int) -> int:
-    """The power_state of a virDomainState; NOSTATE for one that this table does not know."""
-    return LIBVIRT_POWER_STATES.get(libvirt_state, NOSTATE)
+NOSTATE = power_states.NOSTATE
+RUNNING = power_states.RUNNING
+POWER_PAUSED = power_states.POWER_PAUSED
+SHUTDOWN = power_states.SHUTDOWN
+CRASHED = power_states.CRASHED
+POWER_SUSPENDED = power_states.POWER_SUSPENDED
+POWER_STATES = power_states.POWER_STATES
+LIBVIRT_POWER_STATES = power_states.LIBVIRT_POWER_STATES
+power_state_of = power_states.power_state_of
 
 
 # --- actions -------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from ..core.errors import InvalidDiskInfo, InvalidInput
 from ..core.image_checks import check_fits_disk
 from .batch import progress
 from .command import program, run
+from .disk_backends import BACKENDS
 from .files import fsync_dir, read_json, write_json
 from .images import CONVERT_TIMEOUT, QEMU_IMG_PACKAGE, BaseImage
 from .module_errors import as_bootflow_error
@@ -28,10 +29,6 @@ from .paths import checked_disk_name, make_dirs
 
 MIB = 1024**2
 KINDS = ("image", "ephemeral", "swap")
-QCOW2, RAW, LVM, QCOW2_ON_LVM = "qcow2", "raw", "lvm", "qcow2_on_lvm"
-BACKENDS = (QCOW2, RAW, LVM, QCOW2_ON_LVM)
-#: Those that take their room from a volume group.
-ON_LVM = (LVM, QCOW2_ON_LVM)
 FILE_SYSTEMS = ("ext4", "ext3", "ext2", "xfs", "vfat", "none")
 _LABEL = re.compile(r"[A-Za-z0-9_.-]{1,16}\Z")
 _PART = ".part"

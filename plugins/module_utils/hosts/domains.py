@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from ..core.errors import InstanceExists, InvalidInput, LibvirtError, WaitTimeout
 from ..core.optional import optional_import, require
+from ..core.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
 from .batch import progress
 from .domain_waits import AddressWait, ConsoleWait, host_name, wait_for_address, wait_for_agent, wait_for_console
 from .libvirt_connection import is_code, libvirt, libvirt_errors
@@ -20,21 +21,6 @@ from .paths import checked_uuid
 from .vifs import wait_plugged
 
 etree = optional_import("lxml.etree")
-
-# Nova's power states. source: 001 section 8.5.4 (row B15)
-NOSTATE, RUNNING, PAUSED, SHUTDOWN, CRASHED, SUSPENDED = 0, 1, 3, 4, 6, 7
-
-#: virDomainState -> power_state: nostate, running, blocked, paused, shutdown (in progress), shutoff, crashed, pmsuspended
-POWER_STATE_OF_DOMAIN_STATE = {
-    0: NOSTATE,
-    1: RUNNING,
-    2: RUNNING,
-    3: PAUSED,
-    4: RUNNING,
-    5: SHUTDOWN,
-    6: CRASHED,
-    7: SUSPENDED,
-}
 
 POLL = 0.1  # seconds
 
@@ -59,7 +45,7 @@ class DomainSpec:
 def power_state(domain: t.Any) -> int:
     """Nova's number for what libvirt says. Raises a member of the family when the domain is gone."""
     with libvirt_errors():
-        return POWER_STATE_OF_DOMAIN_STATE.get(domain.state()[0], NOSTATE)
+        return power_state_of(domain.state()[0])
 
 
 def find_domain(connection: t.Any, uuid: str) -> t.Any | None:
@@ -164,7 +150,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
         result["vifs_missing"] = wait_plugged(domain, spec.vif_plugging_timeout, spec.vif_plugging_is_fatal)
         _tolerating(domain.resume, "VIR_ERR_OPERATION_INVALID")  # another process was quicker
     if spec.state != "defined":
-        wait_for_state(domain, PAUSED if spec.state == "paused" and start else RUNNING, spec)
+        wait_for_state(domain, POWER_PAUSED if spec.state == "paused" and start else RUNNING, spec)
     if spec.state == "running":
         alive = _still_running(domain, spec)
         if spec.wait_console:
@@ -183,7 +169,7 @@ def _was_paused(domain: t.Any) -> bool:
     with libvirt_errors():
         state, reason = domain.state()[:2]
     by_hand = (libvirt.VIR_DOMAIN_PAUSED_UNKNOWN, libvirt.VIR_DOMAIN_PAUSED_USER)
-    return POWER_STATE_OF_DOMAIN_STATE.get(state) == PAUSED and reason in by_hand
+    return power_state_of(state) == POWER_PAUSED and reason in by_hand
 
 
 def _active(domain: t.Any) -> bool:
@@ -239,7 +225,7 @@ def wait_for_state(domain: t.Any, wanted: int, spec: DomainSpec) -> None:
     deadline = time.monotonic() + spec.wait_timeout
     while True:
         state = power_state(domain)
-        if state == wanted or (wanted == PAUSED and state == RUNNING):
+        if state == wanted or (wanted == POWER_PAUSED and state == RUNNING):
             return
         if state in (SHUTDOWN, CRASHED):
             raise _ended(spec)

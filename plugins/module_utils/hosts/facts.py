@@ -12,9 +12,9 @@ import typing as t
 from ..core.domain.metadata import NOVA_NAMESPACE
 from ..core.errors import InvalidInput
 from ..core.optional import optional_import
+from ..core.power_states import power_state_of
+from .disk_backends import ON_LVM
 from .disk_devices import isolated_disks
-from .disks import ON_LVM
-from .domains import POWER_STATE_OF_DOMAIN_STATE
 from .iscsi_facts import initiator_name, qemu_opens_iscsi
 from .libvirt_connection import libvirt, libvirt_errors
 from .local_storage import group_facts
@@ -172,7 +172,7 @@ def list_domains(connection: t.Any) -> list[dict[str, t.Any]]:
                 {
                     "uuid": domain.UUIDString(),
                     "name": domain.name(),
-                    "power_state": POWER_STATE_OF_DOMAIN_STATE.get(state, 0),
+                    "power_state": power_state_of(state),
                     "active": bool(domain.isActive()),
                     "domain": domain,
                 }

@@ -10,22 +10,20 @@ source: Nova's libvirt driver (images_type lvm, volume_clear); row B66
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import time
 import typing as t
 from dataclasses import dataclass
 
-from ..core.errors import BootflowError, CommandFailed, Conflict, DiskFull, InvalidInput, VolumeIsBusy
+from ..core.errors import BootflowError, CommandFailed, Conflict, DiskFull, VolumeIsBusy
 from . import lvm, volume_copy
 from .batch import progress
+from .instance_tags import INSTANCE, of_instance
 from .lvm import LogicalVolume, VolumeGroup
-from .lvm_tags import DELETING, INCOMPLETE, OWNER, owner_tags, tag_value
-from .paths import checked_uuid
+from .lvm_tags import DELETING, INCOMPLETE, owner_tags
 
 MIB = 1024**2
-INSTANCE = "instance"
 ZERO, SHRED, NONE = "zero", "shred", "none"
 #: What becomes of the data of a volume whose instance is deleted.
 CLEARS = (ZERO, SHRED, NONE)
@@ -52,23 +50,6 @@ class Wanted:
 
 def volume_name(uuid: str, disk: str) -> str:
     return "%s_%s" % (uuid, disk)
-
-
-def of_instance(group: VolumeGroup, uuid: str) -> list[LogicalVolume]:
-    """The instance's volumes in the group, by name."""
-    found = [lv for lv in group.lvs.values() if OWNER in lv.tags and tag_value(lv.tags, INSTANCE) == uuid]
-    return sorted(found, key=lambda lv: lv.name)
-
-
-def by_instance(group: VolumeGroup) -> dict[str, list[str]]:
-    """UUID of an instance -> names of its volumes in the group. What a tag says that is no UUID is nobody's."""
-    found: dict[str, list[str]] = {}
-    for lv in sorted(group.lvs.values(), key=lambda lv: lv.name):
-        uuid = tag_value(lv.tags, INSTANCE) if OWNER in lv.tags else ""
-        with contextlib.suppress(InvalidInput):
-            if uuid and checked_uuid(uuid) == uuid:
-                found.setdefault(uuid, []).append(lv.name)
-    return found
 
 
 def whole(group: VolumeGroup, uuid: str, name: str) -> LogicalVolume | None:

@@ -36,10 +36,10 @@ from ..core.errors import (
 )
 from ..core.volumes.names import ChapCredentials, by_path_names, check_iqn, portal, split_portal
 from .batch import progress, run_batch
+from .chap import chap_of
 from .command import Completed, program, run
 from .iscsi_devices import Devices
-from .iscsi_target import LOCK_ROOT, chap_of
-from .locks import host_lock
+from .locks import LOCK_ROOT, host_lock
 from .multipath import Multipath
 from .paths import checked_uuid
 

@@ -39,20 +39,16 @@ from ..core.volumes.names import (
     volume_name,
 )
 from .batch import progress, run_batch
-from .locks import host_lock
+from .chap import chap_of
+from .locks import LOCK_ROOT, host_lock
 from .module_errors import failure
 from .paths import checked_uuid
 
-LOCK_ROOT = "/run/lock/bootflow"
 PRESENT, ABSENT = "present", "absent"
 STATES = (PRESENT, ABSENT)
 TARGETS = tuple(sorted(LUN_OF_TARGET))
 
-# tgt's files separate words by blanks and lines, know # and <>, and tgt-admin hands their words to a shell.
-_CHAP_WORD = re.compile(r"[A-Za-z0-9._-]+\Z")
 _PATH = re.compile(r"/[A-Za-z0-9._+/:@-]+\Z")
-#: RFC 3720 (8.2.1) asks for 96 bits; some initiators refuse more than 16 characters, LIO takes up to 255.
-CHAP_SECRET_LENGTHS = (12, 255)
 
 
 #: Credentials of an initiator that is let in, and of which only the running target knows the secret.
@@ -219,24 +215,6 @@ def resolved(export: Export, found: Found | None) -> Export:
             kept.append(Login(name, ChapCredentials(*pair) if pair is not None else None))
     logins = sorted([*export.logins, *kept], key=lambda login: login.initiator)
     return replace(export, logins=tuple(logins))
-
-
-def chap_of(user: str | None, secret: str | None, volume_id: str) -> ChapCredentials | None:
-    """The credentials; None when neither is given.
-
-    :raises InvalidInput: one without the other, or characters that do not survive a configuration file. Shows no secret.
-    """
-    if not user and not secret:
-        return None
-    if not user or not secret:
-        raise InvalidInput(reason="volume %s has a chap_user or a chap_secret, not both" % volume_id)
-    least, most = CHAP_SECRET_LENGTHS
-    if not _CHAP_WORD.match(user) or not _CHAP_WORD.match(secret) or not least <= len(secret) <= most:
-        raise InvalidInput(
-            reason="the CHAP credentials of volume %s cannot be used" % volume_id,
-            remedy="Letters, digits, dots, underscores and hyphens; the secret has %d to %d of them." % (least, most),
-        )
-    return ChapCredentials(user, secret)
 
 
 def check_path(export: Export) -> int:

@@ -10,28 +10,13 @@ import os
 import typing as t
 
 from ..core.errors import InvalidInput
-from .disks import LVM, ON_LVM, QCOW2_ON_LVM, DiskSpec, ensure_files
+from .disk_backends import LVM, ON_LVM, QCOW2_ON_LVM, checked_group
+from .disks import DiskSpec, ensure_files
 from .images import BaseImage
 from .locks import host_lock
 from .lvm_disks import ensure_volumes
-from .lvm_tags import checked_name
 from .mounted_disks import ensure_mounted
 from .paths import instance_dir
-
-
-def checked_group(backend: str, volume_group: str) -> str:
-    """The volume group of a backend that keeps disks in one; "" for the others.
-
-    :raises InvalidInput: none is named, or LVM takes no such name.
-    """
-    if backend not in ON_LVM:
-        return ""
-    if not volume_group:
-        raise InvalidInput(
-            reason="no volume group is named, and the disk backend %s needs one" % backend,
-            remedy="Set bootflow_disk_volume_group for the host.",
-        )
-    return checked_name(volume_group, "volume group")
 
 
 def ensure_disks(

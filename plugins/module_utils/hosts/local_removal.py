@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from ..core.errors import DriverNotInitialized, MissingLibrary
 from . import fstab, lvm, mounts
 from .disks import records_of
-from .instance_volumes import Clearing, of_instance, remove
+from .instance_tags import of_instance
+from .instance_volumes import Clearing, remove
 from .lvm_tags import checked_name
 
 

@@ -10,9 +10,8 @@ import typing as t
 
 from ..core.errors import DriverNotInitialized
 from . import lvm
-from .disks import QCOW2_ON_LVM
-from .instance_volumes import by_instance
-from .local_disks import checked_group
+from .disk_backends import QCOW2_ON_LVM, checked_group
+from .instance_tags import by_instance
 from .qcow2_room import GIB, promised_gb
 
 

@@ -15,6 +15,9 @@ import typing as t
 from ..core.errors import WaitTimeout
 from .paths import LOCKS, checked_id, checked_instances_path, make_dirs
 
+#: Of what is no instance's: volume groups, targets, sessions.
+LOCK_ROOT = "/run/lock/bootflow"
+
 
 @contextlib.contextmanager
 def host_lock(instances_path: str, name: str, timeout: float = 600.0) -> t.Iterator[None]:

@@ -26,12 +26,11 @@ from ..core.errors import (
     VolumeIsBusy,
 )
 from .command import program, run
-from .locks import host_lock
+from .locks import LOCK_ROOT, host_lock
 from .lvm_tags import checked_name
 
 LVM_PACKAGE = "lvm2"
 #: Where the locks of this host's storage are. They hold against every run, whoever started it.
-LOCK_ROOT = "/run/lock/bootflow"
 #: Seconds for one command: it waits for LVM's own lock, and for devices that do not answer.
 COMMAND_TIMEOUT = 300.0
 

@@ -18,7 +18,8 @@ from ..core.errors import InvalidDiskInfo
 from . import fstab, lvm, mounts
 from .batch import progress
 from .command import program, run
-from .disks import QCOW2, QCOW2_ON_LVM, DiskSpec, disk_size, ensure_files, records_of, write_records
+from .disk_backends import QCOW2, QCOW2_ON_LVM
+from .disks import DiskSpec, disk_size, ensure_files, records_of, write_records
 from .images import BaseImage
 from .instance_volumes import Wanted, activate, begin, finish, volume_name, whole
 from .paths import make_dirs

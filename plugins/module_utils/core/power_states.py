@@ -1,0 +1,38 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the hypervisor says of a guest, in Nova's numbers. Alone here: hosts need nothing else of states.
+
+source: 001 section 8.5.4 (row B15)
+"""
+
+from __future__ import annotations
+
+NOSTATE = 0
+RUNNING = 1
+POWER_PAUSED = 3
+SHUTDOWN = 4
+CRASHED = 6
+POWER_SUSPENDED = 7
+
+POWER_STATES: dict[int, str] = {
+    NOSTATE: "NOSTATE", RUNNING: "RUNNING", POWER_PAUSED: "PAUSED", SHUTDOWN: "SHUTDOWN", CRASHED: "CRASHED", POWER_SUSPENDED: "SUSPENDED",
+}  # fmt: skip
+
+# virDomainState -> power_state (row B15). A domain that is shutting down still runs.
+LIBVIRT_POWER_STATES: dict[int, int] = {
+    0: NOSTATE,  # nostate
+    1: RUNNING,  # running
+    2: RUNNING,  # blocked
+    3: POWER_PAUSED,  # paused
+    4: RUNNING,  # shutdown, in progress
+    5: SHUTDOWN,  # shutoff
+    6: CRASHED,  # crashed
+    7: POWER_SUSPENDED,  # pmsuspended
+}
+
+
+def power_state_of(libvirt_state: int) -> int:
+    """The power_state of a virDomainState; NOSTATE for one that this table does not know."""
+    return LIBVIRT_POWER_STATES.get(libvirt_state, NOSTATE)
