@@ -20,8 +20,12 @@ MAX_INT = 0x7FFFFFFF
 
 
 def catalogue_id(kind: str, name: str) -> str:
-    """The id of an entry that gives none: the same for the same name, everywhere and always."""
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, "bootflow:%s:%s" % (kind, name)))
+    """The id of an entry that gives none: the same for the same name, everywhere and always.
+
+    Half a surrogate pair is told as an error of the name, and is no end of this.
+    """
+    whole = name.encode("utf-8", "replace").decode()
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, "bootflow:%s:%s" % (kind, whole)))
 
 
 class Fields:

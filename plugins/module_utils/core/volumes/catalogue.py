@@ -72,7 +72,7 @@ def _read(fields: Fields) -> VolumeType:
     return VolumeType(
         name=name,
         extra_specs=specs,
-        id=fields.text("id") or catalogue_id("volume_type", name.encode("utf-8", "replace").decode()),
+        id=fields.text("id") or catalogue_id("volume_type", name),
         description=fields.text("description"),
         is_public=fields.boolean("is_public", True),
         projects=tuple(str(project) for project in fields.items("projects")),

@@ -54,6 +54,20 @@ def test_ids_default_to_the_name_alone(catalogue):
     assert catalogue.flavors["big"].flavorid == str(uuid.uuid5(uuid.NAMESPACE_URL, "bootflow:flavor:big"))
 
 
+@pytest.mark.parametrize(
+    ("kind", "entry"),
+    [
+        ("flavors", {"memory_mb": 1, "vcpus": 1}),
+        ("images", {"url": "http://x/y", "disk_format": "raw", "allow_unverified": True}),
+        ("networks", {}),
+    ],
+)
+def test_half_a_surrogate_pair_in_a_name_is_an_error_like_others(kind, entry):
+    """YAML can hold it; nothing that is written can."""
+    refusal = ("%s[0].name" % kind, "name character 2 (U+D800) is not printable")
+    assert failures(**{kind: [{"name": "a\ud800", **entry}]}) == [refusal]
+
+
 def test_lookups(catalogue):
     assert catalogue.flavor("42").name == catalogue.flavor("small").name == "small"
     assert catalogue.image(catalogue.images["fat"].id).name == "fat"
