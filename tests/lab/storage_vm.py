@@ -39,6 +39,7 @@ import socket
 import subprocess
 import sys
 import tarfile
+import time
 import uuid
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -49,6 +50,7 @@ GIB = 1024**3
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GROUPS = {"storage": "bootflow_storage", "compute": "bootflow_compute"}
 PORTS = (22, 3260)
+SILENCE = 60  # seconds
 
 
 def build_image(cache):
@@ -142,11 +144,33 @@ class StorageVM:
     # ---- life ------------------------------------------------------------------------------------------------------
 
     def start(self, keep=False, timeout=120):
-        """Start it and wait for its sshd; with ``keep`` on the disks as they are, else all new."""
+        """Start it and wait for its sshd; with ``keep`` on the disks as they are, else all new.
+
+        One that says nothing is started again: two emulated CPUs sometimes wait for each other for ever while the kernel
+        starts, before it has seen a disk.
+        """
         self.stop(quiet=True)
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
         self._make_disks(keep)
         self._make_keys()
+        for last in (False, False, True):
+            self._launch()
+            try:
+                if not last and not self._speaks(SILENCE):
+                    print("%s said nothing for %d s: it is started again" % (self.name, SILENCE), file=sys.stderr)
+                    continue
+                wait_until(self._answers_or_ended, timeout, "an answer of %s's sshd" % (self.name,))
+                if not self.is_running():
+                    raise LabError("%s ended while it started" % (self.name,))
+                self._wait_ready(timeout)
+                return
+            except LabError as error:
+                tail = self._said()[-2000:]
+                self.stop(quiet=True)
+                raise LabError("%s; its console: %s" % (error, tail)) from None
+
+    def _launch(self):
+        self.stop(quiet=True)
         if os.path.exists(self.console):
             os.unlink(self.console)
         network = self._network()
@@ -174,26 +198,27 @@ class StorageVM:
             argv += self._drive(serial, serial + ".raw", "raw")
         argv += network + ["-device", "virtio-rng-pci"]
         run(*argv, timeout=60)
-        try:
-            wait_until(self._answers_or_ended, timeout, "an answer of %s's sshd" % (self.name,))
-            if not self.is_running():
-                raise LabError("%s ended while it started" % (self.name,))
-            self._wait_ready(timeout)
-        except LabError as error:
-            with open(self.console, encoding="utf-8", errors="replace") as console:
-                tail = console.read()[-2000:]
-            self.stop(quiet=True)
-            raise LabError("%s; its console: %s" % (error, tail)) from None
+
+    def _said(self):
+        with open(self.console, encoding="utf-8", errors="replace") as console:
+            return console.read()
+
+    def _speaks(self, seconds):
+        """Whether it says anything within so many seconds; true too where it ended."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self._said() or not self.is_running():
+                return True
+            time.sleep(0.2)
+        return False
 
     def _answers_or_ended(self):
         return not self.is_running() or self.ssh_answers()
 
     def _wait_ready(self, timeout):
-        def ready():
-            with open(self.console, encoding="utf-8", errors="replace") as console:
-                return "lab: %s is ready" % (self.name,) in console.read()
-
-        wait_until(ready, timeout, "the end of %s's start" % (self.name,))
+        wait_until(
+            lambda: "lab: %s is ready" % (self.name,) in self._said(), timeout, "the end of %s's start" % (self.name,)
+        )
 
     def _drive(self, serial, name, image_format):
         return [
