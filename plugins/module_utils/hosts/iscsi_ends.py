@@ -29,12 +29,12 @@ def sessions_there(initiator: Initiator, prefixes: t.Sequence[str], known: t.Col
     except MissingLibrary:  # without iscsiadm nobody is logged in; its records may outlive it
         sessions = []
     found = []
-    for iqn in sorted({s.iqn for s in sessions} | initiator.recorded()):
+    for iqn in sorted({s.iqn for s in sessions} | initiator.records.targets()):
         volume_id = volume_id_of_target(iqn, prefixes)
         if not volume_id or iqn in known:
             continue
         mine = [s for s in sessions if s.iqn == iqn]
-        portals = initiator.known_portals(iqn, sorted({s.portal for s in mine}))
+        portals = initiator.records.portals(iqn, sorted({s.portal for s in mine}))
         if not portals:
             continue  # an empty folder
         disks = [name for s in mine for name in initiator.devices.disks_of_session(s.number)]

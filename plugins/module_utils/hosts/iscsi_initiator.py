@@ -4,21 +4,15 @@
 
 """The kernel's iSCSI initiator: log in and wait for the disk; take the disk away, whole, before the last logout.
 
-iscsiadm takes a CHAP secret only on its command line. It keeps what it is told in a file per node and portal, of mode
-0600, of lines ``name = value``; so the record is made by iscsiadm, and the secret is written into that file, under
-iscsiadm's own lock.
-
 source: rows C32, C34; semantics 16, 19 (CVE-2023-2088); os-brick's iSCSI connector (Queens); open-iscsi's README
 """
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import hashlib
 import os
 import re
-import tempfile
 import time
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
@@ -32,21 +26,19 @@ from ..core.errors import (
     RemoteError,
     VolumeDeviceNotFound,
     VolumePathNotRemoved,
-    WaitTimeout,
 )
 from ..core.volumes.names import ChapCredentials, by_path_names, check_iqn, portal, split_portal
 from .batch import progress, run_batch
 from .chap import chap_of
 from .command import Completed, program, run
 from .iscsi_devices import Devices
+from .iscsi_records import DATABASE_LOCK, NODE_FOLDERS, NodeRecords
 from .locks import LOCK_ROOT, host_lock
 from .multipath import Multipath
 from .paths import checked_uuid
 
 CONNECTED, DISCONNECTED, RESCANNED = "connected", "disconnected", "rescanned"
 STATES = (CONNECTED, DISCONNECTED, RESCANNED)
-NODE_FOLDERS = ("/etc/iscsi/nodes", "/var/lib/iscsi/nodes")
-DATABASE_LOCK = "/run/lock/iscsi/lock"
 
 # iscsiadm(8): exit codes
 _EXISTS, _NO_RECORDS, _AUTH_FAILED, _IN_USE = 15, 21, 24, 255
@@ -125,52 +117,6 @@ def login_problem(text: str) -> str:
     return reasons[0][len("iscsiadm: ") :].rstrip(".") if reasons else ""
 
 
-# ---- records of nodes ---------------------------------------------------------------------------------------------------
-
-
-def with_settings(text: str, settings: t.Mapping[str, str | None]) -> str:
-    """A node's record with these values; None takes a setting away."""
-    lines = [line for line in text.splitlines() if line.partition(" = ")[0].strip() not in settings]
-    added = ["%s = %s" % (name, value) for name, value in settings.items() if value is not None]
-    end = lines.index("# END RECORD") if "# END RECORD" in lines else len(lines)
-    return "\n".join(lines[:end] + added + lines[end:]) + "\n"
-
-
-def settings_of(text: str) -> dict[str, str]:
-    """The values in a node's record."""
-    pairs = (line.partition(" = ") for line in text.splitlines() if not line.startswith("#"))
-    return {name.strip(): value.strip() for name, equals, value in pairs if equals}
-
-
-def auth_settings(chap: ChapCredentials | None) -> dict[str, str | None]:
-    """What of a record says how to log in."""
-    return {
-        "node.session.auth.authmethod": "CHAP" if chap else "None",
-        "node.session.auth.username": chap.user if chap else None,
-        "node.session.auth.password": chap.secret if chap else None,
-    }
-
-
-@contextlib.contextmanager
-def database_lock(path: str = DATABASE_LOCK, timeout: float = 30.0) -> t.Iterator[None]:
-    """iscsiadm's lock of its records: a second link to its file."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    deadline = time.monotonic() + timeout
-    while True:
-        try:
-            os.link(path, path + ".write")
-            break
-        except FileExistsError:
-            if time.monotonic() > deadline:
-                raise WaitTimeout(what="iscsiadm's lock %s.write" % path, seconds=int(timeout), host="") from None
-            time.sleep(0.05)
-    try:
-        yield
-    finally:
-        os.unlink(path + ".write")
-
-
 class Initiator:
     """iscsiadm and the devices of this host. The arguments are there for tests.
 
@@ -187,8 +133,7 @@ class Initiator:
     ) -> None:
         self.devices = devices or Devices()
         self.multipath = Multipath(self.devices, sleep)
-        self.node_folders = tuple(node_folders)
-        self.lock = lock
+        self.records = NodeRecords(node_folders, lock)
         self.wait_tries = wait_tries
         self.sleep = sleep
 
@@ -201,31 +146,6 @@ class Initiator:
     def every_session(self) -> list[Session]:
         """The sessions of this host, with whatever target."""
         return parse_sessions(self._iscsiadm("-m", "session", ok=(0, _NO_RECORDS)).stdout)
-
-    def recorded(self) -> set[str]:
-        """The targets that iscsiadm keeps a record of."""
-        return {
-            name
-            for folder in self.node_folders
-            if os.path.isdir(folder)
-            for name in os.listdir(folder)
-            if name[:1] != "."
-        }
-
-    def record_files(self, iqn: str, where: str) -> list[str]:
-        """The files in which iscsiadm keeps the record of a node at a portal."""
-        found: list[str] = []
-        for path in self._record_paths(iqn, where):
-            found.extend([path] if os.path.isfile(path) else sorted(glob.glob(os.path.join(glob.escape(path), "*"))))
-        return found
-
-    def _record_paths(self, iqn: str, where: str) -> list[str]:
-        address, port = split_portal(where)
-        found: list[str] = []
-        for folder in self.node_folders:
-            base = os.path.join(glob.escape(os.path.join(folder, iqn)), glob.escape("%s,%d" % (address, port)))
-            found += glob.glob(base) + glob.glob(base + ",*")
-        return found
 
     def result(self, wish: Connection, sessions: t.Sequence[Session]) -> dict[str, t.Any]:
         """path, device, devices, multipath, serial, size and sessions of a volume that is connected."""
@@ -362,61 +282,27 @@ class Initiator:
         return ["%s: %s" % (where, problem) for where, problem in zip(portals, problems) if problem]
 
     def _record_is_right(self, wish: Connection, where: str) -> bool:
-        if wish.shared:
-            return True
-        files = self.record_files(wish.iqn, where)
-        return bool(files) and all(self._file_is_right(wish, path) for path in files)
-
-    def _file_is_right(self, wish: Connection, path: str) -> bool:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            has = settings_of(file.read())
-        wanted = dict(auth_settings(wish.chap), **{"node.startup": "automatic"})
-        return all(has.get(name) == value for name, value in wanted.items())
+        return wish.shared or self.records.are_right(wish.iqn, where, wish.chap)
 
     def _make_record(self, wish: Connection, where: str) -> None:
         if wish.shared:
             return
-        files = self.record_files(wish.iqn, where)
-        if self._record_paths(wish.iqn, where) and not (files and all(self._is_whole(wish.iqn, p) for p in files)):
+        records = self.records
+        if not records.are_whole(wish.iqn, where):
             progress.mark_changed()
             self._delete_record(wish.iqn, where)
-        if not self.record_files(wish.iqn, where):
+        if not records.files(wish.iqn, where):
             progress.mark_changed()
             self._node(wish.iqn, where, "-o", "new", ok=(0, _EXISTS))
-        files = self.record_files(wish.iqn, where)
-        if not files:
+        if not records.files(wish.iqn, where):
             raise CommandFailed(
                 cmd="iscsiadm",
                 rc=0,
-                stderr="made no record of %s below %s" % (wish.iqn, " or ".join(self.node_folders)),
+                stderr="made no record of %s below %s" % (wish.iqn, " or ".join(records.folders)),
             )
-        for path in files:
-            if not self._file_is_right(wish, path):
-                progress.mark_changed()
-                self._set(path, dict(auth_settings(wish.chap), **{"node.startup": "automatic"}))
-
-    @staticmethod
-    def _is_whole(iqn: str, path: str) -> bool:
-        """Whether it is more than what a lost power left of a record: an empty file."""
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return settings_of(file.read()).get("node.name") == iqn
-
-    def _set(self, path: str, settings: t.Mapping[str, str | None]) -> None:
-        with database_lock(self.lock):
-            with open(path, encoding="utf-8") as file:
-                text = with_settings(file.read(), settings)
-            # Outside of the folders that iscsiadm reads as records, and on their file system.
-            folder = next(each for each in self.node_folders if path.startswith(each + "/"))
-            fd, temporary = tempfile.mkstemp(prefix=".bootflow-", dir=os.path.dirname(folder))
-            try:
-                with os.fdopen(fd, "w", encoding="utf-8") as file:
-                    file.write(text)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.rename(temporary, path)  # of mode 0600, as mkstemp makes it
-            except BaseException:
-                os.unlink(temporary)
-                raise
+        if not records.are_right(wish.iqn, where, wish.chap):
+            progress.mark_changed()
+            records.write(wish.iqn, where, wish.chap)
 
     def _login(self, wish: Connection, where: str) -> str:
         """ "" when it is logged in, or else why not."""
@@ -458,7 +344,9 @@ class Initiator:
         others = [
             name for session in sessions for name in self.devices.disks_of_session(session.number) if name not in disks
         ]
-        records = [where for where in self.known_portals(wish.iqn, wish.portals) if self._record_paths(wish.iqn, where)]
+        records = [
+            where for where in self.records.portals(wish.iqn, wish.portals) if self.records.paths(wish.iqn, where)
+        ]
         changes = (["disk"] if disks else []) + (["session"] if sessions and not others else [])
         if records and not others:
             changes.append("record")
@@ -501,18 +389,6 @@ class Initiator:
         self.devices.delete(disks)
         self.multipath.forget(disks)
 
-    def known_portals(self, iqn: str, portals: t.Iterable[str] = ()) -> list[str]:
-        """These portals of a target, and those that it has a record of, which discovery may have put beside them."""
-        found = list(portals)
-        for folder in self.node_folders:
-            for path in sorted(glob.glob(os.path.join(glob.escape(os.path.join(folder, iqn)), "*"))):
-                words = os.path.basename(path).split(",")
-                with contextlib.suppress(InvalidInput, ValueError, IndexError):
-                    where = portal(words[0], int(words[1]))
-                    if where not in found:
-                        found.append(where)
-        return found
-
     def _logout(self, wish: Connection, sessions: t.Sequence[Session], records: t.Sequence[str]) -> None:
         for session in sessions:
             progress.mark_changed()
@@ -527,18 +403,9 @@ class Initiator:
             self._delete_record(wish.iqn, where)
 
     def _delete_record(self, iqn: str, where: str) -> None:
-        if self.record_files(iqn, where):
+        if self.records.files(iqn, where):
             self._node(iqn, where, "-o", "delete", ok=(0, _NO_RECORDS))
-        left = self._record_paths(iqn, where)
-        if left:  # iscsiadm sees no record in an empty file or folder, which is what a lost power leaves
-            with database_lock(self.lock):
-                for path in left:
-                    for file in self.record_files(iqn, where):
-                        os.unlink(file)
-                    if os.path.isdir(path):
-                        os.rmdir(path)
-                    with contextlib.suppress(OSError):  # the target's folder goes with its last record
-                        os.rmdir(os.path.dirname(path))
+        self.records.clear(iqn, where)  # iscsiadm sees none in an empty file, which is what a lost power leaves
 
     # ---- extend --------------------------------------------------------------------------------------------------------
 
