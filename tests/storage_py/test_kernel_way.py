@@ -138,6 +138,49 @@ def test_logins_that_fail(volumes: KernelFlow) -> None:
     assert list(volumes.residue()) == OF_SYSTEM
 
 
+def test_two_guests_of_a_host_share_a_disk(volumes: KernelFlow) -> None:
+    """One session and one disk serve both, and go with the last: whichever run gave the disk to the first."""
+    host = volumes.compute
+    volumes.create(
+        {"name": "second", "size": 1, "image": "sector", "volume_type": "thick"},
+        {"name": "shared", "size": 1, "volume_type": "thick", "multiattach": True},
+    )
+    ids = {name: volumes.volume(name)["id"] for name in ("system", "second", "shared")}
+    volumes.boot(guest("one", "system"), guest("two", "second"))
+    uuids = {name: row["uuid"] for name, row in volumes.instances().items()}
+
+    def change(playbook: str, name: str) -> None:
+        volumes.done(playbook, bootflow_attachments=[{"instance": name, "volume": "shared", "disk_bus": "scsi"}])
+
+    def who_has_it() -> list[str]:
+        disks = {name: volumes.disk(uuid, ids["shared"]) for name, uuid in uuids.items()}
+        there = {name: disk for name, disk in disks.items() if disk is not None}
+        for disk in there.values():
+            assert disk.find("source").get("dev") == volumes.by_path(ids["shared"], "thick")
+            assert disk.find("shareable") is not None
+        return sorted(there)
+
+    change("attach_volume", "one")
+    change("attach_volume", "two")
+    assert who_has_it() == ["one", "two"] and host.sessions() == sorted(ids.values())
+    change("detach_volume", "one")
+    assert who_has_it() == ["two"] and host.sessions() == sorted(ids.values())
+    assert volumes.status("shared") == ("in-use", "attached")
+    change("attach_volume", "one")
+    assert who_has_it() == ["one", "two"]
+    volumes.delete("two")
+    del uuids["two"]
+    assert who_has_it() == ["one"] and host.sessions() == sorted([ids["system"], ids["shared"]])
+    device = volumes.by_path(ids["shared"], "thick")
+    assert host.sh("dd if=%s of=/dev/null bs=1M count=1 iflag=direct 2>&1" % device).count("1048576 bytes") == 1
+    change("detach_volume", "one")
+    assert who_has_it() == [] and host.sessions() == [ids["system"]] and list(volumes.exported()) == [ids["system"]]
+    assert volumes.status("shared") == ("available", "detached")
+    volumes.delete("one")
+    volumes.remove("second", "shared")
+    assert host.left_of_iscsi() == [] and list(volumes.residue()) == OF_SYSTEM
+
+
 def test_the_compute_host_dies_while_it_spawns(volumes: KernelFlow) -> None:
     """What the host logs in to again when it is back is ended by a delete."""
     crashed_boot(
