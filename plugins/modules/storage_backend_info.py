@@ -94,17 +94,17 @@ backends:
   returned: success
   contains:
     total_capacity_gb:
-      description: Size in GiB, of the thin pool or of the volume group.
+      description: Size in GiB, of the thin pool or of the volume group, rounded down to two decimals.
       type: float
       returned: success
     free_capacity_gb:
       description:
-        - What is not written (thin) or not given to a logical volume (thick), in GiB.
+        - What is not written (thin) or not given to a logical volume (thick), in GiB, rounded down to two decimals.
         - Kept images that nothing was made of any more are free room, too, and not in RV(backends.provisioned_capacity_gb); they go when it is wanted.
       type: float
       returned: success
     provisioned_capacity_gb:
-      description: Sizes of all logical volumes (thin), or what is not free (thick), in GiB.
+      description: Sizes of all logical volumes (thin), or what is not free (thick), in GiB, rounded up to two decimals.
       type: float
       returned: success
     allocated_capacity_gb:

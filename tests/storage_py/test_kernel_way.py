@@ -142,7 +142,7 @@ def test_two_guests_of_a_host_share_a_disk(volumes: KernelFlow) -> None:
     """One session and one disk serve both, and go with the last: whichever run gave the disk to the first."""
     host = volumes.compute
     volumes.create(
-        {"name": "second", "size": 1, "image": "sector", "volume_type": "thick"},
+        {"name": "second", "size": 1, "image": "sector", "volume_type": "thin"},
         {"name": "shared", "size": 1, "volume_type": "thick", "multiattach": True},
     )
     ids = {name: volumes.volume(name)["id"] for name in ("system", "second", "shared")}

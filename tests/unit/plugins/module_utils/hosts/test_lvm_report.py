@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -230,17 +231,25 @@ def test_a_pool_that_takes_no_volumes_is_not_ready(pool, error):
 
 def test_capacity_of_a_thick_backend_is_the_groups():
     facts = lvm_facts.capacity(group())
-    assert (facts["total_capacity_gb"], facts["free_capacity_gb"]) == (4.0, 1.88)
-    assert facts["provisioned_capacity_gb"] == 2.12 and facts["thick_provisioning_support"]
+    assert (facts["total_capacity_gb"], facts["free_capacity_gb"]) == (3.99, 1.87)
+    assert facts["provisioned_capacity_gb"] == 2.13 and facts["thick_provisioning_support"]
     assert facts["data_percent"] is None
 
 
 def test_capacity_of_a_thin_backend_is_the_pools_and_counts_what_was_promised():
     facts = lvm_facts.capacity(group(), POOL)
-    assert facts["total_capacity_gb"] == 2.0 and facts["free_capacity_gb"] == 1.75
-    assert facts["provisioned_capacity_gb"] == round((4 * 104857600 + 20971520) / GIB, 2)
+    assert facts["total_capacity_gb"] == 1.99 and facts["free_capacity_gb"] == 1.74
+    assert facts["provisioned_capacity_gb"] == 0.42 > (4 * 104857600 + 20971520) / GIB
     assert facts["allocated_capacity_gb"] == round(2 * 104857600 / GIB, 2)
     assert (facts["data_percent"], facts["metadata_percent"]) == (12.5, 11.13)
+
+
+@pytest.mark.parametrize(("free", "told"), [(GIB, 1.0), (GIB - 1, 0.99), (GIB - 4 * 1024**2, 0.99), (0, 0.0)])
+def test_nothing_is_told_to_be_free_that_is_not(free, told):
+    """A group of 3 GiB has 4 MiB of metadata: the third volume of 1 GB is no backend's, and no try on it."""
+    there = dataclasses.replace(group(), size=free, free=free)
+    facts = lvm_facts.capacity(there)
+    assert (facts["free_capacity_gb"], facts["total_capacity_gb"], facts["vg_free_gb"]) == (told, told, told)
 
 
 def test_a_report_tells_the_moment_before_it_was_read():
