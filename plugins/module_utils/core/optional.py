@@ -43,13 +43,13 @@ def optional_import(name: str) -> t.Any:
         return Missing(name)
 
 
-def found(name: str) -> t.Any:
+def installed(name: str) -> t.Any:
     """Something true where the library called ``name`` is installed, else a stand-in: it is looked for, not imported."""
     return importlib.util.find_spec(name) or Missing(name)
 
 
 def require(library: t.Any, name: str, package: str, where: str = "controller") -> None:
-    """Raise MissingLibrary when ``library`` came out of optional_import or found as a stand-in.
+    """Raise MissingLibrary when ``library`` came out of optional_import or installed as a stand-in.
 
     :arg package: what to install (pip name on the controller, Debian name on a host).
     :arg where: ``controller`` or ``host``.

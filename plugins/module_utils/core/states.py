@@ -101,7 +101,7 @@ REBOOT_TASKS = frozenset(
 # A build goes through these, one after the other (row A62). None is between the scheduler and the host.
 BUILD_SEQUENCE: tuple[str | None, ...] = (SCHEDULING, None, NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING, None)
 
-# --- power_state: what the hypervisor says -------------------------------------------------------------------------
+# --- power_state: what the hypervisor says (core.power_states, without which hosts would load all of this) ---------------
 
 NOSTATE = power_states.NOSTATE
 RUNNING = power_states.RUNNING

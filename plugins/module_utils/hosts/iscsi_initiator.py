@@ -27,12 +27,12 @@ from ..core.errors import (
     VolumeDeviceNotFound,
     VolumePathNotRemoved,
 )
+from ..core.volumes.chap import chap_of
 from ..core.volumes.names import ChapCredentials, by_path_names, check_iqn, portal, split_portal
 from .batch import progress, run_batch
-from .chap import chap_of
 from .command import Completed, program, run
 from .iscsi_devices import Devices
-from .iscsi_records import DATABASE_LOCK, NODE_FOLDERS, NodeRecords
+from .iscsi_records import NodeRecords
 from .locks import LOCK_ROOT, host_lock
 from .multipath import Multipath
 from .paths import checked_uuid
@@ -126,14 +126,13 @@ class Initiator:
     def __init__(
         self,
         devices: Devices | None = None,
-        node_folders: t.Sequence[str] = NODE_FOLDERS,
-        lock: str = DATABASE_LOCK,
+        records: NodeRecords | None = None,
         wait_tries: int = 5,
         sleep: t.Callable[[float], None] = time.sleep,
     ) -> None:
         self.devices = devices or Devices()
         self.multipath = Multipath(self.devices, sleep)
-        self.records = NodeRecords(node_folders, lock)
+        self.records = records or NodeRecords()
         self.wait_tries = wait_tries
         self.sleep = sleep
 

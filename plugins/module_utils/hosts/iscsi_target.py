@@ -27,6 +27,7 @@ from ..core.errors import (
     ISCSITargetNotFoundForVolume,
     ISCSITargetRemoveFailed,
 )
+from ..core.volumes.chap import chap_of
 from ..core.volumes.names import (
     IQN_PREFIX,
     LUN_OF_TARGET,
@@ -39,7 +40,6 @@ from ..core.volumes.names import (
     volume_name,
 )
 from .batch import progress, run_batch
-from .chap import chap_of
 from .locks import LOCK_ROOT, host_lock
 from .module_errors import failure
 from .paths import checked_uuid

@@ -15,7 +15,7 @@ import typing as t
 from ..core.errors import WaitTimeout
 from .paths import LOCKS, checked_id, checked_instances_path, make_dirs
 
-#: Of what is no instance's: volume groups, targets, sessions.
+#: Where the locks of this host's storage are: volume groups, targets, sessions. They hold against every run, whoever started it.
 LOCK_ROOT = "/run/lock/bootflow"
 
 

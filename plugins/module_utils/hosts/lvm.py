@@ -30,7 +30,6 @@ from .locks import LOCK_ROOT, host_lock
 from .lvm_tags import checked_name
 
 LVM_PACKAGE = "lvm2"
-#: Where the locks of this host's storage are. They hold against every run, whoever started it.
 #: Seconds for one command: it waits for LVM's own lock, and for devices that do not answer.
 COMMAND_TIMEOUT = 300.0
 

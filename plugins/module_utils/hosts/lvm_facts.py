@@ -39,12 +39,12 @@ def _gb(size: float) -> float:
     return round(size / GIB, 2)
 
 
-def _there(size: float) -> float:
+def _gb_down(size: float) -> float:
     """Rounded down: the nearest number would promise what is not there."""
     return int(size) * 100 // GIB / 100
 
 
-def _promised(size: float) -> float:
+def _gb_up(size: float) -> float:
     """Rounded up."""
     return -(-int(size) * 100 // GIB) / 100
 
@@ -76,15 +76,15 @@ def capacity(group: VolumeGroup, pool: str = "", at: Moment | None = None) -> di
         images = cached_images(group, pool)
     ours = [lv for lv in group.lvs.values() if identity(lv.tags)[0] == "volume"]
     return {
-        "total_capacity_gb": _there(total),
-        "free_capacity_gb": _there(free),
-        "provisioned_capacity_gb": _promised(provisioned),
+        "total_capacity_gb": _gb_down(total),
+        "free_capacity_gb": _gb_down(free),
+        "provisioned_capacity_gb": _gb_up(provisioned),
         "allocated_capacity_gb": _gb(sum(lv.size for lv in ours)),
         "thin_provisioning_support": bool(pool),
         "thick_provisioning_support": not pool,
         "data_percent": data,
         "metadata_percent": metadata,
-        "vg_free_gb": _there(group.free),
+        "vg_free_gb": _gb_down(group.free),
         "image_cache_count": len(images),
         "image_cache_gb": _gb(sum(image.lv.size for image in images)),
         "total_volumes": len(group.lvs),

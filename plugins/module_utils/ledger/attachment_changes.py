@@ -95,7 +95,7 @@ def finish(
     guests = {r.uuid: r.display_name for r in instances.select_live(conn, uuids=uuids)} if uuids else {}
     faults = volume_history.last_faults(conn, ids) if ids else {}
     done, left, ended = [], [], []
-    failed: dict[str, bool] = {}  # {instance: of one of its volumes}
+    failed = set()  # instances: one of their volumes is enough
     for row in rows:
         begun = events[row.id]
         told: dict[str, t.Any] = {
@@ -115,10 +115,11 @@ def finish(
             left.append({**told, "error": fault if recent else None})
         result = volume_history.SUCCESS if good else volume_history.ERROR
         ended.append({"id": begun.id, "finish_time": context.now, "result": result, "details": None})
-        failed[row.instance_uuid] = failed.get(row.instance_uuid, False) or not good
+        if not good:
+            failed.add(row.instance_uuid)
     bulk.update(conn, volume_events, "id", ended)
-    for bad, message in ((False, None), (True, "Error")):
-        history.finish_actions(conn, [u for u in uuids if failed[u] == bad], event, context.now, message)
+    history.finish_actions(conn, [u for u in uuids if u not in failed], event, context.now)
+    history.finish_actions(conn, sorted(failed), event, context.now, "Error")
     return done, left, rows
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..core.optional import found, optional_import, require
+from ..core.optional import installed, optional_import, require
 
 if t.TYPE_CHECKING:
     import sqlalchemy as sa
@@ -19,6 +19,6 @@ else:
 def need_libraries(url: str) -> None:
     """Raise MissingLibrary for what a ledger at ``url`` needs and the controller does not have."""
     require(sa, "SQLAlchemy", "'SQLAlchemy>=2.0'")
-    require(found("alembic"), "Alembic", "alembic")  # a third of a second, which only an upgrade needs
+    require(installed("alembic"), "Alembic", "alembic")  # its import takes long, and only upgrades use it
     if url.startswith("postgresql"):
         require(optional_import("psycopg"), "psycopg", "'psycopg[binary]'")

@@ -254,7 +254,9 @@ class Host:
     def initiator(self):
         devices = iscsi_devices.Devices(str(self.sys), str(self.proc), str(self.dev), timeout=0.2)
         lock = str(self.folder / "lock" / "lock")
-        return iscsi_initiator.Initiator(devices, [str(self.nodes)], lock, 3, self.slept.append)
+        return iscsi_initiator.Initiator(
+            devices, iscsi_records.NodeRecords([str(self.nodes)], lock), 3, self.slept.append
+        )
 
     def make(self, *wishes, check_mode=False):
         return iscsi_initiator.make_connections(wishes, self.initiator(), 1, check_mode)

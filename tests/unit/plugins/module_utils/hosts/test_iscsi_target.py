@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import socket
 import stat
 import sys
@@ -13,6 +14,7 @@ import threading
 import types
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -1050,3 +1052,9 @@ def test_a_restore_that_changes_orders_and_aliases_is_no_change(lio_host, volume
     del saved["targets"][0]["tpgs"][0]["node_acls"][0]
     lio_host.save_file.write_text(json.dumps(saved))
     assert targets.make_exports(lio_host.make(), [args])["outcomes"][ID]["changes"] == ["saved"]
+
+
+def test_the_role_starts_tgtd_with_the_settings_that_targets_get():
+    path = pathlib.Path(__file__).resolve().parents[5] / "roles" / "storage_host" / "vars" / "main.yml"
+    said = yaml.safe_load(path.read_text())["storage_host_tgtd_iscsi"]
+    assert said == ",".join("%s=%s" % pair for pair in tgt.NOP)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from ..core.errors import InvalidInput
-from ..core.volumes.names import ChapCredentials
+from ..errors import InvalidInput
+from .names import ChapCredentials
 
 # tgt's files separate words by blanks and lines, know # and <>, and tgt-admin hands their words to a shell.
 _CHAP_WORD = re.compile(r"[A-Za-z0-9._-]+\Z")
