@@ -92,6 +92,14 @@ while True:
             print(json.dumps({"id": item, "rc": os.waitstatus_to_exitcode(status), "out": file.read()}), flush=True)
         os.unlink(path)
 """
+# Programs, where the kernel is with what it holds (state D), the kernel's messages.
+AT_WORK = """
+ps -eo pid,ppid,stat,wchan:24,etime,args --sort=start_time | awk '$6 !~ /^\\[/' | cut -c1-150
+ps -eo pid,stat | awk '$2 ~ /^D/ { print $1 }' | while read -r pid; do
+    echo "$(cat /proc/$pid/comm) is held in:"; cat /proc/$pid/stack
+done
+dmesg | tail -n 25
+"""
 SERVED = (
     "iscsi_initiator",
     "iscsi_target",
@@ -180,7 +188,10 @@ class StorageHost:
             told = {"_ansible_check_mode": check, "_ansible_diff": True, "_ansible_remote_tmp": "/tmp"}
             task = {"id": item, "name": name, "args": {"ANSIBLE_MODULE_ARGS": dict(args, **told)}}
             self.server.stdin.write(json.dumps(task) + "\n")
-        done = answer.get(timeout=timeout)
+        try:
+            done = answer.get(timeout=timeout)
+        except queue.Empty:
+            raise AssertionError("%s is not done after %d s\n%s" % (name, timeout, self.at_work())) from None
         return json.loads(done["out"]) if done["out"].strip() else {"rc": done["rc"], "failed": True}
 
     def close(self) -> None:
@@ -202,9 +213,14 @@ class StorageHost:
         environment["ANSIBLE_COLLECTIONS_PATH"] = os.environ.get("PYTHONPATH", "").split(os.pathsep)[0]
         environment["ANSIBLE_LOCALHOST_WARNING"] = "false"
         argv = [str(BIN / "ansible-playbook"), "-i", self.inventory, "-e", "@%s" % path, *options, playbook]
-        done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=timeout, check=False, env=environment, cwd=self.folder
-        )
+        try:
+            done = subprocess.run(
+                argv, capture_output=True, text=True, timeout=timeout, check=False, env=environment, cwd=self.folder
+            )
+        except subprocess.TimeoutExpired as late:
+            said = (late.stdout or b"").decode("utf-8", "replace")[-1500:]
+            text = "%s is not done after %d s:\n%s\n%s"
+            raise AssertionError(text % (playbook, timeout, said, self.at_work())) from None
         self.output = done.stdout + done.stderr
         return done
 
@@ -224,6 +240,13 @@ class StorageHost:
         self.ansible(str(playbook), "-vvv")
         assert result.exists(), self.output[-3000:]
         return json.loads(result.read_text())
+
+    def at_work(self) -> str:
+        """What the machine is at, for whoever reads that something there did not end."""
+        try:
+            return self.vm.run("sh", "-c", AT_WORK, check=False, timeout=60).stdout[-6000:]
+        except subprocess.TimeoutExpired as problem:
+            return "nor does it answer: %s" % problem
 
     # ---- what is there ---------------------------------------------------------------------------------------------------
 

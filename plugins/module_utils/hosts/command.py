@@ -20,6 +20,9 @@ from ..core.errors import CommandFailed, DiskFull, MissingLibrary
 #: Exit code of a program that did not end in time (the shell's timeout uses the same).
 TIMED_OUT = 124
 
+#: Seconds that a killed program has to end. One that is in a call of the kernel ends when the kernel lets it, which may be never.
+GRACE = 10.0
+
 # For hosts without util-linux's prlimit. preexec_fn would do the same, but is not safe in a process with threads.
 _LIMITER = (
     "import os, resource, sys\n"
@@ -83,10 +86,14 @@ def run(
     timeout: float | None = None,
     check: bool = True,
     path: str = "",
+    stdin: str = "",
 ) -> Completed:
     """Run ``argv`` and wait for it, at most ``timeout`` seconds (then its whole process group is killed).
 
+    What does not end even then is waited for no longer: it stays, and the result says so.
+
     :arg path: what the program writes, for the message of DiskFull.
+    :arg stdin: what it is given to read.
     :raises DiskFull: it ended badly and said that there is no space left.
     :raises CommandFailed: it ended badly; only with ``check``.
     """
@@ -94,7 +101,7 @@ def run(
     try:
         process = subprocess.Popen(
             limited(argv, limits),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment,
@@ -103,16 +110,14 @@ def run(
     except FileNotFoundError:
         raise CommandFailed(cmd=argv[0], rc=127, stderr="not found") from None
     try:
-        out, err = process.communicate(timeout=timeout)
+        out, err = process.communicate(stdin.encode() or None, timeout=timeout)
         rc = process.returncode
     except subprocess.TimeoutExpired:
-        _kill_group(process)
-        out, err = process.communicate()
+        out, err = _end(process)
         rc = TIMED_OUT
-        err += b"killed: not done after %d s" % int(timeout or 0)
+        err = b"killed: not done after %d s%s" % (int(timeout or 0), err)
     except BaseException:
-        _kill_group(process)
-        process.wait()
+        _end(process)
         raise
     done = Completed(rc, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
     if check and done.rc != 0:
@@ -121,6 +126,21 @@ def run(
             raise DiskFull(host=socket.gethostname(), path=path or argv[-1], reason=reason[-500:])
         raise CommandFailed(cmd=os.path.basename(argv[0]), rc=done.rc, stderr=reason[-2000:])
     return done
+
+
+def _end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """Kill it with its group. What it had written, and what is to be said of its end."""
+    _kill_group(process)
+    try:
+        out, err = process.communicate(timeout=GRACE)
+    except subprocess.TimeoutExpired as late:
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+        alive = process.poll() is None
+        why = b"the kernel holds process %d" % process.pid if alive else b"what it started has its output open"
+        return late.output or b"", b"; " + why
+    return out, b"; " + err if err else b""
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -17,8 +17,9 @@ import shutil
 import time
 import typing as t
 
-from ..core.errors import VolumePathNotRemoved
+from ..core.errors import CommandFailed, VolumePathNotRemoved
 from .command import program, run
+from .sysfs import tell_kernel
 
 _ADDRESS = re.compile(r"\d+:\d+:\d+:(\d+)\Z")
 _HOST = re.compile(r"/host(\d+)/")
@@ -180,16 +181,19 @@ class Devices:
             run([udevadm, "settle", "--timeout=10"], timeout=20, check=False)
 
     def scan(self, number: int, lun: int) -> None:
-        """Have a session's host look for one LUN, and for no other: a volume that is just leaving must not come back."""
+        """Have a session's host look for one LUN, and for no other: a volume that is just leaving must not come back.
+
+        :raises WaitTimeout: the target does not answer.
+        """
         found = _HOST.search(os.path.realpath(os.path.join(self.sys, "class/iscsi_session/session%d" % number)) + "/")
         if found:
             path = os.path.join(self.sys, "class/scsi_host/host%s/scan" % found.group(1))
-            with contextlib.suppress(OSError):
-                _write(path, "- - %d" % lun)
+            with contextlib.suppress(FileNotFoundError, CommandFailed):
+                tell_kernel(path, "- - %d" % lun)
 
     def rescan(self, name: str) -> None:
-        """Have the kernel ask a disk for its size."""
-        _write(self._block(name, "device", "rescan"), "1")
+        """Have the kernel ask a disk for its size. :raises WaitTimeout: the target does not answer."""
+        tell_kernel(self._block(name, "device", "rescan"), "1")
 
     def flush(self, names: t.Sequence[str]) -> None:
         """Write what is in the caches of these disks."""
@@ -197,10 +201,14 @@ class Devices:
             run([program("blockdev", "util-linux"), "--flushbufs", os.path.join(self.dev, name)], timeout=300)
 
     def delete(self, names: t.Sequence[str]) -> None:
-        """Take these disks out of the kernel. :raises VolumePathNotRemoved: one is still there after the timeout."""
+        """Take these disks out of the kernel.
+
+        :raises WaitTimeout: the kernel is still at it; the target does not answer.
+        :raises VolumePathNotRemoved: one is still there after the timeout.
+        """
         for name in names:
             with contextlib.suppress(FileNotFoundError):
-                _write(self._block(name, "device", "delete"), "1")
+                tell_kernel(self._block(name, "device", "delete"), "1", timeout=300)
         deadline = time.monotonic() + self.timeout
         for name in names:
             while os.path.exists(self._block(name)):
@@ -216,8 +224,3 @@ def _read(path: str) -> str:
             return file.read().strip()
     except OSError:
         return ""
-
-
-def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="ascii") as file:
-        file.write(text)

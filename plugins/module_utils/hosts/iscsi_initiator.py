@@ -30,7 +30,7 @@ from ..core.errors import (
 from ..core.volumes.chap import chap_of
 from ..core.volumes.names import ChapCredentials, by_path_names, check_iqn, portal, split_portal
 from .batch import progress, run_batch
-from .command import Completed, program, run
+from .command import TIMED_OUT, Completed, program, run
 from .iscsi_devices import Devices
 from .iscsi_records import NodeRecords
 from .locks import LOCK_ROOT, host_lock
@@ -310,6 +310,8 @@ class Initiator:
             return ""
         if done.rc == _AUTH_FAILED:
             return "the target refused the login (CHAP credentials, or no ACL for this initiator)"
+        if done.rc == TIMED_OUT:
+            return "iscsiadm was " + done.stderr
         return login_problem(done.stderr + done.stdout) or "iscsiadm ended with %d" % done.rc
 
     def _wait(self, wish: Connection, sessions: t.Sequence[Session]) -> bool:

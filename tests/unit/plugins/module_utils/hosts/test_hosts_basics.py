@@ -25,6 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts import (
     locks,
     module_errors,
     paths,
+    sysfs,
     virt_probe,
 )  # fmt: skip
 
@@ -87,6 +88,38 @@ def test_command_ends_in_time_and_takes_its_children_along(tmp_path):
     while os.path.exists("/proc/%s" % pid) and "Z" not in open("/proc/%s/stat" % pid).read():
         assert time.monotonic() < end, "its child lives on"
         time.sleep(0.05)
+
+
+def test_command_is_not_waited_for_when_it_does_not_end(monkeypatch):
+    """As with a program that the kernel holds (state D), and with one whose child has left its session."""
+    monkeypatch.setattr(command, "GRACE", 0.3)
+    left = command.run(["sh", "-c", "echo words; setsid sleep 30 & wait"], timeout=1, check=False)
+    assert left.rc == command.TIMED_OUT and left.stdout == "words\n"
+    assert left.stderr == "killed: not done after 1 s; what it started has its output open"
+    held = []
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "_kill_group", held.append)
+        done = command.run(["sh", "-c", "echo words; exec sleep 30"], timeout=1, check=False)
+    assert done.stdout == "words\n"
+    assert done.stderr == "killed: not done after 1 s; the kernel holds process %d" % held[0].pid
+    held[0].kill()
+    held[0].wait()
+
+
+def test_the_kernel_is_told_by_another_process(tmp_path):
+    order = tmp_path / "scan"
+    with pytest.raises(FileNotFoundError):
+        sysfs.tell_kernel(str(order), "- - 1")
+    order.write_text("")
+    sysfs.tell_kernel(str(order), "- - 1")
+    assert order.read_text() == "- - 1"
+    with pytest.raises(errors.CommandFailed, match="Is a directory"):
+        sysfs.tell_kernel(str(tmp_path), "1")
+    # Nobody reads: the writer waits in the kernel.
+    os.mkfifo(tmp_path / "held")
+    with pytest.raises(errors.WaitTimeout, match="writing '1' to .*/held did not happen within 1 s") as caught:
+        sysfs.tell_kernel(str(tmp_path / "held"), "1", timeout=1)
+    assert caught.value.retryable and "dmesg" in caught.value.remedy
 
 
 @pytest.mark.parametrize("prlimit", [True, False])

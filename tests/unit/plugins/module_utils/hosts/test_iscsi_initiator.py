@@ -27,7 +27,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts import (
     iscsi_records,
     multipath,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.command import Completed
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.command import TIMED_OUT, Completed
 
 ID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2d01"
 OTHER_ID = "9b1f3d5c-0f7a-4c39-8f0e-5f0d2c1b7a22"
@@ -238,7 +238,7 @@ class Host:
             if not link.exists():
                 link.unlink()
 
-    def write(self, path, text):
+    def write(self, path, text, timeout=60):
         if path.endswith("/delete"):
             self.vanish(path)
         elif path.endswith("/scan"):
@@ -279,7 +279,7 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(iscsi_devices, "program", lambda name, package: "/sbin/" + name)
     monkeypatch.setattr(multipath, "run", made.run)
     monkeypatch.setattr(multipath, "program", made.program)
-    monkeypatch.setattr(iscsi_devices, "_write", made.write)
+    monkeypatch.setattr(iscsi_devices, "tell_kernel", made.write)
     monkeypatch.setattr(iscsi_initiator, "LOCK_ROOT", str(tmp_path / "run"))
     monkeypatch.setattr(
         iscsi_initiator, "by_path_names", lambda *args: [str(tmp_path) + name for name in by_path_names(*args)]
@@ -382,6 +382,32 @@ def test_a_disk_that_does_not_come_is_told(host):
     outcome = host.one()
     assert outcome["error"]["code"] == "VolumeDeviceNotFound" and "lun-1" in outcome["error"]["message"]
     assert outcome["changed"] and len(host.slept) == 3
+
+
+def test_a_target_that_answers_no_command_is_told_after_one_scan(host, monkeypatch):
+    scans = []
+
+    def tell_kernel(path, text, timeout=60):
+        scans.append(path)
+        raise WaitTimeout(what="the end of the scan", seconds=60, host="compute1")
+
+    host.late = 2
+    monkeypatch.setattr(iscsi_devices, "tell_kernel", tell_kernel)
+    assert host.one()["error"]["code"] == "WaitTimeout" and len(scans) == 1
+    # The session stays, and the next run goes on with it.
+    monkeypatch.setattr(iscsi_devices, "tell_kernel", host.write)
+    assert host.one()["error"] is None and len(host.commands("--login")) == 1
+
+
+def test_a_login_that_does_not_end_is_told(host, monkeypatch):
+    def run(argv, timeout=None, check=True):
+        if argv[-1] == "--login":
+            return Completed(TIMED_OUT, "", "killed: not done after %d s" % timeout)
+        return host.run(argv, timeout, check)
+
+    monkeypatch.setattr(iscsi_initiator, "run", run)
+    message = host.one()["error"]["message"]
+    assert message.endswith(":3260: iscsiadm was killed: not done after 150 s"), message
 
 
 # ---- removal ----------------------------------------------------------------------------------------------------------------
