@@ -248,6 +248,33 @@ def test_two_initiators_of_one_volume(storage, target):
     storage.sh(service["stop"], check=False)
 
 
+@pytest.mark.long
+def test_a_target_that_answers_no_command_does_not_hold_the_run(storage):
+    service, portal, volume_id = SERVICES["tgt"], storage.vm.portal, new_id()
+    wish = {"volume_id": volume_id, "path": "/dev/vg/one", "initiators": [initiator_of(storage)]}
+    link = {"volume_id": volume_id, "iqn": PREFIX + volume_id, "lun": 1, "portals": [portal]}
+    storage.sh(service["start"])
+    storage.module("iscsi_target", {"target": "tgt", "portals": [portal], "exports": [wish]})
+
+    def connection(state):
+        return storage.module("iscsi_initiator", {"connections": [dict(link, state=state)]})["outcomes"][volume_id]
+
+    assert connection("connected")["error"] is None
+    storage.sh("pkill -STOP tgtd")
+    try:
+        error = connection("rescanned")["error"]
+        held = storage.sh("for p in $(pgrep -x tee); do sed -n 's/^State:.//p' /proc/$p/status; done")
+    finally:
+        storage.sh("pkill -CONT tgtd")
+    assert error["code"] == "WaitTimeout" and "/device/rescan" in error["message"], error
+    assert held == "D (disk sleep)\n", held
+    # The host goes on: the disk can be taken away, and be had again.
+    for state in ("disconnected", "connected", "rescanned", "disconnected"):
+        assert connection(state)["error"] is None, state
+    storage.module("iscsi_target", {"target": "tgt", "exports": [{"volume_id": volume_id, "state": "absent"}]})
+    storage.sh(service["stop"], check=False)
+
+
 def test_an_initiator_reads_what_was_written_below_its_target(storage):
     """LIO reads the device itself: what is only in the host's page cache is not there for it."""
     service, portal, volume_id = SERVICES["lio"], storage.vm.portal, new_id()
@@ -267,9 +294,10 @@ def test_an_initiator_reads_what_was_written_below_its_target(storage):
     wish = {"volume_id": volume_id, "path": path, "initiators": [initiator_of(storage)]}
     link = {"volume_id": volume_id, "iqn": PREFIX + volume_id, "lun": 0, "portals": [portal]}
     target = {"target": "lio", "portals": [portal]}
-    storage.module("iscsi_target", dict(target, exports=[wish]))
-    connected = storage.module("iscsi_initiator", {"connections": [link]})["outcomes"][volume_id]
     try:
+        storage.module("iscsi_target", dict(target, exports=[wish]))
+        connected = storage.module("iscsi_initiator", {"connections": [link]})["outcomes"][volume_id]
+        assert connected["error"] is None, connected
         assert storage.sha256(connected["path"], 2 * MIB) == sha256(first)
         # The trap: qemu-img as it comes leaves the new blocks in the page cache.
         storage.sh("qemu-img convert -n -f raw -O raw %s %s" % (cached, path))
