@@ -76,6 +76,7 @@ class StorageVM:
     :arg image: what build_image() gave.
     :arg lab: a lab.Lab that is up; None for a machine of its own behind forwarded ports.
     :arg disks: {serial: bytes} of the empty disks.
+    :arg cpus: with two, emulated CPUs wait for each other where the cores under them have other work, too; that takes longer than one.
     :arg kind: storage, or compute: one with libvirtd and iscsid running, which is of the group ``bootflow_compute``.
     :arg host_link: without a lab, a link between it and this machine, which needs root, instead of forwarded ports.
     """
@@ -88,7 +89,7 @@ class StorageVM:
         disks=None,
         number=1,
         memory_mb=1536,
-        cpus=2,
+        cpus=1,
         kind="storage",
         host_link=False,
     ):
