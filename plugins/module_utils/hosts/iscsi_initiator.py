@@ -26,6 +26,7 @@ from ..core.errors import (
     RemoteError,
     VolumeDeviceNotFound,
     VolumePathNotRemoved,
+    WaitTimeout,
 )
 from ..core.volumes.chap import chap_of
 from ..core.volumes.names import ChapCredentials, by_path_names, check_iqn, portal, split_portal
@@ -185,6 +186,7 @@ class Initiator:
 
         :raises FailedISCSITargetPortalLogin: no portal let us in.
         :raises VolumeDeviceNotFound: the disk did not appear.
+        :raises WaitTimeout: it did not, for the target answers no command.
         """
         before = self.sessions(wish.iqn)
         if len(wish.portals) == 1:
@@ -218,17 +220,19 @@ class Initiator:
         for where in there + [each for each in wish.portals if each not in there]:
             try:
                 result = self._connect(wish, [where], before, check_mode)
-            except (FailedISCSITargetPortalLogin, VolumeDeviceNotFound) as error:
+            except (FailedISCSITargetPortalLogin, VolumeDeviceNotFound, WaitTimeout) as error:
                 refused = isinstance(error, FailedISCSITargetPortalLogin)
                 failed.append(error.message[len(_NO_LOGIN) :] if refused else "%s: %s" % (where, error.message))
                 problem = error
-                self._leave(wish, where)
+                # What the kernel waits for at a portal that does not answer, a logout would wait for, too.
+                if not isinstance(error, WaitTimeout):
+                    self._leave(wish, where)
                 continue
             text = "multipathd does not run on this host: of %d portals only %s is used"
             result["warnings"].append(text % (len(wish.portals), where))
             result["failed_portals"] = failed
             return result
-        if isinstance(problem, VolumeDeviceNotFound):
+        if isinstance(problem, (VolumeDeviceNotFound, WaitTimeout)):
             raise problem
         raise _no_login(failed)
 
@@ -262,13 +266,15 @@ class Initiator:
             for where in () if wish.shared else portals:
                 self._delete_record(wish.iqn, where)
             raise _no_login(failures)
-        if not self._wait(wish, sessions):
+        silent = self._wait(wish, sessions)
+        if silent is None:
             raise VolumeDeviceNotFound(
                 device=by_path_names(portals[0], wish.iqn, wish.lun)[0],
                 remedy="The target has no LUN %d for this initiator, or udev does not run." % wish.lun,
             )
         told["failed_portals"] = failures
         told["warnings"] = ["no session with portal %s" % failure for failure in failures]
+        told["warnings"] += ["portal %s answers no command" % where for where in silent]
         return dict(self.result(wish, sessions), **told)
 
     def _log_in(self, wish: Connection, portals: t.Sequence[str]) -> list[str]:
@@ -314,24 +320,36 @@ class Initiator:
             return "iscsiadm was " + done.stderr
         return login_problem(done.stderr + done.stdout) or "iscsiadm ended with %d" % done.rc
 
-    def _wait(self, wish: Connection, sessions: t.Sequence[Session]) -> bool:
-        """For the disk of every session that has its connection; after two looks for one of them."""
+    def _wait(self, wish: Connection, sessions: t.Sequence[Session]) -> list[str] | None:
+        """For the disk of every session that has its connection; after two looks for one of them.
+
+        :returns: the portals that answer no command; None: the disk did not appear.
+        :raises WaitTimeout: it did not appear, and not all portals answer.
+        """
+        silent: dict[int, WaitTimeout] = {}
         for attempt in range(self.wait_tries + 1):
             self.devices.settle()
+            answering = [session for session in sessions if session.number not in silent]
             late = [
                 session
-                for session in sessions
+                for session in answering
                 if self.devices.is_logged_in(session.number)
                 and not self.devices.disks_of_session(session.number, wish.lun)
             ]
             if self._disks(wish, sessions) and self._path(wish, sessions) and not (late and attempt < 2):
-                return True
-            if attempt < self.wait_tries:
-                for session in late or sessions:
+                return [session.portal for session in sessions if session.number in silent]
+            if not answering or attempt == self.wait_tries:
+                break
+            for session in late or answering:
+                try:
                     self.devices.scan(session.number, wish.lun)
-                # The first look is often a moment too early; then 1, 4, 9... seconds.
-                self.sleep(0.3 if attempt == 0 else attempt**2)
-        return False
+                except WaitTimeout as problem:
+                    silent[session.number] = problem
+            # The first look is often a moment too early; then 1, 4, 9... seconds.
+            self.sleep(0.3 if attempt == 0 else attempt**2)
+        for problem in silent.values():
+            raise problem
+        return None
 
     # ---- disconnect ----------------------------------------------------------------------------------------------------
 

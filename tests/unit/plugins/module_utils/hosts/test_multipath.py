@@ -191,6 +191,21 @@ def test_without_multipathd_a_portal_without_the_disk_is_left(host):
     assert not host.sessions and not list(host.nodes.rglob("*3260"))
 
 
+def test_a_portal_that_answers_no_command_is_told_and_the_others_are_used(host):
+    host.silent = {PORTALS[0]}
+    outcome = host.both()
+    assert outcome["error"] is None and outcome["path"] == str(host.link) and len(outcome["devices"]) == 1
+    assert outcome["warnings"] == ["portal %s answers no command" % PORTALS[0]] and len(host.commands("scan")) == 1
+    assert host.both(state="disconnected")["error"] is None
+    host.runs = False
+    outcome = host.both()
+    assert outcome["error"] is None and PORTALS[1] in outcome["path"]
+    assert [each.partition(": ")[0] for each in outcome["failed_portals"]] == PORTALS[:1]
+    assert host.both(state="disconnected")["error"] is None
+    host.silent = set(PORTALS)
+    assert host.both()["error"]["code"] == "WaitTimeout"
+
+
 def test_multipathd_that_ended_leaves_its_map_and_all_sessions(host):
     host.both()
     host.runs = False
