@@ -30,6 +30,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts import (
     lvm,
+    volume_backend,
     volume_batch,
     volume_copy,
     volume_image_files,
@@ -146,7 +147,7 @@ def world(monkeypatch, tmp_path):
 
 
 def backend(world, thin=False, **options):
-    return volume_batch.Backend("vg", "vg-pool" if thin else "", temp_dir=world.temp, **options)
+    return volume_backend.Backend("vg", "vg-pool" if thin else "", temp_dir=world.temp, **options)
 
 
 def image_of(tmp_path, data=b"image" * 100, **changes):
@@ -297,7 +298,7 @@ def test_a_backend_that_cannot_be_used_fails_as_a_whole(world, vg, changes, volu
     world(thin=False)
     settings = dict({"vg": vg, "temp_dir": world.temp}, **changes)
     with pytest.raises(error):
-        volume_batch.make_volumes(volume_batch.Backend(**settings), volumes)
+        volume_batch.make_volumes(volume_backend.Backend(**settings), volumes)
 
 
 # ---- temporary images --------------------------------------------------------------------------------------------------
