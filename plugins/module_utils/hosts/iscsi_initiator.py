@@ -347,8 +347,8 @@ class Initiator:
                     silent[session.number] = problem
             # The first look is often a moment too early; then 1, 4, 9... seconds.
             self.sleep(0.3 if attempt == 0 else attempt**2)
-        for problem in silent.values():
-            raise problem
+        if silent:
+            raise next(iter(silent.values()))
         return None
 
     # ---- disconnect ----------------------------------------------------------------------------------------------------

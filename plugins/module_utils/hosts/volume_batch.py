@@ -238,18 +238,17 @@ class _Batch:
         fills: list[Plan] = []
         finished: list[Plan] = []
         with lvm.group_lock(group.name):
-            wanted = {p.wish.image_id: ready[p.wish.image_id] for p in plans if p.wish.image_id}
-            copied = [ready[p.wish.image_id] for p in plans if p.wish.image_id and ready[p.wish.image_id].image]
-            self.images.note(group, wanted, sum(image.virtual_size for image in copied))
+            users = collections.Counter(p.wish.image_id for p in plans if p.wish.image_id)
+            wanted = {image_id: ready[image_id] for image_id in users}
+            copied = sum(users[image_id] * found.virtual_size for image_id, found in wanted.items() if found.image)
+            self.images.note(group, wanted, copied)
             for made in self._stage(plans, lambda p: self._make(group, p, ready)):
                 (fills if self._is_copied(made, ready) else finished).append(made)
         readers = collections.Counter(p.wish.image_id for p in fills)
         finished += self._stage(
             fills, lambda p: self._fill(group, p, ready, readers[p.wish.image_id] == 1), self.backend.workers
         )
-        for image_id, found in ready.items():
-            if found.image is not None and image_id:
-                self.images.temporary.drop(found.image)
+        self.images.drop(ready.values())
         self._finish(group, finished, ready)
         for made in fills:
             if made.wish.id in self.outcomes and self.outcomes[made.wish.id]["error"]:

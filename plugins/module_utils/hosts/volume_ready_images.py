@@ -96,6 +96,12 @@ class ReadyImages:
         self.temporary.drop(image)
         return kept
 
+    def drop(self, images: t.Iterable[ReadyImage]) -> None:
+        """Remove what was fetched of them."""
+        for found in images:
+            if found.image is not None:
+                self.temporary.drop(found.image)
+
     def make_room(self, group: VolumeGroup, wanted: int, needed: t.Collection[str], urgent: bool) -> VolumeGroup:
         """Evict cached images that nobody uses where the pool has not ``wanted`` bytes; the group as it is then."""
         images = volume_cache.for_room(group, self.backend.pool, wanted, needed, urgent)
