@@ -45,19 +45,17 @@ sys.path.insert(0, str(ROOT / "tests" / "lab"))
 from postgres import PostgresServer  # noqa: E402
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors  # noqa: E402
-from ansible_collections.bootflow.compute.plugins.module_utils.core.claims import ResourceRequest  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor  # noqa: E402
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.constraints import numa_constraints  # noqa: E402
-from ansible_collections.bootflow.compute.plugins.module_utils.core.parts import Wish as PartsWish  # noqa: E402
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.request import PciRequest  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import ResourceRequest  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.dedicated import Wish as PartsWish  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.constraints import numa_constraints  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import PciRequest  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import (  # noqa: E402
     SchedulerOptions,
     Selection,
     select_destinations,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import (  # noqa: E402
-    RequestSpec,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (  # noqa: E402
     bulk,
     claims,

@@ -66,9 +66,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (  
     volume_views,
     volume_work,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.boot_volumes import (  # noqa: E402
-    BootVolumeOptions,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.boot_volumes import BootVolumeOptions  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context  # noqa: E402
 
 GIB = 1024**3

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import audit as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import Domain, Evidence, Finding, Snapshot
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import audit as core_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.audit import (
+    Domain,
+    Evidence,
+    Finding,
+    Snapshot,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import audit as ledger_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import deletion, nodes, storage_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.audit import Todo

@@ -15,11 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger import acc
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import builds as ledger_builds
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, host_settings, request_inputs
-from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import (
-    VOLUME,
-    has_volumes,
-    module_disk,
-)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import VOLUME, has_volumes, module_disk
 from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import (
     is_local,
     module_image,

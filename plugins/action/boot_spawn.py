@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.metadata import pack_files
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import pack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import builds as ledger_builds
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context

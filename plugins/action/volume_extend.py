@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.create_request import fields_of
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_extension, volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (

@@ -298,7 +298,7 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.whole_disks import MEDIA
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import MEDIA
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disk_backends import BACKENDS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import compute_node
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi_ends import iscsi_ends

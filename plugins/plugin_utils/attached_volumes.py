@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.block_devices import PlannedDisk
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_secrets import iscsi_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import attachment_exports, attachments, volumes

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.states import CRASHED, SHUTDOWN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.states import CRASHED, SHUTDOWN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.storage_evidence import (
     SNAPSHOT,
     VOLUME,

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.block_device_mapping import image_defined_bdms
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_device_mapping import image_defined_bdms
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidBDMFormat
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import storage_backends

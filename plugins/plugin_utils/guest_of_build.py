@@ -13,13 +13,14 @@ import posixpath
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, metadata
-from ansible_collections.bootflow.compute.plugins.module_utils.core import guest as core_guest
-from ansible_collections.bootflow.compute.plugins.module_utils.core.block_devices import PlannedDisk, planned_disk
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.domain import DomainConfig, render
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.element import to_text
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk, planned_disk
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import config as core_guest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import metadata
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import DomainConfig, render
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import to_text
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, ServerRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topology import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import (
     GuestNUMATopology,
     HostNUMATopology,
 )

@@ -14,10 +14,10 @@ import math
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topology import reserved_pages
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.spec import parse_device_specs
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
-from ansible_collections.bootflow.compute.plugins.module_utils.core.whole_disks import MEDIA
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import MEDIA
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import reserved_pages
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.spec import parse_device_specs
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disk_backends import BACKENDS, ON_LVM
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.instance_volumes import CLEARS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm_tags import checked_name

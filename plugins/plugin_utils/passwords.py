@@ -11,7 +11,7 @@ import hmac
 import random
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import ServerRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.identifiers import generate_password
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.identifiers import generate_password
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET
 
 

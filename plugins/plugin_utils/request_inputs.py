@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, quotas
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import quotas
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network, ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue as catalogue_module
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import expand, server_request
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept, database
 from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_inputs import Reading, reading_by_names
 

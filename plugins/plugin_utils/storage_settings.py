@@ -14,8 +14,8 @@ import re
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.fields import Fields, entries_of
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.fields import Fields, entries_of
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.places import append_host
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm_tags import checked_name

@@ -15,10 +15,10 @@ import re
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core import quotas as instance_quotas
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import quotas as instance_quotas
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue as catalogue_module
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import quotas
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.catalogue import (
     VolumeTypes,

@@ -14,10 +14,7 @@ import hashlib
 import hmac
 import random
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.names import (
-    ChapCredentials,
-    generate_chap,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.names import ChapCredentials, generate_chap
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET
 
 

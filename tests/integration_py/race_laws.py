@@ -11,9 +11,12 @@ import typing as t
 
 import sqlalchemy as sa
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topology import GuestNUMATopology
-from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import AFFINITY, ANTI_AFFINITY
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import (
+    AFFINITY,
+    ANTI_AFFINITY,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import GuestNUMATopology
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import tables
 
 

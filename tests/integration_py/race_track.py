@@ -27,11 +27,14 @@ import sqlalchemy as sa
 from race_laws import violations
 from racers import NETWORKS, Racer, group, report
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import WholeDiskRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topology import GuestCell, GuestNUMATopology
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.request import PciRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import (
+    GuestCell,
+    GuestNUMATopology,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import PciRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import DEFAULT_FILTERS
-from ansible_collections.bootflow.compute.plugins.module_utils.core.whole_disks import WholeDiskRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, nodes, tables
 
 Plan = t.Mapping[str, t.Any]

@@ -21,7 +21,9 @@ import typing as t
 
 import sqlalchemy as sa
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import (
     Flavor,
     Image,
@@ -31,7 +33,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
     Subnet,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
-from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     accept,
     builds,

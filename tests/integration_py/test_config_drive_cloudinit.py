@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import metadata, network_info
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import metadata
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network, Subnet
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import network_info
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts import config_drive
 
 PYTHON = "/usr/bin/python3"

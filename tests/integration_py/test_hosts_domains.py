@@ -129,7 +129,7 @@ def test_states(host):
 
 
 def test_another_definition_of_a_running_guest(host):
-    pytest.importorskip("ansible_collections.bootflow.compute.plugins.module_utils.core.domain.compare")
+    pytest.importorskip("ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.compare")
     host.make_disk(1)
     host.domains(host.wanted(1, description="one"))
     more = host.wanted(1)

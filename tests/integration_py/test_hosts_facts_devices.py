@@ -15,13 +15,13 @@ import pytest
 import tiny_guest
 from host_python import ModuleRunner
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.compare import intent_differences
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config import (
     GuestSpec,
     HostCapabilities,
     domain_name,
     guest_xml,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.compare import intent_differences
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2d01"

@@ -9,12 +9,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from .server_groups import ServerGroup
+from .instances.server_groups import ServerGroup
 
 if t.TYPE_CHECKING:
-    from .numa.topology import GuestNUMATopology
-    from .pci.request import PciRequest
-    from .whole_disks import WholeDiskRequest
+    from .disks.whole_disks import WholeDiskRequest
+    from .resources.numa.topology import GuestNUMATopology
+    from .resources.pci.request import PciRequest
 
 
 @dataclass(frozen=True)

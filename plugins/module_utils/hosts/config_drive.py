@@ -21,9 +21,9 @@ import subprocess
 import tempfile
 import typing as t
 
-from ..core.config_drive_rules import check_format
 from ..core.errors import CommandFailed, DiskFull, InvalidInput, MissingLibrary, RemoteError
-from ..core.metadata import check_path
+from ..core.guest.config_drive_rules import check_format
+from ..core.guest.metadata import check_path
 from ..core.optional import optional_import
 from . import vfat
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ..core.disks.image_checks import check_fits_disk
 from ..core.errors import BootflowError, FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidInput, from_dict
-from ..core.image_checks import check_fits_disk
 from .batch import run_batch
 from .disks import MIB, DiskSpec
 from .images import BaseImage, ImageSource, TooLarge, cached_image, ensure_image

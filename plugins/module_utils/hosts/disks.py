@@ -17,8 +17,8 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..core.disks.image_checks import check_fits_disk
 from ..core.errors import InvalidDiskInfo, InvalidInput
-from ..core.image_checks import check_fits_disk
 from .batch import progress
 from .command import program, run
 from .disk_backends import BACKENDS

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..core.domain.compare import intent_differences
 from ..core.errors import InvalidInput
+from ..core.guest.domain.compare import intent_differences
 from .domain_waits import AddressWait, ConsoleWait, checked_address
 from .domains import DomainSpec, checked_pattern, checked_xml, log_is_appended, log_path_of
 

@@ -14,8 +14,8 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ..core.domain.disk import USER_ALIAS
 from ..core.errors import DeviceDetachFailed, DevicePathInUse, InstanceNotFound, InvalidInput
+from ..core.guest.domain.disk import USER_ALIAS
 from ..core.optional import optional_import, require
 from .batch import progress
 from .domains import find_domain

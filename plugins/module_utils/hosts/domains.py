@@ -12,8 +12,8 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..core.errors import InstanceExists, InvalidInput, LibvirtError, WaitTimeout
+from ..core.instances.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
 from ..core.optional import optional_import, require
-from ..core.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
 from .batch import progress
 from .domain_waits import AddressWait, ConsoleWait, host_name, wait_for_address, wait_for_agent, wait_for_console
 from .libvirt_connection import is_code, libvirt, libvirt_errors

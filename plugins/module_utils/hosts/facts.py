@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ..core.domain.metadata import NOVA_NAMESPACE
 from ..core.errors import InvalidInput
+from ..core.guest.domain.metadata import NOVA_NAMESPACE
+from ..core.instances.power_states import power_state_of
 from ..core.optional import optional_import
-from ..core.power_states import power_state_of
 from .disk_backends import ON_LVM
 from .disk_devices import isolated_disks
 from .iscsi_facts import initiator_name, qemu_opens_iscsi
@@ -26,7 +26,7 @@ from .virt_probe import Verdict, working_virt_type
 etree = optional_import("lxml.etree")
 
 GIB = 1024**3
-MAKER = "bootflow.compute"  # as core.guest_platform writes it
+MAKER = "bootflow.compute"  # as core.guest.platform writes it
 
 #: Our words for libvirt's architectures, where they differ. source: Nova's canonical architecture names
 _CANONICAL_ARCH = {"i386": "i686", "i486": "i686", "i586": "i686", "amd64": "x86_64", "arm64": "aarch64"}

@@ -18,7 +18,7 @@ import os
 import typing as t
 from dataclasses import dataclass
 
-from ..core import image_checks
+from ..core.disks import image_checks
 from ..core.errors import ImageChecksumMismatch, ImageUnacceptable
 from .batch import progress
 from .command import UNTRUSTED_IMAGE, program, run
@@ -89,7 +89,7 @@ def image_info(path: str, driver: str) -> dict[str, t.Any] | None:
 def check_image_file(path: str, disk_format: str, image_id: str) -> tuple[str, int]:
     """Check a fetched file by its bytes, then by qemu-img; (driver, virtual size in bytes).
 
-    :raises ImageUnacceptable, InvalidDiskFormat: see core.image_checks.
+    :raises ImageUnacceptable, InvalidDiskFormat: see core.disks.image_checks.
     :raises MissingLibrary: it is not raw, and there is no qemu-img (row C26: then only raw is accepted).
     """
     size = os.path.getsize(path)

@@ -12,9 +12,9 @@ from __future__ import annotations
 import typing as t
 import uuid as uuid_module
 
-from ..core.domain.element import parse, to_text
-from ..core.domain.secret import SecretConfig
 from ..core.errors import InvalidInput, LibvirtError
+from ..core.guest.domain.element import parse, to_text
+from ..core.guest.domain.secret import SecretConfig
 from ..core.volumes.names import check_iqn
 from .batch import progress
 from .libvirt_connection import is_code, libvirt, libvirt_errors
@@ -117,7 +117,7 @@ def remove_secret(connection: t.Any, iqn: str, check_mode: bool = False) -> dict
 def iscsi_connection(
     iqn: str, lun: int, portals: t.Sequence[tuple[str, int]], user: str = "", initiator: str = "", secret: str = ""
 ) -> dict[str, t.Any]:
-    """``connection`` of a planned disk with ``source='network'``: core.guest_devices makes its XML.
+    """``connection`` of a planned disk with ``source='network'``: core.guest.devices makes its XML.
 
     libvirt takes one portal for iSCSI: the first.
 

@@ -18,13 +18,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ..core.errors import (
-    CommandFailed,
-    Conflict,
-    DriverNotInitialized,
-    VolumeBackendAPIException,
-    VolumeIsBusy,
-)
+from ..core.errors import CommandFailed, Conflict, DriverNotInitialized, VolumeBackendAPIException, VolumeIsBusy
 from .command import program, run
 from .locks import LOCK_ROOT, host_lock
 from .lvm_tags import checked_name

@@ -11,8 +11,8 @@ import typing as t
 
 from ..core.errors import PciDeviceWrongAddressFormat
 from ..core.optional import optional_import
-from ..core.pci.device import PF, STANDARD, VF, PciDevice
-from ..core.pci.spec import admitted, parse_device_specs, split_address
+from ..core.resources.pci.device import PF, STANDARD, VF, PciDevice
+from ..core.resources.pci.spec import admitted, parse_device_specs, split_address
 from .libvirt_connection import libvirt
 
 etree = optional_import("lxml.etree")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Images on their way to volumes: fetched to a temporary file, hashed, checked by the rules of core.image_checks, and gone.
+"""Images on their way to volumes: fetched to a temporary file, hashed, checked by the rules of core.disks.image_checks, and gone.
 
 An image file of this host that nobody can change meanwhile is read where it lies, see volume_image_files.
 
@@ -22,14 +22,8 @@ import threading
 import typing as t
 from dataclasses import dataclass
 
-from ..core import image_checks
-from ..core.errors import (
-    ImageChecksumMismatch,
-    ImageTooBig,
-    ImageUnacceptable,
-    InvalidInput,
-    MissingLibrary,
-)
+from ..core.disks import image_checks
+from ..core.errors import ImageChecksumMismatch, ImageTooBig, ImageUnacceptable, InvalidInput, MissingLibrary
 from .fetch import Progress, fetch, local_path, local_source
 from .images import ImageSource, check_image_file
 from .paths import make_dirs

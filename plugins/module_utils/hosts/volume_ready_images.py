@@ -13,7 +13,7 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
-from ..core import image_checks
+from ..core.disks import image_checks
 from ..core.errors import BootflowError, ImageNotFound, ImageUnacceptable
 from ..core.volumes.outcome import as_copy_failure
 from . import lvm, volume_cache, volume_copy, volume_follow

@@ -14,12 +14,15 @@ import typing as t
 import uuid as uuid_module
 from dataclasses import asdict, dataclass, field, replace
 
-from ..core import config_drive_rules, errors, quotas, states
-from ..core.guest import domain_name
+from ..core import errors
+from ..core.guest import config_drive_rules
+from ..core.guest.config import domain_name
+from ..core.instances import quotas, states
 from ..core.model import Image, Network, NetworkRequest, ServerRequest
-from ..core.request import expand, identifiers
+from ..core.reading import identifiers
+from ..core.reading.problems import Problems
+from ..core.request import expand
 from ..core.request.hostname import instance_hostname
-from ..core.request.problems import Problems
 from . import boot_volumes, groups, history, instances, ports, runs
 from .boot_volumes import BootVolumeOptions, Planned
 from .context import Context

@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..core import states
+from ..core.instances import states
 from ..core.volumes import states as volume_states
 from ..core.volumes.places import extract_host
 from . import attachments, bulk, history, instances, runs, volume_history, volumes

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..core import states
+from ..core.instances import states
 from ..core.volumes import names
 from ..core.volumes import states as volume_states
 from . import attachments, bulk, nodes, runs

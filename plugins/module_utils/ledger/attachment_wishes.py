@@ -13,9 +13,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ..core import errors
-from ..core.block_devices import PlannedDisk
-from ..core.request.formats import to_boolean
-from ..core.request.problems import Problems
+from ..core.disks.block_devices import PlannedDisk
+from ..core.reading.formats import to_boolean
+from ..core.reading.problems import Problems
 from ..core.volumes import attach_rules
 from . import instances, volumes
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The audit in the ledger: reading what core.audit compares, and writing what it plans.
+"""The audit in the ledger: reading what core.instances.audit compares, and writing what it plans.
 
 A plan is made on what a reader sees, which others go on changing. So whatever is to be written is locked as claims lock it,
 read again, planned again, and only what is still in that second plan is done.
@@ -15,9 +15,10 @@ import typing as t
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
-from ..core import audit, errors, states
-from ..core.audit import Evidence, Finding
-from ..core.claims import ResourceRequest, estimate_overhead, usage_delta
+from ..core import errors
+from ..core.instances import audit, states
+from ..core.instances.audit import Evidence, Finding
+from ..core.resources.claims import ResourceRequest, estimate_overhead, usage_delta
 from . import claims, cleanups, deletion, failure, groups, history, instances, nodes, runs, storage_audit, volume_audit
 from .context import Context
 from .libraries import sa
@@ -59,7 +60,7 @@ class Repaired:
 
 
 def survey(conn: t.Any, context: Context, evidence: Evidence) -> audit.Ledger:
-    """The ledger as core.audit sees it."""
+    """The ledger as core.instances.audit sees it."""
     cleanup_rows = conn.execute(sa.select(cleanups_table).order_by(cleanups_table.c.id)).all()
     claim_rows = conn.execute(sa.select(claims_table).order_by(claims_table.c.id)).all()
     port_rows = _suspicious_ports(conn)

@@ -17,12 +17,13 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ..core import boot_from_volume, errors
-from ..core.block_device_mapping import image_devices
-from ..core.block_devices import BlockDeviceOptions, PlannedDisk, block_device_plan, planned_disk
+from ..core import errors
+from ..core.disks import boot_from_volume
+from ..core.disks.block_device_mapping import image_devices
+from ..core.disks.block_devices import BlockDeviceOptions, PlannedDisk, block_device_plan, planned_disk
 from ..core.model import BlockDevice, Image, ServerRequest
-from ..core.numa.constraints import numa_constraints
-from ..core.request.problems import Problems
+from ..core.reading.problems import Problems
+from ..core.resources.numa.constraints import numa_constraints
 from ..core.volumes import attach_rules, create_request, states
 from ..core.volumes.model import VolumeRequest
 from . import (

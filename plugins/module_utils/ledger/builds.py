@@ -13,9 +13,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..core import errors, states
+from ..core import errors
+from ..core.instances import states
 from ..core.model import Network
-from ..core.network_info import PortRecord, build_network_info
+from ..core.networks.network_info import PortRecord, build_network_info
 from . import attachments, claims, failure, history, instances, nodes, ports, runs
 from .context import Context
 

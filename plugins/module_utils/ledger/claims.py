@@ -5,7 +5,7 @@
 """Claims: taking a host's resources for an instance and giving them back.
 
 source: 000, instance_claim (rows A70-A83). The nodes that may be touched are locked (nodes.lock), tested
-with core.claims against the usage under that lock, and written in the same transaction: no number of runs can take a
+with core.resources.claims against the usage under that lock, and written in the same transaction: no number of runs can take a
 node past its limits, and a node's usage is always what it reserves plus the sum of its claims.
 """
 
@@ -18,14 +18,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from ..core import errors
-from ..core.claims import NodeUsage, ResourceRequest, claim_test, usage_delta
-from ..core.numa.topology import NUMALimits
-from ..core.parts import Taken
-from ..core.parts import Wish as PartsWish
-from ..core.parts import refusals as parts_refusals
-from ..core.parts import take as take_parts
+from ..core.instances.server_groups import ANTI_AFFINITY, ServerGroup, late_check
+from ..core.resources.claims import NodeUsage, ResourceRequest, claim_test, usage_delta
+from ..core.resources.dedicated import Taken
+from ..core.resources.dedicated import Wish as PartsWish
+from ..core.resources.dedicated import refusals as parts_refusals
+from ..core.resources.dedicated import take as take_parts
+from ..core.resources.numa.topology import NUMALimits
 from ..core.scheduler.placement import Selection
-from ..core.server_groups import ANTI_AFFINITY, ServerGroup, late_check
 from . import bulk, host_parts, nodes
 from .history import chunks
 from .libraries import sa
@@ -154,7 +154,7 @@ def _taking_statement(limited: tuple[str, ...]) -> t.Any:
     for name in limited:
         column, added = _LIMITED[name]
         limit = sa.bindparam("limit_" + name, type_=sa.Float)
-        # As core.claims tests it: refused only when the request is more than limit - used.
+        # As core.resources.claims tests it: refused only when the request is more than limit - used.
         statement = statement.where(sa.bindparam(added, type_=sa.Integer) <= limit - c[column])
     return statement.values(
         num_instances=c.num_instances + 1,

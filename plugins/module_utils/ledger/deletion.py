@@ -12,7 +12,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..core import errors, states
+from ..core import errors
+from ..core.instances import states
 from . import attachments, claims, cleanups, history, instances, ports, runs
 from .context import Context
 from .libraries import sa

@@ -12,7 +12,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..core import build_outcome, errors, retry, states
+from ..core import errors
+from ..core.instances import build_outcome, retry, states
 from . import attachments, claims, cleanups, history, instances, nodes, ports
 from .accept import wishes_of
 from .context import Context

@@ -15,7 +15,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from ..core import errors
-from ..core.server_groups import ServerGroup
+from ..core.instances.server_groups import ServerGroup
 from . import bulk
 from .history import chunks
 from .libraries import sa

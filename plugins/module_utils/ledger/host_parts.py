@@ -12,10 +12,10 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from ..core import errors
-from ..core.numa.topology import GuestNUMATopology, HostNUMATopology
-from ..core.numa.usage import apply_usage
-from ..core.pci.device import PciDevice
-from ..core.pci.pools import free_devices
+from ..core.resources.numa.topology import GuestNUMATopology, HostNUMATopology
+from ..core.resources.numa.usage import apply_usage
+from ..core.resources.pci.device import PciDevice
+from ..core.resources.pci.pools import free_devices
 from . import bulk, profiles
 from .history import chunks
 from .libraries import sa

@@ -142,7 +142,7 @@ def with_specs(conn: t.Any, rows: t.Iterable[t.Any]) -> list[t.Any]:
 
 
 def disks_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
-    """uuid -> its planned disks (core.block_devices.PlannedDisk as plain data) in order."""
+    """uuid -> its planned disks (core.disks.block_devices.PlannedDisk as plain data) in order."""
     found: dict[str, list[dict[str, t.Any]]] = {u: [] for u in uuids}
     c = block_device_mappings.c
     for part in chunks(list(uuids)):

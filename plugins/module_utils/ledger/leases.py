@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..core import states
+from ..core.instances import states
 from . import attachments, audit, failure, instances, volume_leases, volumes
 from .context import Context
 from .libraries import sa

@@ -14,9 +14,10 @@ import typing as t
 import uuid as uuid_module
 from dataclasses import asdict
 
-from ..core import errors, ipam
+from ..core import errors
 from ..core.model import Network, NetworkRequest, Subnet
-from ..core.network_info import PortRecord
+from ..core.networks import ipam
+from ..core.networks.network_info import PortRecord
 from . import bulk
 from .history import chunks
 from .libraries import sa

@@ -12,18 +12,19 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ..core import errors, retry, states
-from ..core.claims import ResourceRequest, estimate_overhead
+from ..core import errors
+from ..core.disks.whole_disks import WholeDiskRequest
+from ..core.instances import retry, states
+from ..core.instances.server_groups import ServerGroup
 from ..core.model import Flavor
-from ..core.numa.topology import GuestNUMATopology
-from ..core.parts import Wish as PartsWish
-from ..core.pci.request import PciRequest
+from ..core.resources.claims import ResourceRequest, estimate_overhead
+from ..core.resources.dedicated import Wish as PartsWish
+from ..core.resources.numa.topology import GuestNUMATopology
+from ..core.resources.pci.request import PciRequest
 from ..core.scheduler.columns import Fleet
 from ..core.scheduler.placement import SchedulerOptions, Selection, select_destinations
 from ..core.scheduler.registry import make_filters, make_weighers
 from ..core.scheduler.request_spec import RequestSpec
-from ..core.server_groups import ServerGroup
-from ..core.whole_disks import WholeDiskRequest
 from . import attachments, builds, bulk, claims, cleanups, failure, groups, history, instances, ports, runs
 from .context import Context
 from .fleet import Needs

@@ -14,8 +14,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..core import audit
-from ..core.audit import Evidence, Finding
+from ..core.instances import audit
+from ..core.instances.audit import Evidence, Finding
 from ..core.volumes import states, storage_audit
 from ..core.volumes.names import IQN_PREFIX
 from ..core.volumes.storage_audit import SNAPSHOT, VOLUME, Cable, Item, StorageLedger

@@ -10,7 +10,7 @@ JSON holds only what is read as a whole.
 
 from __future__ import annotations
 
-from ..core import states
+from ..core.instances import states
 from .libraries import sa
 from .schema import metadata, one_of
 from .volume_tables import (
@@ -290,7 +290,7 @@ block_device_mappings = sa.Table(
     sa.Column("instance_uuid", sa.String(36), sa.ForeignKey("instances.uuid"), nullable=False, index=True),
     sa.Column("position", sa.Integer, nullable=False),
     sa.Column("device_name", sa.String(32), nullable=False),
-    sa.Column("disk", sa.JSON, nullable=False),  # core.block_devices.PlannedDisk as plain data
+    sa.Column("disk", sa.JSON, nullable=False),  # core.disks.block_devices.PlannedDisk as plain data
 )
 
 # source: 001 section 8.5.21 (row B88)

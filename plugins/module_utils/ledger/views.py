@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ..core import states
+from ..core.instances import states
 from . import claims, history, ports
 from .groups import group_names
 

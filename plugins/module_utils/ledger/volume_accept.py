@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from ..core import errors
 from ..core.model import Image
-from ..core.request.problems import Problems
+from ..core.reading.problems import Problems
 from ..core.volumes import create_request, quotas, states
 from ..core.volumes.catalogue import VolumeTypes
 from ..core.volumes.create_request import CreateOptions, Known

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ..core import errors, states
-from ..core.block_devices import PlannedDisk, attached_disk, planned_disk
-from ..core.disk_names import default_bus, free_name
+from ..core import errors
+from ..core.disks.block_devices import PlannedDisk, attached_disk, planned_disk
+from ..core.disks.disk_names import default_bus, free_name
+from ..core.instances import states
 from ..core.model import BlockDevice, Flavor
-from ..core.request.problems import Problems
+from ..core.reading.problems import Problems
 from ..core.volumes import attach_rules
 from ..core.volumes import states as volume_states
 from . import (

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ..core import audit
-from ..core import states as vm_states
-from ..core.audit import Evidence, Finding
+from ..core.instances import audit
+from ..core.instances import states as vm_states
+from ..core.instances.audit import Evidence, Finding
 from ..core.volumes import states
 from . import attachments, bulk, cleanups, instances, runs, volume_leases, volumes
 from .context import Context

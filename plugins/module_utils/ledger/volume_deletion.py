@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ..core import errors
-from ..core.request.problems import Problems
+from ..core.reading.problems import Problems
 from ..core.volumes import states
 from . import bulk, runs, storage_backends, volume_ends, volume_history, volumes
 from .context import Context

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ..core import errors, states
-from ..core.request.problems import Problems
+from ..core import errors
+from ..core.instances import states
+from ..core.reading.problems import Problems
 from ..core.volumes import attach_rules
 from ..core.volumes import states as volume_states
 from . import attachment_changes, attachment_wishes, attachments, instances, runs, volume_history, volumes

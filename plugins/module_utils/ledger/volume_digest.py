@@ -14,7 +14,7 @@ import typing as t
 
 from ..core import errors
 from ..core.model import Image
-from ..core.request.formats import to_boolean
+from ..core.reading.formats import to_boolean
 from ..core.volumes.catalogue import VolumeTypes
 
 # Under each of them the value where nothing was asked.

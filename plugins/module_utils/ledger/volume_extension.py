@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ..core import errors
-from ..core.request.problems import Problems
+from ..core.reading.problems import Problems
 from ..core.volumes import quotas, states
 from ..core.volumes.scheduler.options import VolumeSchedulerOptions
 from ..core.volumes.scheduler.select import VolumeScheduler

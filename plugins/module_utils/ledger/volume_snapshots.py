@@ -15,8 +15,8 @@ import uuid as uuid_module
 from dataclasses import dataclass, field, replace
 
 from ..core import errors
-from ..core.request.formats import to_boolean
-from ..core.request.problems import Problems
+from ..core.reading.formats import to_boolean
+from ..core.reading.problems import Problems
 from ..core.volumes import quotas, states
 from ..core.volumes.request_values import check_length, check_metadata, check_text
 from . import bulk, runs, storage_backends, volume_history, volume_quotas, volume_views, volumes

@@ -10,16 +10,17 @@ import collections
 import typing as t
 from dataclasses import dataclass, replace
 
-from ..core import errors, states
+from ..core import errors
+from ..core.instances import states
+from ..core.instances.server_groups import ServerGroup
 from ..core.model import ServerRequest
+from ..core.reading.problems import Problems
 from ..core.request import expand
-from ..core.request.problems import Problems
 from ..core.scheduler.columns import Fleet
 from ..core.scheduler.placement import SchedulerOptions, select_destinations
 from ..core.scheduler.request_spec import RequestSpec
 from ..core.scheduler.spare import hosts_that_can_be_lost
 from ..core.scheduler.whatif import how_many
-from ..core.server_groups import ServerGroup
 from . import groups, instances, scheduling
 from .accept import resolved_hints, stored_spec
 from .fleet import NEVER_REPORTED, Needs

@@ -4,7 +4,7 @@
 
 """The block devices of one request, in the form of version 2. source: 000, _check_and_transform_bdm; semantics 10.
 
-Here are the rules of the request's form; sizes against the flavor and device names are core.block_devices' matter.
+Here are the rules of the request's form; sizes against the flavor and device names are core.disks.block_devices' matter.
 Kinder than Nova's API, as its clients are: volume_id, snapshot_id and image_id may stand for source_type and uuid, and
 destination_type and delete_on_termination have defaults. Volumes and snapshots never become local disks: Nova's API
 takes such a mapping, and passes over it.
@@ -15,8 +15,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..block_device_checks import check_disk_bus, check_size, check_words, mapping_of_image
-from ..block_device_mapping import (
+from ..disks.block_device_checks import check_disk_bus, check_size, check_words, mapping_of_image
+from ..disks.block_device_mapping import (
     DEFAULT_ROOT_DEVICE,
     brings_root,
     from_legacy,
@@ -38,10 +38,10 @@ from ..errors import (
     VolumeSmallerThanMinDisk,
 )
 from ..model import BlockDevice, Image
+from ..reading.formats import to_boolean, to_integer
+from ..reading.problems import Problems
 from ..volumes.create_request import check_image
-from .formats import to_boolean, to_integer
 from .options import RequestOptions
-from .problems import Problems
 
 _ID_FIELDS = {"volume_id": "volume", "snapshot_id": "snapshot", "image_id": "image"}
 # What the older form knows. source: Nova's schema of block_device_mapping (version 1)

@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from ..block_device_mapping import IMAGE_LISTS
+from ..disks.block_device_mapping import IMAGE_LISTS
 from ..errors import (
     BootflowError,
     FlavorNotFound,
@@ -24,12 +24,12 @@ from ..errors import (
     NetworkNotFound,
     SubnetNotFound,
 )
+from ..instances.server_groups import ServerGroup
 from ..model import Flavor, Image, Network, Subnet
-from ..server_groups import ServerGroup
+from ..reading.fields import Fields, catalogue_id, entries_of
+from ..reading.problems import Problems
 from .catalogue_groups import find_server_group, read_server_groups
 from .catalogue_networks import read_network
-from .fields import Fields, catalogue_id, entries_of
-from .problems import Problems
 from .resource_wishes import read_pci_aliases
 
 #: Glance's disk formats
@@ -52,7 +52,7 @@ class Catalogue:
     networks: t.Mapping[str, Network] = field(default_factory=dict)
     keypairs: t.Mapping[str, str] = field(default_factory=dict)  # name: public key
     server_groups: t.Mapping[tuple[str, str], ServerGroup] = field(default_factory=dict)  # (project, name): group
-    pci_aliases: t.Any = field(default_factory=dict)  # as core.pci.request.parse_aliases gives them
+    pci_aliases: t.Any = field(default_factory=dict)  # as core.resources.pci.request.parse_aliases gives them
 
     def flavor(self, name_or_id: str) -> Flavor:
         """:raises FlavorNotFound: none such, or it is disabled (row A07)."""

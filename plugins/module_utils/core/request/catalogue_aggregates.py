@@ -14,9 +14,9 @@ import re
 import typing as t
 
 from ..errors import ComputeHostNotFound, InvalidInput
+from ..reading.fields import Fields, entries_of
+from ..reading.problems import Problems
 from ..scheduler.aggregates import Aggregate
-from .fields import Fields, entries_of
-from .problems import Problems
 
 ZONE_KEY = "availability_zone"
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import InstanceGroupNotFound
-from ..server_groups import ANTI_AFFINITY, POLICIES, ServerGroup
-from .fields import Fields, catalogue_id, entries_of
-from .problems import Problems
+from ..instances.server_groups import ANTI_AFFINITY, POLICIES, ServerGroup
+from ..reading.fields import Fields, catalogue_id, entries_of
+from ..reading.problems import Problems
 
 Key = t.Tuple[str, str]  # project, name
 

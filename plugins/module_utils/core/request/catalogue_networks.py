@@ -11,9 +11,9 @@ import re
 import typing as t
 
 from ..errors import BootflowError, InvalidInput
-from ..ipam import default_pools, validate_pools
 from ..model import Network, Subnet
-from .fields import Fields, catalogue_id
+from ..networks.ipam import default_pools, validate_pools
+from ..reading.fields import Fields, catalogue_id
 
 _NETWORK_TYPES = ("network", "bridge")
 _FORWARDS = ("none", "nat", "route", "open")

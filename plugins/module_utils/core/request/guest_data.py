@@ -21,9 +21,9 @@ from ..errors import (
     OnsetFilePathLimitExceeded,
 )
 from ..model import InjectedFile
-from .formats import decode_base64
+from ..reading.formats import decode_base64
+from ..reading.problems import Problems
 from .options import RequestOptions
-from .problems import Problems
 
 #: bytes of the user data once base64 encoded
 MAX_USER_DATA = 65535

@@ -16,11 +16,11 @@ import typing as t
 import uuid
 
 from ..errors import BootflowError, InvalidInput, NotSupportedYet, UnsupportedPolicyException
+from ..instances.server_groups import AFFINITY, ANTI_AFFINITY, SOFT_AFFINITY, ServerGroup
+from ..reading.problems import Problems
 from ..scheduler.filters.json_query import OPERATORS, QueryError, compile_query, parse_query
-from ..server_groups import AFFINITY, ANTI_AFFINITY, SOFT_AFFINITY, ServerGroup
 from .catalogue import Catalogue
 from .options import RequestOptions
-from .problems import Problems
 
 GROUP = "group"
 #: hint -> the filter of Nova that reads it

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ..config_drive_rules import config_drive_wanted
 from ..errors import (
     AutoDiskConfigDisabledByImage,
     BootflowError,
@@ -21,8 +20,9 @@ from ..errors import (
     InvalidInput,
     VolumeSmallerThanMinDisk,
 )
+from ..guest.config_drive_rules import config_drive_wanted
 from ..model import BlockDevice, Flavor, Image
-from .formats import TRUE_WORDS
+from ..reading.formats import TRUE_WORDS
 
 _GIB = 1024**3
 

@@ -19,11 +19,11 @@ from ..errors import (
     NotSupportedYet,
     PolicyNotAuthorized,
 )
-from ..ipam import check_fixed_ip
 from ..model import Network, NetworkRequest, Subnet
+from ..networks.ipam import check_fixed_ip
+from ..reading.problems import Problems
 from .catalogue import Catalogue, find_subnet
 from .options import RequestOptions
-from .problems import Problems
 
 
 def requested_networks(

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import typing as t
 
+from ..disks.whole_disks import WholeDiskRequest, whole_disk_requests
 from ..errors import InvalidInput
 from ..model import Flavor, Image
-from ..numa.constraints import numa_constraints
-from ..numa.topology import GuestNUMATopology
-from ..pci.request import PciRequest, parse_aliases, pci_requests
-from ..whole_disks import WholeDiskRequest, whole_disk_requests
-from .problems import Problems
+from ..reading.problems import Problems
+from ..resources.numa.constraints import numa_constraints
+from ..resources.numa.topology import GuestNUMATopology
+from ..resources.pci.request import PciRequest, parse_aliases, pci_requests
 
 
 class ResourceWishes(t.NamedTuple):

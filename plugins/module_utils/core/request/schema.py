@@ -13,7 +13,7 @@ import typing as t
 from .. import errors as error_classes
 from ..errors import BootflowError, InvalidInput, MalformedRequestBody
 from ..optional import optional_import, require
-from .formats import FORMATS
+from ..reading.formats import FORMATS
 from .fragment_files import BUILTIN_DIR, covers, load_fragments, parse_version
 
 if t.TYPE_CHECKING:

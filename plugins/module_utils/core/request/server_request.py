@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..block_device_mapping import DEFAULT_ROOT_DEVICE, brings_root
+from ..disks.block_device_mapping import DEFAULT_ROOT_DEVICE, brings_root
 from ..errors import (
     AmbiguousHostnameForMultipleInstances,
     FixedIpAlreadyInUse,
@@ -22,19 +22,19 @@ from ..errors import (
     MalformedRequestBody,
     PolicyNotAuthorized,
 )
+from ..instances.server_groups import ServerGroup
 from ..model import BlockDevice, Flavor, Image, InjectedFile, NetworkRequest, ServerRequest
-from ..server_groups import ServerGroup
+from ..reading.formats import to_boolean, to_integer
+from ..reading.problems import Problems
 from .availability_zone import parse_az
 from .block_device_mapping import legacy_block_devices, requested_block_devices, root_image, root_name
 from .catalogue import Catalogue
-from .formats import to_boolean, to_integer
 from .guest_data import requested_files, requested_metadata, requested_user_data
 from .hints import requested_hints
 from .image_rules import disk_config, image_errors
 from .later import later_fields, later_security_groups
 from .networks import requested_networks
 from .options import RequestOptions
-from .problems import Problems
 from .resource_wishes import ResourceWishes, resource_wishes
 from .schema import create_schema, entry_errors, load_fragments, schema_validator, without_nulls
 

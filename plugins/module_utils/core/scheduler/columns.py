@@ -9,16 +9,16 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
+from ..instances.server_groups import ServerGroup
 from ..optional import optional_import, require
-from ..server_groups import ServerGroup
 from .host_state import HostState
 from .request_spec import RequestSpec
 
 if t.TYPE_CHECKING:
     import numpy as np
 
-    from ..numa.topology import HostNUMATopology
-    from ..pci.device import PciDevice
+    from ..resources.numa.topology import HostNUMATopology
+    from ..resources.pci.device import PciDevice
 else:
     np = optional_import("numpy")
 
@@ -261,7 +261,7 @@ class Fleet:
         before = _Parts(self.numa(row), self.pci_devices(row), self.free_disks(row))
         if sign > 0:
             self._before.setdefault(row, []).append(before)
-            from .. import parts  # loaded where a guest asks for such things
+            from ..resources import dedicated as parts
 
             taken = parts.take(before.numa, before.pci, before.disks, parts.Wish.of(spec), None)
             if taken is not None:

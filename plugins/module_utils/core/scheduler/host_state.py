@@ -17,8 +17,8 @@ from ..errors import InvalidInput
 from .aggregates import Aggregate
 
 if t.TYPE_CHECKING:
-    from ..numa.topology import HostNUMATopology
-    from ..pci.device import PciDevice
+    from ..resources.numa.topology import HostNUMATopology
+    from ..resources.pci.device import PciDevice
 
 RAM_ALLOCATION_RATIO = 1.5
 DISK_ALLOCATION_RATIO = 1.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ..server_groups import ServerGroup
+from ..instances.server_groups import ServerGroup
 from .columns import Fleet
 from .placement import SchedulerOptions, _candidates
 from .registry import make_filters, make_weighers

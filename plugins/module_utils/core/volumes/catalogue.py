@@ -9,8 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import VolumeTypeNotFound, VolumeTypeNotFoundByName
-from ..request.fields import Fields, catalogue_id, entries_of
-from ..request.problems import Problems
+from ..reading.fields import Fields, catalogue_id, entries_of
+from ..reading.problems import Problems
 from .model import VolumeType
 
 PROVISIONING = ("thin", "thick")

@@ -30,7 +30,7 @@ from ..errors import (
     VolumeTypeNotFound,
 )
 from ..model import Image
-from ..request.formats import to_boolean
+from ..reading.formats import to_boolean
 from . import states
 from .catalogue import VolumeTypes
 from .model import Snapshot, Volume, VolumeRequest, VolumeType

@@ -16,7 +16,7 @@ import uuid
 from dataclasses import dataclass
 
 from ..errors import InvalidInput, InvalidUUID
-from ..request.identifiers import generate_password
+from ..reading.identifiers import generate_password
 
 IQN_PREFIX = "iqn.2010-10.org.openstack:"
 #: of initiators that have no name of their own

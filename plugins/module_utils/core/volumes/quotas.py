@@ -20,7 +20,7 @@ from ..errors import (
     VolumeSizeExceedsAvailableQuota,
     VolumeSizeExceedsLimit,
 )
-from ..request.fields import MAX_INT
+from ..reading.fields import MAX_INT
 
 VOLUMES = "volumes"
 SNAPSHOTS = "snapshots"
@@ -45,7 +45,7 @@ def is_volume_resource(name: t.Any) -> bool:
 def limits_of(quotas: t.Mapping[str, t.Any] | None, project: str, type_names: t.Iterable[str] = ()) -> dict[str, int]:
     """The limits of one project from bootflow_quotas: {volumes, gigabytes_fast, ..., projects: {name: the same}}.
 
-    Words that are not of volumes are left to core.quotas.
+    Words that are not of volumes are left to core.instances.quotas.
     :arg type_names: the volume types there are; a quota of another one is an error.
     :raises InvalidInput: no mapping, a type that does not exist, or a limit that is no integer from -1 to 2147483647.
     """

@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..errors import BootflowError, InvalidInput, InvalidSnapshot, InvalidVolume
-from ..request.fields import MAX_INT
+from ..reading.fields import MAX_INT
 from .model import Snapshot, Volume
 
 # --- status of a volume --------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from .. import audit
-from ..audit import Finding
+from ..instances import audit
+from ..instances.audit import Finding
 from . import states
 from .storage_evidence import (
     SNAPSHOT,

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.block_devices import PlannedDisk
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_secrets import secret_uuid
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     attachment_hosts,

@@ -10,9 +10,9 @@ import types
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import audit as rules
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import Evidence
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import audit as rules
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.audit import Evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     audit,
     database,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 from lxml import etree
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.block_devices import block_device_plan
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import block_device_plan
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config import (
     GuestSpec,
     HostCapabilities,
     domain_name,

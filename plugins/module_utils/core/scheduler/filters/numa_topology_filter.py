@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ...numa.fit import PciCheck, fit_to_host, misfit
-from ...numa.topology import HostNUMATopology, NUMALimits
+from ...resources.numa.fit import PciCheck, fit_to_host, misfit
+from ...resources.numa.topology import HostNUMATopology, NUMALimits
 from ..columns import Fleet, Rows, np
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
@@ -81,6 +81,6 @@ def _pci_check(spec: RequestSpec, devices: t.Sequence[t.Any]) -> PciCheck | None
     requests = tuple(spec.pci_requests)
     if not requests:
         return None
-    from ...pci.pools import supports  # loaded where a guest asks for devices
+    from ...resources.pci.pools import supports
 
     return lambda cells: supports(devices, requests, cells)

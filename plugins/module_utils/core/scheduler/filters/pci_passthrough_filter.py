@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ...pci.device import PciDevice
-from ...pci.pools import hand_out
-from ...pci.request import PciRequest
+from ...resources.pci.device import PciDevice
+from ...resources.pci.pools import hand_out
+from ...resources.pci.request import PciRequest
 from ..columns import Fleet, Rows
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult

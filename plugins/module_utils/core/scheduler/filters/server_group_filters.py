@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...server_groups import AFFINITY, ANTI_AFFINITY, ServerGroup
+from ...instances.server_groups import AFFINITY, ANTI_AFFINITY, ServerGroup
 from ..columns import Fleet, Rows, np
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult

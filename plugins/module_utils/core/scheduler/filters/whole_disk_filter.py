@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...whole_disks import WholeDiskRequest, choose_disks
+from ...disks.whole_disks import WholeDiskRequest, choose_disks
 from ..columns import Fleet, Rows
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult

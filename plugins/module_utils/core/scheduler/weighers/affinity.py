@@ -9,7 +9,7 @@ source: semantics 8; row D16
 
 from __future__ import annotations
 
-from ...server_groups import SOFT_AFFINITY, SOFT_ANTI_AFFINITY
+from ...instances.server_groups import SOFT_AFFINITY, SOFT_ANTI_AFFINITY
 from ..columns import Column, Fleet, Rows, np
 from ..request_spec import RequestSpec
 from .base import Changes, Weigher

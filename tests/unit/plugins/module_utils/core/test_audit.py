@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import audit, states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import audit, states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.audit import (
     Claim,
     Cleanup,
     Device,

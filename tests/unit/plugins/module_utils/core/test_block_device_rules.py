@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import block_device_mapping as mapping
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.block_device_checks import check_words
-from ansible_collections.bootflow.compute.plugins.module_utils.core.block_devices import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks import block_device_mapping as mapping
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_device_checks import check_words
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import (
     BlockDeviceOptions,
     attached_disk,
     block_device_plan,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import boot_from_volume, errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks import boot_from_volume
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, Image
 
 GIB = 1024**3

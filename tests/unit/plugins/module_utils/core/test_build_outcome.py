@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import build_outcome, errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.build_outcome import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import build_outcome
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.build_outcome import (
     ABORT,
     FAILED_QUIETLY,
     RESCHEDULE,

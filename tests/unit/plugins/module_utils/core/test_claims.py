@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.claims import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import ComputeResourcesUnavailable
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import (
     NodeUsage,
     ResourceRequest,
     claim_test,
     estimate_overhead,
     usage_delta,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import ComputeResourcesUnavailable
 
 NODE = NodeUsage(memory_mb=8192, memory_mb_used=4096, local_gb=100, local_gb_used=40, vcpus=8, vcpus_used=6)
 REQUEST = ResourceRequest(memory_mb=4096, disk_gb=60, vcpus=2)

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.block_devices import PlannedDisk, block_device_plan
-from ansible_collections.bootflow.compute.plugins.module_utils.core.cpu_topology import best_topology
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.domain import parse_domain
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import (
+    PlannedDisk,
+    block_device_plan,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config import (
     DOMAIN_NAME_LENGTH,
     GuestOptions,
     GuestSpec,
@@ -25,6 +26,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import
     guest_config,
     guest_xml,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.cpu_topology import best_topology
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import parse_domain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, Flavor, Image
 
 from .domain.schema import assert_valid

@@ -14,8 +14,8 @@ import pytest
 from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.block_devices import PlannedDisk
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config import (
     GuestOptions,
     GuestSpec,
     HostCapabilities,

@@ -10,13 +10,13 @@ import pytest
 from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.cpu_topology import CpuTopology, best_topology
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.compare import intent_differences
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import guest_config, guest_xml
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config import guest_config, guest_xml
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.cpu_topology import CpuTopology, best_topology
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.compare import intent_differences
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.constraints import numa_constraints
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.fit import fit_to_host
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topology import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.constraints import numa_constraints
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.fit import fit_to_host
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import (
     GuestCell,
     GuestNUMATopology,
     HostCell,

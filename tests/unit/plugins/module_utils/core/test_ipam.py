@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, ipam
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Subnet
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import ipam
 
 from ....work import lines_run
 

@@ -13,8 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     OverQuota,
     PortLimitExceeded,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, NetworkRequest, ServerRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.core.quotas import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.quotas import (
     check_group_members,
     check_server_groups,
     fit_count,
@@ -22,7 +21,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.quotas impor
     limits_of,
     needs,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import ServerGroup
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, NetworkRequest, ServerRequest
 
 GB = 1024
 

@@ -8,8 +8,8 @@ import copy
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import retry
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import LibvirtError, MaxRetriesExceeded
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import retry
 
 
 @pytest.mark.parametrize(

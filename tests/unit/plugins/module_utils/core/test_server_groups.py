@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import (
     POLICIES,
     ServerGroup,
     late_check,

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
     InstanceInvalidState,
     InstanceIsLocked,
     InvalidInput,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 
 ANY = set(states.VM_STATES)
 RESOURCES = "active stopped paused suspended"

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
-from ansible_collections.bootflow.compute.plugins.module_utils.core.whole_disks import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import (
     WholeDiskRequest,
     choose_disks,
     whole_disk_requests,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 
 
 def wish(count=None, min_gb=None, medium=None):

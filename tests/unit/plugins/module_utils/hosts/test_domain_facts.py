@@ -11,7 +11,7 @@ import pathlib
 import pytest
 from lxml import etree
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import guest_platform
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import platform
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts import facts
 
 NOVA = "<metadata><n:instance xmlns:n='http://openstack.org/xmlns/libvirt/nova/1.1'/></metadata>"
@@ -37,7 +37,7 @@ def test_who_made_a_domain(inside: str, ours: bool) -> None:
 def test_our_own_domains_are_known() -> None:
     """As libvirt gives them back."""
     assert facts.made_by_us(etree.parse(str(DEFINED)).getroot())
-    assert facts.MAKER in pathlib.Path(guest_platform.__file__).read_text()
+    assert facts.MAKER in pathlib.Path(platform.__file__).read_text()
 
 
 def test_folders_of_instances(tmp_path: pathlib.Path) -> None:

@@ -27,7 +27,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts import (
     paths,
     sysfs,
     virt_probe,
-)  # fmt: skip
+)
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
 

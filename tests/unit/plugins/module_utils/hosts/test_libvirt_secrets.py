@@ -10,10 +10,14 @@ import types
 import pytest
 from lxml import etree
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.domain import DomainConfig, OsConfig, render
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.element import parse, to_text
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.secret import SecretConfig
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput, LibvirtError
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import (
+    DomainConfig,
+    OsConfig,
+    render,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse, to_text
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.secret import SecretConfig
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts import libvirt_connection, libvirt_secrets
 
 SCHEMAS = pathlib.Path("/usr/share/libvirt/schemas")
@@ -187,9 +191,9 @@ def test_a_config_is_a_secret_for_libvirt_and_comes_back_the_same(config):
 
 
 def test_a_disk_of_qemus_own_initiator_names_the_secret_and_is_valid():
-    from ansible_collections.bootflow.compute.plugins.module_utils.core.block_devices import PlannedDisk
-    from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.disk import DiskConfig
-    from ansible_collections.bootflow.compute.plugins.module_utils.core.guest_devices import _source
+    from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
+    from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.devices import _source
+    from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.disk import DiskConfig
 
     connection = libvirt_secrets.iscsi_connection(
         IQN, 1, [("192.0.2.10", 3260), ("192.0.2.11", 3260)], "user1", "iqn.2004-10.com.example:compute1"

@@ -9,7 +9,12 @@ import types
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.device import PF, STANDARD, VF, PciDevice
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.device import (
+    PF,
+    STANDARD,
+    VF,
+    PciDevice,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts import pci_facts
 
 CARD, PORT, PLAIN = "0000:0a:00.0", "0000:0a:10.1", "0001:02:1f.7"

@@ -10,13 +10,17 @@ import typing as t
 
 import sqlalchemy as sa
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.claims import ResourceRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topology import GuestCell, GuestNUMATopology
-from ansible_collections.bootflow.compute.plugins.module_utils.core.parts import Wish as PartsWish
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.request import PciRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import ServerGroup
-from ansible_collections.bootflow.compute.plugins.module_utils.core.whole_disks import WholeDiskRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import WholeDiskRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import ResourceRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.dedicated import Wish as PartsWish
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import (
+    GuestCell,
+    GuestNUMATopology,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import PciRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import claims, groups, host_parts, nodes, tables
 
 from .world import World, request

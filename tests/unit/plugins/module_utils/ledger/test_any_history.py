@@ -21,8 +21,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import ServerGroup
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     claims,
     cleanups,

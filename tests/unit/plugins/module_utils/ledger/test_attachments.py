@@ -13,9 +13,10 @@ import typing as t
 import pytest
 import sqlalchemy as sa
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import audit as rules
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import Evidence
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import audit as rules
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.audit import Evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     attachment_exports,
     attachment_reservations,

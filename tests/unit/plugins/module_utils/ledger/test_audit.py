@@ -11,10 +11,16 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import audit as rules
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import Domain, Evidence, Finding, Snapshot
-from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import ServerGroup
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import audit as rules
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.audit import (
+    Domain,
+    Evidence,
+    Finding,
+    Snapshot,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import audit, database, groups, hosts_state, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.audit import Todo
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.tables import (

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import builds, cleanups, tables
 
 from .boot_world import BootWorld, device, from_image, volume_request

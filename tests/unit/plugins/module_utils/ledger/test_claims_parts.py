@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import parts as core_parts
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources import dedicated as core_parts
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import claims, cleanups, instances, tables, views
 
 from .taking import (

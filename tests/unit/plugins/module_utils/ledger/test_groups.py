@@ -13,9 +13,10 @@ import typing as t
 import pytest
 import sqlalchemy as sa
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import DEFAULT_FILTERS
-from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept, builds, claims, groups, tables
 
 from .taking import node, release, settle, take, waiting, wish

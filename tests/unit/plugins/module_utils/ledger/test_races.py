@@ -13,10 +13,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import DEFAULT_FILTERS
-from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import claims, failure, nodes, runs, tables
 
 from .taking import A_GPU, CARD, cells, node, pinned, pins, settle, take, waiting, wish

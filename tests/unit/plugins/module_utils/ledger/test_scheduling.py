@@ -9,9 +9,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.claims import ResourceRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import ResourceRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     claims,

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors, quotas
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import quotas
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge, tables, volume_views
 
 from .volume_world import VolumeWorld

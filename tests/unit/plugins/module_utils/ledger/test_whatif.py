@@ -15,6 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.base import Filter
@@ -22,7 +23,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.re
     DEFAULT_FILTERS,
     make_filters,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
     accept,
     fleet,

@@ -11,9 +11,9 @@ import pathlib
 import pytest
 from lxml import etree
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.compare import intent_differences
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.domain import parse_domain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.compare import intent_differences
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import parse_domain
 
 from .schema import assert_valid
 

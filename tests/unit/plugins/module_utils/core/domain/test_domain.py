@@ -9,8 +9,11 @@ from __future__ import annotations
 import pytest
 from lxml import etree
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.address import drive_address, pci_address
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.devices import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.address import (
+    drive_address,
+    pci_address,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.devices import (
     ConsoleConfig,
     ControllerConfig,
     GraphicsConfig,
@@ -20,14 +23,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.devic
     SerialConfig,
     VideoConfig,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.disk import DiskConfig
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.domain import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.disk import DiskConfig
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import (
     DomainConfig,
     parse_domain,
     render,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.interface import InterfaceConfig
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.platform import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.interface import InterfaceConfig
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.platform import (
     ClockConfig,
     FeaturesConfig,
     OsConfig,

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain import (
     address,
     cpu,
     devices,
@@ -23,7 +24,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.domain impor
     metadata,
     platform,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
 
 TEXT = st.text(
     alphabet=st.characters(min_codepoint=0x21, max_codepoint=0x2FFF, blacklist_categories=("Cs", "Cc", "Cn")),

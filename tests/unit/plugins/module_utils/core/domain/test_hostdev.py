@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.address import pci_address
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.domain import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.address import pci_address
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import (
     DomainConfig,
     parse_domain,
     render,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.element import parse
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.hostdev import HostdevConfig
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.hostdev import HostdevConfig
 
 XML = """
 <hostdev mode='subsystem' type='pci' managed='yes'>

@@ -7,13 +7,13 @@ from __future__ import annotations
 import pytest
 from lxml import etree
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.cpu import CpuConfig, CpuTuneConfig
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.domain import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.cpu import CpuConfig, CpuTuneConfig
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import (
     DomainConfig,
     parse_domain,
     render,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.numa import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.numa import (
     HugePageConfig,
     MemNodeConfig,
     MemoryBackingConfig,
@@ -22,7 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.numa 
     VcpuPinConfig,
     VcpuSchedConfig,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.domain.platform import OsConfig
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.platform import OsConfig
 
 from .schema import assert_valid
 

@@ -8,9 +8,9 @@ import itertools
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.cell_fit import fit_cell, page_size
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.pinning import pack
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topology import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.cell_fit import fit_cell, page_size
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.pinning import pack
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import (
     GuestCell,
     HostCell,
     NUMALimits,

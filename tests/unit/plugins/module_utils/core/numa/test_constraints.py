@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.constraints import numa_constraints
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.constraints import numa_constraints
 
 SMALL, LARGE, ANY = -1, -2, -3
 PINNED = {"hw:cpu_policy": "dedicated"}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.cpu_spec import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.cpu_spec import (
     format_cpu_spec,
     parse_cpu_spec,
     size_in_kb,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa import fit
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.cell_fit import fit_cell
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.fit import fit_to_host, misfit
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topology import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa import fit
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.cell_fit import fit_cell
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.fit import fit_to_host, misfit
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import (
     GuestCell,
     GuestNUMATopology,
     HostCell,
@@ -21,7 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topolog
     NUMALimits,
     PagesTopology,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.usage import apply_usage
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.usage import apply_usage
 
 from .....work import lines_run
 from .strategies import guests, hosts, limits

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topology import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import (
     GuestCell,
     GuestNUMATopology,
     HostCell,
     HostNUMATopology,
     PagesTopology,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.usage import apply_usage, usage_of
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.usage import apply_usage, usage_of
 
 from .strategies import fitted_pairs
 

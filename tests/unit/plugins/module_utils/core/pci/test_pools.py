@@ -10,15 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.device import PF, STANDARD, VF, PciDevice
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.pools import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.device import (
+    PF,
+    STANDARD,
+    VF,
+    PciDevice,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.pools import (
     choose_devices,
     free_devices,
     hand_out,
     pools_of,
     supports,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.request import PciRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import PciRequest
 
 QAT = {"vendor_id": "8086", "product_id": "0443"}
 GPU = {"vendor_id": "10de", "product_id": "1eb8"}

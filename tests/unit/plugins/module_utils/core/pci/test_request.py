@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.request import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import (
     PciRequest,
     parse_aliases,
     pci_requests,

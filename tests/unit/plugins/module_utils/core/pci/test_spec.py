@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.device import PF, VF, PciDevice
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.spec import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.device import PF, VF, PciDevice
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.spec import (
     admitted,
     parse_device_specs,
     split_address,

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue_aggregates import (
     aggregates_by_host,
     read_aggregates,
     zones_by_host,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
 
 HOSTS = ["kvm1", "kvm2", "kvm3"]
 INVENTORY = {"rack_a": ["kvm1", "kvm2", "disks"], "bootflow_compute": HOSTS, "empty": [], "all": [*HOSTS, "disks"]}

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_catalogue
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expand import request_digest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.hints import requested_hints
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.options import RequestOptions
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import parse_requests
 
 from .conftest import FLAVORS, IMAGES, NETWORKS

@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.availability_zone import parse_az
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.formats import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.formats import (
     printable,
     to_boolean,
     to_integer,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.hostname import (
-    instance_hostname,
-    sanitize_hostname,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.identifiers import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.identifiers import (
     PASSWORD_SYMBOLS,
     generate_password,
     reservation_id,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.availability_zone import parse_az
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.hostname import (
+    instance_hostname,
+    sanitize_hostname,
 )
 
 

@@ -11,6 +11,7 @@ import json
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.block_device_mapping import (
     legacy_block_devices,
     requested_block_devices,
@@ -23,7 +24,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expa
     describe_difference,
     request_digest,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import (
     RequestOptions,
     parse_requests,

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import WholeDiskRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.device import PF, VF, PciDevice
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.request import PciRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.device import PF, VF, PciDevice
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import PciRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters import (
     pci_passthrough_filter,
@@ -23,7 +24,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.fi
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
-from ansible_collections.bootflow.compute.plugins.module_utils.core.whole_disks import WholeDiskRequest
 
 
 def devices(count, product="0443", **more):

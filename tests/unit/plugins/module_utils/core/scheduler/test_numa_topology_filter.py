@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.topology import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import (
     GuestCell,
     GuestNUMATopology,
     HostCell,
     HostNUMATopology,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.numa.usage import apply_usage
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.device import PciDevice
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.request import PciRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.usage import apply_usage
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.device import PciDevice
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import PciRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.numa_topology_filter import (
     NUMATopologyFilter,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import NoValidHost
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import POLICIES, ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.server_group_filters import (
@@ -20,7 +21,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.pl
     select_destinations,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
-from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import POLICIES, ServerGroup
 
 
 def fleet(*names, **more):

@@ -9,15 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.spare import (
-    hosts_that_can_be_lost,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import ServerGroup
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.spare import hosts_that_can_be_lost
 
 NOW = 1000.0
 OPTIONS = SchedulerOptions(now=NOW)

@@ -16,9 +16,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     InvalidInput,
     NoValidHost,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.device import PciDevice
-from ansible_collections.bootflow.compute.plugins.module_utils.core.pci.request import PciRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.device import PciDevice
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import PciRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.aggregates import Aggregate
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
@@ -29,7 +30,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.pl
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import make_weighers
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.weighing import Ranking
-from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import ServerGroup
 
 from . import reference
 

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import WholeDiskRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput, NoValidHost
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import registry
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.aggregates import Aggregate
@@ -26,8 +28,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.pl
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.whatif import how_many
-from ansible_collections.bootflow.compute.plugins.module_utils.core.server_groups import ServerGroup
-from ansible_collections.bootflow.compute.plugins.module_utils.core.whole_disks import WholeDiskRequest
 
 NOW = 1000.0
 OPTIONS = SchedulerOptions(now=NOW)

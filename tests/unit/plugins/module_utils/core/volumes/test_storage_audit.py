@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import audit
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.storage_audit import (
     Cable,

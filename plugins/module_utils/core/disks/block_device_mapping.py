@@ -1,0 +1,398 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Block device mappings: from what image, user and flavor say to one list in Nova's v2 words.
+
+source: 000, _check_and_transform_bdm (rows A26, A28); Nova's block_device_mapping v2. What must hold of them is in
+block_device_checks.py, the naming of disks and buses in disk_names.py, the plan of disks in block_devices.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import typing as t
+
+from ..errors import InvalidBDM, InvalidBDMFormat
+from ..model import BlockDevice, Flavor, Image
+from .block_device_checks import (
+    DESTINATION_TYPES,
+    DEVICE_TYPES,
+    LEGAL_PAIRS,
+    SOURCE_TYPES,
+    check_words,
+    is_ephemeral,
+    is_swap,
+    strip_dev,
+    validate_bdms,
+)
+
+__all__ = [
+    "DEFAULT_ROOT_DEVICE",
+    "DESTINATION_TYPES",
+    "DEVICE_TYPES",
+    "LEGAL_PAIRS",
+    "SOURCE_TYPES",
+    "blank_bdm",
+    "brings_root",
+    "check_root_name",
+    "flavor_defined_bdms",
+    "from_legacy",
+    "image_bdm",
+    "IMAGE_LISTS",
+    "image_defined_bdms",
+    "image_devices",
+    "is_ephemeral",
+    "is_swap",
+    "merge_bdms",
+    "normalise_bdms",
+    "prepend_dev",
+    "root_bdm",
+    "root_device_name",
+    "root_name_of",
+    "strip_dev",
+    "validate_bdms",
+]
+
+DEFAULT_ROOT_DEVICE = "vda"
+#: properties of an image that are lists of mappings
+IMAGE_LISTS = ("block_device_mapping", "mappings")
+
+_EPHEMERAL = re.compile(r"ephemeral(\d|[1-9]\d+)\Z")
+# What an image may say of a device in version 2. source: Nova's BlockDeviceDict; those of its database are passed over
+_IMAGE_FIELDS = frozenset(
+    """
+    source_type destination_type guest_format device_type disk_bus boot_index device_name delete_on_termination
+    snapshot_id volume_id volume_size image_id no_device connection_info tag volume_type encrypted
+    encryption_secret_uuid encryption_format encryption_options
+    id instance_uuid attachment_id uuid created_at updated_at deleted_at deleted
+    """.split()
+)
+_WORDS = ("destination_type", "guest_format", "device_type", "disk_bus", "device_name", "tag", "volume_type")
+
+
+def prepend_dev(device_name: str) -> str:
+    """``/dev/vda`` of ``vda``."""
+    return "/dev/%s" % strip_dev(device_name)
+
+
+def root_bdm(bdms: t.Iterable[BlockDevice]) -> BlockDevice | None:
+    """The mapping with boot_index 0."""
+    for bdm in bdms:
+        if bdm.boot_index == 0:
+            return bdm
+    return None
+
+
+def image_bdm(image_id: str, boot_index: int = 0) -> BlockDevice:
+    """The mapping that stands for the image that is booted."""
+    return BlockDevice(
+        source_type="image",
+        destination_type="local",
+        uuid=image_id,
+        boot_index=boot_index,
+        device_type="disk",
+        delete_on_termination=True,
+    )
+
+
+def blank_bdm(size: int | None, guest_format: str | None = None, device_name: str | None = None) -> BlockDevice:
+    """An ephemeral disk (size in GB), or with guest_format swap the swap disk (size in MB)."""
+    return BlockDevice(
+        source_type="blank",
+        destination_type="local",
+        boot_index=-1,
+        volume_size=size,
+        device_name=device_name,
+        device_type="disk",
+        guest_format=guest_format,
+        delete_on_termination=True,
+    )
+
+
+def root_device_name(image: Image | None) -> str | None:
+    """What the image says the root device is called (``root_device_name``, or a ``root`` mapping), without /dev/."""
+    return root_name_of(image.properties, image.name) if image is not None else None
+
+
+def root_name_of(properties: t.Mapping[str, t.Any], image_name: str = "") -> str | None:
+    """The same of an image's properties, which a volume made of it has too.
+
+    :raises InvalidBDMFormat: mappings are no list of mappings.
+    """
+    name = None
+    for mapping in _image_list(properties, "mappings", image_name):
+        if mapping.get("virtual") == "root":
+            name = str(mapping.get("device") or "")
+    name = str(properties.get("root_device_name") or name or "")
+    # A whole disk is what the guest gets: sda1 is EC2's way to say sda.
+    return re.sub(r"\d+$", "", strip_dev(name) or "") or None
+
+
+# --- version 1 --------------------------------------------------------------------------------------------------------
+
+
+def from_legacy(
+    mappings: t.Sequence[t.Mapping[str, t.Any]],
+    image_id: str | None = None,
+    root_name: str | None = None,
+    no_root: bool = False,
+) -> list[BlockDevice]:
+    """v1 mappings (device_name, virtual_name, volume_id, snapshot_id, volume_size, no_device) in v2 words.
+
+    The root is the volume or snapshot that has the root's device name; else the image; without an image and a root name
+    the first that is not blank. With ``no_root`` none of them is bootable: something else is the root.
+
+    :arg root_name: Nova's API never leaves it open, see DEFAULT_ROOT_DEVICE.
+    :raises InvalidBDMFormat: a mapping says nothing of what it maps, or is none; a size that is no number.
+    """
+    if not isinstance(mappings, (list, tuple)):
+        raise InvalidBDMFormat(details="Unrecognized legacy format.", remedy="Write a list of mappings.")
+    bdms = [_one_from_legacy(mapping) for mapping in mappings]
+    if no_root:
+        return [dataclasses.replace(bdm, boot_index=-1) for bdm in bdms]
+    if not root_name and not image_id:
+        for index, bdm in enumerate(bdms):
+            if bdm.source_type != "blank" and not bdm.no_device:
+                bdms[index] = dataclasses.replace(bdm, boot_index=0)
+                break
+        return bdms
+    volume_backed = False
+    for index, bdm in enumerate(bdms):
+        is_root = bool(root_name) and strip_dev(bdm.device_name) == strip_dev(root_name)
+        if is_root and bdm.source_type in ("volume", "snapshot", "image") and not bdm.no_device:
+            volume_backed = True
+            bdms[index] = dataclasses.replace(bdm, boot_index=0)
+        else:
+            bdms[index] = dataclasses.replace(bdm, boot_index=None if bdm.no_device else -1)
+    if not volume_backed and image_id:
+        bdms.insert(0, image_bdm(image_id))
+    return bdms
+
+
+def _one_from_legacy(mapping: t.Mapping[str, t.Any]) -> BlockDevice:
+    if not isinstance(mapping, t.Mapping):
+        raise InvalidBDMFormat(details="Unrecognized legacy format.", remedy="Each device is a mapping.")
+    name = str(mapping.get("virtual_name") or "")
+    common: dict[str, t.Any] = {
+        "device_name": mapping.get("device_name"),
+        "volume_size": _size(mapping.get("volume_size")),
+        "delete_on_termination": _true(mapping.get("delete_on_termination")),
+        "no_device": _given(mapping.get("no_device")),
+    }
+    found = None
+    if name == "swap" or _EPHEMERAL.match(name):
+        common["delete_on_termination"] = True
+        guest_format = "swap" if name == "swap" else None
+        found = BlockDevice(source_type="blank", destination_type="local", guest_format=guest_format, **common)
+    elif mapping.get("snapshot_id"):
+        uuid = str(mapping["snapshot_id"])
+        found = BlockDevice(source_type="snapshot", destination_type="volume", uuid=uuid, **common)
+    elif mapping.get("volume_id"):
+        uuid = str(mapping["volume_id"])
+        found = BlockDevice(source_type="volume", destination_type="volume", uuid=uuid, **common)
+    elif common["no_device"]:
+        found = BlockDevice(source_type="blank", destination_type="local", **common)
+    if found is None:
+        raise InvalidBDMFormat(
+            details="Unrecognized legacy format.", remedy="Give volume_id, snapshot_id, virtual_name or no_device."
+        )
+    check_words(found)
+    return found
+
+
+# --- what an image asks for -------------------------------------------------------------------------------------------
+
+
+def image_defined_bdms(image: Image, flavor: Flavor) -> list[BlockDevice]:
+    """What the image itself asks for: its properties ``block_device_mapping`` (v2 where ``bdm_v2``) and ``mappings``.
+
+    In version 1 the root is what has the root's device name, the image's root_device_name or vda; none where nothing
+    has it: then the image itself is booted.
+
+    :raises InvalidBDMFormat: a mapping of the image cannot be understood.
+    """
+    blanks = []
+    for mapping in _image_list(image.properties, "mappings", image.name):
+        virtual = str(mapping.get("virtual") or "")
+        if virtual != "swap" and not _EPHEMERAL.match(virtual):
+            continue
+        guest_format = "swap" if virtual == "swap" else mapping.get("guest_format")
+        size = flavor.swap if virtual == "swap" else flavor.ephemeral_gb
+        device = str(mapping.get("device") or "")
+        if size:
+            blanks.append(blank_bdm(size, guest_format, prepend_dev(device) if device else None))
+    return merge_bdms(blanks, image_devices(image))
+
+
+def brings_root(image: Image | None) -> BlockDevice | None:
+    """The root that the image itself maps: a volume, as of an image that was made of a volume-backed server.
+
+    :raises InvalidBDMFormat: a mapping of the image cannot be understood.
+    """
+    return root_bdm(image_devices(image)) if image is not None else None
+
+
+def image_devices(image: Image) -> list[BlockDevice]:
+    """The property ``block_device_mapping`` alone.
+
+    :raises InvalidBDMFormat: a mapping of the image cannot be understood.
+    """
+    defined = _image_list(image.properties, "block_device_mapping", image.name)
+    if _true(image.properties.get("bdm_v2")):
+        return [_from_dict(mapping) for mapping in defined]
+    return from_legacy(defined, None, root_device_name(image) or DEFAULT_ROOT_DEVICE)
+
+
+def _image_list(properties: t.Mapping[str, t.Any], name: str, image_name: str) -> list[t.Mapping[str, t.Any]]:
+    value = properties.get(name) or []
+    if isinstance(value, str):
+        # Glance's properties are texts, and Nova reads these two as JSON.
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, t.Mapping) for item in value):
+        raise InvalidBDMFormat(
+            details="property %s of image %s is no list of mappings" % (name, image_name),
+            remedy="Write it as a YAML list, or as the JSON text of one, in bootflow_images.",
+        )
+    return list(value)
+
+
+def _from_dict(mapping: t.Mapping[str, t.Any]) -> BlockDevice:
+    """A device of an image in version 2. Not all of Nova's is offered: encrypted disks are refused, not left bare."""
+    unknown = sorted(str(key) for key in set(mapping) - _IMAGE_FIELDS)
+    if unknown:
+        raise InvalidBDMFormat(details="Following fields are invalid: %s" % " ".join(unknown))
+    if _true(mapping.get("encrypted")):
+        raise InvalidBDMFormat(details="Encrypted disks are not supported.", remedy="Use an image without them.")
+    no_device = _given(mapping.get("no_device"))
+    source = mapping.get("source_type") or ("blank" if no_device else None)
+    if source is None:
+        raise InvalidBDMFormat(details="Some required fields are missing", remedy="Say source_type.")
+    values: dict[str, t.Any] = {key: mapping.get(key) for key in _WORDS}
+    if not values["destination_type"]:
+        values["destination_type"] = "local" if source in ("image", "blank") else "volume"
+    origin = mapping.get("%s_id" % source) or mapping.get("uuid")
+    found = BlockDevice(
+        source_type=source,
+        uuid=None if origin is None else str(origin),
+        boot_index=_integer(mapping.get("boot_index"), "Boot index is invalid."),
+        volume_size=_size(mapping.get("volume_size")),
+        delete_on_termination=_true(mapping.get("delete_on_termination")),
+        no_device=no_device,
+        **values,
+    )
+    check_words(found)
+    return found
+
+
+# --- all of a guest ---------------------------------------------------------------------------------------------------
+
+
+def merge_bdms(overridable: t.Sequence[BlockDevice], overrider: t.Sequence[BlockDevice]) -> list[BlockDevice]:
+    """The second list, then those of the first whose device name the second does not have."""
+    names = {strip_dev(bdm.device_name) for bdm in overrider if bdm.device_name}
+    return list(overrider) + [bdm for bdm in overridable if strip_dev(bdm.device_name) not in names]
+
+
+def flavor_defined_bdms(flavor: Flavor, bdms: t.Sequence[BlockDevice]) -> list[BlockDevice]:
+    """The ephemeral and the swap disk of the flavor, each only where the mappings have none of its kind."""
+    result = []
+    if flavor.ephemeral_gb and not any(is_ephemeral(bdm) and not bdm.no_device for bdm in bdms):
+        result.append(blank_bdm(flavor.ephemeral_gb))
+    if flavor.swap and not any(is_swap(bdm) and not bdm.no_device for bdm in bdms):
+        result.append(blank_bdm(flavor.swap, "swap"))
+    return result
+
+
+def normalise_bdms(
+    flavor: Flavor,
+    image: Image | None,
+    bdms: t.Sequence[BlockDevice],
+    max_count: int = 1,
+    meta: Image | None = None,
+) -> list[BlockDevice]:
+    """User, image and flavor merged (row A26), the root first, entries with ``no_device`` gone.
+
+    A user's mapping overrides the image's of the same device name, its root too: then something else has to be one.
+    Where an image that maps no root is booted and nothing has boot_index 0, the mapping of the image is put in, as
+    Nova's clients do.
+
+    :arg meta: without an image the one that the root volume is made of: what it maps counts too, its own root before
+        the volume that was asked for.
+    :raises InvalidBDM: count and an existing volume (row A27); a volume on the root's device name (row A28).
+    :raises InvalidBDMFormat: a mapping, of the image too, cannot be understood.
+    """
+    for bdm in bdms:
+        check_words(bdm)
+    for bdm in bdms:
+        if not bdm.no_device:
+            check_root_name(image, bdm)
+    source = image if image is not None else meta
+    defined = image_defined_bdms(source, flavor) if source is not None else []
+    given = list(bdms)
+    if root_bdm(defined) is not None:
+        # The image brings its own root (a snapshot of a volume-backed server): no second one from the image itself.
+        given = [bdm for bdm in given if not (bdm.boot_index == 0 and bdm.source_type == "image")]
+    merged = [bdm for bdm in merge_bdms(defined, given) if not bdm.no_device]
+    if image is not None and root_bdm(defined) is None and root_bdm(merged) is None:
+        merged.insert(0, image_bdm(image.id))
+    if max_count > 1 and any(bdm.source_type == "volume" for bdm in merged):
+        raise InvalidBDM(
+            message="Cannot attach one or more volumes to multiple instances",
+            remedy="Boot one instance per entry, or leave the volume out.",
+        )
+    root = root_bdm(merged)
+    if root is not None and root.destination_type == "local" and root.device_name:
+        for bdm in merged:
+            if bdm is not root:
+                check_root_name(image, bdm, root.device_name)
+    merged += flavor_defined_bdms(flavor, merged)
+    # A stable sort: the root leads, all else keeps its order.
+    return sorted(merged, key=lambda bdm: bdm.boot_index != 0)
+
+
+def check_root_name(image: Image | None, bdm: BlockDevice, root_name: str | None = None) -> None:
+    """Beside an image that is booted no volume has the name of the root disk (row A28).
+
+    :arg root_name: what the request calls it; else the image's name for it, or vda.
+    :raises InvalidBDM: the volume has it. Nova's InvalidRequest, with its text; there only vda is ever found out.
+    """
+    if image is None or bdm.destination_type != "volume" or not bdm.device_name:
+        return
+    of_image = root_device_name(image)
+    shown = root_name or (prepend_dev(of_image) if of_image else DEFAULT_ROOT_DEVICE)
+    if strip_dev(bdm.device_name) == strip_dev(shown):
+        raise InvalidBDM(
+            message="The volume cannot be assigned the same device name as the root device %s" % shown,
+            remedy="Give the volume another device_name, or none.",
+        )
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _integer(value: t.Any, details: str) -> int | None:
+    """:raises InvalidBDMFormat: no integer, nor the text of one."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, str) and re.match(r"-?[0-9]{1,18}\Z", value):
+        return int(value)
+    raise InvalidBDMFormat(details=details)
+
+
+def _size(value: t.Any) -> int | None:
+    return _integer(None if value == "" else value, "Invalid volume_size.")
+
+
+def _true(value: t.Any) -> bool:
+    return str(value).strip().lower() in ("1", "t", "true", "on", "y", "yes")
+
+
+def _given(value: t.Any) -> bool:
+    """A flag that Nova takes for set whatever it is set to; a word for no is one here."""
+    return bool(value) and str(value).strip().lower() not in ("0", "f", "false", "off", "n", "no")

@@ -1,0 +1,348 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The plan of a guest's disks: root, ephemeral, swap and volumes with bus, device name, size and boot order.
+
+source: Nova's libvirt driver (disk mapping), 000 _check_and_transform_bdm, rows A26 and A28.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from dataclasses import dataclass, field
+
+from ..errors import DevicePathInUse, InvalidInput
+from ..model import BlockDevice, Flavor, Image
+from .block_device_checks import check_disk_bus, check_words
+from .block_device_mapping import is_swap, normalise_bdms, prepend_dev, root_name_of, strip_dev, validate_bdms
+from .disk_names import (
+    BUS_PREFIX,
+    bus_of_name,
+    check_bus,
+    check_device,
+    check_name,
+    config_drive_bus,
+    default_bus,
+    free_name,
+    is_q35,
+)
+
+__all__ = [
+    "BlockDeviceOptions",
+    "PlannedDisk",
+    "attached_disk",
+    "block_device_plan",
+    "config_drive_disk",
+    "is_q35",
+    "normalise_bdms",
+    "validate_bdms",
+]
+
+
+@dataclass(frozen=True)
+class BlockDeviceOptions:
+    """What the plan depends on besides the request."""
+
+    virt_type: str = "kvm"
+    machine_type: str | None = None  # pc, q35, pc-q35-7.2...; the image's hw_machine_type comes first
+    arch: str = "x86_64"
+    backend: str = "qcow2"  # how local disks are kept: qcow2, raw
+    default_ephemeral_format: str = "ext4"
+    max_local_block_devices: int = 3
+    max_count: int = 1
+
+
+@dataclass(frozen=True)
+class PlannedDisk:
+    """One disk of a guest. The plan fills all but where it lies; the caller adds that with ``placed()``."""
+
+    name: str  # disk, disk.eph0, disk.swap, disk.config; a volume's uuid
+    kind: str  # image, ephemeral, swap, volume, config_drive
+    device_name: str  # Nova's: /dev/vda
+    disk_bus: str
+    device_type: str = "disk"
+    boot_index: int | None = None  # from 0; None: not booted from
+    size_gb: int | None = None  # root and ephemeral; root 0 is as large as the image
+    size_mb: int | None = None  # swap
+    image_id: str | None = None
+    volume_id: str | None = None
+    guest_format: str | None = None  # file system of an ephemeral disk
+    backend: str = "qcow2"
+    delete_on_termination: bool = False
+    tag: str | None = None
+    # of a volume: where it comes from (volume, image, snapshot, blank), and how one that does not exist is made
+    volume_source: str = ""
+    snapshot_id: str | None = None
+    volume_type: str | None = None
+    # where it lies: set by the caller
+    source: str = "file"  # file, block, network
+    path: str | None = None
+    driver_format: str | None = None  # qcow2, raw
+    cache: str | None = None
+    io: str | None = None
+    serial: str | None = None
+    readonly: bool = False
+    shareable: bool = False
+    connection: t.Mapping[str, t.Any] = field(default_factory=dict)  # of source network
+
+    @property
+    def dev(self) -> str:
+        """libvirt's target: ``vda``."""
+        return strip_dev(self.device_name) or ""
+
+    def placed(self, path: str, driver_format: str, source: str = "file", **more: t.Any) -> PlannedDisk:
+        """The same disk with its file or block device on the host."""
+        return dataclasses.replace(self, path=path, driver_format=driver_format, source=source, **more)
+
+    def of_volume(self, volume_id: str, size_gb: int) -> PlannedDisk:
+        """The same disk, now that its volume is known."""
+        return dataclasses.replace(self, name=volume_id, volume_id=volume_id, serial=volume_id, size_gb=size_gb)
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """Plain data, for the ledger and for the module instance_disks."""
+        result = dataclasses.asdict(self)
+        result["connection"] = dict(self.connection)
+        return result
+
+
+def planned_disk(data: t.Mapping[str, t.Any]) -> PlannedDisk:
+    """The disk again from as_dict()'s data; keys it does not know are ignored.
+
+    :raises InvalidInput: name, kind, device_name or disk_bus is missing, or no text; no mapping at all.
+    """
+    if not isinstance(data, t.Mapping):
+        raise InvalidInput(reason="a planned disk is a mapping")
+    known = {item.name for item in dataclasses.fields(PlannedDisk)}
+    missing = [k for k in ("name", "kind", "device_name", "disk_bus") if not (data.get(k) and isinstance(data[k], str))]
+    if missing:
+        raise InvalidInput(reason="a planned disk lacks %s" % ", ".join(missing))
+    return PlannedDisk(**{key: value for key, value in data.items() if key in known})
+
+
+def block_device_plan(
+    flavor: Flavor,
+    image: Image | None,
+    bdms: t.Sequence[BlockDevice] = (),
+    options: BlockDeviceOptions | None = None,
+    properties: t.Mapping[str, t.Any] | None = None,
+    meta: Image | None = None,
+) -> list[PlannedDisk]:
+    """All disks of a guest but the config drive: root first, then ephemerals, swap, volumes.
+
+    Names follow Nova: the root takes the first name of its bus (or the image's root_device_name), the others the next
+    free ones, past the names that mappings claim. A name that a user gave is honoured (Nova's libvirt driver passes over
+    all but the root's), and decides the bus where neither its mapping nor, for the root and local disks, the image names
+    one. A blank disk of size 0 is none. An ISO image is a CD-ROM, on the CD-ROMs' bus whatever its mapping says, on a
+    volume too.
+
+    :arg properties: of the guest, where the root is a volume that exists and there is no image: they choose buses.
+    :arg meta: the image that the root volume is made of, where there is no image: its properties choose buses, and its
+        mappings count.
+    :raises InvalidBDM: see normalise_bdms and validate_bdms; a device name that does not fit its bus.
+    :raises TooManyDiskDevices: (403) the bus is full.
+    :raises UnsupportedHardware: a bus that the machine has not, or that has no such devices.
+    """
+    options = options or BlockDeviceOptions()
+    merged = normalise_bdms(flavor, image, bdms, options.max_count, meta)
+    validate_bdms(merged, flavor, image, options.max_local_block_devices)
+    planner = _Planner(flavor, image, options, properties, meta)
+    return planner.plan(merged)
+
+
+def attached_disk(
+    flavor: Flavor,
+    bdm: BlockDevice,
+    taken: t.Collection[str],
+    properties: t.Mapping[str, t.Any] | None = None,
+    options: BlockDeviceOptions | None = None,
+) -> PlannedDisk:
+    """A volume that a guest gets beside the disks that it has.
+
+    :arg taken: the names (vda...) of all that it has; the volume gets the next free one where it asks for none.
+    :raises DevicePathInUse: (409) the name that it asks for is taken.
+    :raises InvalidBDM: a mapping that is none; a name that does not fit the bus. :raises UnsupportedHardware: a bus that
+        the machine has not. :raises TooManyDiskDevices: (403) the bus is full.
+    """
+    check_words(bdm)
+    check_disk_bus(bdm)
+    if bdm.device_name and strip_dev(bdm.device_name) in taken:
+        raise DevicePathInUse(path=prepend_dev(bdm.device_name))
+    planner = _Planner(flavor, None, options or BlockDeviceOptions(), properties)
+    planner.taken = set(taken)
+    return planner.volume(bdm)
+
+
+def config_drive_disk(
+    disks: t.Sequence[PlannedDisk],
+    properties: t.Mapping[str, t.Any],
+    drive_format: str = "iso9660",
+    virt_type: str = "kvm",
+    machine: str | None = None,
+    arch: str = "x86_64",
+    bus: str | None = None,
+) -> PlannedDisk:
+    """The config drive beside these disks: a CD-ROM when it is iso9660, a disk when it is vfat (row B77).
+
+    A CD-ROM takes the first free name of its bus (hda), a disk the last (vdz), out of the way of volumes to come.
+
+    :arg bus: the setting config_drive_bus; None: see disk_names.config_drive_bus.
+    :raises InvalidInput: an unknown format.
+    :raises UnsupportedHardware: a bus that the machine has not.
+    """
+    if drive_format not in ("iso9660", "vfat"):
+        raise InvalidInput(reason="config_drive_format %r is neither iso9660 nor vfat" % drive_format)
+    device_type = "cdrom" if drive_format == "iso9660" else "disk"
+    chosen = config_drive_bus(device_type, properties, virt_type, machine, arch, bus)
+    return PlannedDisk(
+        name="disk.config",
+        kind="config_drive",
+        device_name=prepend_dev(free_name(chosen, {disk.dev for disk in disks}, last=device_type == "disk")),
+        disk_bus=chosen,
+        device_type=device_type,
+        driver_format="raw",
+        backend="raw",
+        readonly=device_type == "cdrom",
+        delete_on_termination=True,
+    )
+
+
+class _Planner:
+    """Gives out buses and names one after the other."""
+
+    def __init__(
+        self,
+        flavor: Flavor,
+        image: Image | None,
+        options: BlockDeviceOptions,
+        properties: t.Mapping[str, t.Any] | None = None,
+        meta: Image | None = None,
+    ):
+        self.flavor = flavor
+        meta = image if image is not None else meta
+        self.of_iso = meta is not None and meta.disk_format == "iso"
+        self.options = options
+        self.properties: t.Mapping[str, t.Any] = meta.properties if meta is not None else properties or {}
+        self.machine = str(self.properties.get("hw_machine_type") or options.machine_type or "") or None
+        self.taken: set[str] = set()
+
+    def plan(self, bdms: t.Sequence[BlockDevice]) -> list[PlannedDisk]:
+        ephemerals = [b for b in bdms if b.source_type == "blank" and b.destination_type == "local" and not is_swap(b)]
+        swaps = [b for b in bdms if is_swap(b)]
+        root = next(b for b in bdms if b.boot_index == 0)
+        rest = [b for b in bdms if b is not root and b.destination_type == "volume"]
+        self.taken = {strip_dev(b.device_name) or "" for b in bdms if b.device_name} - {""}
+        disks = [self._root(self._fitted(self._named(self._cdrom(root) if self.of_iso else root)))]
+        number = 1 if root in ephemerals else 0
+        for bdm in ephemerals:
+            size = self.flavor.ephemeral_gb if bdm.volume_size is None else bdm.volume_size
+            if bdm is root or not size:
+                continue
+            disks.append(self._ephemeral(self._fitted(bdm), number, size))
+            number += 1
+        for bdm in swaps:
+            size = self.flavor.swap if bdm.volume_size is None else bdm.volume_size
+            if size and bdm is not root:
+                disks.append(self._swap(self._fitted(bdm), size))
+        return disks + [self.volume(bdm) for bdm in rest]
+
+    def _root(self, bdm: BlockDevice) -> PlannedDisk:
+        if bdm.destination_type == "volume":
+            return self.volume(bdm)
+        if is_swap(bdm):
+            return self._swap(bdm, bdm.volume_size or self.flavor.swap)
+        if bdm.source_type == "blank":
+            return self._ephemeral(bdm, 0, bdm.volume_size or self.flavor.ephemeral_gb)
+        return self._disk(
+            bdm,
+            "disk",
+            "image",
+            image_id=bdm.uuid,
+            size_gb=self.flavor.root_gb,
+            readonly=bdm.device_type == "cdrom",
+        )
+
+    def _cdrom(self, bdm: BlockDevice) -> BlockDevice:
+        """The root of an ISO image. source: Nova's get_root_info"""
+        if bdm.source_type == "blank":
+            return bdm
+        options = self.options
+        bus = default_bus("cdrom", self.properties, options.virt_type, self.machine, options.arch)
+        return dataclasses.replace(bdm, device_type="cdrom", disk_bus=bus)
+
+    def _named(self, root: BlockDevice) -> BlockDevice:
+        """The root with the name that the guest's properties have for it, unless it has one, or is on another bus."""
+        name = root_name_of(self.properties) if root.device_name is None else None
+        if not name or name in self.taken or (root.disk_bus and not name.startswith(BUS_PREFIX[root.disk_bus])):
+            return root
+        self.taken.add(name)
+        return dataclasses.replace(root, device_name=name)
+
+    def _fitted(self, bdm: BlockDevice) -> BlockDevice:
+        """The root and local disks are on the bus that the image names, whatever they are called (Nova); the letter stays."""
+        options, device_type = self.options, bdm.device_type or "disk"
+        dev = strip_dev(bdm.device_name)
+        if bdm.disk_bus or not dev or not self.properties.get("hw_%s_bus" % device_type):
+            return bdm
+        bus = default_bus(device_type, self.properties, options.virt_type, self.machine, options.arch)
+        if BUS_PREFIX[bus_of_name(dev)] == BUS_PREFIX[bus]:
+            return bdm
+        name = BUS_PREFIX[bus] + dev[len(BUS_PREFIX[bus]) :]
+        return dataclasses.replace(bdm, disk_bus=bus, device_name=None if name in self.taken else name)
+
+    def _swap(self, bdm: BlockDevice, size: int) -> PlannedDisk:
+        return self._disk(bdm, "disk.swap", "swap", size_mb=size, guest_format="swap")
+
+    def _ephemeral(self, bdm: BlockDevice, number: int, size: int) -> PlannedDisk:
+        guest_format = bdm.guest_format or self.options.default_ephemeral_format
+        return self._disk(bdm, "disk.eph%d" % number, "ephemeral", size_gb=size, guest_format=guest_format)
+
+    def volume(self, bdm: BlockDevice) -> PlannedDisk:
+        volume_id = bdm.uuid if bdm.source_type == "volume" else None
+        image_id = bdm.uuid if bdm.source_type == "image" else None
+        disk = self._disk(bdm, "", "volume", size_gb=bdm.volume_size, volume_id=volume_id, image_id=image_id)
+        return dataclasses.replace(
+            disk,
+            name=volume_id or disk.device_name,
+            backend="volume",
+            serial=volume_id,
+            volume_source=bdm.source_type,
+            snapshot_id=bdm.uuid if bdm.source_type == "snapshot" else None,
+            volume_type=bdm.volume_type,
+        )
+
+    def _disk(self, bdm: BlockDevice, name: str, kind: str, **more: t.Any) -> PlannedDisk:
+        device_type = bdm.device_type or "disk"
+        dev = strip_dev(bdm.device_name)
+        bus = self._bus(bdm.disk_bus, device_type, dev)
+        if dev:
+            check_name(dev, bus)
+        else:
+            dev = free_name(bus, self.taken)
+        self.taken.add(dev)
+        index = bdm.boot_index
+        return PlannedDisk(
+            name=name,
+            kind=kind,
+            device_name=prepend_dev(dev),
+            disk_bus=bus,
+            device_type=device_type,
+            boot_index=index if index is not None and index >= 0 else None,
+            backend=self.options.backend,
+            delete_on_termination=bdm.delete_on_termination,
+            tag=bdm.tag,
+            **more,
+        )
+
+    def _bus(self, asked: str | None, device_type: str, dev: str | None) -> str:
+        options = self.options
+        if asked:
+            return check_device(device_type, check_bus(asked, options.virt_type, self.machine), options.virt_type)
+        bus = default_bus(device_type, self.properties, options.virt_type, self.machine, options.arch)
+        if dev:
+            named = bus_of_name(dev)
+            # sd is what SCSI, SATA and USB share: the default stays when it is one of them.
+            if not (named == "scsi" and bus in ("scsi", "sata", "usb")) and named != bus:
+                return check_device(device_type, check_bus(named, options.virt_type, self.machine), options.virt_type)
+        return bus

@@ -1,0 +1,98 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A guest whose root disk is a volume: its properties, what its flavor must have, its zone.
+
+source: row A19; semantics 10, 14; Nova's get_bdm_image_metadata, get_image_metadata_from_volume,
+_validate_flavor_image_nostatus and _validate_vol_az_for_create
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import (
+    FlavorMemoryTooSmall,
+    InvalidBDMVolumeNotBootable,
+    InvalidInput,
+    MismatchVolumeAZException,
+    VolumeSmallerThanMinDisk,
+)
+from ..model import Flavor, Image
+
+#: what an image is beside its properties: Cinder keeps both in one table (volume_image_metadata)
+IMAGE_ATTRIBUTES = (
+    "image_id", "image_name", "size", "checksum", "container_format", "disk_format", "min_ram", "min_disk",
+)  # fmt: skip
+_GIB = 1024**3
+
+
+def image_of_volume(image_metadata: t.Mapping[str, t.Any] | None, size_gb: int | None) -> Image:
+    """What stands for the image of a guest that boots from this volume: active, and as large as the volume.
+
+    :arg image_metadata: the volume's volume_image_metadata. Its values are texts in Cinder.
+    :raises InvalidInput: no mapping, or a min_ram or min_disk that is no number.
+    """
+    if image_metadata is not None and not isinstance(image_metadata, t.Mapping):
+        raise InvalidInput(reason="the image metadata of a volume are a mapping")
+    properties = dict(image_metadata or {})
+    given = {name: properties.pop(name, None) for name in IMAGE_ATTRIBUTES}
+    return Image(
+        name="",
+        id="",
+        disk_format="",
+        size=(size_gb or 0) * _GIB,
+        min_ram=_number(given["min_ram"], "min_ram"),
+        min_disk=_number(given["min_disk"], "min_disk"),
+        properties=properties,
+    )
+
+
+def check_volume_flavor(image: Image, flavor: Flavor, volume_size: int | None) -> None:
+    """The flavor's root_gb does not count. A volume that exists was compared with min_disk when it was made.
+
+    :arg volume_size: GB that are asked for; None where nobody said.
+    :raises FlavorMemoryTooSmall: :raises VolumeSmallerThanMinDisk: (400)
+    """
+    if flavor.memory_mb < image.min_ram:
+        raise FlavorMemoryTooSmall()
+    if volume_size is not None and volume_size < image.min_disk:
+        raise VolumeSmallerThanMinDisk(volume_size=volume_size * _GIB, image_min_disk=image.min_disk * _GIB)
+
+
+def check_bootable(volume_id: str, bootable: bool, boot_index: int | None) -> None:
+    """Only the root's flag counts. Of a snapshot it is that of the volume it was taken of.
+
+    :raises InvalidBDMVolumeNotBootable: (400)
+    """
+    if boot_index == 0 and not bootable:
+        raise InvalidBDMVolumeNotBootable(id=volume_id)
+
+
+def volume_zone(instance_zone: str | None, zones: t.Sequence[str], cross_az_attach: bool) -> str | None:
+    """The zone that an instance has to be in, for the volumes that it uses. None: any.
+
+    Nova leaves an instance without a zone where it is when its volumes are in the default zone, and trusts that it gets
+    there; here it is held to that zone as to any other.
+
+    :arg zones: of all its volumes that exist.
+    :raises MismatchVolumeAZException: (400) they are of several zones, or not of the instance's.
+    """
+    if cross_az_attach or not zones:
+        return instance_zone
+    if len(set(zones)) > 1:
+        raise MismatchVolumeAZException(reason="Volumes are in different availability zones: %s" % ",".join(zones))
+    if instance_zone is not None and instance_zone != zones[0]:
+        raise MismatchVolumeAZException(
+            reason="Server and volumes are not in the same availability zone. Server is in: %s. Volumes are in: %s"
+            % (instance_zone, zones[0])
+        )
+    return zones[0]
+
+
+def _number(value: t.Any, name: str) -> int:
+    try:
+        return int(value or 0)
+    except (TypeError, ValueError):
+        raise InvalidInput(reason="%s of a volume's image is %s, no number" % (name, ascii(value))) from None

@@ -1,0 +1,277 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What makes an image acceptable: rules over its bytes (before any tool opens it) and over qemu-img's JSON.
+
+The bytes come first, because the tool itself is the hole: it follows a VMDK descriptor or a qcow2 data file to any
+path of the host as soon as it opens the image. source: 001 section 6 (rows C25-C30); Nova's and Cinder's
+advisories CVE-2015-1850, CVE-2022-47951, CVE-2024-32498, CVE-2024-40767.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import typing as t
+
+from ..errors import FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidDiskFormat
+
+GIB = 1024**3
+
+#: The catalogue's words (Glance's) and the qemu-img driver that reads each.
+DRIVER_OF_DISK_FORMAT: t.Mapping[str, str] = {
+    "raw": "raw",
+    "iso": "raw",
+    "ami": "raw",
+    "ari": "raw",
+    "aki": "raw",
+    "qcow2": "qcow2",
+    "vmdk": "vmdk",
+    "vdi": "vdi",
+    "vhd": "vpc",
+    "vpc": "vpc",
+    "vhdx": "vhdx",
+}
+
+#: VMDK subformats that keep their data in the file itself.
+VMDK_CREATE_TYPES = ("streamOptimized", "monolithicSparse")
+
+#: (driver, offset, magic): everything that qemu would recognise by a header, accepted here or not.
+_MAGICS: tuple[tuple[str, int, bytes], ...] = (
+    ("qcow2", 0, b"QFI\xfb"),
+    ("qed", 0, b"QED\0"),
+    ("vmdk", 0, b"KDMV"),
+    ("vmdk", 0, b"COWD"),
+    ("vdi", 0x40, b"\x7f\x10\xda\xbe"),
+    ("vhdx", 0, b"vhdxfile"),
+    ("vpc", 0, b"conectix"),
+    ("luks", 0, b"LUKS\xba\xbe"),
+    ("parallels", 0, b"WithoutFreeSpace"),
+    ("parallels", 0, b"WithouFreSpacExt"),
+    ("bochs", 0, b"Bochs Virtual HD Image"),
+    ("cloop", 0, b"#!/bin/sh\n#V2.0 Format"),
+)
+
+_QCOW2_FEATURES = {0: "dirty", 1: "corrupt", 2: "data file", 3: "compression", 4: "extended L2"}
+_QCOW2_ACCEPTED = 0b11001  # dirty, compression type, extended L2 entries: they stay in the file
+
+ReadAt = t.Callable[[int, int], bytes]
+
+
+def driver_of(disk_format: str, image_id: str = "") -> str:
+    """The qemu-img driver for a catalogue's ``disk_format``.
+
+    :raises InvalidDiskFormat: nothing here reads that format.
+    """
+    driver = DRIVER_OF_DISK_FORMAT.get(str(disk_format).lower())
+    if driver is None:
+        raise InvalidDiskFormat(
+            disk_format=disk_format,
+            remedy="disk_format of image %s is one of %s." % (image_id, ", ".join(sorted(DRIVER_OF_DISK_FORMAT))),
+        )
+    return driver
+
+
+def detect_formats(read_at: ReadAt, size: int) -> list[str]:
+    """Every format whose signature the image bears, without a guess: none means raw, two mean a trap.
+
+    :arg read_at: gives the bytes at (offset, length), fewer at the end of the file.
+    :arg size: bytes of the file.
+    """
+    found = []
+    for driver, offset, magic in _MAGICS:
+        if read_at(offset, len(magic)) == magic and driver not in found:
+            found.append(driver)
+    if _is_vmdk_descriptor(read_at(0, 4096)) and "vmdk" not in found:
+        found.append("vmdk")
+    if size >= 512 and read_at(size - 512, 4) == b"koly":
+        found.append("dmg")
+    return found
+
+
+def _is_vmdk_descriptor(head: bytes) -> bool:
+    """The rule of qemu's own probe: comments and empty lines, then "version=1", 2 or 3."""
+    if not head.lstrip(b" \t\r\n").startswith(b"#") and b"version=" not in head[:64]:
+        return False
+    for line in head.split(b"\n"):
+        line = line.strip(b" \t\r")
+        if not line or line.startswith(b"#"):
+            if b"Disk DescriptorFile" in line:
+                return True
+            continue
+        return re.match(rb"version\s*=\s*[123]\b", line) is not None
+    return False
+
+
+def check_signature(read_at: ReadAt, size: int, disk_format: str, image_id: str) -> str:
+    """Check an image by its bytes alone; the driver with which it may be opened from now on (never probed again).
+
+    :raises InvalidDiskFormat: the catalogue's disk_format is none that is read here.
+    :raises ImageUnacceptable: it is empty, is of another format than the catalogue says or of two at once, or
+        refers to other files (backing file, external data file, VMDK extents).
+    """
+    claimed = driver_of(disk_format, image_id)
+    if size <= 0:
+        raise _refused(image_id, "it is empty")
+    found = detect_formats(read_at, size)
+    if len(found) > 1:
+        raise _refused(image_id, "it bears the signatures of several formats (%s)" % ", ".join(found))
+    # A fixed VHD has its signature at the end only, after any bytes at all: what is claimed as VHD may look raw.
+    if not found and claimed == "vpc" and size >= 512 and read_at(size - 512, 8) == b"conectix":
+        found = ["vpc"]
+    detected = found[0] if found else "raw"
+    if detected == "vmdk":
+        _check_vmdk(read_at, size, image_id)
+    if detected == "qcow2":
+        _check_qcow2(read_at, size, image_id)
+    if detected != claimed:
+        raise _refused(
+            image_id,
+            "its format is %s, the catalogue says %s" % (detected, disk_format),
+            "Correct disk_format in bootflow_images if you trust the image.",
+        )
+    return detected
+
+
+def _check_qcow2(read_at: ReadAt, size: int, image_id: str) -> None:
+    head = read_at(0, 104)
+    if len(head) < 72:
+        raise _refused(image_id, "its qcow2 header is cut off")
+    version, backing_offset, backing_length = struct.unpack(">IQI", head[4:20])
+    if version not in (2, 3):
+        raise _refused(image_id, "its qcow2 version %d is not read here" % version)
+    if backing_offset or backing_length:
+        raise _refused(image_id, "fmt=qcow2 backed by: %s" % _shown(read_at(backing_offset, min(backing_length, 1023))))
+    if version == 3:
+        if len(head) < 104:
+            raise _refused(image_id, "its qcow2 header is cut off")
+        features = struct.unpack(">Q", head[72:80])[0]
+        if features & 0b100:
+            raise _refused(image_id, "it keeps its data in another file (qcow2 data file)")
+        if features & ~_QCOW2_ACCEPTED:
+            names = [
+                _QCOW2_FEATURES.get(bit, "bit %d" % bit)
+                for bit in range(64)
+                if features & ~_QCOW2_ACCEPTED & (1 << bit)
+            ]
+            raise _refused(image_id, "its qcow2 features are not accepted: %s" % ", ".join(names))
+    crypt_method = struct.unpack(">I", head[32:36])[0]
+    if crypt_method:
+        raise _refused(image_id, "it is encrypted")
+    if _has_qcow2_extension(read_at, version, head, 0x44415441):
+        raise _refused(image_id, "it names a data file (qcow2 data file)")
+
+
+def _has_qcow2_extension(read_at: ReadAt, version: int, head: bytes, wanted: int) -> bool:
+    offset = struct.unpack(">I", head[100:104])[0] if version == 3 else 72
+    for _index in range(64):
+        raw = read_at(offset, 8)
+        if len(raw) < 8:
+            return False
+        kind, length = struct.unpack(">II", raw)
+        if kind == 0:
+            return False
+        if kind == wanted:
+            return True
+        offset += 8 + (length + 7) // 8 * 8
+    return False
+
+
+def _check_vmdk(read_at: ReadAt, size: int, image_id: str) -> None:
+    head = read_at(0, 512)
+    if head[:4] != b"KDMV":
+        raise _refused(image_id, "it is a VMDK descriptor, whose data is in other files")
+    if len(head) < 79:
+        raise _refused(image_id, "its VMDK header is cut off")
+    version, dummy_flags, capacity, dummy_grain, where, length = struct.unpack("<IIQQQQ", head[4:44])
+    if not 1 <= version <= 3:
+        raise _refused(image_id, "its VMDK version %d is not read here" % version)
+    # qemu reads the descriptor as a list of other files when the header's own capacity is 0
+    if capacity == 0 or where == 0 or length == 0 or length > 128:
+        raise _refused(image_id, "its VMDK header has no usable descriptor")
+    text = read_at(where * 512, length * 512).split(b"\0", 1)[0].decode("latin-1")
+    create_types = re.findall(r"^\s*createType\s*=\s*\"?([^\"\r\n]*)\"?", text, re.MULTILINE | re.IGNORECASE)
+    check_vmdk_create_type(create_types[0] if len(create_types) == 1 else None, image_id)
+    extents = re.findall(r"^\s*(?:RW|RDONLY|NOACCESS)\s+\d+\s+(\S+)", text, re.MULTILINE | re.IGNORECASE)
+    if [kind.upper() for kind in extents] != ["SPARSE"]:
+        raise _refused(
+            image_id, "its VMDK extents are not one SPARSE extent in the file itself (%s)" % ", ".join(extents)
+        )
+
+
+def check_vmdk_create_type(create_type: str | None, image_id: str) -> None:
+    """Raise ImageUnacceptable unless the VMDK's data is in the file itself (streamOptimized, monolithicSparse)."""
+    if create_type not in VMDK_CREATE_TYPES:
+        raise _refused(image_id, "Invalid VMDK create-type specified: %s" % (create_type or "none"))
+
+
+def check_info(info: t.Mapping[str, t.Any] | None, driver: str, image_id: str) -> int:
+    """Check what ``qemu-img info --output=json`` says; the image's virtual size in bytes.
+
+    :arg driver: what check_signature gave, with which qemu-img opened it.
+    :raises ImageUnacceptable: not readable, another format, a backing or data file, a VMDK of several files, encrypted.
+    """
+    if not info or not info.get("format") or not isinstance(info.get("virtual-size"), int):
+        raise _refused(image_id, "'qemu-img info' parsing failed.")
+    fmt = str(info["format"])
+    for key in ("backing-filename", "full-backing-filename"):
+        if info.get(key):
+            raise _refused(image_id, "fmt=%s backed by: %s" % (fmt, info[key]))
+    if fmt != driver:
+        raise _refused(image_id, "its format is %s, not %s" % (fmt, driver))
+    if info.get("encrypted"):
+        raise _refused(image_id, "it is encrypted")
+    specific = info.get("format-specific") or {}
+    data = specific.get("data") or {}
+    if fmt == "vmdk":
+        check_vmdk_create_type(data.get("create-type"), image_id)
+    if fmt == "qcow2" and (data.get("data-file") or data.get("data-file-raw")):
+        raise _refused(image_id, "it keeps its data in another file (qcow2 data file)")
+    if fmt == "qcow2" and data.get("corrupt"):
+        raise _refused(image_id, "it is marked corrupt")
+    virtual_size = int(info["virtual-size"])
+    if virtual_size <= 0:
+        raise _refused(image_id, "its virtual size is %d" % virtual_size)
+    return virtual_size
+
+
+def check_fits_disk(virtual_size: int, disk_size: int) -> int:
+    """The disk's size in bytes: ``disk_size``, or the image's own size where that is 0 (a flavor's root_gb 0).
+
+    :arg virtual_size: bytes of the image.
+    :raises FlavorDiskSmallerThanImage: the image does not fit.
+    """
+    if disk_size == 0:
+        return virtual_size
+    if virtual_size > disk_size:
+        raise FlavorDiskSmallerThanImage(flavor_size=disk_size, image_size=virtual_size)
+    return disk_size
+
+
+def normal_checksum(checksum: str, image_id: str) -> str:
+    """A sha256 as 64 lower-case hexadecimal digits; "" for none.
+
+    :arg checksum: with or without "sha256:" before it.
+    :raises ImageUnacceptable: it is something else.
+    """
+    text = (checksum or "").strip().lower()
+    if text.startswith("sha256:"):
+        text = text[len("sha256:") :]
+    if text and not re.match(r"[0-9a-f]{64}\Z", text):
+        raise _refused(
+            image_id,
+            "its checksum %r is not a sha256" % checksum,
+            "Write the sha256 of the image file in bootflow_images.",
+        )
+    return text
+
+
+def _shown(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+def _refused(
+    image_id: str, reason: str, remedy: str = "Use another image; this one is not opened."
+) -> ImageUnacceptable:
+    return ImageUnacceptable(image_id=image_id, reason=reason, remedy=remedy)

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The one family of errors: code, status, message with the remedy, retryable or not.
+
+The class name is the stable code, in the words of Nova, Cinder and Neutron where they have one. ``status`` follows
+the HTTP mapping of Nova's create. ``retryable`` means that another host might do better;
+core.instances.build_outcome decides with it. Each subject's classes are in a file of this package, and all of them here.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .base import *
+from .base import BootflowError
+from .block_devices import *
+from .guest import *
+from .hosts import *
+from .hosts import RemoteError
+from .images import *
+from .instances import *
+from .iscsi import *
+from .ledger import *
+from .networks import *
+from .numa import *
+from .pci import *
+from .quotas import *
+from .request import *
+from .request import InvalidRequest
+from .scheduling import *
+from .volumes import *
+
+
+def from_dict(data: t.Mapping[str, t.Any]) -> BootflowError:
+    """The error again from as_dict()'s data; an unknown code comes back as RemoteError that keeps the code's fields."""
+    cls = _find(BootflowError, str(data.get("code", "")))
+    error: BootflowError
+    if cls is None:
+        error = RemoteError(message="%s: %s" % (data.get("code", "error"), data.get("message", "")))
+    else:
+        error = cls.__new__(cls)
+        BootflowError.__init__(error, message=str(data.get("message", "")))
+    if isinstance(error, InvalidRequest):
+        error.errors = [dict(e) for e in data.get("errors") or ()]
+    error.remedy = str(data.get("remedy", "") or "")
+    error.status = int(data.get("status", error.status))
+    error.retryable = bool(data.get("retryable", error.retryable))
+    return error
+
+
+def _find(cls: type[BootflowError], code: str) -> type[BootflowError] | None:
+    if cls.__name__ == code:
+        return cls
+    for child in cls.__subclasses__():
+        found = _find(child, code)
+        if found is not None:
+            return found
+    return None

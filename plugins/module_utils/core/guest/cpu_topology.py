@@ -1,0 +1,115 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Sockets, cores and threads of a guest, from flavor and image. source: Nova's guest CPU topology; 002 section 8."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..errors import ImageVCPULimitsRangeImpossible, ImageVCPUTopologyRangeExceeded, InvalidInput
+
+UNLIMITED = 65536
+_NAMES = ("sockets", "cores", "threads")
+
+
+@dataclass(frozen=True)
+class CpuTopology:
+    sockets: int
+    cores: int
+    threads: int
+
+
+def topology_wanted(flavor_specs: t.Mapping[str, t.Any], image_properties: t.Mapping[str, t.Any]) -> bool:
+    """Whether flavor or image say anything of the topology."""
+    return any(
+        key in source
+        for source, pattern in ((flavor_specs, "hw:cpu_%s"), (image_properties, "hw_cpu_%s"))
+        for name in _NAMES
+        for key in (pattern % name, pattern % ("max_%s" % name))
+    )
+
+
+def best_topology(
+    vcpus: int,
+    flavor_specs: t.Mapping[str, t.Any],
+    image_properties: t.Mapping[str, t.Any],
+    numa_threads: int | None = None,
+) -> CpuTopology:
+    """The topology whose product is ``vcpus`` and that meets most of what is preferred, within the maxima.
+
+    The flavor's maxima bind the image's; a preference of the flavor hides all preferences of the image. Left open,
+    sockets go before cores before threads. ``numa_threads``: the threads per core that the guest's CPUs are pinned to;
+    as many of them as go, and no more, are then shown, fewer where fewer are preferred.
+
+    :raises ImageVCPUTopologyRangeExceeded: the image asks for more than the flavor permits.
+    :raises ImageVCPULimitsRangeImpossible: no topology within the maxima has that many vcpus.
+    :raises InvalidInput: a value that is no positive number.
+    """
+    maximum = _maxima(flavor_specs, image_properties)
+    preferred = _preferences(flavor_specs, image_properties, maximum)
+    possible = [
+        CpuTopology(vcpus // (cores * threads), cores, threads)
+        for threads in range(1, min(vcpus, maximum["threads"]) + 1)
+        for cores in range(1, min(vcpus, maximum["cores"]) + 1)
+        if vcpus % (cores * threads) == 0 and vcpus // (cores * threads) <= maximum["sockets"]
+    ]
+    if not possible:
+        limits: dict[str, t.Any] = dict(maximum)
+        raise ImageVCPULimitsRangeImpossible(vcpus=vcpus, **limits)
+    if numa_threads:
+        possible = _with_threads(possible, min(numa_threads, preferred["threads"] or numa_threads))
+    return max(possible, key=lambda topology: _score(topology, preferred))  # max keeps the first of equals
+
+
+def _with_threads(possible: list[CpuTopology], wanted: int) -> list[CpuTopology]:
+    """Those with the most threads per core that are not above ``wanted``; 1 is always among the possible, unless sockets and cores are bound."""
+    below = [topology.threads for topology in possible if topology.threads <= wanted]
+    return [topology for topology in possible if topology.threads == max(below)] if below else possible
+
+
+def _score(topology: CpuTopology, preferred: t.Mapping[str, int | None]) -> int:
+    return sum(1 for name in _NAMES if preferred[name] is not None and getattr(topology, name) == preferred[name])
+
+
+def _maxima(flavor: t.Mapping[str, t.Any], image: t.Mapping[str, t.Any]) -> dict[str, int]:
+    limits = {name: _number(flavor, "hw:cpu_max_%s" % name) or UNLIMITED for name in _NAMES}
+    asked = {name: _number(image, "hw_cpu_max_%s" % name) for name in _NAMES}
+    if any((asked[name] or 0) > limits[name] for name in _NAMES):
+        raise _exceeded(asked, limits)
+    return {name: asked[name] or limits[name] for name in _NAMES}
+
+
+def _preferences(
+    flavor: t.Mapping[str, t.Any], image: t.Mapping[str, t.Any], maximum: t.Mapping[str, int]
+) -> dict[str, int | None]:
+    own = {name: _number(flavor, "hw:cpu_%s" % name) for name in _NAMES}
+    if any(value is not None for value in own.values()):
+        return own
+    asked = {name: _number(image, "hw_cpu_%s" % name) for name in _NAMES}
+    if any((asked[name] or 0) > maximum[name] for name in _NAMES):
+        raise _exceeded(asked, maximum)
+    return asked
+
+
+def _exceeded(asked: t.Mapping[str, int | None], limits: t.Mapping[str, int]) -> ImageVCPUTopologyRangeExceeded:
+    details: dict[str, t.Any] = {"image_%s" % name: asked[name] or -1 for name in _NAMES}
+    details.update({"max_%s" % name: limits[name] for name in _NAMES})
+    return ImageVCPUTopologyRangeExceeded(
+        remedy="Take another flavor, or lower the image's hw_cpu_* properties.", **details
+    )
+
+
+def _number(source: t.Mapping[str, t.Any], key: str) -> int | None:
+    value = source.get(key)
+    if value is None:
+        return None
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise InvalidInput(reason="%s is %r, it is to be a positive number" % (key, value))
+    return number

@@ -1,0 +1,440 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The guest's disks, interfaces and other devices as configs. source: 001 section 8.5.15; 002 section 8; semantics 17."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..disks.block_devices import PlannedDisk
+from ..disks.disk_names import check_bus, check_device, default_bus, free_name
+from ..errors import InvalidInput, UnsupportedHardware, VirtualInterfaceCreateException
+from ..resources.pci.spec import split_address
+from .domain.address import drive_address
+from .domain.devices import (
+    ChannelConfig,
+    ConsoleConfig,
+    ControllerConfig,
+    GraphicsConfig,
+    InputConfig,
+    ListenConfig,
+    MemballoonConfig,
+    RngConfig,
+    SerialConfig,
+    VideoConfig,
+    WatchdogConfig,
+)
+from .domain.disk import USER_ALIAS, DiskConfig, DiskIoTuneConfig, DiskSourceHostConfig
+from .domain.hostdev import HostdevConfig
+from .domain.interface import InterfaceConfig
+from .platform import is_windows, quota_number
+from .spec import GuestSpec, HostCapabilities, is_true
+
+DEFAULT_CACHE: t.Mapping[str, str] = {"file": "writeback", "block": "none", "network": "none"}
+CACHE_MODES = ("default", "none", "writethrough", "writeback", "directsync", "unsafe")
+VIF_MODELS = ("virtio", "e1000", "e1000e", "ne2k_pci", "pcnet", "rtl8139", "vmxnet3", "lan9118")
+VIDEO_MODELS = ("virtio", "vga", "cirrus", "qxl", "vmvga", "bochs", "none")
+SCSI_MODELS = ("virtio-scsi", "lsilogic", "lsisas1068", "lsisas1078", "buslogic", "vmpvscsi", "auto")
+WATCHDOG_ACTIONS = ("disabled", "reset", "poweroff", "pause", "none")
+BOOT_DEVICES: t.Mapping[str, str] = {"disk": "hd", "lun": "hd", "cdrom": "cdrom", "floppy": "fd"}
+_IOTUNE = ("total_bytes_sec", "read_bytes_sec", "write_bytes_sec", "total_iops_sec", "read_iops_sec", "write_iops_sec")
+
+
+def boot_devices(disks: t.Sequence[PlannedDisk]) -> tuple[str, ...]:
+    """``hd`` and the like for ``<os>``, when one disk boots; empty where each disk has its order (see boot_orders()).
+
+    libvirt takes either form, not both.
+
+    :raises InvalidInput: a disk of an unknown type.
+    """
+    for disk in disks:
+        if disk.device_type not in BOOT_DEVICES:
+            raise InvalidInput(reason="the disk %s is of the unknown type %r" % (disk.name, disk.device_type))
+    return () if boot_orders(disks) else tuple(BOOT_DEVICES[d.device_type] for d in disks if d.boot_index is not None)
+
+
+def boot_orders(disks: t.Sequence[PlannedDisk]) -> dict[str, int]:
+    """Device name -> order from 1, where ``<boot dev='hd'>`` would not do: it starts only the first disk of its kind, and
+    libvirt sorts the disks of a bus by name.
+
+    Nova writes that element always: of several bootable disks it starts the first, or one that is not meant to boot.
+    """
+    bootable = [disk for disk in disks if disk.boot_index is not None]
+    if len(bootable) < 2 and all(_comes_first(disk, disks) for disk in bootable):
+        return {}
+    return {disk.device_name: int(disk.boot_index or 0) + 1 for disk in bootable}
+
+
+def _comes_first(root: PlannedDisk, disks: t.Sequence[PlannedDisk]) -> bool:
+    """Whether ``root`` is what its kind of ``<boot dev>`` starts. vdb comes before vdaa."""
+    alike = [d for d in disks if BOOT_DEVICES.get(d.device_type) == BOOT_DEVICES.get(root.device_type)]
+    on_its_bus = [d for d in alike if d.disk_bus == root.disk_bus]
+    return alike[0] is root and min(on_its_bus, key=lambda d: (len(d.dev), d.dev)) is root
+
+
+def disk_configs(
+    guest: GuestSpec, disks: t.Sequence[PlannedDisk], virt_type: str, machine: str | None
+) -> list[DiskConfig]:
+    """One config per disk, in order.
+
+    A volume's serial is its uuid; a lun is the real disk and has its own, so there the uuid is in the alias (as in Nova).
+    Files are cached by the host (writeback) unless disk_cachemodes says otherwise; Nova takes ``none`` for them where
+    the file system has O_DIRECT.
+
+    :raises InvalidInput: a disk without path or format, or an unknown cache mode; a lun that is no block device.
+    :raises UnsupportedHardware: a bus that the machine has not, or that has no such devices.
+    """
+    orders = boot_orders(disks)
+    result = []
+    scsi_unit = 0
+    model = scsi_model(guest, virt_type)
+    for disk in disks:
+        check_device(disk.device_type, check_bus(disk.disk_bus, virt_type, machine), virt_type)
+        source = _source(disk)
+        address = None
+        if disk.disk_bus == "scsi" and model == "virtio-scsi":
+            # libvirt would put seven on a controller and add further ones of another model. Others have no such units.
+            address = drive_address(unit=scsi_unit)
+            scsi_unit += 1
+        cache = _cache(guest, disk)
+        is_lun = disk.device_type == "lun"
+        result.append(
+            DiskConfig(
+                type=disk.source,
+                device=disk.device_type,
+                driver_name="qemu",
+                driver_type=_format(disk),
+                driver_cache=cache,
+                driver_io=_io(disk, cache),
+                driver_discard=_discard(guest, disk),
+                target_dev=disk.dev,
+                target_bus=disk.disk_bus,
+                iotune=_iotune(guest) if disk.kind in ("image", "ephemeral", "swap") else None,
+                readonly=disk.readonly,
+                shareable=disk.shareable,
+                serial=None if is_lun else disk.serial,
+                boot_order=orders.get(disk.device_name),
+                alias=USER_ALIAS + disk.serial if is_lun and disk.serial else None,
+                address=address,
+                **source,
+            )
+        )
+    return result
+
+
+def whole_disk_plan(
+    guest: GuestSpec, disks: t.Sequence[PlannedDisk], virt_type: str, machine: str | None, arch: str
+) -> list[PlannedDisk]:
+    """The guest's physical disks, named after those in ``disks``: raw, past the host's cache (row B71).
+
+    :raises InvalidInput: a disk without an absolute path, or given twice.
+    :raises InvalidBDM: there is no name left on the bus.
+    """
+    bus = default_bus("disk", guest.image_properties, virt_type, machine, arch)
+    taken = {disk.dev for disk in disks}
+    paths = {disk.path for disk in disks if disk.path}
+    planned = []
+    for disk in guest.whole_disks:
+        path = str(disk.get("path") or "")
+        if not path.startswith("/") or path in paths:
+            raise InvalidInput(
+                reason="%r is no disk for %s: %s" % (path, guest.name, "twice" if path in paths else "no absolute path")
+            )
+        paths.add(path)
+        name = free_name(bus, taken)
+        taken.add(name)
+        planned.append(
+            PlannedDisk(
+                name=path,
+                kind="whole_disk",
+                device_name="/dev/" + name,
+                disk_bus=bus,
+                backend="raw",
+                source="block",
+                path=path,
+                driver_format="raw",
+                cache="none",
+                io="native",
+                # Of a serial libvirt takes only these characters.
+                serial=re.sub(r"[^A-Za-z0-9_.+-]+", "_", str(disk.get("serial") or "").strip()) or None,
+            )
+        )
+    return planned
+
+
+def hostdev_configs(guest: GuestSpec) -> tuple[HostdevConfig, ...]:
+    """One per PCI device of the guest, in order. libvirt detaches it from the host's driver and gives it back.
+
+    :raises PciDeviceWrongAddressFormat: an address that is none.
+    """
+    result = []
+    for device in guest.pci_devices:
+        domain, bus, slot, function = split_address(str(device.get("address") or ""))
+        result.append(HostdevConfig(domain="0x" + domain, bus="0x" + bus, slot="0x" + slot, function="0x" + function))
+    return tuple(result)
+
+
+def _format(disk: PlannedDisk) -> str:
+    # Without a format libvirt would probe, and the guest writes what is probed (CVE-2015-7548).
+    if not disk.driver_format:
+        raise InvalidInput(reason="the disk %s has no driver_format" % disk.name)
+    return disk.driver_format
+
+
+def _source(disk: PlannedDisk) -> dict[str, t.Any]:
+    if disk.device_type == "lun" and disk.source == "file":
+        raise InvalidInput(
+            reason="the disk %s is a file, and no lun" % disk.name, remedy="Only volumes and block devices can be lun."
+        )
+    if disk.source == "network":
+        connection = disk.connection
+        if not connection.get("protocol") or not connection.get("name"):
+            raise InvalidInput(reason="the disk %s has no protocol and name of its network source" % disk.name)
+        auth = connection.get("auth") or {}
+        return {
+            "source_protocol": connection["protocol"],
+            "source_name": connection["name"],
+            "source_hosts": tuple(
+                DiskSourceHostConfig(
+                    name=host.get("name"), port=None if host.get("port") is None else str(host["port"])
+                )
+                for host in connection.get("hosts") or ()
+            ),
+            "initiator_iqn": connection.get("initiator"),
+            "auth_username": auth.get("username"),
+            "auth_secret_type": auth.get("secret_type"),
+            "auth_secret_uuid": auth.get("secret_uuid"),
+        }
+    if disk.source not in ("file", "block"):
+        raise InvalidInput(reason="the disk %s has the unknown source %r" % (disk.name, disk.source))
+    if not disk.path or not disk.path.startswith("/"):
+        raise InvalidInput(reason="the disk %s has no absolute path, but %r" % (disk.name, disk.path))
+    return {"source_dev": disk.path} if disk.source == "block" else {"source_file": disk.path}
+
+
+def _cache(guest: GuestSpec, disk: PlannedDisk) -> str:
+    # Two guests on one disk must both see what is written. source: Nova's _set_cache_mode
+    setting = guest.options.disk_cachemodes.get(disk.source)
+    # The setting wins over what a volume's connection says, not over what a disk is meant to be.
+    wanted = (setting or disk.cache if disk.kind == "volume" else disk.cache or setting) or DEFAULT_CACHE[disk.source]
+    mode = "none" if disk.shareable else wanted
+    if mode not in CACHE_MODES:
+        raise InvalidInput(
+            reason="cache mode %r of disk %s is unknown" % (mode, disk.name),
+            remedy="One of %s." % ", ".join(CACHE_MODES),
+        )
+    return mode
+
+
+def _io(disk: PlannedDisk, cache: str) -> str | None:
+    """Past the host's page cache a block device is read and written by native AIO, which needs O_DIRECT: with another
+    cache mode threads do it. source: Nova's _set_cache_mode
+    """
+    wanted = disk.io or ("native" if disk.source == "block" else None)
+    return "threads" if wanted == "native" and cache not in ("none", "directsync") else wanted
+
+
+def _discard(guest: GuestSpec, disk: PlannedDisk) -> str | None:
+    """The setting is for disks of the host's own; a volume says itself whether its blocks may be given back (Nova)."""
+    if disk.kind == "volume":
+        return "unmap" if disk.connection.get("discard") is True else None
+    return guest.options.disk_discard if disk.device_type == "disk" else None
+
+
+def _iotune(guest: GuestSpec) -> DiskIoTuneConfig | None:
+    names = _IOTUNE + tuple("%s_max" % name for name in _IOTUNE) + ("size_iops_sec",)
+    values = {name: quota_number(guest, "disk_%s" % name) for name in names}
+    return DiskIoTuneConfig(**values) if any(value is not None for value in values.values()) else None
+
+
+def controller_configs(
+    guest: GuestSpec, disks: t.Sequence[PlannedDisk], virt_type: str
+) -> tuple[ControllerConfig, ...]:
+    """The SCSI controller where a disk is on SCSI, or the image says which (hw_scsi_model); libvirt adds all others.
+
+    Nova writes one in the second case only, and libvirt's default serves other SCSI disks: of a model that current
+    systems have no driver of.
+
+    :raises UnsupportedHardware: an unknown hw_scsi_model.
+    """
+    model = scsi_model(guest, virt_type)
+    if not guest.image_properties.get("hw_scsi_model") and not any(disk.disk_bus == "scsi" for disk in disks):
+        return ()
+    return (ControllerConfig(type="scsi", index=0, model=model),)
+
+
+def scsi_model(guest: GuestSpec, virt_type: str) -> str:
+    """The image's hw_scsi_model, else the setting.
+
+    :raises UnsupportedHardware: an unknown one.
+    """
+    model = str(guest.image_properties.get("hw_scsi_model") or guest.options.scsi_model)
+    _one_of("SCSI model", model, SCSI_MODELS, virt_type)
+    return model
+
+
+def interface_configs(guest: GuestSpec, virt_type: str) -> tuple[InterfaceConfig, ...]:
+    """One interface per VIF of network_info, in order: that is the order in which the guest finds them.
+
+    :raises UnsupportedHardware: an unknown hw_vif_model.
+    :raises VirtualInterfaceCreateException: a VIF of a type that is not bridge or network, or without a name for it.
+    """
+    model = str(guest.image_properties.get("hw_vif_model") or "virtio")
+    _one_of("VIF model", model, VIF_MODELS, virt_type)
+    queues = None
+    if model == "virtio" and is_true(guest.wish("vif_multiqueue_enabled")) and guest.vcpus > 1:
+        queues = min(guest.vcpus, guest.options.max_queues)
+    return tuple(_interface(guest, vif, model, queues) for vif in guest.network_info)
+
+
+def _interface(guest: GuestSpec, vif: t.Mapping[str, t.Any], model: str, queues: int | None) -> InterfaceConfig:
+    network = vif.get("network") or {}
+    meta = network.get("meta") or {}
+    kind = vif.get("type")
+    name = None
+    if kind == "network":
+        name = (vif.get("details") or {}).get("libvirt_network") or meta.get("libvirt_network")
+    elif kind == "bridge":
+        name = network.get("bridge")
+    else:
+        raise VirtualInterfaceCreateException(reason="Unexpected vif_type=%s" % kind)
+    if not name:
+        raise VirtualInterfaceCreateException(
+            reason="the VIF %s names no %s of the host" % (vif.get("id"), kind),
+            remedy="Set source on the network in bootflow_networks.",
+        )
+    bandwidth: dict[str, t.Any] = {
+        "%s_%s" % (way, what): quota_number(guest, "vif_%s_%s" % (way, what))
+        for way in ("inbound", "outbound")
+        for what in ("average", "peak", "burst")
+    }
+    return InterfaceConfig(
+        type=str(kind),
+        mac=str(vif["address"]).lower(),
+        source_network=name if kind == "network" else None,
+        source_bridge=name if kind == "bridge" else None,
+        target_dev=vif.get("devname") or None,
+        model=model,
+        driver_queues=queues,
+        mtu=int(meta["mtu"]) if meta.get("mtu") else None,
+        **bandwidth,
+    )
+
+
+def console_configs(guest: GuestSpec) -> tuple[tuple[SerialConfig, ...], tuple[ConsoleConfig, ...]]:
+    """The first serial port, written to the console log, and the console on it."""
+    serial = SerialConfig(
+        type="pty",
+        log_file=guest.console_log,
+        log_append=guest.options.console_log_append if guest.console_log else None,
+        target_port=0,
+    )
+    # libvirt takes the console's source and log from the serial port it stands for.
+    return (serial,), (ConsoleConfig(type="pty", target_type="serial", target_port=0),)
+
+
+def channel_configs(guest: GuestSpec) -> tuple[ChannelConfig, ...]:
+    """The guest agent's channel, when the image says hw_qemu_guest_agent."""
+    if not is_true(guest.image_properties.get("hw_qemu_guest_agent")):
+        return ()
+    return (ChannelConfig(type="unix", target_type="virtio", target_name="org.qemu.guest_agent.0"),)
+
+
+def input_configs(guest: GuestSpec) -> tuple[InputConfig, ...]:
+    """A USB tablet where hw_pointer_model asks for it; by default none: its polling costs CPU time in idle guests."""
+    if guest.image_properties.get("hw_pointer_model") == "usbtablet":
+        return (InputConfig(type="tablet", bus="usb"),)
+    return ()
+
+
+def graphics_configs(guest: GuestSpec) -> tuple[GraphicsConfig, ...]:
+    """VNC on the address of the setting, 127.0.0.1 by default (row C40)."""
+    options = guest.options
+    if not options.vnc_enabled:
+        return ()
+    listener = ListenConfig(type="address", address=options.vnc_listen)
+    return (
+        GraphicsConfig(
+            type="vnc",
+            port=-1,
+            autoport=True,
+            keymap=options.vnc_keymap,
+            listen=options.vnc_listen,
+            listener=listener,
+        ),
+    )
+
+
+def video_configs(guest: GuestSpec, host: HostCapabilities) -> tuple[VideoConfig, ...]:
+    """The display adapter; none without VNC.
+
+    :raises UnsupportedHardware: an unknown hw_video_model, or more hw_video_ram (MB) than the flavor permits.
+    """
+    if not guest.options.vnc_enabled:
+        return ()
+    model = guest.image_properties.get("hw_video_model") or guest.options.video_model
+    model = str(model or ("vga" if is_windows(guest) else "virtio"))
+    _one_of("video model", model, VIDEO_MODELS, host.virt_type)
+    ram, limit = guest.image_properties.get("hw_video_ram"), guest.extra_specs.get("hw_video:ram_max_mb")
+    vram = None
+    if ram is not None:
+        if not str(ram).isdigit() or (limit is not None and int(str(ram)) > int(str(limit))):
+            raise UnsupportedHardware(
+                model="video RAM %s MB" % ram,
+                virt=host.virt_type,
+                remedy="The flavor's hw_video:ram_max_mb is %s." % limit,
+            )
+        # Without a limit of the flavor Nova gives no video RAM of the image's choice either.
+        vram = int(str(ram)) * 1024 if limit is not None and int(str(ram)) else None
+    return (VideoConfig(type=model, vram=vram, heads=1 if vram else None),)
+
+
+def watchdog_configs(guest: GuestSpec, virt_type: str) -> tuple[WatchdogConfig, ...]:
+    """i6300esb when image (hw_watchdog_action) or flavor (hw:watchdog_action) ask for one.
+
+    :raises UnsupportedHardware: an unknown action.
+    """
+    action = str(guest.wish("watchdog_action") or "disabled")
+    _one_of("watchdog action", action, WATCHDOG_ACTIONS, virt_type)
+    return () if action == "disabled" else (WatchdogConfig(model="i6300esb", action=action),)
+
+
+def rng_configs(guest: GuestSpec, virt_type: str) -> tuple[RngConfig, ...]:
+    """virtio-rng, so that guests have entropy in their first seconds; hw_rng:allowed of the flavor may forbid it.
+
+    :raises UnsupportedHardware: a hw_rng_model that is not virtio.
+    """
+    model = guest.image_properties.get("hw_rng_model")
+    if model is not None:
+        _one_of("rng model", str(model), ("virtio",), virt_type)
+    allowed = guest.extra_specs.get("hw_rng:allowed")
+    device = guest.options.rng_device
+    if device is None and model is not None and is_true(allowed):
+        device = "/dev/urandom"
+    if device is None or (allowed is not None and not is_true(allowed)):
+        return ()
+    rate, period = guest.extra_specs.get("hw_rng:rate_bytes"), guest.extra_specs.get("hw_rng:rate_period")
+    for value in (rate, period):
+        if value is not None and not str(value).isdigit():
+            raise InvalidInput(reason="hw_rng:rate_bytes and rate_period are to be numbers, found %r" % value)
+    return (
+        RngConfig(
+            backend=device,
+            rate_bytes=int(rate) if rate else None,
+            rate_period=int(period) if rate and period else None,
+        ),
+    )
+
+
+def memballoon_config(guest: GuestSpec) -> MemballoonConfig:
+    return MemballoonConfig(model="virtio", stats_period=guest.options.mem_stats_period_seconds or None)
+
+
+def _one_of(what: str, value: str, known: t.Sequence[str], virt_type: str) -> None:
+    if value not in known:
+        raise UnsupportedHardware(
+            model="%s %s" % (what, value), virt=virt_type, remedy="Use one of %s." % ", ".join(known)
+        )

@@ -1,0 +1,323 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a guest is told about itself: the files of its config drive, with Nova's names, keys and versions.
+
+source: 001 sections 8.5.18 and 8.5.22 (rows B78-B80, B89).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ..errors import InvalidInput
+from ..networks.network_info import injected_interfaces, ip_info, network_data
+
+EC2_VERSIONS = (
+    "1.0",
+    "2007-01-19",
+    "2007-03-01",
+    "2007-08-29",
+    "2007-10-10",
+    "2007-12-15",
+    "2008-02-01",
+    "2008-09-01",
+    "2009-04-04",
+)
+# Nova's config_drive_skip_versions: on a drive only the last EC2 version and "latest" are written by default.
+SKIP_EC2_VERSIONS = EC2_VERSIONS[:-1]
+
+FOLSOM, GRIZZLY, HAVANA, LIBERTY = "2012-08-10", "2013-04-04", "2013-10-17", "2015-10-15"
+NEWTON_ONE, NEWTON_TWO, OCATA, ROCKY = "2016-06-30", "2016-10-06", "2017-02-22", "2018-08-27"
+VICTORIA, EPOXY = "2020-10-14", "2025-04-04"
+OPENSTACK_VERSIONS = (FOLSOM, GRIZZLY, HAVANA, LIBERTY, NEWTON_ONE, NEWTON_TWO, OCATA, ROCKY, VICTORIA, EPOXY)
+
+# Told by Nova to guests whose root device has no name yet.
+DEFAULT_BLOCK_DEVICE_MAPPING = {"ami": "sda1", "ephemeral0": "sda2", "root": "/dev/sda1", "swap": "sda3"}
+
+RANDOM_SEED_BYTES = 512
+
+
+@dataclass(frozen=True)
+class InstanceMetadata:
+    """Everything a config drive is made of."""
+
+    uuid: str
+    display_name: str
+    hostname: str
+    project_id: str = ""
+    availability_zone: str | None = None
+    launch_index: int = 0
+    metadata: t.Mapping[str, str] = field(default_factory=dict)
+    keys: tuple[tuple[str, str], ...] = ()  # (name, public key); Nova gives the first only
+    user_data: t.Union[str, bytes, None] = None
+    vendor_data: t.Mapping[str, t.Any] = field(default_factory=dict)  # the static one
+    vendor_data2: t.Mapping[str, t.Any] = field(default_factory=dict)  # the dynamic ones: target's name -> its answer
+    admin_password: str | None = None
+    random_seed: bytes = b""  # RANDOM_SEED_BYTES of them
+    injected_files: tuple[tuple[str, bytes], ...] = ()  # (path in the guest, content)
+    network_info: tuple[t.Mapping[str, t.Any], ...] = ()
+    reservation_id: str = ""
+    instance_type: str = ""  # the flavor's name
+    security_groups: tuple[str, ...] = ("default",)
+    image_id: str = ""
+    ami_id: str = ""  # empty: made of image_id
+    ec2_instance_id: str = ""  # empty: made of uuid
+    kernel_id: str | None = None
+    ramdisk_id: str | None = None
+    block_device_mapping: t.Mapping[str, str] | None = None  # of block_device_mapping(); None: Nova's default
+    devices: tuple[
+        t.Mapping[str, t.Any], ...
+    ] = ()  # tagged devices: {type: nic|disk|share, bus, address, mac, tags...}
+    dedicated_cpus: tuple[int, ...] = ()  # host CPUs that the guest's vCPUs are pinned to
+    dhcp_domain: str = ""  # appended to hostname
+    created: float | None = None  # epoch seconds; not written anywhere: Nova's files have no time either
+
+
+def config_drive_files(
+    md: InstanceMetadata, skip_ec2_versions: t.Collection[str] = SKIP_EC2_VERSIONS
+) -> dict[str, bytes]:
+    """Relative path -> content, for every version and ``latest``: openstack/..., openstack/content/NNNN and ec2/...
+
+    The same metadata gives the same bytes.
+    """
+    user_data = md.user_data.encode("utf-8") if isinstance(md.user_data, str) else md.user_data
+    content, network_config, listed = _contents(md)
+    files: dict[str, bytes] = {}
+    for version in (*EC2_VERSIONS, "latest"):
+        if version in skip_ec2_versions:
+            continue
+        if user_data is not None:
+            files["ec2/%s/user-data" % version] = user_data
+        files["ec2/%s/meta-data.json" % version] = _json(ec2_meta_data(md, version))
+    for name in (*OPENSTACK_VERSIONS, "latest"):
+        version = OPENSTACK_VERSIONS[-1] if name == "latest" else name
+        folder = "openstack/%s/" % name
+        files[folder + "meta_data.json"] = _json(_meta_data(md, version, network_config, listed))
+        if user_data is not None:
+            files[folder + "user_data"] = user_data
+        if version >= HAVANA:
+            files[folder + "vendor_data.json"] = _json(dict(md.vendor_data))
+        if version >= LIBERTY:
+            files[folder + "network_data.json"] = _json(network_data(md.network_info))
+        if version >= NEWTON_TWO:
+            # "static" cannot be the name of a dynamic target: the first provider keeps a key.
+            files[folder + "vendor_data2.json"] = _json({**md.vendor_data2, "static": dict(md.vendor_data)})
+    for key, data in content.items():
+        files["openstack/content/%s" % key] = data
+    return files
+
+
+def meta_data(md: InstanceMetadata, version: str = "latest") -> dict[str, t.Any]:
+    """The content of openstack/<version>/meta_data.json.
+
+    :raises InvalidInput: no such version.
+    """
+    if version == "latest":
+        version = OPENSTACK_VERSIONS[-1]
+    if version not in OPENSTACK_VERSIONS:
+        raise InvalidInput(reason="there is no metadata version %r" % version)
+    _content, network_config, listed = _contents(md)
+    return _meta_data(md, version, network_config, listed)
+
+
+def ec2_meta_data(md: InstanceMetadata, version: str = "latest") -> dict[str, t.Any]:
+    """The content of ec2/<version>/meta-data.json.
+
+    :raises InvalidInput: no such version.
+    """
+    if version == "latest":
+        version = EC2_VERSIONS[-1]
+    if version not in EC2_VERSIONS:
+        raise InvalidInput(reason="there is no EC2 metadata version %r" % version)
+    hostname = _fqdn(md)
+    addresses = ip_info(md.network_info)
+    data: dict[str, t.Any] = {
+        "ami-id": md.ami_id or "ami-%s" % _ec2_number(md.image_id),
+        "ami-launch-index": md.launch_index,
+        "ami-manifest-path": "FIXME",  # what Nova says there, word for word
+        "instance-id": md.ec2_instance_id or "i-%s" % _ec2_number(md.uuid),
+        "hostname": hostname,
+        "local-ipv4": _first(addresses["fixed_ips"]),
+        "reservation-id": md.reservation_id,
+        "security-groups": list(md.security_groups),
+    }
+    if md.keys:
+        data["public-keys"] = {"0": {"openssh-key": md.keys[0][1]}}
+    if version >= "2007-01-19":
+        data["local-hostname"] = hostname
+        data["public-hostname"] = hostname
+        data["public-ipv4"] = _first(addresses["floating_ips"])
+    if version >= "2007-08-29":
+        data["instance-type"] = md.instance_type
+    if version >= "2007-12-15":
+        mapping = DEFAULT_BLOCK_DEVICE_MAPPING if md.block_device_mapping is None else md.block_device_mapping
+        data["block-device-mapping"] = dict(mapping)
+        if md.kernel_id:
+            data["kernel-id"] = md.kernel_id
+        if md.ramdisk_id:
+            data["ramdisk-id"] = md.ramdisk_id
+    if version >= "2008-02-01":
+        data["placement"] = {"availability-zone": md.availability_zone}
+    if version >= "2008-09-01":
+        data["instance-action"] = "none"
+    return data
+
+
+def block_device_mapping(
+    root_device_name: str | None,
+    ephemerals: t.Sequence[str] = (),
+    swap: str | None = None,
+    volumes: t.Sequence[str] = (),
+) -> dict[str, str]:
+    """EC2's block-device-mapping from device names with /dev/. Volumes are numbered in the order of their names."""
+    if root_device_name is None:
+        return dict(DEFAULT_BLOCK_DEVICE_MAPPING)
+    short = root_device_name[len("/dev/") :] if root_device_name.startswith("/dev/") else root_device_name
+    mapping = {"ami": short, "root": root_device_name}
+    mapping.update(("ebs%d" % number, name) for number, name in enumerate(sorted(volumes)))
+    if swap:
+        mapping["swap"] = swap
+    mapping.update(("ephemeral%d" % number, name) for number, name in enumerate(ephemerals))
+    return mapping
+
+
+def pack_files(files: t.Mapping[str, bytes]) -> dict[str, str]:
+    """The files as texts for a module's arguments: base64, or "@" and the path of an earlier file with the same content.
+
+    The same user data is in every version's folder; so it travels once.
+    """
+    seen: dict[bytes, str] = {}
+    packed: dict[str, str] = {}
+    for path, data in files.items():
+        first = seen.setdefault(data, path)
+        packed[path] = base64.b64encode(data).decode("ascii") if first == path else "@" + first
+    return packed
+
+
+def unpack_files(packed: t.Mapping[str, t.Any]) -> dict[str, bytes]:
+    """The reverse of pack_files().
+
+    :raises InvalidInput: a path that leads out of the drive, a content that is no base64, or a reference into nothing.
+    """
+    files: dict[str, bytes] = {}
+    for path, text in packed.items():
+        check_path(path)
+        if not isinstance(text, str):
+            raise InvalidInput(reason="the content of %r is not a text" % path)
+        if text.startswith("@"):
+            continue
+        try:
+            files[path] = base64.b64decode(text, validate=True)
+        except ValueError:
+            raise InvalidInput(reason="the content of %r is not base64" % path) from None
+    for path, text in packed.items():
+        if text.startswith("@"):
+            if text[1:] not in files:
+                raise InvalidInput(reason="the content of %r refers to a file that is not there" % path)
+            files[path] = files[text[1:]]
+    return {path: files[path] for path in packed}
+
+
+def check_path(path: str) -> None:
+    """:raises InvalidInput: not a plain relative path of letters, digits and ``._-``, or longer than an ISO can hold."""
+    parts = path.split("/")
+    if len(parts) > 7 or not all(re.match(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}\Z", part) for part in parts):
+        raise InvalidInput(reason="%r cannot be a path on a config drive" % path)
+
+
+def _contents(md: InstanceMetadata) -> tuple[dict[str, bytes], dict[str, str] | None, list[dict[str, str]]]:
+    """(NNNN -> bytes, the entry network_config or None, the entries of "files")."""
+    content: dict[str, bytes] = {}
+    network_config = None
+    listed = []
+    interfaces = injected_interfaces(md.network_info)
+    if interfaces is not None:
+        network_config = {"name": "network_config", "content_path": "/content/%04d" % len(content)}
+        content["%04d" % len(content)] = interfaces.encode("utf-8")
+    for path, data in md.injected_files:
+        listed.append({"path": path, "content_path": "/content/%04d" % len(content)})
+        content["%04d" % len(content)] = data
+    return content, network_config, listed
+
+
+def _meta_data(
+    md: InstanceMetadata, version: str, network_config: dict[str, str] | None, listed: list[dict[str, str]]
+) -> dict[str, t.Any]:
+    data: dict[str, t.Any] = {"uuid": md.uuid}
+    if md.metadata:
+        data["meta"] = dict(md.metadata)
+    if listed:
+        data["files"] = listed
+    if md.admin_password:
+        data["admin_pass"] = md.admin_password
+    if network_config:
+        data["network_config"] = network_config
+    if md.keys:
+        name, public_key = md.keys[0]
+        data["public_keys"] = {name: public_key}
+        data["keys"] = [{"name": name, "type": "ssh", "data": public_key}]
+    data["hostname"] = _fqdn(md)
+    data["name"] = md.display_name
+    data["launch_index"] = md.launch_index
+    data["availability_zone"] = md.availability_zone
+    if version >= GRIZZLY:
+        data["random_seed"] = base64.b64encode(md.random_seed).decode("ascii")
+    if version >= LIBERTY:
+        data["project_id"] = md.project_id
+    if version >= NEWTON_ONE:
+        data["devices"] = _devices(md.devices, version)
+    if version >= VICTORIA:
+        data["dedicated_cpus"] = sorted(md.dedicated_cpus)
+    return data
+
+
+def _devices(devices: t.Iterable[t.Mapping[str, t.Any]], version: str) -> list[dict[str, t.Any]]:
+    result = []
+    for device in devices:
+        kind = device["type"]
+        told: dict[str, t.Any] = {}
+        if kind == "nic":
+            if version >= OCATA and device.get("vlan") is not None:
+                told["vlan"] = device["vlan"]
+            if version >= ROCKY:
+                told["vf_trusted"] = bool(device.get("vf_trusted", False))
+            if not told and not device.get("tags"):
+                continue
+            told.update(type="nic", mac=device["mac"])
+        elif kind == "disk":
+            told["type"] = "disk"
+            told.update((key, device[key]) for key in ("serial", "path") if device.get(key))
+        elif kind == "share" and version >= EPOXY:
+            told.update(type="share", share_id=device["share_id"], tag=device["tag"])
+        else:
+            continue
+        told["bus"] = device.get("bus") or "none"
+        told["address"] = device.get("address") or "none"
+        if device.get("tags"):
+            told["tags"] = list(device["tags"])
+        result.append(told)
+    return result
+
+
+def _fqdn(md: InstanceMetadata) -> str:
+    return "%s.%s" % (md.hostname, md.dhcp_domain) if md.dhcp_domain else md.hostname
+
+
+def _first(addresses: t.Sequence[str]) -> str:
+    # Empty for a guest that has IPv6 only (row B79).
+    return addresses[0] if addresses else ""
+
+
+def _ec2_number(uuid: str) -> str:
+    # EC2 ids are eight hexadecimal digits; Nova counts, here they come from the UUID, so that nothing has to be kept.
+    return (re.sub(r"[^0-9a-f]", "", uuid.lower()) + "0" * 8)[:8]
+
+
+def _json(data: t.Any) -> bytes:
+    return json.dumps(data).encode("utf-8")

@@ -1,0 +1,144 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A guest's cells on its host's: pinning, memory, pages. source: semantics 7, Nova's libvirt driver (_get_guest_numa_config)"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ..errors import InvalidInput, NUMATopologyUnsupported
+from ..resources.numa.cpu_spec import format_cpu_spec
+from ..resources.numa.realtime import is_realtime, realtime_cpus
+from ..resources.numa.topology import GuestCell, HostCell
+from . import cpu_topology
+from .domain.cpu import CpuConfig, CpuTuneConfig
+from .domain.numa import (
+    HugePageConfig,
+    MemNodeConfig,
+    MemoryBackingConfig,
+    NumaCellConfig,
+    NumaTuneConfig,
+    VcpuPinConfig,
+    VcpuSchedConfig,
+)
+from .spec import GuestSpec, HostCapabilities
+
+REALTIME_PRIORITY = 1
+_KIB_PER_MIB = 1024
+
+
+class GuestNuma:
+    """What the NUMA topology of a guest adds to the elements of its domain; nothing for a guest without one.
+
+    :raises InvalidInput: the topology is a wish that was never fitted to a host.
+    :raises NUMATopologyUnsupported: the host has not the cell that the guest was fitted to.
+    """
+
+    def __init__(self, guest: GuestSpec, host: HostCapabilities):
+        self.guest = guest
+        self.topology = guest.numa_topology
+        self.places: list[tuple[GuestCell, HostCell]] = []
+        if self.topology is not None:
+            if not self.topology.fitted:
+                raise InvalidInput(reason="the NUMA topology of %s is not fitted to a host" % guest.name)
+            own = {cell.id: cell for cell in host.numa_topology.cells} if host.numa_topology is not None else {}
+            for cell in self.topology.cells:
+                place = own.get(t.cast(int, cell.host_cell))
+                if place is None:
+                    raise NUMATopologyUnsupported(
+                        remedy="%s has no NUMA cell %s (any more); take another host." % (host.host, cell.host_cell)
+                    )
+                self.places.append((cell, place))
+
+    def cputune(self, config: CpuTuneConfig | None) -> CpuTuneConfig | None:
+        """A pinned CPU on its host CPU, another anywhere in its cell; the emulator on its own CPU or with all of them.
+
+        With real-time CPUs the emulator is on the host's CPUs of the ordinary ones.
+        """
+        if self.topology is None:
+            return config
+        realtime = self._realtime()
+        pins: dict[int, frozenset[int]] = {}
+        emulator: frozenset[int] = frozenset()
+        for cell, place in self.places:
+            for cpu in cell.cpus:
+                pins[cpu] = frozenset((cell.pinning[cpu],)) if cell.pinning else place.cpus
+                if not self.topology.emulator_isolated and cpu not in realtime:
+                    emulator |= pins[cpu]
+            if self.topology.emulator_isolated:
+                emulator |= cell.reserved_cpus
+        return replace(
+            config or CpuTuneConfig(),
+            vcpupins=tuple(VcpuPinConfig(vcpu=cpu, cpuset=format_cpu_spec(pins[cpu])) for cpu in sorted(pins)),
+            emulatorpin=format_cpu_spec(emulator) or None,
+            vcpuscheds=(VcpuSchedConfig(vcpus=format_cpu_spec(realtime), scheduler="fifo", priority=REALTIME_PRIORITY),)
+            if realtime
+            else (),
+        )
+
+    def numatune(self) -> NumaTuneConfig | None:
+        """Memory strictly on the host cells that the guest was fitted to, cell by cell."""
+        if self.topology is None:
+            return None
+        return NumaTuneConfig(
+            memory_mode="strict",
+            memory_nodeset=format_cpu_spec(place.id for dummy, place in self.places),
+            memnodes=tuple(
+                MemNodeConfig(cellid=number, mode="strict", nodeset=str(place.id))
+                for number, (dummy, place) in enumerate(self.places)
+            ),
+        )
+
+    def memory_backing(self) -> MemoryBackingConfig | None:
+        """The cells' huge pages: not the smallest size, which is what a guest has anyway. Locked for real time."""
+        pages = tuple(
+            HugePageConfig(size=t.cast(int, cell.page_size_kb), unit="KiB", nodeset=str(number))
+            for number, (cell, place) in enumerate(self.places)
+            if _on_huge_pages(cell, place)
+        )
+        realtime = bool(self._realtime())
+        if not pages and not realtime:
+            return None
+        return MemoryBackingConfig(hugepages=pages, nosharepages=realtime, locked=realtime)
+
+    def cpu(self, config: CpuConfig | None) -> CpuConfig | None:
+        """The CPU with the guest's cells, and with no more threads to a core than the pinning can keep together."""
+        if self.topology is None:
+            return config
+        # Memory in huge pages is shared: vhost-user interfaces need it, and one may be plugged at any time.
+        access = "shared" if any(_on_huge_pages(cell, place) for cell, place in self.places) else None
+        shape = cpu_topology.best_topology(
+            self.guest.vcpus,
+            self.guest.extra_specs,
+            self.guest.image_properties,
+            min((cell.topology[2] for cell, dummy in self.places if cell.topology is not None), default=None),
+        )
+        return replace(
+            config or CpuConfig(),
+            sockets=shape.sockets,
+            cores=shape.cores,
+            threads=shape.threads,
+            numa_cells=tuple(
+                NumaCellConfig(
+                    id=number,
+                    cpus=format_cpu_spec(cell.cpus) or None,
+                    memory=cell.memory_mb * _KIB_PER_MIB,
+                    unit="KiB",
+                    mem_access=access,
+                )
+                for number, (cell, dummy) in enumerate(self.places)
+            ),
+        )
+
+    def _realtime(self) -> frozenset[int]:
+        if self.topology is None or not is_realtime(self.guest.extra_specs):
+            return frozenset()
+        return realtime_cpus(self.guest.flavor, self.guest.image_properties)
+
+
+def _on_huge_pages(cell: GuestCell, place: HostCell) -> bool:
+    smallest = min((pages.size_kb for pages in place.pages), default=0)
+    return cell.page_size_kb is not None and cell.page_size_kb > smallest

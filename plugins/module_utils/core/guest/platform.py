@@ -1,0 +1,241 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The guest's machine, firmware, CPU, clock and features. source: Nova's libvirt driver; 002 section 8."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..disks.disk_names import is_q35
+from ..errors import HostLacksHardware, InvalidInput, UnsupportedHardware
+from . import cpu_topology
+from .domain.cpu import CpuConfig, CpuFeatureConfig, CpuTuneConfig
+from .domain.platform import (
+    ClockConfig,
+    FeaturesConfig,
+    FirmwareFeatureConfig,
+    OsConfig,
+    SysinfoConfig,
+    SysinfoEntryConfig,
+    TimerConfig,
+)
+from .spec import GuestSpec, HostCapabilities, is_true
+
+CPU_MODES = ("none", "host-model", "host-passthrough", "maximum", "custom")
+FIRMWARE_TYPES = ("bios", "uefi")
+_DEFAULT_MACHINES = {
+    "x86_64": "pc",
+    "i686": "pc",
+    "aarch64": "virt",
+    "armv7l": "virt",
+    "riscv64": "virt",
+    "ppc64le": "pseries",
+    "s390x": "s390-ccw-virtio",
+}
+_FIRMWARE_FEATURES_SINCE = 7002000  # libvirt 7.2: <firmware><feature/>
+_MAXIMUM_SINCE = 7001000  # libvirt 7.1: cpu mode maximum
+HYPERV_SPINLOCK_RETRIES = 8191
+
+
+def is_windows(guest: GuestSpec) -> bool:
+    return str(guest.image_properties.get("os_type", "")).lower() == "windows"
+
+
+def machine_type(guest: GuestSpec, host: HostCapabilities) -> str | None:
+    """The image's hw_machine_type, else the setting, else the architecture's default; None: libvirt's own.
+
+    :raises HostLacksHardware: a machine was asked for that the host's QEMU has not.
+    """
+    wanted = guest.image_properties.get("hw_machine_type") or guest.options.machine_type
+    machine = str(wanted or _DEFAULT_MACHINES.get(host.arch, ""))
+    if host.machine_types and machine not in host.machine_types:
+        if wanted:
+            raise HostLacksHardware(
+                host=host.host or "chosen",
+                model="machine type %s" % machine,
+                reason="it has %s" % ", ".join(sorted(host.machine_types)[:20]),
+                remedy="Change the image's hw_machine_type or bootflow_machine_type.",
+            )
+        return None
+    return machine or None
+
+
+def check_architecture(guest: GuestSpec, host: HostCapabilities) -> None:
+    """:raises UnsupportedHardware: the image is for another architecture."""
+    wanted = guest.image_properties.get("hw_architecture") or guest.image_properties.get("architecture")
+    aliases = {"amd64": "x86_64", "x86": "i686", "i386": "i686", "i486": "i686", "i586": "i686", "arm64": "aarch64"}
+    arch = aliases.get(str(wanted), wanted)
+    if wanted and arch != host.arch and not (arch == "i686" and host.arch == "x86_64"):
+        raise UnsupportedHardware(
+            model="architecture %s" % wanted, virt=host.virt_type, remedy="This host is %s." % host.arch
+        )
+
+
+def os_config(guest: GuestSpec, host: HostCapabilities, machine: str | None, boot_devs: t.Sequence[str]) -> OsConfig:
+    """The ``<os>`` element.
+
+    :raises UnsupportedHardware: an unknown firmware, or secure boot where it cannot be.
+    :raises HostLacksHardware: UEFI without firmware on the host.
+    """
+    firmware = firmware_type(guest, host)
+    secure = secure_boot(guest)
+    features: tuple[FirmwareFeatureConfig, ...] = ()
+    if secure and (firmware != "uefi" or (host.is_x86 and not is_q35(machine))):
+        raise UnsupportedHardware(
+            model="secure boot",
+            virt=host.virt_type,
+            remedy="It needs hw_firmware_type: uefi, and hw_machine_type: q35 on x86.",
+        )
+    if firmware == "uefi" and host.is_x86 and host.libvirt_version >= _FIRMWARE_FEATURES_SINCE:
+        # Said in both cases: left open, libvirt may choose a build that insists on SMM.
+        features = (FirmwareFeatureConfig(enabled=secure, name="secure-boot"),)
+        if secure:
+            features = (FirmwareFeatureConfig(enabled=True, name="enrolled-keys"),) + features
+    menu = guest.wish("boot_menu")
+    return OsConfig(
+        firmware="efi" if firmware == "uefi" else None,
+        arch=host.arch,
+        machine=machine,
+        firmware_features=features,
+        loader_secure=True if secure else None,
+        boot_devs=tuple(boot_devs),
+        bootmenu=True if menu is not None and is_true(menu) else None,
+        smbios_mode="sysinfo" if host.is_x86 or host.arch == "aarch64" else None,
+    )
+
+
+def firmware_type(guest: GuestSpec, host: HostCapabilities) -> str:
+    """bios or uefi: the image's hw_firmware_type, the setting, UEFI on aarch64, BIOS else."""
+    wanted = guest.image_properties.get("hw_firmware_type") or guest.options.firmware
+    firmware = str(wanted or ("uefi" if host.arch == "aarch64" else "bios"))
+    if firmware not in FIRMWARE_TYPES:
+        raise UnsupportedHardware(
+            model="firmware %s" % firmware, virt=host.virt_type, remedy="hw_firmware_type is bios or uefi."
+        )
+    if firmware == "uefi" and not host.uefi:
+        raise HostLacksHardware(
+            host=host.host or "chosen",
+            model="UEFI firmware",
+            reason="libvirt offers none",
+            remedy="Install ovmf (aarch64: qemu-efi-aarch64) there, or boot another image.",
+        )
+    return firmware
+
+
+def secure_boot(guest: GuestSpec) -> bool:
+    """Whether secure boot is required: flavor os:secure_boot over image os_secure_boot (disabled, optional, required)."""
+    wanted = guest.extra_specs.get("os:secure_boot") or guest.image_properties.get("os_secure_boot") or "disabled"
+    if wanted not in ("disabled", "optional", "required"):
+        raise InvalidInput(reason="os_secure_boot is %r, not disabled, optional or required" % wanted)
+    return wanted == "required"
+
+
+def features_config(guest: GuestSpec, host: HostCapabilities) -> FeaturesConfig:
+    """ACPI and APIC; Hyper-V enlightenments for Windows, on KVM only: TCG has none."""
+    hyperv = is_windows(guest) and host.virt_type == "kvm" and host.is_x86
+    pmu = guest.wish("pmu")
+    hide = guest.image_properties.get("img_hide_hypervisor_id") or guest.extra_specs.get("hide_hypervisor_id")
+    return FeaturesConfig(
+        acpi=host.is_x86 or host.arch == "aarch64",
+        apic=host.is_x86,
+        hyperv_relaxed=True if hyperv else None,
+        hyperv_vapic=True if hyperv else None,
+        hyperv_spinlocks=True if hyperv else None,
+        hyperv_spinlock_retries=HYPERV_SPINLOCK_RETRIES if hyperv else None,
+        kvm_hidden=True if hide is not None and is_true(hide) and host.virt_type == "kvm" else None,
+        pmu=None if pmu is None else is_true(pmu),
+        smm=True if secure_boot(guest) and host.is_x86 else None,
+    )
+
+
+def clock_config(guest: GuestSpec, host: HostCapabilities) -> ClockConfig:
+    """UTC, local time for Windows; the timers that Nova gives x86 guests."""
+    timers: tuple[TimerConfig, ...] = ()
+    if host.is_x86:
+        hpet = guest.image_properties.get("hw_time_hpet")
+        timers = (
+            TimerConfig(name="pit", tickpolicy="delay"),
+            TimerConfig(name="rtc", tickpolicy="catchup"),
+            TimerConfig(name="hpet", present=hpet is not None and is_true(hpet)),
+        )
+        if is_windows(guest) and host.virt_type == "kvm":
+            timers += (TimerConfig(name="hypervclock", present=True),)
+    return ClockConfig(offset="localtime" if is_windows(guest) else "utc", timers=timers)
+
+
+def cpu_config(guest: GuestSpec, host: HostCapabilities) -> CpuConfig | None:
+    """The ``<cpu>`` element, None where nothing is to be said.
+
+    host-model by default on KVM. On TCG the default is QEMU's own model, and a fleet's setting host-model or
+    host-passthrough means the same there: those exist for hardware virtualisation only.
+
+    :raises InvalidInput: an unknown mode, custom without a model; see cpu_topology for the topology.
+    """
+    options = guest.options
+    mode = options.cpu_mode or ("host-model" if host.virt_type == "kvm" else "none")
+    if mode not in CPU_MODES:
+        raise InvalidInput(
+            reason="cpu_mode %r is unknown" % mode, remedy="bootflow_cpu_mode is one of %s." % ", ".join(CPU_MODES)
+        )
+    if mode == "custom" and not options.cpu_model:
+        raise InvalidInput(reason="cpu_mode custom has no cpu_model", remedy="Set bootflow_cpu_model.")
+    if host.virt_type != "kvm" and mode in ("host-model", "host-passthrough"):
+        mode = "none"
+    if mode == "maximum" and host.libvirt_version and host.libvirt_version < _MAXIMUM_SINCE:
+        mode = "none"
+    wanted = cpu_topology.topology_wanted(guest.extra_specs, guest.image_properties)
+    # Checked in every case: what is asked for and cannot be is an error, not silence.
+    topology = cpu_topology.best_topology(guest.vcpus, guest.extra_specs, guest.image_properties)
+    if mode == "none" and not wanted:
+        return None
+    flags = () if mode == "none" else tuple(_cpu_feature(flag) for flag in options.cpu_model_extra_flags)
+    return CpuConfig(
+        mode=None if mode == "none" else mode,
+        match="exact" if mode == "custom" else None,
+        model=options.cpu_model if mode == "custom" else None,
+        sockets=topology.sockets,
+        cores=topology.cores,
+        threads=topology.threads,
+        features=flags,
+    )
+
+
+def _cpu_feature(flag: str) -> CpuFeatureConfig:
+    name = flag.strip().lower()
+    policy = "disable" if name.startswith("-") else "require"
+    return CpuFeatureConfig(policy=policy, name=name.lstrip("+-"))
+
+
+def cputune_config(guest: GuestSpec) -> CpuTuneConfig | None:
+    """The flavor's quota:cpu_shares, _period and _quota; nothing where it has none, as the cgroup may be missing."""
+    values: dict[str, t.Any] = {name: quota_number(guest, "cpu_%s" % name) for name in ("shares", "period", "quota")}
+    return CpuTuneConfig(**values) if any(value is not None for value in values.values()) else None
+
+
+def quota_number(guest: GuestSpec, name: str) -> int | None:
+    """The flavor's extra spec ``quota:<name>``.
+
+    :raises InvalidInput: it is no number.
+    """
+    value = guest.extra_specs.get("quota:%s" % name)
+    if value is None:
+        return None
+    try:
+        return int(str(value))
+    except ValueError:
+        raise InvalidInput(
+            reason="extra spec quota:%s of flavor %s is %r, it is to be a number" % (name, guest.flavor.name, value)
+        ) from None
+
+
+def sysinfo_config(guest: GuestSpec, host: HostCapabilities) -> SysinfoConfig | None:
+    """What the guest reads over DMI. Not Nova's product name: that makes cloud-init wait for a metadata service."""
+    if not (host.is_x86 or host.arch == "aarch64"):
+        return None
+    entries = [("manufacturer", "bootflow.compute"), ("product", "bootflow.compute")]
+    if guest.package_version:
+        entries.append(("version", guest.package_version))
+    entries += [("serial", guest.uuid), ("uuid", guest.uuid), ("family", "Virtual Machine")]
+    return SysinfoConfig(system=tuple(SysinfoEntryConfig(name=name, value=value) for name, value in entries))

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a guest is to be, what its host can do, and the settings between them: the input of guest.guest_config."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..disks.block_devices import PlannedDisk
+from ..model import Flavor
+from ..resources.numa.topology import GuestNUMATopology, HostNUMATopology
+
+
+@dataclass(frozen=True)
+class GuestOptions:
+    """The operator's settings, with Nova's names where Nova has them."""
+
+    machine_type: str | None = None  # None: pc on x86, virt on aarch64
+    firmware: str | None = None  # bios, uefi; None: bios on x86, uefi on aarch64
+    cpu_mode: str | None = None  # none, host-model, host-passthrough, maximum, custom; None: host-model on KVM
+    cpu_model: str | None = None  # with custom
+    cpu_model_extra_flags: t.Sequence[str] = ()  # pcid, +pcid, -vmx
+    vnc_enabled: bool = True
+    vnc_listen: str = "127.0.0.1"  # without a password on all addresses (row C40) only where somebody says so
+    vnc_keymap: str | None = None
+    disk_cachemodes: t.Mapping[str, str] = field(default_factory=dict)  # {file, block, network: mode}
+    disk_discard: str | None = None  # unmap, ignore
+    config_drive_bus: str | None = None  # see disk_names.config_drive_bus
+    scsi_model: str = "virtio-scsi"  # of guests with SCSI disks; the image's hw_scsi_model comes first
+    video_model: str | None = None  # None: virtio (vga for Windows); the image's hw_video_model comes first
+    rng_device: str | None = "/dev/urandom"  # None: no rng unless the flavor allows and the image asks
+    mem_stats_period_seconds: int = 10  # 0: no balloon statistics
+    console_log_append: bool = False  # False: the log is that of this boot, and a pattern waited for is new
+    max_queues: int = 8  # of multi-queue interfaces
+
+
+@dataclass(frozen=True)
+class HostCapabilities:
+    """The host, as compute_node_info reports it."""
+
+    virt_type: str = "kvm"  # kvm, or qemu for TCG
+    arch: str = "x86_64"
+    emulator: str | None = None
+    machine_types: t.Sequence[str] = ()  # empty: unknown, nothing is checked
+    uefi: bool = False
+    libvirt_version: int = 0  # 9000000 is 9.0.0
+    host: str = ""
+    numa_topology: HostNUMATopology | None = None  # needed for guests that have one
+
+    @property
+    def is_x86(self) -> bool:
+        return self.arch in ("x86_64", "i686")
+
+
+@dataclass(frozen=True)
+class GuestSpec:
+    """One guest. ``memory_mb`` in MiB; paths are absolute paths on the host."""
+
+    uuid: str
+    name: str  # of the libvirt domain: guest.domain_name
+    display_name: str
+    memory_mb: int
+    vcpus: int
+    flavor: Flavor
+    disks: t.Sequence[PlannedDisk]
+    image_properties: t.Mapping[str, t.Any] = field(default_factory=dict)
+    config_drive: str | None = None
+    config_drive_format: str = "iso9660"
+    network_info: t.Sequence[t.Mapping[str, t.Any]] = ()
+    console_log: str | None = None
+    options: GuestOptions = field(default_factory=GuestOptions)
+    pci_devices: t.Sequence[t.Mapping[str, t.Any]] = ()  # {address}: given to this guest alone
+    whole_disks: t.Sequence[t.Mapping[str, t.Any]] = ()  # {path, serial}: physical disks of this guest alone
+    numa_topology: GuestNUMATopology | None = None  # fitted to the host
+    # for the metadata element only
+    image_id: str | None = None
+    user: str | None = None
+    project: str | None = None
+    creation_time: str | None = None
+    package_version: str | None = None
+
+    @property
+    def extra_specs(self) -> t.Mapping[str, str]:
+        return self.flavor.extra_specs
+
+    def wish(self, name: str) -> t.Any:
+        """The image's property ``hw_<name>``, else the flavor's extra spec ``hw:<name>``, else None."""
+        value = self.image_properties.get("hw_%s" % name)
+        return self.extra_specs.get("hw:%s" % name) if value in (None, "") else value
+
+
+def is_true(value: t.Any) -> bool:
+    """What Nova takes for yes in properties and extra specs."""
+    return str(value).strip().lower() in ("1", "t", "true", "on", "y", "yes")

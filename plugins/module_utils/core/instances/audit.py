@@ -1,0 +1,645 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the hosts have against what the ledger says of them: every difference, and what is to be done about it.
+
+Nothing is touched here. A host's answer is older than the ledger, so whatever changed in the ledger since the host was
+asked is left alone; and work of a run that lives is nobody else's.
+source: 001 section 8.5.6, update_available_resource (rows A82, B34); semantics 1 "Audit", 20
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from ..volumes.storage_evidence import StorageEvidence
+from . import states
+
+# --- what is to be done ---
+RECOUNT = "recount"  # usage is written anew
+RECORD = "record"  # the host's report is entered
+MARK = "mark"  # the host is down until it answers
+RELEASE = "release"
+CLAIM = "claim"  # a claim that got lost is entered again
+CORRECT = "correct"
+CLEAN = "clean"  # the host is cleaned, then its claims and addresses are given back
+END = "end"  # ends in ERROR without the host
+FINISH = "finish"  # a deletion is finished
+FORGET = "forget"
+REMOVE = "remove"  # orphans, where the user says so
+WAIT = "wait"  # for a host that does not answer
+REPORT = "report"  # somebody has to look at it
+
+#: These change nothing.
+IDLE = (WAIT, REPORT)
+
+# --- what is wrong ---
+USAGE = "usage"
+HOST_FACTS = "host_facts"
+HOST_UNREACHABLE = "host_unreachable"
+DEAD_BUILD = "dead_build"
+DEAD_DELETE = "dead_delete"
+CLEANUP = "cleanup"
+STALE_CLAIM = "stale_claim"
+MISSING_CLAIM = "missing_claim"
+WRONG_CLAIM = "wrong_claim"
+DEVICE_CLAIM = "device_claim"
+PORT = "port"
+ADDRESS = "address"
+SERVER_GROUP = "server_group"
+ORPHAN_DOMAIN = "orphan_domain"
+FOREIGN_DOMAIN = "foreign_domain"
+ORPHAN_FOLDER = "orphan_folder"
+ORPHAN_DISK = "orphan_disk"
+INSTANCE_WITHOUT_DOMAIN = "instance_without_domain"
+INSTANCE_ELSEWHERE = "instance_elsewhere"
+VOLUME = "volume"
+ATTACHMENT = "attachment"
+ORPHAN_VOLUME = "orphan_volume"
+MISSING_VOLUME = "missing_volume"
+ORPHAN_TARGET = "orphan_target"
+MISSING_TARGET = "missing_target"
+ORPHAN_SESSION = "orphan_session"
+ORPHAN_SECRET = "orphan_secret"
+UNREAD = "unread"  # what could not be read of a host that answered
+
+BUILD = "build"
+MOVE = "move"
+
+USAGE_COLUMNS = ("memory_mb_used", "local_gb_used", "vcpus_used", "num_instances")
+RESERVED_COLUMNS = ("reserved_memory_mb", "reserved_disk_gb", "reserved_vcpus")
+
+#: Instances in these states have a domain on their host, running or not.
+WITH_DOMAIN = (
+    states.ACTIVE,
+    states.PAUSED,
+    states.SUSPENDED,
+    states.STOPPED,
+    states.RESCUED,
+    states.RESIZED,
+    states.SOFT_DELETED,
+    states.SHELVED,
+)
+
+Amounts = t.Tuple[int, int, int]  # memory in MB, disk in GB, vCPUs
+
+
+# --- what a host told ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Domain:
+    uuid: str
+    name: str
+    memory_mb: int = 0
+    ours: bool = False  # our own metadata is in its XML
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A host's answer, of ``began_at`` (seconds since the epoch) or later."""
+
+    host: str
+    node: str
+    began_at: float
+    domains: t.Sequence[Domain] = ()
+    folders: t.Sequence[str] = ()  # UUIDs that have a folder below instances_path
+    columns: t.Mapping[str, t.Any] = field(default_factory=dict)  # totals and settings, named as the ledger's columns
+    volumes: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)  # UUID -> its disks that are logical volumes
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was learned of the hosts. A host that is in none of these was not asked: what is there waits."""
+
+    snapshots: t.Mapping[str, Snapshot] = field(default_factory=dict)
+    unreachable: t.Mapping[str, str] = field(default_factory=dict)  # host -> why it did not answer
+    strangers: t.Collection[str] = ()  # in the ledger, not in the inventory
+    hosts: t.Optional[t.Collection[str]] = None  # only what is on these; None: everything
+    remove_orphans: bool = False
+    storage: StorageEvidence = field(default_factory=StorageEvidence)  # of volumes, see volumes.storage_audit
+
+
+# --- what the ledger says -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Node:
+    id: int
+    host: str
+    node: str
+    columns: t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Instance:
+    uuid: str
+    name: str
+    host: t.Optional[str]
+    node: t.Optional[str]
+    vm_state: str
+    task_state: t.Optional[str]
+    deleted: bool
+    touched_at: float  # last written, or deleted
+    wanted: Amounts  # what a claim for it is
+    run: str = ""
+    run_dead: bool = False
+
+    @property
+    def busy(self) -> bool:
+        """Something is being done with it, or it is on two hosts until somebody confirms."""
+        return self.vm_state in (states.BUILDING, states.RESIZED) or self.task_state is not None
+
+
+@dataclass(frozen=True)
+class Claim:
+    id: int
+    instance: str
+    node_id: int
+    kind: str
+    amounts: Amounts
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that no claim stands behind."""
+
+    id: int
+    instance: str
+    node_id: int
+    kind: str
+    device: str
+    claim_kind: str = BUILD
+
+
+@dataclass(frozen=True)
+class Port:
+    """Of an instance that is gone, or kept for a host that is to be cleaned."""
+
+    id: str
+    instance: str
+    host: t.Optional[str]
+    held: bool
+    addresses: t.Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Cleanup:
+    host: str
+    instance: str
+    name: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A server group without members."""
+
+    id: str
+    name: str
+    project: str
+
+
+@dataclass(frozen=True)
+class Ledger:
+    nodes: t.Sequence[Node] = ()
+    instances: t.Mapping[str, Instance] = field(default_factory=dict)  # living, and deleted ones that something names
+    claims: t.Sequence[Claim] = ()
+    devices: t.Sequence[Device] = ()
+    ports: t.Sequence[Port] = ()
+    lost_addresses: t.Sequence[t.Tuple[int, str]] = ()  # (id, address) without a port
+    cleanups: t.Sequence[Cleanup] = ()
+    groups: t.Sequence[Group] = ()
+
+
+# --- the plan -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One difference. ``key`` is what the ledger knows it by (an id, or a name)."""
+
+    kind: str
+    host: t.Optional[str]
+    instance: t.Optional[str]
+    what: str
+    old: t.Any
+    new: t.Any
+    action: str
+    remedy: str = ""
+    key: t.Any = None
+    node_id: t.Optional[int] = None
+
+    @property
+    def changes(self) -> bool:
+        return self.action not in IDLE
+
+    def as_dict(self) -> dict[str, t.Any]:
+        return {
+            "kind": self.kind,
+            "host": self.host,
+            "instance": self.instance,
+            "what": self.what,
+            "from": self.old,
+            "to": self.new,
+            "action": self.action,
+            "remedy": self.remedy,
+        }
+
+
+def plan(ledger: Ledger, evidence: Evidence) -> list[Finding]:
+    """Every difference between the ledger and the hosts, and inside the ledger, sorted by host.
+
+    Usage is to be what is reserved plus the sum of the claims. The memory of domains that are not ours is told (see
+    foreign_memory), not counted, as Nova's libvirt driver counts none.
+    """
+    found = _Plan(ledger, evidence).findings
+    return sorted(found, key=lambda f: (f.host is None, f.host or "", f.kind, f.instance or "", f.what))
+
+
+def foreign_memory(findings: t.Iterable[Finding]) -> dict[str, int]:
+    """host -> MB of the domains there that no instance of the ledger stands behind."""
+    found: dict[str, int] = {}
+    for f in findings:
+        if f.kind in (ORPHAN_DOMAIN, FOREIGN_DOMAIN) and f.host is not None:
+            found[f.host] = found.get(f.host, 0) + int(f.old["memory_mb"])
+    return found
+
+
+class _Plan:
+    def __init__(self, ledger: Ledger, evidence: Evidence):
+        self.ledger = ledger
+        self.evidence = evidence
+        self.findings: list[Finding] = []
+        self.nodes = {n.id: n for n in ledger.nodes}
+        self.node_of = {(n.host, n.node): n for n in ledger.nodes}
+        self.to_clean = {(c.host, c.instance) for c in ledger.cleanups}
+        self.domains = {h: {d.uuid for d in s.domains} for h, s in evidence.snapshots.items()}
+        self.somewhere = {uuid for domains in self.domains.values() for uuid in domains}
+        self._hosts()
+        self._runs()
+        self._cleanups()
+        self._claims()
+        self._addresses()
+        for snapshot in evidence.snapshots.values():
+            self._orphans(snapshot)
+        self._without_domain()
+
+    def add(
+        self,
+        kind: str,
+        host: str | None,
+        instance: str | None,
+        what: str,
+        old: t.Any,
+        new: t.Any,
+        action: str,
+        remedy: str = "",
+        key: t.Any = None,
+        node_id: int | None = None,
+    ) -> None:
+        if self._asked_about(host):
+            self.findings.append(Finding(kind, host, instance, what, old, new, action, remedy, key, node_id))
+
+    def _asked_about(self, host: str | None) -> bool:
+        hosts = self.evidence.hosts
+        return hosts is None or host in hosts
+
+    def _reach(self, host: str) -> str:
+        """clean, end (nobody answers there) or wait (it was not asked)."""
+        if host in self.evidence.snapshots:
+            return CLEAN
+        return END if host in self.evidence.unreachable or host in self.evidence.strangers else WAIT
+
+    # --- hosts ----------------------------------------------------------------------------------------------------------
+
+    def _hosts(self) -> None:
+        for host, snapshot in self.evidence.snapshots.items():
+            row = self.node_of.get((host, snapshot.node))
+            if row is None:
+                self.add(HOST_FACTS, host, None, "compute_node", None, snapshot.node, RECORD)
+                continue
+            for name, value in snapshot.columns.items():
+                if row.columns.get(name) != value:
+                    self.add(HOST_FACTS, host, None, name, row.columns.get(name), value, RECORD, node_id=row.id)
+            reason = row.columns.get("unreachable_reason")
+            if reason is not None:
+                self.add(HOST_FACTS, host, None, "unreachable_reason", reason, None, RECORD, node_id=row.id)
+        for host, reason in self.evidence.unreachable.items():
+            rows = [n for n in self.ledger.nodes if n.host == host]
+            fresh = [n for n in rows if n.columns.get("unreachable_reason") is None]
+            remedy = "Bring it back, or disable it: playbook host with bootflow_host_state: disabled."
+            before = None if fresh or not rows else rows[0].columns.get("unreachable_reason")
+            self.add(
+                HOST_UNREACHABLE,
+                host,
+                None,
+                "unreachable_reason",
+                before,
+                reason,
+                MARK if fresh else REPORT,
+                remedy,
+                key=reason,
+                node_id=fresh[0].id if fresh else None,
+            )
+
+    # --- runs that died -------------------------------------------------------------------------------------------------
+
+    def _runs(self) -> None:
+        hosts_of: dict[str, set[str]] = defaultdict(set)
+        for cleanup in self.ledger.cleanups:
+            hosts_of[cleanup.instance].add(cleanup.host)
+        for instance in self.ledger.instances.values():
+            if instance.deleted or not instance.run_dead:
+                continue
+            if instance.task_state == states.DELETING:
+                hosts = hosts_of[instance.uuid] | ({instance.host} if instance.host else set())
+                here = all(self._reach(h) == CLEAN for h in hosts)
+                remedy = "" if here else "Bring %s back, or delete with bootflow_delete_force: true." % ", ".join(hosts)
+                self.add(
+                    DEAD_DELETE,
+                    instance.host,
+                    instance.uuid,
+                    "task_state",
+                    states.DELETING,
+                    states.DELETED if here else states.DELETING,
+                    FINISH if here else WAIT,
+                    remedy,
+                )
+            elif instance.vm_state == states.BUILDING:
+                action = END if instance.host is None else self._reach(instance.host)
+                self.add(
+                    DEAD_BUILD,
+                    instance.host,
+                    instance.uuid,
+                    "vm_state",
+                    "%s/%s" % (instance.vm_state, instance.task_state or "none"),
+                    instance.vm_state if action == WAIT else states.ERROR,
+                    action,
+                    "Run the same boot again." if action != WAIT else "Ask its host, too.",
+                    key=instance.run,
+                )
+
+    def _cleanups(self) -> None:
+        for cleanup in self.ledger.cleanups:
+            instance = self.ledger.instances.get(cleanup.instance)
+            if instance is not None and not instance.deleted:
+                if instance.task_state == states.DELETING and not instance.run_dead:
+                    continue  # the run that deletes it does this, too
+                if instance.host == cleanup.host and instance.task_state != states.DELETING:
+                    continue  # it lives there: nothing of it may go
+            here = self._reach(cleanup.host) == CLEAN
+            remedy = "" if here else "It is done when the host answers again."
+            self.add(
+                CLEANUP,
+                cleanup.host,
+                cleanup.instance,
+                "remains",
+                cleanup.reason,
+                None if here else cleanup.reason,
+                CLEAN if here else WAIT,
+                remedy,
+            )
+
+    # --- claims and usage -----------------------------------------------------------------------------------------------
+
+    def _claims(self) -> None:
+        now: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+        then: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+        guests_now: dict[int, set[str]] = defaultdict(set)
+        guests_then: dict[int, set[str]] = defaultdict(set)
+        held: dict[str, int] = defaultdict(int)
+        for claim in self.ledger.claims:
+            held[claim.instance] += 1
+        places: set[tuple[str, int]] = set()
+        restored: set[tuple[str, int]] = set()
+        for claim in self.ledger.claims:
+            _add(now[claim.node_id], claim.amounts)
+            guests_now[claim.node_id].add(claim.instance)
+            places.add((claim.instance, claim.node_id))
+            amounts = self._kept(claim, alone=held[claim.instance] == 1)
+            if amounts is not None:
+                _add(then[claim.node_id], amounts)
+                guests_then[claim.node_id].add(claim.instance)
+        for instance in self.ledger.instances.values():
+            node = self._node_of(instance)
+            if node is None or (instance.uuid, node.id) in places or not _holds(instance):
+                continue
+            restored.add((instance.uuid, node.id))
+            _add(then[node.id], instance.wanted)
+            guests_then[node.id].add(instance.uuid)
+            self.add(
+                MISSING_CLAIM,
+                node.host,
+                instance.uuid,
+                "claim",
+                None,
+                _shown(instance.wanted),
+                CLAIM,
+                key=instance.wanted,
+                node_id=node.id,
+            )
+        for device in self.ledger.devices:
+            if device.claim_kind != BUILD or (device.instance, device.node_id) not in restored:
+                host = self.nodes[device.node_id].host if device.node_id in self.nodes else None
+                self.add(
+                    DEVICE_CLAIM,
+                    host,
+                    device.instance,
+                    "%s %s" % (device.kind, device.device),
+                    device.device,
+                    None,
+                    RELEASE,
+                    key=device.id,
+                    node_id=device.node_id,
+                )
+        for node in self.ledger.nodes:
+            reserved = [int(node.columns[c]) for c in RESERVED_COLUMNS] + [0]
+            real = [a + b for a, b in zip(reserved, [*now[node.id], len(guests_now[node.id])])]
+            right = [a + b for a, b in zip(reserved, [*then[node.id], len(guests_then[node.id])])]
+            for column, has, is_now, is_then in zip(
+                USAGE_COLUMNS, (node.columns[c] for c in USAGE_COLUMNS), real, right
+            ):
+                if has not in (is_now, is_then):  # the latter is right once the claims above are
+                    self.add(USAGE, node.host, None, column, has, is_then, RECOUNT, key=node.id, node_id=node.id)
+
+    def _node_of(self, instance: Instance) -> Node | None:
+        if instance.deleted or instance.host is None or instance.node is None:
+            return None
+        return self.node_of.get((instance.host, instance.node))
+
+    def _kept(self, claim: Claim, alone: bool) -> Amounts | None:
+        """What is to be left of a claim, None for nothing."""
+        node = self.nodes.get(claim.node_id)
+        host = node.host if node is not None else None
+        instance = self.ledger.instances.get(claim.instance)
+        if (host, claim.instance) in self.to_clean:
+            return claim.amounts
+        lives = instance is not None and not instance.deleted
+        here = (
+            lives
+            and instance is not None
+            and self._node_of(instance) is node
+            and instance.vm_state not in states.ALLOW_RESOURCE_REMOVAL
+        )
+        if not here and not (lives and claim.kind == MOVE):
+            self.add(
+                STALE_CLAIM,
+                host,
+                claim.instance,
+                "%s claim" % claim.kind,
+                _shown(claim.amounts),
+                None,
+                RELEASE,
+                key=claim.kind,
+                node_id=claim.node_id,
+            )
+            return None
+        if instance is None or claim.amounts == instance.wanted or not alone or claim.kind != BUILD or instance.busy:
+            return claim.amounts
+        self.add(
+            WRONG_CLAIM,
+            host,
+            claim.instance,
+            "claim",
+            _shown(claim.amounts),
+            _shown(instance.wanted),
+            CORRECT,
+            key=(claim.id, instance.wanted),
+            node_id=claim.node_id,
+        )
+        return instance.wanted
+
+    # --- addresses and groups -------------------------------------------------------------------------------------------
+
+    def _addresses(self) -> None:
+        for port in self.ledger.ports:
+            instance = self.ledger.instances.get(port.instance)
+            lives = instance is not None and not instance.deleted
+            if (port.held and (port.host, port.instance) in self.to_clean) or (lives and not port.held):
+                continue
+            self.add(
+                PORT, port.host, port.instance, "port %s" % port.id, list(port.addresses), None, RELEASE, key=port.id
+            )
+        for row_id, address in self.ledger.lost_addresses:
+            self.add(ADDRESS, None, None, address, address, None, RELEASE, key=row_id)
+        for group in self.ledger.groups:
+            self.add(SERVER_GROUP, None, None, group.name, group.id, None, FORGET, key=(group.id, group.project))
+
+    # --- what the hosts have --------------------------------------------------------------------------------------------
+
+    def _orphans(self, snapshot: Snapshot) -> None:
+        host = snapshot.host
+        for domain in snapshot.domains:
+            if self._is_orphan(snapshot, domain.uuid):
+                self._domain(host, domain)
+        for uuid in snapshot.folders:
+            if uuid not in self.domains[host] and self._is_orphan(snapshot, uuid):
+                self.add(
+                    ORPHAN_FOLDER,
+                    host,
+                    uuid,
+                    "folder",
+                    uuid,
+                    None if self.evidence.remove_orphans else uuid,
+                    REMOVE if self.evidence.remove_orphans else REPORT,
+                    ""
+                    if self.evidence.remove_orphans
+                    else "Audit with bootflow_audit_remove_orphans: true removes it.",
+                    key=uuid,
+                )
+
+        for uuid, names in snapshot.volumes.items():
+            # They go with the domain or the folder where there is one.
+            if uuid not in self.domains[host] and uuid not in snapshot.folders and self._is_orphan(snapshot, uuid):
+                self._disks(host, uuid, list(names))
+
+    def _disks(self, host: str, uuid: str, names: list[str]) -> None:
+        instance = self.ledger.instances.get(uuid)
+        if instance is not None and not instance.deleted and not self._has_it_at_home(instance):
+            remedy = (
+                "The ledger has the instance on %s, where it was not seen: its disks may be these. Look at both."
+                % (instance.host)
+            )
+            self.add(ORPHAN_DISK, host, uuid, "logical volumes", names, names, REPORT, remedy)
+        elif self.evidence.remove_orphans:
+            self.add(ORPHAN_DISK, host, uuid, "logical volumes", names, None, REMOVE, key=uuid)
+        else:
+            remedy = "Audit with bootflow_audit_remove_orphans: true wipes and removes them."
+            self.add(ORPHAN_DISK, host, uuid, "logical volumes", names, names, REPORT, remedy, key=uuid)
+
+    def _is_orphan(self, snapshot: Snapshot, uuid: str) -> bool:
+        """Whether nobody in the ledger stands behind what the host has of this UUID, and nobody just did."""
+        if (snapshot.host, uuid) in self.to_clean:
+            return False
+        instance = self.ledger.instances.get(uuid)
+        if instance is None:
+            return True
+        if instance.touched_at >= snapshot.began_at:
+            return False
+        return instance.deleted or not (instance.host == snapshot.host or instance.busy)
+
+    def _domain(self, host: str, domain: Domain) -> None:
+        has = {"name": domain.name, "memory_mb": domain.memory_mb}
+        instance = self.ledger.instances.get(domain.uuid)
+        if instance is not None and not instance.deleted and not self._has_it_at_home(instance):
+            self.add(
+                INSTANCE_ELSEWHERE,
+                host,
+                domain.uuid,
+                "host",
+                instance.host,
+                host,
+                REPORT,
+                "The ledger has it on %s, which does not have it or was not asked. Look there before either is removed."
+                % instance.host,
+            )
+        elif not domain.ours:
+            remedy = "It is left alone. Add its memory to the host's bootflow_reserved_memory_mb."
+            self.add(FOREIGN_DOMAIN, host, domain.uuid, "domain", has, has, REPORT, remedy)
+        elif self.evidence.remove_orphans:
+            self.add(ORPHAN_DOMAIN, host, domain.uuid, "domain", has, None, REMOVE, key=domain.name)
+        else:
+            remedy = "If it is nobody's, audit with bootflow_audit_remove_orphans: true removes it."
+            self.add(ORPHAN_DOMAIN, host, domain.uuid, "domain", has, has, REPORT, remedy)
+
+    def _has_it_at_home(self, instance: Instance) -> bool:
+        """Whether a domain on another host is one too many: the instance has its own, or has no host."""
+        return instance.host is None or instance.uuid in self.domains.get(instance.host, ())
+
+    def _without_domain(self) -> None:
+        for instance in self.ledger.instances.values():
+            snapshot = self.evidence.snapshots.get(instance.host or "")
+            if snapshot is None or instance.deleted or instance.task_state is not None:
+                continue
+            if instance.vm_state not in WITH_DOMAIN or instance.touched_at >= snapshot.began_at:
+                continue
+            if instance.uuid in self.somewhere:
+                continue
+            self.add(
+                INSTANCE_WITHOUT_DOMAIN,
+                instance.host,
+                instance.uuid,
+                "domain",
+                instance.vm_state,
+                instance.vm_state,
+                REPORT,
+                "Its domain is gone from the host. Delete the instance and boot it anew, or define its domain again.",
+                key=instance.name,
+            )
+
+
+def _holds(instance: Instance) -> bool:
+    return instance.vm_state not in states.ALLOW_RESOURCE_REMOVAL and instance.task_state != states.DELETING
+
+
+def _add(total: list[int], amounts: Amounts) -> None:
+    for i, amount in enumerate(amounts):
+        total[i] += amount
+
+
+def _shown(amounts: Amounts) -> dict[str, int]:
+    return dict(zip(("memory_mb", "disk_gb", "vcpus"), amounts))

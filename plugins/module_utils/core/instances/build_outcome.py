@@ -1,0 +1,109 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What becomes of a build that failed: rescheduled, aborted, or ended quietly.
+
+source: 000, _do_build_and_run_instance and _build_and_run_instance (rows A54-A58, A64-A68); semantics 6
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from .. import errors
+
+RESCHEDULE = "reschedule"
+ABORT = "abort"
+FAILED_QUIETLY = "failed_quietly"
+
+# The result codes of a build (row A53).
+RESULT_ACTIVE = "active"
+RESULT_FAILED = "failed"
+RESULT_RESCHEDULED = "rescheduled"
+
+# While these are prepared, every failure that has no line of its own ends the build.
+PREPARING_NETWORKS = "networks"
+PREPARING_BLOCK_DEVICES = "block_devices"
+
+NETWORKS_WITH_ERROR = "Failed to allocate the network(s) with error %s, not rescheduling."
+NETWORKS = "Failed to allocate the network(s), not rescheduling."
+BLOCK_DEVICES = "Failure prepping block device."
+CLEANUP = "Could not clean up failed build, not rescheduling."
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``reason`` is the text of the fault. ``cleanup_volumes``: those with delete_on_termination go, which no reschedule does."""
+
+    kind: str
+    reason: str
+    result: str
+    sets_error: bool  # vm_state ERROR and a fault
+    cleanup_volumes: bool
+    cleanup_networks: bool = True
+
+
+# The first line that fits decides. Text None: the error's own.
+_TABLE: tuple[tuple[tuple[type[errors.BootflowError], ...], str, str | None], ...] = (
+    ((errors.InstanceNotFound, errors.UnexpectedDeletingTaskStateError, errors.InstanceLocked), FAILED_QUIETLY, None),
+    ((errors.BuildAbortException,), ABORT, None),
+    ((errors.RescheduledException, errors.ComputeResourcesUnavailable), RESCHEDULE, None),
+    ((errors.FixedIpLimitExceeded, errors.NoMoreNetworks, errors.NoMoreFixedIps), ABORT, NETWORKS_WITH_ERROR),
+    ((errors.NetworkError,), ABORT, NETWORKS),
+    ((errors.VolumeNotCreated,), ABORT, None),
+    (
+        (
+            errors.ISCSITargetCreateFailed,
+            errors.ISCSITargetAttachFailed,
+            errors.ISCSITargetNotFoundForVolume,
+            errors.FailedISCSITargetPortalLogin,
+            errors.VolumeDeviceNotFound,
+        ),
+        ABORT,
+        BLOCK_DEVICES + " %s",
+    ),
+    ((errors.UnexpectedTaskStateError, errors.NoValidHost, errors.Forbidden, errors.InvalidInput), ABORT, None),
+)
+
+
+def outcome_of(error: errors.BootflowError, has_retry: bool, preparing: str | None = None) -> Outcome:
+    """What becomes of a build that ``error`` ended.
+
+    :arg has_retry: whether the build has a retry record; without one nothing is rescheduled.
+    :arg preparing: PREPARING_NETWORKS or PREPARING_BLOCK_DEVICES, when it happened there.
+    """
+    kind, reason = _decide(error, preparing)
+    if kind == FAILED_QUIETLY:
+        return Outcome(kind, reason, RESULT_FAILED, sets_error=False, cleanup_volumes=False)
+    if kind == RESCHEDULE and has_retry:
+        return Outcome(kind, reason, RESULT_RESCHEDULED, sets_error=False, cleanup_volumes=False)
+    return Outcome(ABORT, reason, RESULT_FAILED, sets_error=True, cleanup_volumes=True)
+
+
+def _decide(error: errors.BootflowError, preparing: str | None) -> tuple[str, str]:
+    for classes, kind, text in _TABLE:
+        if isinstance(error, classes):
+            return kind, _text(text, error)
+    if isinstance(error, errors.ImageError) and not error.retryable:
+        return ABORT, error.message  # no other host would find another image
+    if preparing == PREPARING_NETWORKS:
+        return ABORT, NETWORKS
+    if preparing == PREPARING_BLOCK_DEVICES:
+        return ABORT, BLOCK_DEVICES
+    return RESCHEDULE, error.message
+
+
+def _text(text: str | None, error: errors.BootflowError) -> str:
+    if text is None:
+        return error.message
+    return text % error.message if "%s" in text else text
+
+
+def cleanup_failed(reason: t.Any = "") -> errors.BuildAbortException:
+    """The error of a build whose remains could not be removed: it is not tried elsewhere."""
+    text = CLEANUP + (" %s" % reason if reason else "")
+    return errors.BuildAbortException(
+        message=text, remedy="Once the host answers again, run bootflow.compute.delete for this instance."
+    )

@@ -1,0 +1,187 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How many instances a project's quotas let through. source: semantics 9 and 18; 000, rows A24, A25 and A30.
+
+Resources: instances, cores, ram (MB) and, where the caller counts them, ports. A limit of -1, or none, is unlimited.
+Server groups of a project, and members of one of them, are limited to 10 unless the quotas say otherwise (row A29).
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import InvalidInput, OverQuota, PortLimitExceeded
+from ..model import ServerRequest
+from ..volumes.quotas import is_volume_resource
+from .server_groups import ServerGroup
+
+#: in the order of Nova's texts
+RESOURCES = ("instances", "cores", "ram")
+PORTS = "ports"
+SERVER_GROUPS = "server_groups"
+SERVER_GROUP_MEMBERS = "server_group_members"
+#: where the quotas say nothing
+DEFAULTS = {SERVER_GROUPS: 10, SERVER_GROUP_MEMBERS: 10}
+UNLIMITED = -1
+
+Amounts = t.Mapping[str, int]
+
+
+def limits_of(quotas: t.Optional[t.Mapping[str, t.Any]], project: str) -> dict[str, int]:
+    """The limits of one project from bootflow_quotas: {instances, cores, ram, ports, server_groups,
+    server_group_members, projects: {name: the same}}. Words of volumes are left to core.volumes.quotas.
+
+    :raises InvalidInput: an unknown resource, or a limit that is no integer of -1 or more.
+    """
+    found = {**dict.fromkeys((*RESOURCES, PORTS), UNLIMITED), **DEFAULTS}
+    quotas = quotas or {}
+    projects = quotas.get("projects") or {}
+    if not isinstance(projects, t.Mapping):
+        raise InvalidInput(reason="projects of the quotas must be a mapping")
+    for where, source in (("quotas", quotas), ("quotas of project %s" % project, projects.get(project) or {})):
+        for name, value in source.items():
+            if (name == "projects" and source is quotas) or is_volume_resource(name):
+                continue
+            if name not in found:
+                raise InvalidInput(
+                    reason="%s: unknown resource %r" % (where, name), remedy="Known: %s." % ", ".join(found)
+                )
+            if isinstance(value, str) and value.lstrip("-").isdigit():
+                value = int(value)
+            if isinstance(value, bool) or not isinstance(value, int) or value < UNLIMITED:
+                raise InvalidInput(reason="%s: %s must be an integer, -1 for unlimited" % (where, name))
+            found[name] = value
+    return found
+
+
+def needs(request: ServerRequest) -> dict[str, int]:
+    """What one instance of the request takes."""
+    return {
+        "instances": 1,
+        "cores": request.flavor.vcpus,
+        "ram": request.flavor.memory_mb,
+        PORTS: len(request.networks),
+    }
+
+
+def fit_count(requests: t.Sequence[ServerRequest], usage: Amounts, limits: Amounts) -> list[int]:
+    """The number of instances of each request: the largest n with min_count <= n <= max_count that fits.
+
+    The requests are of one project and booted together or not at all: first every min_count is set aside, then they
+    grow to their max_count in order, so that an early wish for many never starves a later one's minimum.
+
+    :arg usage: what the project has already.
+    :raises OverQuota: a minimum does not fit; the text is Nova's.
+    :raises PortLimitExceeded: only the ports are short.
+    """
+    used = {name: int(usage.get(name, 0)) for name in (*RESOURCES, PORTS)}
+    for request in requests:
+        _take(used, request, request.min_count, limits)
+    counts = []
+    for request in requests:
+        more = min(request.max_count - request.min_count, _room(needs(request), used, limits))
+        _add(used, needs(request), more)
+        counts.append(request.min_count + more)
+    return counts
+
+
+def fit_projects(
+    requests: t.Sequence[ServerRequest],
+    usages: t.Mapping[str, Amounts],
+    quotas: t.Optional[t.Mapping[str, t.Any]],
+) -> list[int]:
+    """fit_count() for requests of several projects, in the order of ``requests``.
+
+    :arg usages: by project; a project without is empty.
+    :arg quotas: bootflow_quotas, see limits_of().
+    """
+    counts = [0] * len(requests)
+    for project in dict.fromkeys(request.project for request in requests):
+        places = [place for place, request in enumerate(requests) if request.project == project]
+        fitted = fit_count([requests[place] for place in places], usages.get(project, {}), limits_of(quotas, project))
+        for place, count in zip(places, fitted):
+            counts[place] = count
+    return counts
+
+
+def check_server_groups(groups: t.Iterable[ServerGroup], quotas: t.Optional[t.Mapping[str, t.Any]]) -> None:
+    """Whether every project may have its groups.
+
+    :raises OverQuota: a project has more than its quota; the text is Nova's.
+    """
+    counts: dict[str, int] = {}
+    for group in groups:
+        counts[group.project] = counts.get(group.project, 0) + 1
+    for project, count in counts.items():
+        limit = _limit(limits_of(quotas, project), SERVER_GROUPS)
+        if limit is not None and count > limit:
+            raise OverQuota(
+                message="Quota exceeded, too many server groups: project %s has %d of %d" % (project, count, limit),
+                remedy="Take groups out of bootflow_server_groups, or raise server_groups in bootflow_quotas.",
+            )
+
+
+def check_group_members(group: ServerGroup, members: int, new: int, limits: Amounts) -> None:
+    """Whether ``new`` instances may join a group that has ``members`` already (row A29). All of them, or none.
+
+    :arg limits: of the group's project, see limits_of().
+    :raises OverQuota: the text is Nova's.
+    """
+    limit = _limit(limits, SERVER_GROUP_MEMBERS)
+    if limit is not None and new > 0 and members + new > limit:
+        raise OverQuota(
+            message="Quota exceeded, too many servers in group: %d more in group %s, which has %d of %d"
+            % (new, group.name, members, limit),
+            remedy="Ask for fewer, take another group, or raise server_group_members in bootflow_quotas.",
+        )
+
+
+def _limit(limits: Amounts, name: str) -> t.Optional[int]:
+    limit = limits.get(name, UNLIMITED)
+    return None if limit is None or limit < 0 else limit
+
+
+def _room(need: Amounts, used: Amounts, limits: Amounts) -> int:
+    """How many more instances fit; very many where nothing is limited."""
+    room = 2**31
+    for name, amount in need.items():
+        limit = _limit(limits, name)
+        if limit is not None and amount > 0:
+            room = min(room, max(0, limit - used[name]) // amount)
+    return room
+
+
+def _add(used: dict[str, int], need: Amounts, count: int) -> None:
+    for name, amount in need.items():
+        used[name] += amount * count
+
+
+def _take(used: dict[str, int], request: ServerRequest, count: int, limits: Amounts) -> None:
+    need = needs(request)
+    if _room(need, used, limits) >= count:
+        _add(used, need, count)
+        return
+    # the text tells of the largest number asked for, as Nova's does
+    asked = {name: need[name] * request.max_count for name in RESOURCES}
+    overs = [name for name in RESOURCES if _exceeds(name, need[name] * count, used, limits)]
+    if not overs:
+        raise PortLimitExceeded(
+            remedy="Ask for fewer instances or networks, or raise ports in bootflow_quotas.", request=request.name
+        )
+    shown = {name: str(amount) for name, amount in asked.items()}
+    if request.min_count != request.max_count:
+        shown["instances"] = "%d-%d" % (request.min_count, request.max_count)
+    raise OverQuota(
+        overs=", ".join(overs),
+        req=", ".join(shown[name] for name in overs),
+        used=", ".join(str(used[name]) for name in overs),
+        allowed=", ".join(str(limits[name]) for name in overs),
+        request=request.name,
+    )
+
+
+def _exceeds(name: str, amount: int, used: Amounts, limits: Amounts) -> bool:
+    limit = _limit(limits, name)
+    return limit is not None and amount > 0 and used[name] + amount > limit

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The retry record of a build: {num_attempts, hosts [[host, node]], exc, exc_reason}.
+
+source: 000, populate_retry and _do_build_and_run_instance (rows A42, A55, D04). Every function gives a new record and
+leaves the one given as it was; a record of None means that the build is not retried.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import BootflowError, MaxRetriesExceeded
+
+Record = t.Dict[str, t.Any]
+
+
+def populate_retry(
+    record: t.Mapping[str, t.Any] | None,
+    max_attempts: int,
+    instance_uuid: str,
+    force_hosts: t.Sequence[str] = (),
+    force_nodes: t.Sequence[str] = (),
+) -> Record | None:
+    """The record for the attempt that now begins.
+
+    None when builds are tried once only: max_attempts is 1, or exactly one host or node is forced.
+    Raises MaxRetriesExceeded when the attempts are used up.
+    """
+    if max_attempts == 1 or len(force_hosts) == 1 or len(force_nodes) == 1:
+        return None
+    new = _copy(record)
+    new["num_attempts"] += 1
+    reason = new.pop("exc_reason", None)
+    if new["num_attempts"] > max_attempts:
+        raise MaxRetriesExceeded(
+            reason="Exceeded max scheduling attempts %d for instance %s. Last exception: %s"
+            % (max_attempts, instance_uuid, reason),
+            remedy="Look at the faults of the instance: each attempt left one. bootflow_max_attempts says how many hosts are tried.",
+        )
+    return new
+
+
+def record_host(record: t.Mapping[str, t.Any] | None, host: str, node: str) -> Record | None:
+    """With the host that was chosen: it will not be chosen again for this build."""
+    if record is None:
+        return None
+    new = _copy(record)
+    if [host, node] not in new["hosts"]:
+        new["hosts"].append([host, node])
+    return new
+
+
+def record_failure(
+    record: t.Mapping[str, t.Any] | None, host: str | None, node: str | None, error: BootflowError
+) -> Record | None:
+    """With why the attempt on that host failed."""
+    if record is None:
+        return None
+    new = _copy(record)
+    if host is not None and node is not None and [host, node] not in new["hosts"]:
+        new["hosts"].append([host, node])
+    new["exc"] = "%s: %s" % (error.code, error.message)
+    new["exc_reason"] = error.message
+    return new
+
+
+def _copy(record: t.Mapping[str, t.Any] | None) -> Record:
+    new: Record = dict(record or {})
+    new["num_attempts"] = int(new.get("num_attempts", 0))
+    new["hosts"] = [list(pair) for pair in new.get("hosts", ())]
+    return new

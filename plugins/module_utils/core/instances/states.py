@@ -1,0 +1,241 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""vm_state, task_state and power_state: their values, and which action may begin in which of them.
+
+source: 001 section 8.5.4 (rows B14-B16); semantics 3
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..errors import InstanceInvalidState, InstanceIsLocked, InvalidInput
+from . import power_states
+
+# --- vm_state: what an instance is ---------------------------------------------------------------------------------
+
+ACTIVE = "active"
+BUILDING = "building"
+PAUSED = "paused"
+SUSPENDED = "suspended"
+STOPPED = "stopped"
+RESCUED = "rescued"
+RESIZED = "resized"
+SOFT_DELETED = "soft-delete"
+DELETED = "deleted"
+ERROR = "error"
+SHELVED = "shelved"
+SHELVED_OFFLOADED = "shelved_offloaded"
+
+VM_STATES = (
+    ACTIVE, BUILDING, PAUSED, SUSPENDED, STOPPED, RESCUED, RESIZED, SOFT_DELETED, DELETED, ERROR, SHELVED, SHELVED_OFFLOADED,
+)  # fmt: skip
+
+# In these an instance holds nothing of a host: the audit leaves it out (semantics 1).
+ALLOW_RESOURCE_REMOVAL = frozenset((DELETED, SHELVED_OFFLOADED))
+
+# --- task_state: what is being done to it; None: nothing -----------------------------------------------------------
+
+SCHEDULING = "scheduling"
+BLOCK_DEVICE_MAPPING = "block_device_mapping"
+NETWORKING = "networking"
+SPAWNING = "spawning"
+IMAGE_SNAPSHOT = "image_snapshot"
+IMAGE_SNAPSHOT_PENDING = "image_snapshot_pending"
+IMAGE_PENDING_UPLOAD = "image_pending_upload"
+IMAGE_UPLOADING = "image_uploading"
+IMAGE_BACKUP = "image_backup"
+UPDATING_PASSWORD = "updating_password"
+RESIZE_PREP = "resize_prep"
+RESIZE_MIGRATING = "resize_migrating"
+RESIZE_MIGRATED = "resize_migrated"
+RESIZE_FINISH = "resize_finish"
+RESIZE_REVERTING = "resize_reverting"
+RESIZE_CONFIRMING = "resize_confirming"
+REBOOTING = "rebooting"
+REBOOT_PENDING = "reboot_pending"
+REBOOT_STARTED = "reboot_started"
+REBOOTING_HARD = "rebooting_hard"
+REBOOT_PENDING_HARD = "reboot_pending_hard"
+REBOOT_STARTED_HARD = "reboot_started_hard"
+PAUSING = "pausing"
+UNPAUSING = "unpausing"
+SUSPENDING = "suspending"
+RESUMING = "resuming"
+POWERING_OFF = "powering-off"
+POWERING_ON = "powering-on"
+RESCUING = "rescuing"
+UNRESCUING = "unrescuing"
+REBUILDING = "rebuilding"
+REBUILD_BLOCK_DEVICE_MAPPING = "rebuild_block_device_mapping"
+REBUILD_SPAWNING = "rebuild_spawning"
+MIGRATING = "migrating"
+DELETING = "deleting"
+SOFT_DELETING = "soft-deleting"
+RESTORING = "restoring"
+SHELVING = "shelving"
+SHELVING_IMAGE_PENDING_UPLOAD = "shelving_image_pending_upload"
+SHELVING_IMAGE_UPLOADING = "shelving_image_uploading"
+SHELVING_OFFLOADING = "shelving_offloading"
+UNSHELVING = "unshelving"
+
+TASK_STATES = (
+    SCHEDULING, BLOCK_DEVICE_MAPPING, NETWORKING, SPAWNING,
+    IMAGE_SNAPSHOT, IMAGE_SNAPSHOT_PENDING, IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING, IMAGE_BACKUP,
+    UPDATING_PASSWORD,
+    RESIZE_PREP, RESIZE_MIGRATING, RESIZE_MIGRATED, RESIZE_FINISH, RESIZE_REVERTING, RESIZE_CONFIRMING,
+    REBOOTING, REBOOT_PENDING, REBOOT_STARTED, REBOOTING_HARD, REBOOT_PENDING_HARD, REBOOT_STARTED_HARD,
+    PAUSING, UNPAUSING, SUSPENDING, RESUMING, POWERING_OFF, POWERING_ON, RESCUING, UNRESCUING,
+    REBUILDING, REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING,
+    MIGRATING, DELETING, SOFT_DELETING, RESTORING,
+    SHELVING, SHELVING_IMAGE_PENDING_UPLOAD, SHELVING_IMAGE_UPLOADING, SHELVING_OFFLOADING, UNSHELVING,
+)  # fmt: skip
+
+REBOOT_TASKS = frozenset(
+    (REBOOTING, REBOOT_PENDING, REBOOT_STARTED, REBOOTING_HARD, REBOOT_PENDING_HARD, REBOOT_STARTED_HARD)
+)
+
+# A build goes through these, one after the other (row A62). None is between the scheduler and the host.
+BUILD_SEQUENCE: tuple[str | None, ...] = (SCHEDULING, None, NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING, None)
+
+# --- power_state: what the hypervisor says (core.instances.power_states, without which hosts would load all of this) ---------------
+
+NOSTATE = power_states.NOSTATE
+RUNNING = power_states.RUNNING
+POWER_PAUSED = power_states.POWER_PAUSED
+SHUTDOWN = power_states.SHUTDOWN
+CRASHED = power_states.CRASHED
+POWER_SUSPENDED = power_states.POWER_SUSPENDED
+POWER_STATES = power_states.POWER_STATES
+LIBVIRT_POWER_STATES = power_states.LIBVIRT_POWER_STATES
+power_state_of = power_states.power_state_of
+
+
+# --- actions -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Action:
+    """When an action may begin, and where it leads. None for ``vm_states`` or ``task_states``: any."""
+
+    vm_states: frozenset[str] | None
+    task_states: frozenset[str | None] | None = frozenset((None,))
+    during: str | None = None  # task_state while it runs
+    result: str | None = None  # vm_state after it; None: as before, or decided by the action
+    must_have_launched: bool = True
+    locks: bool = True  # refused on a locked instance
+
+
+def _in(*states: str) -> frozenset[str]:
+    return frozenset(states)
+
+
+_HARD_REBOOT_TASKS: frozenset[str | None] = frozenset((None, *REBOOT_TASKS, RESUMING, UNPAUSING, PAUSING, SUSPENDING))
+# What a hard reboot's own save expects: pausing passes the entry check, but is not here (semantics 3).
+HARD_REBOOT_EXPECTED: frozenset[str | None] = frozenset(
+    (None, REBOOTING, REBOOT_PENDING, REBOOT_STARTED, REBOOTING_HARD, RESUMING, UNPAUSING, SUSPENDING)
+)
+
+_USED = _in(ACTIVE, STOPPED, PAUSED, SUSPENDED)
+_ATTACHABLE = _in(ACTIVE, PAUSED, STOPPED, RESIZED, SOFT_DELETED, SHELVED, SHELVED_OFFLOADED)
+_INTERFACE = _in(ACTIVE, PAUSED, STOPPED)
+
+ACTIONS: dict[str, Action] = {
+    "stop": Action(_in(ACTIVE, ERROR), during=POWERING_OFF, result=STOPPED),
+    "start": Action(_in(STOPPED), during=POWERING_ON, result=ACTIVE),
+    "pause": Action(_in(ACTIVE), during=PAUSING, result=PAUSED),
+    "unpause": Action(_in(PAUSED), during=UNPAUSING, result=ACTIVE),
+    "suspend": Action(_in(ACTIVE), during=SUSPENDING, result=SUSPENDED),
+    "resume": Action(_in(SUSPENDED), during=RESUMING, result=ACTIVE),
+    "soft_reboot": Action(_in(ACTIVE), during=REBOOTING, result=ACTIVE),
+    "hard_reboot": Action(
+        _in(ACTIVE, STOPPED, PAUSED, SUSPENDED, ERROR), _HARD_REBOOT_TASKS, during=REBOOTING_HARD, result=ACTIVE
+    ),
+    "rescue": Action(_in(ACTIVE, STOPPED, ERROR), during=RESCUING, result=RESCUED),
+    "unrescue": Action(_in(RESCUED), during=UNRESCUING, result=ACTIVE),
+    "resize": Action(_in(ACTIVE, STOPPED), during=RESIZE_PREP, result=RESIZED),
+    "migrate": Action(_in(ACTIVE, STOPPED), during=RESIZE_PREP, result=RESIZED),
+    "confirm_resize": Action(_in(RESIZED)),  # active, or stopped when it is shut down
+    "revert_resize": Action(_in(RESIZED), during=RESIZE_REVERTING),
+    "shelve": Action(_USED, during=SHELVING, result=SHELVED),
+    "shelve_offload": Action(_in(SHELVED), during=SHELVING_OFFLOADING, result=SHELVED_OFFLOADED),
+    "unshelve": Action(_in(SHELVED, SHELVED_OFFLOADED), during=UNSHELVING, result=ACTIVE),
+    "snapshot": Action(_USED, during=IMAGE_SNAPSHOT_PENDING, locks=False),
+    "snapshot_volume_backed": Action(_in(ACTIVE, STOPPED, SUSPENDED), during=IMAGE_SNAPSHOT_PENDING, locks=False),
+    "backup": Action(_USED, during=IMAGE_BACKUP, locks=False),
+    "rebuild": Action(_in(ACTIVE, STOPPED, ERROR), during=REBUILDING),
+    "evacuate": Action(_in(ACTIVE, STOPPED, ERROR), during=REBUILDING),
+    "delete": Action(None, None, during=DELETING, result=DELETED, must_have_launched=False),
+    "force_delete": Action(None, None, during=DELETING, result=DELETED, must_have_launched=False),
+    "soft_delete": Action(None, None, during=SOFT_DELETING, result=SOFT_DELETED),
+    "restore": Action(_in(SOFT_DELETED), during=RESTORING, result=ACTIVE),
+    "set_admin_password": Action(_in(ACTIVE), during=UPDATING_PASSWORD),
+    "live_migrate": Action(_in(ACTIVE, PAUSED), during=MIGRATING),
+    "live_migrate_force_complete": Action(_in(ACTIVE), frozenset((MIGRATING,)), during=MIGRATING),
+    "live_migrate_abort": Action(None, frozenset((MIGRATING,)), during=MIGRATING),
+    "attach_volume": Action(_ATTACHABLE),
+    "detach_volume": Action(_ATTACHABLE),
+    "swap_volume": Action(_in(ACTIVE, PAUSED, RESIZED)),
+    "attach_interface": Action(_INTERFACE),
+    "detach_interface": Action(_INTERFACE),
+    "trigger_crash_dump": Action(_in(ACTIVE, PAUSED, RESCUED, RESIZED, ERROR)),
+    "update_instance_metadata": Action(_USED, None),
+}
+
+
+def check_action(
+    action: str,
+    vm_state: str,
+    task_state: str | None,
+    launched: bool = True,
+    locked: bool = False,
+    instance_uuid: str = "",
+) -> Action:
+    """Whether ``action`` may begin: lock, then vm_state, then task_state, then launched.
+
+    :arg launched: whether the instance ever ran (launched_at is set).
+    :arg locked: whether it is locked against this user.
+    Raises InvalidInput for an unknown action, InstanceIsLocked, InstanceInvalidState (409).
+    """
+    rule = ACTIONS.get(action)
+    if rule is None:
+        raise InvalidInput(reason="unknown action %s" % action, remedy="Known are: %s." % ", ".join(sorted(ACTIONS)))
+    if locked and rule.locks:
+        raise InstanceIsLocked(instance_uuid=instance_uuid)
+    if rule.vm_states is not None and vm_state not in rule.vm_states:
+        raise InstanceInvalidState(
+            method=action, instance_uuid=instance_uuid, attr="vm_state", state=vm_state,
+            remedy="It may be %s." % ", ".join(sorted(rule.vm_states)),
+        )  # fmt: skip
+    if rule.task_states is not None and task_state not in rule.task_states:
+        raise InstanceInvalidState(
+            method=action, instance_uuid=instance_uuid, attr="task_state", state=task_state,
+            remedy="Wait until that is done.",
+        )  # fmt: skip
+    if rule.must_have_launched and not launched:
+        raise InstanceInvalidState(
+            message="Instance %s is in an invalid state for '%s'" % (instance_uuid, action),
+            remedy="It never ran: delete it and boot it again.",
+        )
+    return rule
+
+
+def check_values(vm_state: t.Any, task_state: t.Any = None, power_state: t.Any = NOSTATE) -> None:
+    """Raise InvalidInput for a value that does not exist (rows B14-B16)."""
+    if vm_state not in VM_STATES:
+        raise InvalidInput(
+            reason="vm_state %r does not exist" % (vm_state,), remedy="It is one of %s." % ", ".join(VM_STATES)
+        )
+    if task_state is not None and task_state not in TASK_STATES:
+        raise InvalidInput(
+            reason="task_state %r does not exist" % (task_state,),
+            remedy="It is none, or one of %s." % ", ".join(TASK_STATES),
+        )
+    if power_state not in POWER_STATES:
+        raise InvalidInput(
+            reason="power_state %r does not exist" % (power_state,),
+            remedy="It is one of %s." % ", ".join(map(str, POWER_STATES)),
+        )

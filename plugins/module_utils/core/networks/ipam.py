@@ -1,0 +1,212 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Addresses of a subnet: its allocation pools, the test of a wished address, the next free one; MAC addresses.
+
+Pure: what is taken is passed in, and whether an address is taken for good is the ledger's unique row (subnet, address).
+source: 001 sections 8.5.9 and 8.5.10 (rows B48-B57); the rules are Neutron's.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import typing as t
+
+from ..errors import (
+    InvalidAllocationPool,
+    InvalidInput,
+    InvalidIpForAllocationPools,
+    InvalidIpForSubnet,
+    NoMoreFixedIps,
+)
+from ..model import Subnet
+
+IPNetwork = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+IPAddress = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
+Pool = t.Dict[str, str]  # {"start", "end"}, both inclusive
+
+BASE_MAC = "fa:16:3e:00:00:00"  # Neutron's base_mac
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
+
+
+def parse_cidr(cidr: str) -> IPNetwork:
+    """The network of ``cidr``; bits of the host part are dropped.
+
+    :raises InvalidInput: not a CIDR.
+    """
+    try:
+        if "/" not in cidr:
+            raise ValueError(cidr)
+        return ipaddress.ip_network(cidr, strict=False)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            reason="%r is not a CIDR" % (cidr,), remedy="Write an address and a prefix length, as 10.0.0.0/24."
+        ) from None
+
+
+def parse_ip(text: t.Any) -> IPAddress | None:
+    """The address, or None where ``text`` is none (numbers and addresses with a zone, as fe80::1%eth0, are none)."""
+    if not isinstance(text, str) or "%" in text:
+        return None
+    try:
+        return ipaddress.ip_address(text.strip())
+    except ValueError:
+        return None
+
+
+def usable_range(cidr: str) -> tuple[IPAddress, IPAddress]:
+    """The first and the last address that a port may have, both inclusive.
+
+    Without the network address and, for IPv4, the broadcast address; point-to-point and single-address subnets
+    (/31, /32, /127, /128) have neither, so there every address counts.
+
+    :raises InvalidInput: not a CIDR.
+    """
+    net = parse_cidr(cidr)
+    first, last = net[0], net[-1]
+    if net.max_prefixlen - net.prefixlen > 1:
+        first += 1
+        if net.version == 4:
+            last -= 1
+    return first, last
+
+
+def default_pools(cidr: str, gateway_ip: str | None) -> tuple[Pool, ...]:
+    """The pools of a subnet that names none: its whole usable range around the gateway.
+
+    :raises InvalidInput: not a CIDR.
+    """
+    first, last = usable_range(cidr)
+    if first == last:
+        return ({"start": str(first), "end": str(last)},)
+    gateway = parse_ip(gateway_ip)
+    if gateway is None or gateway.version != first.version or not int(first) <= int(gateway) <= int(last):
+        return ({"start": str(first), "end": str(last)},)
+    pools = []
+    if gateway != first:
+        pools.append({"start": str(first), "end": str(gateway - 1)})
+    if gateway != last:
+        pools.append({"start": str(gateway + 1), "end": str(last)})
+    return tuple(pools)
+
+
+def validate_pools(cidr: str, pools: t.Sequence[t.Mapping[str, t.Any]], gateway_ip: str | None) -> tuple[Pool, ...]:
+    """The pools in canonical form, ascending.
+
+    :raises InvalidAllocationPool: an end that is no address or of the other IP version; start after end; outside the
+        subnet's usable range; two pools overlap; the gateway is inside a pool. The message names the pool.
+    :raises InvalidInput: not a CIDR.
+    """
+    first, last = usable_range(cidr)
+    ranges: list[tuple[IPAddress, IPAddress]] = []
+    for pool in pools:
+        if not isinstance(pool, t.Mapping):
+            raise InvalidAllocationPool(pool=pool, reason="it is not a mapping with start and end")
+        text = "%s-%s" % (pool.get("start"), pool.get("end"))
+        start, end = parse_ip(pool.get("start")), parse_ip(pool.get("end"))
+        if start is None or end is None:
+            wrong = pool.get("end") if start is not None else pool.get("start")
+            raise InvalidAllocationPool(pool=text, reason="%r is not an IP address" % (wrong,))
+        if start.version != first.version or end.version != first.version:
+            raise InvalidAllocationPool(pool=text, reason="it is not IPv%d as subnet %s is" % (first.version, cidr))
+        if int(start) > int(end):
+            raise InvalidAllocationPool(pool=text, reason="its start is after its end")
+        if int(start) < int(first) or int(end) > int(last):
+            raise InvalidAllocationPool(
+                pool=text, reason="it spans beyond the addresses of subnet %s, %s-%s" % (cidr, first, last)
+            )
+        ranges.append((start, end))
+    ranges.sort(key=lambda r: int(r[0]))
+    for (start, end), (next_start, next_end) in zip(ranges, ranges[1:]):
+        if int(next_start) <= int(end):
+            raise InvalidAllocationPool(
+                pool="%s-%s" % (next_start, next_end),
+                reason="it overlaps with the pool %s-%s of subnet %s" % (start, end, cidr),
+            )
+    gateway = parse_ip(gateway_ip)
+    for start, end in ranges:
+        if gateway is not None and gateway.version == start.version and int(start) <= int(gateway) <= int(end):
+            raise InvalidAllocationPool(pool="%s-%s" % (start, end), reason="the gateway %s is inside" % gateway)
+    return tuple({"start": str(start), "end": str(end)} for start, end in ranges)
+
+
+def in_allocation_pools(ip: str, pools: t.Iterable[t.Mapping[str, str]]) -> bool:
+    """Whether ``ip`` is in one of the pools, both ends of each included. source: 001 section 8.5.9."""
+    address = parse_ip(ip)
+    if address is None:
+        return False
+    for start, end in _ranges(pools):
+        if start.version == address.version and int(start) <= int(address) <= int(end):
+            return True
+    return False
+
+
+def check_fixed_ip(subnet: Subnet, ip: str, enforce_pools: bool) -> None:
+    """Test a wished address.
+
+    An address outside the pools is fine unless ``enforce_pools``, as in stock Neutron. source: 001 section 8.5.9.
+
+    :raises InvalidIpForSubnet: not an address, or not one that a port of this subnet may have.
+    :raises InvalidIpForAllocationPools: outside every pool, and ``enforce_pools`` is set.
+    """
+    address = parse_ip(ip)
+    first, last = usable_range(subnet.cidr)
+    name = subnet.name or subnet.id
+    if address is None or address.version != first.version or not int(first) <= int(address) <= int(last):
+        raise InvalidIpForSubnet(
+            address=ip,
+            subnet="%s (%s)" % (name, subnet.cidr),
+            remedy="Choose an address from %s to %s." % (first, last),
+        )
+    if enforce_pools and not in_allocation_pools(str(address), subnet.allocation_pools):
+        raise InvalidIpForAllocationPools(ip_address=ip, subnet="%s (%s)" % (name, subnet.cidr))
+
+
+def free_addresses(subnet: Subnet, used: t.Collection[int]) -> t.Iterator[str]:
+    """The free addresses of the pools, ascending, as they are asked for.
+
+    :arg used: taken addresses as integers, a set for speed; looked at anew for every address, so a caller may add to
+        it between two addresses and keep this iterator for a whole batch.
+    """
+    for start, end in _ranges(subnet.allocation_pools):
+        number = int(start)
+        while number <= int(end):
+            if number not in used:
+                yield str(start + (number - int(start)))
+            number += 1
+
+
+def allocate(subnet: Subnet, used: t.Collection[int]) -> str:
+    """The first free address of the subnet's pools. Costs as many steps as addresses are taken, whatever the prefix.
+
+    :raises NoMoreFixedIps: the pools are used up, or there is none.
+    """
+    for address in free_addresses(subnet, used):
+        return address
+    raise NoMoreFixedIps(
+        net=subnet.name or subnet.id, remedy="Delete instances, or widen the allocation_pools of the subnet."
+    )
+
+
+def new_mac(rng: t.Any, base_mac: str = BASE_MAC) -> str:
+    """A MAC address with the first three octets of ``base_mac``, or the first four when its fourth is not 00.
+
+    Whether it is free is for the caller to test.
+
+    :arg rng: a random.Random.
+    :raises InvalidInput: base_mac is no unicast MAC address.
+    """
+    base_mac = base_mac.lower()
+    if not _MAC.match(base_mac) or int(base_mac[:2], 16) & 1:
+        raise InvalidInput(reason="base_mac %r is not a unicast MAC address" % base_mac)
+    octets = base_mac.split(":")
+    keep = 3 if octets[3] == "00" else 4
+    octets[keep:] = ["%02x" % rng.getrandbits(8) for _octet in octets[keep:]]
+    return ":".join(octets)
+
+
+def _ranges(pools: t.Iterable[t.Mapping[str, str]]) -> t.Iterator[tuple[IPAddress, IPAddress]]:
+    for pool in pools:
+        yield ipaddress.ip_address(pool["start"]), ipaddress.ip_address(pool["end"])

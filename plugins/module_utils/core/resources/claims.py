@@ -1,0 +1,133 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Claim arithmetic: does a request fit what a node has left, and what does it take.
+
+source: 000, Claim._claim_test and instance_claim (rows A76-A83); numbers are MB, GB and vCPUs.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, replace
+
+from ..errors import ComputeResourcesUnavailable
+
+
+@dataclass(frozen=True)
+class ResourceRequest:
+    """What one instance claims: root + ephemeral disk without swap, and what the hypervisor needs on top."""
+
+    memory_mb: int
+    disk_gb: int
+    vcpus: int
+    memory_overhead_mb: int = 0
+    disk_overhead_gb: int = 0
+    vcpus_overhead: int = 0
+
+    @property
+    def total_memory_mb(self) -> int:
+        return self.memory_mb + self.memory_overhead_mb
+
+    @property
+    def total_disk_gb(self) -> int:
+        return self.disk_gb + self.disk_overhead_gb
+
+    @property
+    def total_vcpus(self) -> int:
+        return self.vcpus + self.vcpus_overhead
+
+
+@dataclass(frozen=True)
+class NodeUsage:
+    """Totals and use of a compute node; free (total - used) may be negative."""
+
+    memory_mb: int
+    memory_mb_used: int
+    local_gb: int
+    local_gb_used: int
+    vcpus: int
+    vcpus_used: int
+
+    @property
+    def free_ram_mb(self) -> int:
+        return self.memory_mb - self.memory_mb_used
+
+    @property
+    def free_disk_gb(self) -> int:
+        return self.local_gb - self.local_gb_used
+
+
+@dataclass(frozen=True)
+class UsageDelta:
+    """What is added to a node's use; give back with the sign turned."""
+
+    memory_mb_used: int
+    local_gb_used: int
+    vcpus_used: int
+    num_instances: int
+
+    def apply(self, usage: NodeUsage) -> NodeUsage:
+        return replace(
+            usage,
+            memory_mb_used=usage.memory_mb_used + self.memory_mb_used,
+            local_gb_used=usage.local_gb_used + self.local_gb_used,
+            vcpus_used=usage.vcpus_used + self.vcpus_used,
+        )
+
+
+def claim_test(
+    node: NodeUsage,
+    request: ResourceRequest,
+    limits: t.Mapping[str, t.Any] | None,
+    parts_reasons: t.Sequence[str] = (),
+) -> None:
+    """Test a request against a node under the limits that the scheduler gave.
+
+    A limit that is absent or None is no limit; 0 is one. All tests run, in the order memory, disk, vCPU, NUMA, PCI: of the
+    last two the reasons are given (core.resources.dedicated.refusals).
+    Raises ComputeResourcesUnavailable with every reason, joined by "; ".
+    """
+    limits = limits or {}
+    reasons = [
+        _test("memory", "MB", node.memory_mb_used, request.total_memory_mb, limits.get("memory_mb")),
+        _test("disk", "GB", node.local_gb_used, request.total_disk_gb, limits.get("disk_gb")),
+        _test("vcpu", "VCPU", node.vcpus_used, request.total_vcpus, limits.get("vcpu")),
+    ]
+    found = [r for r in reasons if r is not None] + list(parts_reasons)
+    if found:
+        raise ComputeResourcesUnavailable(
+            reason="; ".join(found), remedy="Another host is tried; free some there, or raise its allocation ratio."
+        )
+
+
+def _test(kind: str, unit: str, used: float, requested: int, limit: float | None) -> str | None:
+    if limit is None:
+        return None
+    free = limit - used
+    if requested <= free:
+        return None
+    return "Free %s %.2f %s < requested %d %s" % (kind, free, unit, requested, unit)
+
+
+def usage_delta(request: ResourceRequest, sign: int = 1) -> UsageDelta:
+    """What a claim adds to the node's use (``sign`` 1), or gives back (-1): exactly the same amounts."""
+    if sign not in (1, -1):
+        raise ValueError("sign is 1 or -1, not %r" % (sign,))
+    return UsageDelta(
+        memory_mb_used=sign * request.total_memory_mb,
+        local_gb_used=sign * request.total_disk_gb,
+        vcpus_used=sign * request.total_vcpus,
+        num_instances=sign,
+    )
+
+
+def estimate_overhead(vcpus: int, memory_mb: int, fixed_mb: int = 0, per_vcpu_mb: int = 0, percent: float = 0.0) -> int:
+    """MB that the hypervisor needs for a guest beyond its memory.
+
+    Without settings 0, as Nova's libvirt driver says; the defaults of the ratios and the reserved memory cover it.
+    Parts of a MB are rounded up.
+    """
+    extra = fixed_mb + per_vcpu_mb * vcpus + memory_mb * percent / 100.0
+    return int(-(-extra // 1))

@@ -1,0 +1,137 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The parts of a host that a guest has for itself: NUMA cells and CPUs, PCI devices, whole disks; tested and taken together.
+
+The scheduler takes them in memory, the claim for good: both by this one rule.
+source: 000, Claim._test_numa and _test_pci (row A81); semantics 1, 7
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..disks.whole_disks import WholeDiskRequest, choose_disks
+from .numa import fit as numa_fit
+from .numa import usage as numa_usage
+from .numa.topology import GuestNUMATopology, HostNUMATopology, NUMALimits
+from .pci import pools
+from .pci.device import PciDevice
+from .pci.request import PciRequest
+
+NUMA_REFUSAL = "Requested instance NUMA topology cannot fit the given host NUMA topology"
+NUMA_PCI_REFUSAL = (
+    "Requested instance NUMA topology together with requested PCI devices cannot fit the given host NUMA topology"
+)
+PCI_REFUSAL = "Claim pci failed."
+DISK_REFUSAL = "Claim whole disks failed."
+
+Disks = t.Sequence[t.Mapping[str, t.Any]]
+
+
+class _Asking(t.Protocol):
+    @property
+    def numa_topology(self) -> GuestNUMATopology | None: ...
+
+    @property
+    def pci_requests(self) -> t.Sequence[PciRequest]: ...
+
+    @property
+    def whole_disks(self) -> t.Sequence[WholeDiskRequest]: ...
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What one guest wants for itself."""
+
+    numa: GuestNUMATopology | None = None
+    pci: t.Sequence[PciRequest] = ()
+    disks: t.Sequence[WholeDiskRequest] = ()
+
+    @classmethod
+    def of(cls, spec: _Asking) -> Wish:
+        return cls(spec.numa_topology, tuple(spec.pci_requests), tuple(spec.whole_disks))
+
+    def __bool__(self) -> bool:
+        return bool(self.numa is not None or self.pci or self.disks)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a guest got, and what the host has left."""
+
+    guest_numa: GuestNUMATopology | None
+    pci: t.Sequence[tuple[PciRequest, t.Sequence[PciDevice]]]
+    disks: Disks
+    numa: HostNUMATopology | None
+    free_pci: t.Sequence[PciDevice]
+    free_disks: Disks
+
+
+def refusals(
+    numa: HostNUMATopology | None, pci: t.Sequence[PciDevice], disks: Disks, wish: Wish, limits: NUMALimits | None
+) -> list[str]:
+    """Why ``wish`` does not fit, in Nova's words and order; empty where it does.
+
+    A host that told no NUMA cells refuses no guest here: the filter does (semantics 1).
+    """
+    fitted, numa_reason = _fit(numa, pci, wish, limits)
+    reasons = [numa_reason] if numa_reason else []
+    if wish.pci and pools.choose_devices(pci, wish.pci, _cells(fitted)) is None:
+        reasons.append(PCI_REFUSAL)
+    if wish.disks and choose_disks(disks, wish.disks) is None:
+        reasons.append(DISK_REFUSAL)
+    return reasons
+
+
+def take(
+    numa: HostNUMATopology | None, pci: t.Sequence[PciDevice], disks: Disks, wish: Wish, limits: NUMALimits | None
+) -> Taken | None:
+    """Give ``wish`` its parts; None where it does not fit."""
+    fitted, numa_reason = _fit(numa, pci, wish, limits)
+    if numa_reason:
+        return None
+    devices: t.Sequence[tuple[PciRequest, t.Sequence[PciDevice]]] = ()
+    if wish.pci:
+        found = pools.choose_devices(pci, wish.pci, _cells(fitted))
+        if found is None:
+            return None
+        devices = found
+    whole: Disks = ()
+    if wish.disks:
+        chosen = choose_disks(disks, wish.disks)
+        if chosen is None:
+            return None
+        whole = chosen
+    given = {d.address for _request, part in devices for d in part}
+    paths = {d["path"] for d in whole}
+    return Taken(
+        guest_numa=fitted,
+        pci=devices,
+        disks=whole,
+        numa=numa_usage.apply_usage(numa, fitted) if numa is not None and fitted is not None else numa,
+        free_pci=pools.free_devices(pci, given) if given else pci,
+        free_disks=[d for d in disks if d["path"] not in paths] if paths else disks,
+    )
+
+
+def _fit(
+    numa: HostNUMATopology | None, pci: t.Sequence[PciDevice], wish: Wish, limits: NUMALimits | None
+) -> tuple[GuestNUMATopology | None, str]:
+    if wish.numa is None or numa is None:
+        return None, ""
+    with_pci = bool(wish.pci)
+    fitted = numa_fit.fit_to_host(
+        numa,
+        wish.numa,
+        limits,
+        pci_cells=frozenset(d.numa_node for d in pci if d.numa_node is not None),
+        pci_ok=(lambda cells: pools.supports(pci, wish.pci, cells)) if with_pci else None,
+    )
+    return (fitted, "") if fitted is not None else (None, NUMA_PCI_REFUSAL if with_pci else NUMA_REFUSAL)
+
+
+def _cells(fitted: GuestNUMATopology | None) -> list[int] | None:
+    return None if fitted is None else list(fitted.host_cells)

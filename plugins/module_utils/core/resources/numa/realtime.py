@@ -1,0 +1,56 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Guests whose CPUs have real-time priority: hw:cpu_realtime and its mask. source: semantics 7, Nova's virt.hardware"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ... import errors
+from ...model import Flavor
+from .cpu_spec import parse_cpu_spec
+from .topology import DEDICATED
+
+_YES = ("1", "t", "true", "on", "y", "yes")
+
+
+def is_realtime(specs: t.Mapping[str, t.Any]) -> bool:
+    """Whether the flavor has hw:cpu_realtime; an image can not ask for it."""
+    return str(specs.get("hw:cpu_realtime", "")).strip().lower() in _YES
+
+
+def realtime_cpus(flavor: Flavor, image_properties: t.Mapping[str, t.Any]) -> frozenset[int]:
+    """The guest's CPUs with real-time priority: all but what the mask (``^0-1``) takes out. The image's mask comes first.
+
+    :raises RealtimeMaskNotFoundOrInvalid: no mask, none that can be read, or none that leaves one CPU of each kind.
+    """
+    mask = image_properties.get("hw_cpu_realtime_mask") or flavor.extra_specs.get("hw:cpu_realtime_mask")
+    if not mask:
+        raise errors.RealtimeMaskNotFoundOrInvalid()
+    everything = frozenset(range(flavor.vcpus))
+    try:
+        cpus = parse_cpu_spec("0-%d,%s" % (flavor.vcpus - 1, mask))
+    except errors.InvalidInput as error:
+        raise errors.RealtimeMaskNotFoundOrInvalid(
+            remedy="%r cannot be read: %s" % (str(mask), error.message)
+        ) from error
+    if not cpus or cpus >= everything or not cpus <= everything:
+        raise errors.RealtimeMaskNotFoundOrInvalid(
+            remedy="%r of %d vCPUs leaves %d with real-time priority. Write what is to be ordinary: ^0."
+            % (str(mask), flavor.vcpus, len(cpus & everything))
+        )
+    return cpus
+
+
+def check_realtime(flavor: Flavor, image_properties: t.Mapping[str, t.Any], cpu_policy: str) -> None:
+    """
+    :raises RealtimeConfigurationInvalid: real time for CPUs that are not dedicated.
+    :raises RealtimeMaskNotFoundOrInvalid: see realtime_cpus.
+    """
+    if not is_realtime(flavor.extra_specs):
+        return
+    if cpu_policy != DEDICATED:
+        raise errors.RealtimeConfigurationInvalid()
+    realtime_cpus(flavor, image_properties)

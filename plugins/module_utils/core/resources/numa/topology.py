@@ -1,0 +1,321 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""NUMA cells of a host and of a guest, as plain values with a form for JSON. source: semantics 7 (rows A23, A63, B33)
+
+Memory is in MB, page sizes are in kB. A guest's topology is at first a wish; fitted to a host, each of its cells knows
+the host's cell and, when pinned, the host's CPU of each of its CPUs.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ...errors import InvalidReservedMemoryPagesOption
+from .cpu_spec import size_in_kb
+
+DEDICATED = "dedicated"
+SHARED = "shared"
+PREFER = "prefer"
+REQUIRE = "require"
+ISOLATE = "isolate"
+
+# What a wish says of pages instead of a size.
+PAGES_SMALL = -1
+PAGES_LARGE = -2
+PAGES_ANY = -3
+
+Json = t.Dict[str, t.Any]
+NO_CPUS: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class PagesTopology:
+    """The pages of one size on one cell: how many there are, are used by guests, are kept for others."""
+
+    size_kb: int
+    total: int
+    used: int = 0
+    reserved: int = 0
+
+    @property
+    def free(self) -> int:
+        """May be negative."""
+        return self.total - self.used - self.reserved
+
+    @property
+    def free_kb(self) -> int:
+        return self.free * self.size_kb
+
+    def as_dict(self) -> Json:
+        return {"size_kb": self.size_kb, "total": self.total, "used": self.used, "reserved": self.reserved}
+
+    @classmethod
+    def from_dict(cls, data: t.Mapping[str, t.Any]) -> PagesTopology:
+        return cls(int(data["size_kb"]), int(data["total"]), int(data.get("used") or 0), int(data.get("reserved") or 0))
+
+
+@dataclass(frozen=True)
+class HostCell:
+    """One NUMA cell of a host. ``siblings``: the threads of each core; empty where cores have but one thread."""
+
+    id: int
+    cpus: frozenset[int]
+    memory_mb: int
+    cpu_usage: int = 0
+    memory_usage_mb: int = 0
+    pinned_cpus: frozenset[int] = NO_CPUS
+    siblings: tuple[frozenset[int], ...] = ()
+    pages: tuple[PagesTopology, ...] = ()
+
+    @property
+    def free_cpus(self) -> frozenset[int]:
+        return self.cpus - self.pinned_cpus
+
+    @property
+    def free_memory_mb(self) -> int:
+        return self.memory_mb - self.memory_usage_mb
+
+    @property
+    def threads_per_core(self) -> int:
+        return max(map(len, self.siblings), default=1)
+
+    def pages_of(self, size_kb: int) -> PagesTopology | None:
+        return next((pages for pages in self.pages if pages.size_kb == size_kb), None)
+
+    def as_dict(self) -> Json:
+        return {
+            "id": self.id,
+            "cpus": sorted(self.cpus),
+            "memory_mb": self.memory_mb,
+            "cpu_usage": self.cpu_usage,
+            "memory_usage_mb": self.memory_usage_mb,
+            "pinned_cpus": sorted(self.pinned_cpus),
+            "siblings": [sorted(core) for core in self.siblings],
+            "pages": [pages.as_dict() for pages in self.pages],
+        }
+
+    @classmethod
+    def from_dict(cls, data: t.Mapping[str, t.Any]) -> HostCell:
+        return cls(
+            id=int(data["id"]),
+            cpus=_cpus(data["cpus"]),
+            memory_mb=int(data["memory_mb"]),
+            cpu_usage=int(data.get("cpu_usage") or 0),
+            memory_usage_mb=int(data.get("memory_usage_mb") or 0),
+            pinned_cpus=_cpus(data.get("pinned_cpus")),
+            siblings=tuple(_cpus(core) for core in data.get("siblings") or ()),
+            pages=tuple(PagesTopology.from_dict(pages) for pages in data.get("pages") or ()),
+        )
+
+
+@dataclass(frozen=True)
+class HostNUMATopology:
+    """The cells of a host, with what guests use of them. Equal topologies are equal as values and can be keys."""
+
+    cells: tuple[HostCell, ...]
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        # Asked for once per host of a fleet, and the sets in it are many.
+        object.__setattr__(self, "_hash", hash(self.cells))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether any core has more than one thread to give."""
+        return any(cell.threads_per_core > 1 for cell in self.cells)
+
+    def as_dict(self) -> Json:
+        return {"cells": [cell.as_dict() for cell in self.cells]}
+
+    @classmethod
+    def from_dict(cls, data: t.Mapping[str, t.Any]) -> HostNUMATopology:
+        return cls(tuple(HostCell.from_dict(cell) for cell in data["cells"]))
+
+    @classmethod
+    def from_facts(
+        cls,
+        facts: t.Mapping[str, t.Any] | None,
+        reserved_huge_pages: t.Sequence[t.Any] = (),
+        allowed_cpus: t.Collection[int] | None = None,
+    ) -> HostNUMATopology | None:
+        """The topology of a host's fact ``numa_topology``, nothing of it used; None for a host that told none.
+
+        :arg reserved_huge_pages: pages that guests do not get: {node, size (kB, or 2MB), count}, or the text
+            ``node:0,size:2048,count:64``.
+        :arg allowed_cpus: the CPUs that guests may have (Nova's vcpu_pin_set); None: all.
+        :raises InvalidReservedMemoryPagesOption: an entry that says no node, size or count.
+        """
+        reserved = reserved_pages(reserved_huge_pages)
+        if not facts or not facts.get("cells"):
+            return None
+        cells = [_restricted(HostCell.from_dict(cell), allowed_cpus) for cell in facts["cells"]]
+        return cls(
+            tuple(
+                replace(
+                    cell,
+                    pages=tuple(
+                        replace(pages, reserved=reserved.get((cell.id, pages.size_kb), pages.reserved))
+                        for pages in cell.pages
+                    ),
+                )
+                for cell in cells
+            )
+        )
+
+
+def _restricted(cell: HostCell, allowed: t.Collection[int] | None) -> HostCell:
+    cpus = cell.cpus if allowed is None else cell.cpus & frozenset(allowed)
+    cores = sorted((core & cpus for core in cell.siblings), key=sorted)
+    cores = [core for core in cores if core]
+    if all(len(core) == 1 for core in cores):
+        cores = []  # no SMT, or none left of it: CPUs are then taken one by one
+    return replace(cell, cpus=cpus, siblings=tuple(cores))
+
+
+def reserved_pages(settings: t.Sequence[t.Any]) -> dict[tuple[int, int], int]:
+    """(cell, page size in kB) -> number of pages that guests do not get, of the setting ``reserved_huge_pages``.
+
+    :raises InvalidReservedMemoryPagesOption: an entry that says no node, size or count.
+    """
+    found: dict[tuple[int, int], int] = {}
+    for entry in settings or ():
+        try:
+            if isinstance(entry, str):
+                pairs = [pair.split(":") for pair in entry.split(",")]
+                entry = {key.strip(): value.strip() for key, value in pairs}
+            size, count = size_in_kb(entry["size"]), int(entry["count"])
+            if size is None or count < 0:
+                raise ValueError(entry)
+            found[int(entry["node"]), size] = count
+        except (ValueError, TypeError, KeyError):
+            raise InvalidReservedMemoryPagesOption(conf=settings) from None
+    return found
+
+
+@dataclass(frozen=True)
+class GuestCell:
+    """One NUMA cell of a guest.
+
+    A wish has the number of the guest's cell and perhaps PAGES_SMALL, PAGES_LARGE or PAGES_ANY. Fitted, it has
+    ``host_cell``, an explicit page size, and when dedicated ``pinning`` (guest CPU -> host CPU), the CPUs reserved for
+    the emulator's threads, and the topology (sockets, cores, threads) that mirrors the cores it got.
+    """
+
+    id: int
+    cpus: frozenset[int]
+    memory_mb: int
+    page_size_kb: int | None = None
+    cpu_policy: str | None = None
+    cpu_thread_policy: str | None = None
+    pinning: t.Mapping[int, int] = field(default_factory=dict, hash=False)
+    reserved_cpus: frozenset[int] = NO_CPUS
+    topology: tuple[int, int, int] | None = None
+    host_cell: int | None = None
+
+    @property
+    def dedicated(self) -> bool:
+        return self.cpu_policy == DEDICATED
+
+    @property
+    def pinned_cpus(self) -> frozenset[int]:
+        """The host's CPUs that are this cell's alone, the emulator's among them; not the siblings that isolate keeps idle."""
+        return frozenset(self.pinning.values()) | self.reserved_cpus
+
+    def as_dict(self) -> Json:
+        return {
+            "id": self.id,
+            "cpus": sorted(self.cpus),
+            "memory_mb": self.memory_mb,
+            "page_size_kb": self.page_size_kb,
+            "cpu_policy": self.cpu_policy,
+            "cpu_thread_policy": self.cpu_thread_policy,
+            # JSON has no numbers as keys.
+            "pinning": {str(cpu): self.pinning[cpu] for cpu in sorted(self.pinning)},
+            "reserved_cpus": sorted(self.reserved_cpus),
+            "topology": None if self.topology is None else list(self.topology),
+            "host_cell": self.host_cell,
+        }
+
+    @classmethod
+    def from_dict(cls, data: t.Mapping[str, t.Any]) -> GuestCell:
+        topology, host_cell, pages = data.get("topology"), data.get("host_cell"), data.get("page_size_kb")
+        return cls(
+            id=int(data["id"]),
+            cpus=_cpus(data["cpus"]),
+            memory_mb=int(data["memory_mb"]),
+            page_size_kb=None if pages is None else int(pages),
+            cpu_policy=data.get("cpu_policy"),
+            cpu_thread_policy=data.get("cpu_thread_policy"),
+            pinning={int(cpu): int(pcpu) for cpu, pcpu in (data.get("pinning") or {}).items()},
+            reserved_cpus=_cpus(data.get("reserved_cpus")),
+            topology=None if topology is None else (int(topology[0]), int(topology[1]), int(topology[2])),
+            host_cell=None if host_cell is None else int(host_cell),
+        )
+
+
+@dataclass(frozen=True)
+class GuestNUMATopology:
+    """The cells of a guest: a wish, or fitted to a host."""
+
+    cells: tuple[GuestCell, ...]
+    emulator_threads_policy: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @property
+    def dedicated(self) -> bool:
+        """Whether its CPUs are pinned."""
+        return all(cell.dedicated for cell in self.cells)
+
+    @property
+    def emulator_isolated(self) -> bool:
+        """Whether the emulator's threads get a host CPU of their own, on the host cell of the guest's first cell."""
+        return self.emulator_threads_policy == ISOLATE
+
+    @property
+    def host_cells(self) -> list[int]:
+        """The host's cells that a fitted guest is on, in the order of its own cells; of a wish none."""
+        return [cell.host_cell for cell in self.cells if cell.host_cell is not None]
+
+    @property
+    def fitted(self) -> bool:
+        return len(self.host_cells) == len(self.cells)
+
+    def as_dict(self) -> Json:
+        return {
+            "cells": [cell.as_dict() for cell in self.cells],
+            "emulator_threads_policy": self.emulator_threads_policy,
+        }
+
+    @classmethod
+    def from_dict(cls, data: t.Mapping[str, t.Any]) -> GuestNUMATopology:
+        return cls(tuple(GuestCell.from_dict(cell) for cell in data["cells"]), data.get("emulator_threads_policy"))
+
+
+@dataclass(frozen=True)
+class NUMALimits:
+    """By how much a cell's CPUs and memory may be over-committed by guests that are not pinned."""
+
+    cpu_allocation_ratio: float
+    ram_allocation_ratio: float
+
+    def as_dict(self) -> Json:
+        return {"cpu_allocation_ratio": self.cpu_allocation_ratio, "ram_allocation_ratio": self.ram_allocation_ratio}
+
+    @classmethod
+    def from_dict(cls, data: t.Mapping[str, t.Any]) -> NUMALimits:
+        return cls(float(data["cpu_allocation_ratio"]), float(data["ram_allocation_ratio"]))
+
+
+def _cpus(numbers: t.Iterable[t.Any] | None) -> frozenset[int]:
+    return frozenset(int(number) for number in numbers or ())

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What guests take of a host's cells, and give back. source: semantics 1 and 7, Nova's numa_usage_from_instances (row B33)"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ... import errors
+from .topology import ISOLATE, NO_CPUS, GuestCell, GuestNUMATopology, HostCell, HostNUMATopology, PagesTopology
+
+_KB_PER_MB = 1024
+
+
+def apply_usage(host: HostNUMATopology, guest: GuestNUMATopology | None, sign: int = 1) -> HostNUMATopology:
+    """The host with what a fitted guest uses taken (``sign`` 1) or given back (-1: the exact inverse).
+
+    CPUs, memory, pages and pinned CPUs; of a guest that isolates its threads the idle siblings are pinned too and
+    counted as used. What goes to a cell that the host does not have (any more) is left out.
+
+    :raises CPUPinningInvalid: a CPU to pin is pinned already.
+    :raises CPUUnpinningInvalid: a CPU to give back is not pinned.
+    :raises CPUPinningUnknown: a CPU that is not of that cell; CPUUnpinningUnknown when giving back.
+    """
+    if guest is None:
+        return host
+    cells = list(host.cells)
+    for position, cell in enumerate(cells):
+        for number, taken in enumerate(guest.cells):
+            if taken.host_cell == cell.id:
+                reserved = len(taken.reserved_cpus) if number == 0 and guest.emulator_isolated else 0
+                cell = _changed(cell, taken, guest.dedicated, reserved, sign)
+        cells[position] = cell
+    return HostNUMATopology(tuple(cells))
+
+
+def usage_of(host: HostNUMATopology, guests: t.Iterable[GuestNUMATopology | None]) -> HostNUMATopology:
+    """The host with what all these guests use taken. Raises what apply_usage raises."""
+    for guest in guests:
+        host = apply_usage(host, guest)
+    return host
+
+
+def _changed(cell: HostCell, guest: GuestCell, dedicated: bool, reserved: int, sign: int) -> HostCell:
+    isolated = guest.cpu_thread_policy == ISOLATE
+    cpus = len(guest.cpus) * (cell.threads_per_core if isolated else 1) + reserved
+    pinned = cell.pinned_cpus
+    if dedicated:
+        wanted = guest.pinned_cpus
+        if isolated and cell.siblings:
+            _check_known(cell, wanted, sign)
+            wanted = NO_CPUS.union(*(core for core in cell.siblings if core & wanted))
+        pinned = _pinned(cell, wanted, sign)
+    return replace(
+        cell,
+        cpu_usage=max(0, cell.cpu_usage + sign * cpus),
+        memory_usage_mb=max(0, cell.memory_usage_mb + sign * guest.memory_mb),
+        pinned_cpus=pinned,
+        pages=tuple(_used(pages, guest, sign) for pages in cell.pages),
+    )
+
+
+def _check_known(cell: HostCell, cpus: frozenset[int], sign: int) -> None:
+    if cpus - cell.cpus:
+        error = errors.CPUPinningUnknown if sign > 0 else errors.CPUUnpinningUnknown
+        raise error(requested=sorted(cpus), cpuset=sorted(cell.cpus))
+
+
+def _pinned(cell: HostCell, cpus: frozenset[int], sign: int) -> frozenset[int]:
+    _check_known(cell, cpus, sign)
+    if sign > 0:
+        if cpus & cell.pinned_cpus:
+            raise errors.CPUPinningInvalid(requested=sorted(cpus), free=sorted(cell.free_cpus))
+        return cell.pinned_cpus | cpus
+    if cpus - cell.pinned_cpus:
+        raise errors.CPUUnpinningInvalid(requested=sorted(cpus), pinned=sorted(cell.pinned_cpus))
+    return cell.pinned_cpus - cpus
+
+
+def _used(pages: PagesTopology, guest: GuestCell, sign: int) -> PagesTopology:
+    if pages.size_kb != guest.page_size_kb:
+        return pages
+    return replace(pages, used=max(0, pages.used + sign * (guest.memory_mb * _KB_PER_MB // pages.size_kb)))
