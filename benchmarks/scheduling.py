@@ -6,14 +6,14 @@
 
 bare    what the machine and the database need for the same: reading the numbers of all hosts with the driver alone, and one
         statement that takes the memory, disk and vCPUs from the rows which ours took them from
-ours    ledger.fleet.read + core select_destinations + ledger.claims.take in one transaction: the host rows read fresh, all
+ours    ledger.compute.fleet.read + core select_destinations + ledger.compute.claims.take in one transaction: the host rows read fresh, all
         default filters and weighers, the claims tested under lock and written
 parts   the same with pinned CPUs, with PCI devices, with the explanation of every host: told beside a plain request
 boot    the whole scheduling step of a boot: with it the waiting instances read and locked, where they went written to
         them and to their history
 
 Rounds of both alternate; the fastest of each counts. The claims a second are those of 8 processes for 3 seconds, each
-placing one instance after the other over a fleet that it reads once a second (ledger.fleet.Follower), against pgbench with 8
+placing one instance after the other over a fleet that it reads once a second (ledger.compute.fleet.Follower), against pgbench with 8
 clients and a conditional UPDATE + INSERT. Written with --json: {name, n, ours, limit, unit, ratio, bound, within}.
 """
 
@@ -56,18 +56,18 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.pl
     select_destinations,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec  # noqa: E402
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (  # noqa: E402
-    bulk,
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (  # noqa: E402
     claims,
-    database,
     fleet,
     nodes,
     profiles,
     runs,
-    scheduling,
-    tables,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import bulk  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables  # noqa: E402
 
 FLAVOR = {"name": "small", "memory_mb": 1024, "vcpus": 1, "root_gb": 1, "ephemeral_gb": 0, "swap": 0}
 PROJECT = "bench"
@@ -317,9 +317,7 @@ def boot(database_: Database) -> float:
     mine = context()
     started = time.perf_counter()
     with database_.ledger.write() as conn:
-        result = scheduling.schedule(
-            conn, lambda c, needs: fleet.read(c, database_.hosts, needs=needs), options(), mine
-        )
+        result = schedule.schedule(conn, lambda c, needs: fleet.read(c, database_.hosts, needs=needs), options(), mine)
     seconds = time.perf_counter() - started
     if len(result.placed) != len(database_.uuids):
         raise SystemExit("not everything was placed: %d of %d" % (len(result.placed), len(database_.uuids)))

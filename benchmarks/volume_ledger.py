@@ -50,24 +50,24 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.catalogue import VolumeTypes  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.model import VolumeType  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.options import (  # noqa: E402
-    VolumeSchedulerOptions,
+    VolumeSchedulerOptions,  # noqa: E402
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (  # noqa: E402
-    accept,
-    attachment_exports,
-    database,
-    runs,
-    storage_backends,
-    tables,
-    volume_accept,
-    volume_deletion,
-    volume_leases,
-    volume_scheduling,
-    volume_views,
-    volume_work,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.boot_volumes import BootVolumeOptions  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.boot_volumes import BootVolumeOptions  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import volume_leases  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept as volume_accept  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule as volume_scheduling  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (  # noqa: E402
+    attachment_exports,
+    backends,
+    volume_views,
+)
 
 GIB = 1024**3
 HOSTS = 200
@@ -98,7 +98,7 @@ def host_name(number: int) -> str:
 
 
 def place(number: int) -> str:
-    return storage_backends.place_of(host_name(number), "lvm", "lvm")
+    return backends.place_of(host_name(number), "lvm", "lvm")
 
 
 def configuration(number: int) -> dict[str, t.Any]:
@@ -250,9 +250,9 @@ class Database:
 
     def report(self, number: int, volumes: t.Sequence[dict[str, t.Any]] = ()) -> None:
         found = {**capacity(), "volumes": list(volumes)}
-        report = storage_backends.BackendReport("lvm", "lvm", configuration(number), found)
+        report = backends.BackendReport("lvm", "lvm", configuration(number), found)
         with self.ledger.write() as conn:
-            storage_backends.record_report(conn, host_name(number), [report], time.time())
+            backends.record_report(conn, host_name(number), [report], time.time())
 
     # --- what is measured ----------------------------------------------------------------------------------------------
 
@@ -268,10 +268,10 @@ class Database:
             raise SystemExit("not everything was placed: %d of %d" % (len(scheduled.placed), len(names)))
         self.work(scheduled.hosts, mine)
         with self.ledger.write() as conn:
-            deleting = volume_deletion.begin(conn, mine, names=list(names), project="default")
+            deleting = delete.begin(conn, mine, names=list(names), project="default")
         self.work(deleting.hosts, mine)
         with self.ledger.write() as conn:
-            deleted, left = volume_deletion.finish(conn, mine)
+            deleted, left = delete.finish(conn, mine)
         if len(deleted) != len(names) or left:
             raise SystemExit("not everything was deleted: %d of %d" % (len(deleted), len(names)))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_attach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, volume_changes
 from ansible_collections.bootflow.compute.plugins.plugin_utils.boot_volume_inputs import CROSS_AZ_ATTACH
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -39,10 +39,10 @@ class ActionModule(LedgerAction):
 
         if o["phase"] == "begin":
             return volume_changes.begin(
-                self, volume_attach.begin_attach, o["attachments"], o["project"], end_of, o["cross_az_attach"]
+                self, attach.begin_attach, o["attachments"], o["project"], end_of, o["cross_az_attach"]
             )
         if o["phase"] == "clean":
             return volume_changes.clean(self)
         if o["phase"] == "undo":
             return volume_changes.undo(self)
-        return volume_changes.finish(self, volume_attach.finish_attach, "Attached", "AttachFailed")
+        return volume_changes.finish(self, attach.finish_attach, "Attached", "AttachFailed")

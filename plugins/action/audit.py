@@ -16,10 +16,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.au
     Finding,
     Snapshot,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import audit as ledger_audit
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import deletion, nodes, storage_audit
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.audit import Todo
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage_audit import Ends
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as ledger_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import storage_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.audit import Todo
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.storage_audit import Ends
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     audit_ends,
     audit_storage,
@@ -326,7 +328,7 @@ class ActionModule(LedgerAction):
             return {"changed": False, "deleted": [], "left": []}
         ledger = self.open_ledger()
         try:
-            gone, left = ledger.transact(deletion.finish, self.context())
+            gone, left = ledger.transact(delete.finish, self.context())
         finally:
             ledger.close()
         if self.options["print_table"]:

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    accept,
-    attachment_hosts,
-    cleanups,
-    leases,
-    nodes,
-    storage_backends,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts as attachment_hosts
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     boot_volume_inputs,
     request_inputs,
@@ -87,7 +84,7 @@ class ActionModule(LedgerAction):
 
     def _stale_storage(self, ledger: t.Any, context: Context) -> list[str]:
         hosts = storage_settings.storage_hosts(self)
-        stale = ledger.inspect(storage_backends.stale_hosts, hosts, context.now, self.options["facts_max_age"])
+        stale = ledger.inspect(backends.stale_hosts, hosts, context.now, self.options["facts_max_age"])
         return t.cast("list[str]", stale)
 
     def _stale(self, conn: t.Any, context: Context) -> list[str]:

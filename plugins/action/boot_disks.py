@@ -11,9 +11,9 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_catalogue
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import builds as ledger_builds
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as ledger_builds
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, host_settings, request_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import VOLUME, has_volumes, module_disk
 from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import (

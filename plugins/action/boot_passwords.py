@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import history, instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances
 from ansible_collections.bootflow.compute.plugins.plugin_utils import passwords, request_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 

@@ -9,13 +9,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    history,
-    instances,
-    scheduling,
-    views,
-    volume_work,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_inputs import reachable
@@ -35,14 +31,14 @@ class ActionModule(LedgerAction):
         ledger = self.open_ledger()
         context = self.context()
         if self.options["phase"] == "end":
-            ledger.transact(scheduling.give_up, self.options["max_attempts"], context)
-            hosts = ledger.inspect(volume_work.hosts_with_work, context)
+            ledger.transact(schedule.give_up, self.options["max_attempts"], context)
+            hosts = ledger.inspect(work.hosts_with_work, context)
             return {"changed": False, "storage_hosts": reachable(self, hosts)}
         inputs = request_inputs.RequestInputs(self.options)
         wanted = set(inputs.names())
 
         def end(conn: t.Any) -> list[dict[str, t.Any]]:
-            scheduling.give_up(conn, self.options["max_attempts"], context)
+            schedule.give_up(conn, self.options["max_attempts"], context)
             rows: list[t.Any] = []
             for part in history.chunks(sorted({n for _p, n in wanted})):
                 rows += [r for r in instances.select_live(conn, names=part) if (r.project, r.display_name) in wanted]

@@ -11,18 +11,12 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    accept,
-    attachment_hosts,
-    attachments,
-    builds,
-    fleet,
-    instances,
-    nodes,
-    scheduling,
-    volume_scheduling,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts as attachment_hosts
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, schedule
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule as volume_scheduling
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
     boot_volume_inputs,
@@ -59,17 +53,17 @@ class ActionModule(LedgerAction):
     def _schedule(self) -> dict[str, t.Any]:
         context = self.context()
         ledger = self.open_ledger()
-        waiting = ledger.inspect(scheduling.waiting, context.run.id)
-        hosts = ledger.inspect(scheduling.hosts_of_run, context.run.id)
+        waiting = ledger.inspect(schedule.waiting, context.run.id)
+        hosts = ledger.inspect(schedule.hosts_of_run, context.run.id)
         if not waiting:
             self._place_volumes(ledger, context)
             return {"changed": False, "hosts": self._reachable(hosts), "placed": [], "not_placed": []}
         configurations = scheduler_inputs.configurations(self)
         ledger.transact(nodes.configure, configurations)  # apart: it locks nodes, and scheduling locks instances first
 
-        def write(conn: t.Any) -> tuple[scheduling.Scheduled, dict[str, str]]:
+        def write(conn: t.Any) -> tuple[schedule.Scheduled, dict[str, str]]:
             options = scheduler_inputs.scheduler_options(self, context.now)
-            result = scheduling.schedule(conn, self._fleet_reader(configurations), options, context)
+            result = schedule.schedule(conn, self._fleet_reader(configurations), options, context)
             return result, {r.uuid: r.display_name for r in instances.select_live(conn, run_id=context.run.id)}
 
         result, names = ledger.transact(write)
@@ -136,12 +130,12 @@ class ActionModule(LedgerAction):
                 elif report and report.get("error"):
                     nodes.record_unreachable(conn, host, report["error"]["message"])
             nodes.configure(conn, configurations)
-            if scheduling.waiting(conn, context.run.id):
+            if schedule.waiting(conn, context.run.id):
                 options = scheduler_inputs.scheduler_options(self, context.now, explain=True)
-                result = scheduling.schedule(conn, self._fleet_reader(configurations), options, context)
+                result = schedule.schedule(conn, self._fleet_reader(configurations), options, context)
                 attachment_hosts.place(conn, self._end_of, context)
             else:
-                result = scheduling.Scheduled()
+                result = schedule.Scheduled()
             backends = {}
             if makes_volumes:
                 there = storage_settings.storage_hosts(self)
@@ -152,7 +146,7 @@ class ActionModule(LedgerAction):
             rows = instances.select_live(conn, uuids=sorted(wanted))
             placed = {b.uuid: b for b in builds.load(conn, [r for r in rows if r.host is not None])}
             volumes = attached_volumes.load(conn, [u for u, b in placed.items() if guest_of_build.has_volumes(b)])
-            faults = scheduling.faults(conn, result.failed)
+            faults = schedule.faults(conn, result.failed)
         explained: dict[int, int] = {}
         plan = []
         for row in rows:
@@ -198,7 +192,7 @@ class ActionModule(LedgerAction):
         row: t.Any,
         build: t.Any,
         volumes: list[attached_volumes.Attached],
-        result: scheduling.Scheduled,
+        result: schedule.Scheduled,
         fault: t.Any,
         hostvars: t.Any,
         in_full: bool,

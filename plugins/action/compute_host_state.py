@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import hosts_state
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -18,7 +18,7 @@ class ActionModule(LedgerAction):
         "hosts": {"type": "list", "elements": "str", "variable": "bootflow_host", "required": True},
         "state": {
             "type": "str",
-            "choices": list(hosts_state.STATES),
+            "choices": list(service_state.STATES),
             "variable": "bootflow_host_state",
             "required": True,
         },
@@ -29,13 +29,13 @@ class ActionModule(LedgerAction):
         o = self.options
         if self.check_mode:
             ledger = request_inputs.rehearsal_ledger(o["ledger_url"])
-            changes = ledger.rehearsal(hosts_state.set_state, o["hosts"], o["state"], o["reason"] or "")
+            changes = ledger.rehearsal(service_state.set_state, o["hosts"], o["state"], o["reason"] or "")
         else:
             ledger = self.open_ledger()
-            changes = ledger.transact(hosts_state.set_state, o["hosts"], o["state"], o["reason"] or "")
-        shown = ledger.inspect(hosts_state.states_of, o["hosts"])
+            changes = ledger.transact(service_state.set_state, o["hosts"], o["state"], o["reason"] or "")
+        shown = ledger.inspect(service_state.states_of, o["hosts"])
         ledger.close()
-        if o["state"] == hosts_state.ENABLED:
+        if o["state"] == service_state.ENABLED:
             for host in sorted(h for h, s in shown.items() if s["by_inventory"]):
                 self._display.warning("%s stays disabled: bootflow_disabled is true in the inventory." % host)
         return {

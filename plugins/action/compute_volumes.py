@@ -10,16 +10,13 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    attachment_changes,
-    attachment_hosts,
-    attachments,
-    builds,
-    instances,
-    volume_attach,
-    volume_detach,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes, hosts
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach as volume_detach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, guest_of_build, host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached, Problems
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -139,7 +136,7 @@ class ActionModule(LedgerAction):
         problems.update(self._disks([{**_disk(a, "resized"), "size": a.volume.size * GIB} for a in grown]))
         seen = [a.id for a in work.grown if a.id not in problems]
         if seen:
-            self.ledger.transact(attachment_changes.rescanned, seen, self.ctx)
+            self.ledger.transact(changes.rescanned, seen, self.ctx)
         return problems
 
     def _disks(self, disks: t.Sequence[t.Mapping[str, t.Any]]) -> Problems:
@@ -164,7 +161,7 @@ def _disk(attached: Attached, state: str) -> dict[str, t.Any]:
 def _work_of(conn: t.Any, host: str, context: t.Any) -> Work:
     attach = attached_volumes.of_rows(conn, volume_attach.to_attach(conn, host, context))
     detach = attached_volumes.of_rows(conn, volume_detach.to_detach(conn, host, context))
-    grown = attached_volumes.of_rows(conn, attachment_changes.to_rescan(conn, host, context))
+    grown = attached_volumes.of_rows(conn, changes.to_rescan(conn, host, context))
     uuids = sorted({a.row.instance_uuid for a in attach})
     rows = instances.select_live(conn, uuids=uuids) if uuids else []
     return Work(
@@ -187,5 +184,5 @@ def _shared(conn: t.Any, host: str, found: t.Sequence[Attached]) -> set[str]:
     for each in found:
         leaving.setdefault(each.volume_id, set()).add(each.row.instance_uuid)
     for volume_id, uuids in leaving.items():
-        shared |= attachment_hosts.shared_on(conn, host, [volume_id], sorted(uuids))
+        shared |= hosts.shared_on(conn, host, [volume_id], sorted(uuids))
     return shared

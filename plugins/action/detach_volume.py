@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_detach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach
 from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_changes
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -19,9 +19,9 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         o = self.options
         if o["phase"] == "begin":
-            return volume_changes.begin(self, volume_detach.begin_detach, o["attachments"], o["project"])
+            return volume_changes.begin(self, detach.begin_detach, o["attachments"], o["project"])
         if o["phase"] == "clean":
             return volume_changes.clean(self)
         if o["phase"] == "undo":
             return volume_changes.undo(self)
-        return volume_changes.finish(self, volume_detach.finish_detach, "Detached", "DetachFailed")
+        return volume_changes.finish(self, detach.finish_detach, "Detached", "DetachFailed")

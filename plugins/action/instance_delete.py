@@ -9,7 +9,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import attachments, deletion, volume_work
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -73,7 +75,7 @@ class ActionModule(LedgerAction):
     def _finish(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True}
-        gone, left = self.open_ledger().transact(deletion.finish, self.context(), force=self.options["force"])
+        gone, left = self.open_ledger().transact(delete.finish, self.context(), force=self.options["force"])
         if self.options["print_table"]:
             tables.show(self._display, ["Deleted: %s" % (", ".join(gone) or "nothing")])
         result: dict[str, t.Any] = {"changed": bool(gone), "deleted": gone, "left": left}
@@ -96,8 +98,8 @@ class ActionModule(LedgerAction):
         return result
 
 
-def _begin(conn: t.Any, context: t.Any, chosen: t.Mapping[str, t.Any]) -> tuple[deletion.Deleting, bool]:
+def _begin(conn: t.Any, context: t.Any, chosen: t.Mapping[str, t.Any]) -> tuple[delete.Deleting, bool]:
     """What is marked, and whether storage hosts may have something to do for it."""
-    found = deletion.begin(conn, context, **chosen)
+    found = delete.begin(conn, context, **chosen)
     exported = attachments.of_instances(conn, [r.uuid for r in found.rows])
-    return found, bool(exported) or bool(volume_work.hosts_with_work(conn, context))
+    return found, bool(exported) or bool(work.hosts_with_work(conn, context))

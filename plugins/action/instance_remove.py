@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import deletion
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
 
@@ -22,7 +22,7 @@ class ActionModule(LedgerAction):
         host = self.task_vars["inventory_hostname"]
         context = self.context()
         ledger = self.open_ledger()
-        todo = ledger.inspect(deletion.of_host, host, context)
+        todo = ledger.inspect(delete.of_host, host, context)
         if not todo:
             return {"changed": False, "removed": []}
         with lease_kept(self.options["ledger_url"], context):
@@ -30,8 +30,8 @@ class ActionModule(LedgerAction):
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
 
         def write(conn: t.Any) -> None:
-            deletion.host_done(conn, host, done, context)
-            deletion.host_failed(conn, host, problems, context)
+            delete.host_done(conn, host, done, context)
+            delete.host_failed(conn, host, problems, context)
 
         ledger.transact(write)
         for uuid, problem in sorted(problems.items()):

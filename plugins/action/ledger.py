@@ -10,13 +10,10 @@ import time
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    attachment_reservations,
-    backup,
-    commits,
-    migrations_runner,
-    purge,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import backup, commits
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachment_reservations
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -49,16 +46,14 @@ class ActionModule(LedgerAction):
         except errors.LedgerMissing:
             if not self.check_mode:
                 raise
-            todo = [
-                {"revision": r, "description": migrations_runner.description(r)} for r in migrations_runner.REVISIONS
-            ]
+            todo = [{"revision": r, "description": runner.description(r)} for r in runner.REVISIONS]
         else:
-            todo = ledger.inspect(migrations_runner.plan, shown)
-            before = ledger.inspect(migrations_runner.current_revision)
+            todo = ledger.inspect(runner.plan, shown)
+            before = ledger.inspect(runner.current_revision)
             if not self.check_mode:
                 applied = ledger.migrate()
                 todo = [step for step in todo if step["revision"] in applied]
-                ledger.inspect(migrations_runner.check_complete, shown)
+                ledger.inspect(runner.check_complete, shown)
                 ledger.transact(commits.forget_old, time.time())
                 held = ledger.inspect(attachment_reservations.hosts_to_clean_first)
                 clean_first = [host for host in self.compute_hosts() if host in held]
@@ -67,7 +62,7 @@ class ActionModule(LedgerAction):
             lines = ["Would bring %s to revision %s:" % (shown, todo[-1]["revision"])]
             lines += ["  %(revision)s  %(description)s" % step for step in todo]
             tables.show(self._display, lines)
-        after = todo[-1]["revision"] if todo else migrations_runner.HEAD
+        after = todo[-1]["revision"] if todo else runner.HEAD
         return {
             "changed": bool(todo),
             "revision": after,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_work
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_inputs import reachable
 
@@ -19,7 +19,7 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "hosts": [], "missing": []}
-        found = self.open_ledger().inspect(volume_work.hosts_with_work, self.context())
+        found = self.open_ledger().inspect(work.hosts_with_work, self.context())
         hosts = reachable(self, found)
         missing = sorted(set(found) - set(hosts))
         if missing:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import storage_backends
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, storage_reports, storage_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -27,7 +27,7 @@ class ActionModule(LedgerAction):
         except errors.BootflowError as e:
             if not self.check_mode:
                 why = storage_reports.why_silent(host, e.message)
-                ledger.transact(storage_backends.record_unreachable, host, why, context.now)
+                ledger.transact(backends.record_unreachable, host, why, context.now)
             self._display.warning("%s did not report and is left out: %s" % (host, e.message))
             return {"changed": False, "reported": False, "error": e.as_dict()}
         told = [storage_reports.told(c, facts.get(c["name"])) for c in configurations]
@@ -37,5 +37,5 @@ class ActionModule(LedgerAction):
         if not self.check_mode:
             there = {name: (found or {}).get("volumes") or () for name, found in facts.items()}
             reports = [storage_reports.report_of(each, there.get(each["name"], ())) for each in told]
-            ledger.transact(storage_backends.record_report, host, reports, context.now)
+            ledger.transact(backends.record_report, host, reports, context.now)
         return {"changed": False, "reported": True, "backends": told}

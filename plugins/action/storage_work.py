@@ -9,7 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import attachment_exports, volume_work
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachment_exports
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_exports, storage_volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import lease_kept

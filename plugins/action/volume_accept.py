@@ -10,7 +10,8 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import storage_backends, volume_accept
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     request_inputs,
     storage_settings,
@@ -36,28 +37,28 @@ class ActionModule(LedgerAction):
         context = self.context()
         hosts = storage_settings.storage_hosts(self)
 
-        def write(conn: t.Any) -> tuple[volume_accept.VolumeAccepted, list[str]]:
+        def write(conn: t.Any) -> tuple[accept.VolumeAccepted, list[str]]:
             problems = Problems()
             volume_inputs.check_hints(self.options["volumes"], self.options, problems)
-            accepted = volume_accept.VolumeAccepted()
+            accepted = accept.VolumeAccepted()
             try:
-                accepted = volume_accept.accept(conn, self.options["volumes"], inputs, context)
+                accepted = accept.accept(conn, self.options["volumes"], inputs, context)
             except errors.InvalidRequest as e:
                 problems.extend(e.errors)
             problems.raise_if_any()
             if not accepted.changed:
                 return accepted, []
-            return accepted, storage_backends.stale_hosts(conn, hosts, context.now, self.options["facts_max_age"])
+            return accepted, backends.stale_hosts(conn, hosts, context.now, self.options["facts_max_age"])
 
         if self.check_mode:
             ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
             with volume_inputs.told_in_order(), ledger.rehearse() as conn:
-                storage_backends.configure(conn, configurations, context.now)
+                backends.configure(conn, configurations, context.now)
                 accepted, stale = write(conn)
         else:
             ledger = self.open_ledger()
             # Apart: it locks backends, and whoever accepts locks projects first.
-            ledger.transact(storage_backends.configure, configurations, context.now)
+            ledger.transact(backends.configure, configurations, context.now)
             with volume_inputs.told_in_order():
                 accepted, stale = ledger.transact(write, collisions=3)
         if not accepted.changed and self.options["print_table"]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_deletion, volume_unmanage, volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete, unmanage
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     request_inputs,
     tables,
@@ -46,8 +47,8 @@ class ActionModule(LedgerAction):
 
         def begin(conn: t.Any) -> tuple[t.Any, dict[str, list[str]]]:
             if o["unmanage"]:
-                return volume_unmanage.unmanage(conn, context, volume_inputs.inventory(self), **chosen), {}
-            found = volume_deletion.begin(conn, context, **chosen)
+                return unmanage.unmanage(conn, context, volume_inputs.inventory(self), **chosen), {}
+            found = delete.begin(conn, context, **chosen)
             volume_inputs.in_inventory(self, found.hosts)
             theirs: dict[str, list[str]] = {}
             for row in volumes.snapshots(conn, volume_ids=[r.id for r in found.rows]) if found.rows else ():
@@ -85,7 +86,7 @@ class ActionModule(LedgerAction):
     def _finish(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True}
-        gone, left = self.open_ledger().transact(volume_deletion.finish, self.context())
+        gone, left = self.open_ledger().transact(delete.finish, self.context())
         if self.options["print_table"]:
             word = "Forgotten" if self.options["unmanage"] else "Deleted"
             tables.show(self._display, ["%s: %s" % (word, ", ".join(g["name"] or g["id"] for g in gone) or "nothing")])

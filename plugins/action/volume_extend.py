@@ -12,7 +12,8 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.create_request import fields_of
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_extension, volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import extend
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     request_inputs,
     storage_reports,
@@ -54,14 +55,14 @@ class ActionModule(LedgerAction):
             return {"changed": False, "stale_hosts": stale}
         options = volume_inputs.scheduler_options(o, context.now)
 
-        def begin(conn: t.Any) -> volume_extension.VolumeExtending:
+        def begin(conn: t.Any) -> extend.VolumeExtending:
             if self.check_mode:
                 storage_reports.rehearse_reports(conn, self, context.now)
             try:
-                found = volume_extension.begin(conn, wishes, inputs, options, context)
+                found = extend.begin(conn, wishes, inputs, options, context)
             except errors.InvalidRequest as e:
                 problems.extend(_refusals(e, wishes))
-                found = volume_extension.VolumeExtending()
+                found = extend.VolumeExtending()
             problems.raise_if_any()
             volume_inputs.in_inventory(self, [*found.hosts, *found.compute_hosts])
             return found

@@ -9,7 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_scheduling, volume_views
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, volume_inputs, volume_texts
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -35,7 +36,7 @@ class ActionModule(LedgerAction):
         names = _names(o["volumes"])
 
         def end(conn: t.Any) -> list[dict[str, t.Any]]:
-            volume_scheduling.give_up(conn, volume_inputs.scheduler_options(o, context.now), context)
+            schedule.give_up(conn, volume_inputs.scheduler_options(o, context.now), context)
             if o["volume_ids"] is not None:
                 return volume_views.volumes(conn, ids=o["volume_ids"])
             return volume_views.volumes(conn, names=names, project=o["project"]) if names else []

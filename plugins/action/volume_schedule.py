@@ -10,13 +10,8 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler import explain
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    storage_backends,
-    volume_accept,
-    volume_scheduling,
-    volume_work,
-    volumes,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept, schedule, work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     request_inputs,
     storage_reports,
@@ -53,7 +48,7 @@ class ActionModule(LedgerAction):
         rows = ledger.inspect(volumes.select, statuses=(states.CREATING,), run_id=context.run.id)
         names = {r.id: r.name or r.id for r in rows if r.place is None}
         if not names:
-            hosts = ledger.inspect(volume_work.hosts_with_work, context)
+            hosts = ledger.inspect(work.hosts_with_work, context)
             return {
                 "changed": False,
                 "hosts": volume_inputs.reachable(self, hosts),
@@ -61,11 +56,11 @@ class ActionModule(LedgerAction):
                 "not_placed": [],
             }
         # Apart from the scheduling, which locks volumes before backends.
-        ledger.transact(storage_backends.configure, volume_inputs.configurations(self), context.now)
+        ledger.transact(backends.configure, volume_inputs.configurations(self), context.now)
 
-        def write(conn: t.Any) -> volume_scheduling.VolumeScheduled:
+        def write(conn: t.Any) -> schedule.VolumeScheduled:
             options = volume_inputs.scheduler_options(self.options, context.now, hosts=storage_hosts(self))
-            return volume_scheduling.schedule(conn, options, context)
+            return schedule.schedule(conn, options, context)
 
         result = ledger.transact(write)
         for volume_id, error in sorted(result.failed.items()):
@@ -93,13 +88,13 @@ class ActionModule(LedgerAction):
         context = self.context()
         ledger = request_inputs.rehearsal_ledger(o["ledger_url"])
         with ledger.rehearse() as conn:
-            storage_backends.configure(conn, configurations, context.now)
-            accepted = volume_accept.accept(conn, o["volumes"], inputs, context)
+            backends.configure(conn, configurations, context.now)
+            accepted = accept.accept(conn, o["volumes"], inputs, context)
             if not accepted.changed:
                 return {"changed": False, "hosts": [], "plan": [], "msg": "Nothing to do: everything is as asked."}
             storage_reports.rehearse_reports(conn, self, context.now)
             options = volume_inputs.scheduler_options(o, context.now, explain=True, hosts=storage_hosts(self))
-            plan = volume_scheduling.plan(conn, options, context)
+            plan = schedule.plan(conn, options, context)
         for number, decided in enumerate(plan):
             decided["lines"] = _lines(decided, number < EXPLAINED)
         if o["print_table"]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import volume_snapshots, volume_views, volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import snapshots
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views, volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     request_inputs,
     storage_reports,
@@ -53,10 +54,10 @@ class ActionModule(LedgerAction):
         inputs = volume_inputs.volume_inputs(o)
         context = self.context()
 
-        def begin(conn: t.Any) -> tuple[volume_snapshots.SnapshotsBegun, dict[str, str]]:
+        def begin(conn: t.Any) -> tuple[snapshots.SnapshotsBegun, dict[str, str]]:
             if self.check_mode:
                 storage_reports.rehearse_reports(conn, self, context.now)
-            found = volume_snapshots.begin(conn, o["snapshots"], inputs, context)
+            found = snapshots.begin(conn, o["snapshots"], inputs, context)
             volume_inputs.in_inventory(self, found.hosts)
             ids = [*found.created, *found.resumed, *found.deleting]
             return found, {v["id"]: _line(v) for v in (volume_views.snapshots(conn, ids=ids) if ids else ())}
@@ -92,7 +93,7 @@ class ActionModule(LedgerAction):
     def _finish(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True}
-        ended = self.open_ledger().transact(volume_snapshots.finish, self.context())
+        ended = self.open_ledger().transact(snapshots.finish, self.context())
         if self.options["print_table"] and (ended["done"] or ended["left"]):
             tables.show(self._display, volume_texts.snapshot_table(ended["done"] + ended["left"]))
         result: dict[str, t.Any] = {"changed": bool(ended["done"]), "snapshots": ended["done"], "left": ended["left"]}

@@ -15,8 +15,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import fleet
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import whatif as ledger_whatif
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import whatif as ledger_whatif
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, scheduler_inputs, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 

@@ -18,9 +18,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_secrets import iscsi_connection
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import attachment_exports, attachments, volumes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.attachments import HostEnd
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.volume_tables import NOTHING
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.volume_tables import NOTHING
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
+    attachment_exports,
+    attachments,
+    volumes,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import HostEnd
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_secrets import chap_of
 

@@ -26,7 +26,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.stor
     Target,
     Unread,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import storage_audit, storage_backends
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import storage_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends as storage_backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_reports, storage_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 

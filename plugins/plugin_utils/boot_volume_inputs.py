@@ -13,9 +13,9 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_device_mapping import image_defined_bdms
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidBDMFormat
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, ServerRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import storage_backends
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.accept import AcceptOptions
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.boot_volumes import BootVolumeOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.accept import AcceptOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.boot_volumes import BootVolumeOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import RequestInputs
 
@@ -63,4 +63,4 @@ def accept_options(action: t.Any, inputs: RequestInputs) -> AcceptOptions:
 
 def configure_backends(conn: t.Any, action: t.Any, now: float) -> None:
     """What the inventory says of the backends. In a transaction of its own: accepting locks projects before backends."""
-    storage_backends.configure(conn, volume_inputs.configurations(action), now)
+    backends.configure(conn, volume_inputs.configurations(action), now)

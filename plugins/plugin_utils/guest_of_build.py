@@ -24,12 +24,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.nu
     GuestNUMATopology,
     HostNUMATopology,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts import lvm
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disk_backends import LVM, QCOW2, QCOW2_ON_LVM, RAW
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.instance_volumes import volume_name
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.mounted_disks import DISK
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.views import utc
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.views import utc
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
 from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import TRUE_WORDS

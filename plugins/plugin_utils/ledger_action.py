@@ -21,16 +21,20 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleE
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, runs
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.address import (
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import (
+    NOTIFY_CHOICES,
+    NOTIFY_NOTHING,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import (
     SSL_MODES,
     LedgerAddress,
     normalise_url,
     password_in,
     url_is_sqlite,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.instances import NOTIFY_CHOICES, NOTIFY_NOTHING
 
 LEAST_LEASE = 30
 DEFAULT_LEDGER_URL = "sqlite:////var/lib/bootflow/ledger.db"

@@ -14,7 +14,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue as catalogue_module
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import expand, server_request
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept, database
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_inputs import Reading, reading_by_names
 
 CATALOGUE_ARGUMENTS: dict[str, dict[str, t.Any]] = {

@@ -16,18 +16,14 @@ import traceback
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    attachment_hosts,
-    claims,
-    cleanups,
-    database,
-    failure,
-    runs,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import builds as ledger_builds
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build, Stage
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as ledger_builds
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import failure
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build, Stage
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, cleanups, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.volume_tables import NOTHING
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.volume_tables import NOTHING
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -141,7 +137,7 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[
         if volumes:
             # A guest that is still there keeps the session, which may be another's, too.
             gone = [uuid for uuid in uuids if uuid not in problems]
-            shared = ledger.inspect(attachment_hosts.shared_on, host, [a.volume_id for a in volumes], gone)
+            shared = ledger.inspect(hosts.shared_on, host, [a.volume_id for a in volumes], gone)
             left = attached_volumes.disconnect(action, ledger, volumes, shared, action.context())
             for volume in volumes:
                 if volume.id in left:

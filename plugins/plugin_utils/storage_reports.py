@@ -9,8 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import storage_backends, volumes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage_backends import BackendReport
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.backends import BackendReport
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings import lvm_arguments, storage_hosts
@@ -23,7 +23,7 @@ _LISTS = ("error", "volumes", "orphans", "changed")
 
 def known_ids(conn: t.Any, host: str) -> list[str]:
     """The volumes and snapshots that the ledger has on the backends of ``host``: what else is ours there is an orphan."""
-    places = [b.place for b in storage_backends.rows_of(conn, host)]
+    places = [b.place for b in backends.rows_of(conn, host)]
     ids = [row.id for row in volumes.select(conn, places=places)] if places else []
     return ids + ([row.id for row in volumes.snapshots(conn, volume_ids=ids)] if ids else [])
 
@@ -94,9 +94,9 @@ def rehearse_reports(conn: t.Any, action: LedgerAction, now: float) -> None:
     for host in storage_hosts(action):
         report = hostvars[host].get(REGISTERED)
         if report and report.get("reported"):
-            storage_backends.record_report(conn, host, [report_of(b) for b in report["backends"]], now)
+            backends.record_report(conn, host, [report_of(b) for b in report["backends"]], now)
         elif report and report.get("error"):
-            storage_backends.record_unreachable(conn, host, why_silent(host, report["error"]["message"]), now)
+            backends.record_unreachable(conn, host, why_silent(host, report["error"]["message"]), now)
 
 
 def stale_hosts_of(action: LedgerAction, choose: t.Callable[[t.Any], t.Iterable[t.Any]], now: float) -> list[str]:
@@ -105,7 +105,7 @@ def stale_hosts_of(action: LedgerAction, choose: t.Callable[[t.Any], t.Iterable[
     def read(conn: t.Any) -> list[str]:
         theirs = {volumes.host_of(row.place) for row in choose(conn) if row.place}
         hosts = [h for h in storage_hosts(action) if h in theirs]
-        return storage_backends.stale_hosts(conn, hosts, now, action.options["facts_max_age"])
+        return backends.stale_hosts(conn, hosts, now, action.options["facts_max_age"])
 
     if not action.check_mode:
         return action.open_ledger().inspect(read)

@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.volume_work import BackendWork, WorkResult
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.work import BackendWork, WorkResult
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import (
     is_local,

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    attachment_hosts,
-    instances,
-    volume_work,
-    volumes,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.volume_tables import NOTHING
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts as attachment_hosts
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.volume_tables import NOTHING
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables, volume_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_inputs import reachable
@@ -89,7 +87,7 @@ def undo(action: LedgerAction) -> dict[str, t.Any]:
         return {"changed": False, "storage_hosts": []}
     ledger, context = action.open_ledger(), action.context()
     volumes = ledger.transact(attachment_hosts.give_back, context)
-    hosts = ledger.inspect(volume_work.hosts_with_work, context)
+    hosts = ledger.inspect(work.hosts_with_work, context)
     return {"changed": bool(volumes), "storage_hosts": reachable(action, hosts)}
 
 

@@ -17,7 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.se
     ANTI_AFFINITY,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import GuestNUMATopology
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 
 def violations(conn: t.Any) -> list[str]:

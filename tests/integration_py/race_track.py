@@ -35,7 +35,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.nu
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import PciRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import DEFAULT_FILTERS
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, nodes, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 Plan = t.Mapping[str, t.Any]
 WITHOUT_GROUPS = [f for f in DEFAULT_FILTERS if not f.startswith("ServerGroup")]

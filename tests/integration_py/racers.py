@@ -33,23 +33,21 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
     Subnet,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    accept,
-    builds,
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, failure
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule as scheduling
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
     claims,
     cleanups,
-    database,
-    deletion,
-    failure,
     fleet,
     history,
     instances,
     nodes,
     runs,
-    scheduling,
-    tables,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 SMALL = Flavor(name="small", memory_mb=64, vcpus=1, root_gb=1)
 IMAGE = Image(
@@ -214,13 +212,13 @@ class Racer:
             return True
         self.note("leaving", uuids)
         try:
-            found = self.ledger.transact(deletion.begin, self.context, uuids=list(uuids))
+            found = self.ledger.transact(delete.begin, self.context, uuids=list(uuids))
         except errors.InstanceLocked:
             return False
         if not force:
             for host in self.rng.sample(found.hosts, len(found.hosts)):
                 self.ledger.transact(self._host_done, host, self.context)
-        gone, _left = self.ledger.transact(deletion.finish, self.context, force, collisions=3)
+        gone, _left = self.ledger.transact(delete.finish, self.context, force, collisions=3)
         if len(gone) == len(found.rows):
             self.note("released" if not force else "forced", [r.uuid for r in found.rows])
         for uuid in uuids:
@@ -229,8 +227,8 @@ class Racer:
 
     @staticmethod
     def _host_done(conn: t.Any, host: str, context: Context) -> None:
-        todo = [i["uuid"] for i in deletion.of_host(conn, host, context)]
-        deletion.host_done(conn, host, todo, context)
+        todo = [i["uuid"] for i in delete.of_host(conn, host, context)]
+        delete.host_done(conn, host, todo, context)
 
     def bury(self) -> int:
         """Delete what dead runs left, in any order. Returns how many instances."""

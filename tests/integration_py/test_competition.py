@@ -29,7 +29,8 @@ from postgres import PostgresServer
 from race_laws import violations
 from racers import Racer, read_journals, report
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 CARD = [
     {"address": "0000:81:00.0", "vendor_id": "8086", "product_id": "10c9", "dev_type": "type-PF"},

@@ -20,14 +20,9 @@ from postgres import PASSWORD, PostgresServer
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, Image, ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    accept,
-    database,
-    fleet,
-    nodes,
-    runs,
-    scheduling,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, schedule
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, nodes, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
 
 HOSTS = ("kvm1", "kvm2", "kvm3")
@@ -83,7 +78,7 @@ class Site:
         ledger = self.ledger()
         ledger.transact(accept.accept, [asked], accept.AcceptOptions(), context)
         options = SchedulerOptions(now=time.time())
-        ledger.transact(scheduling.schedule, lambda conn, needs: fleet.read(conn, HOSTS, needs=needs), options, context)
+        ledger.transact(schedule.schedule, lambda conn, needs: fleet.read(conn, HOSTS, needs=needs), options, context)
         ledger.close()
 
     def run(self, *options: str, playbook: str = "whatif", **variables: t.Any) -> tuple[int, str]:

@@ -17,7 +17,8 @@ import pytest
 from flow import kill_run
 from storage_host import BIN, GIB, MIB, new_id, noise, sha256
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, volume_views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 
 pytestmark = pytest.mark.long
 

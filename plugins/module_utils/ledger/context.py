@@ -14,8 +14,8 @@ import time
 import typing as t
 from dataclasses import dataclass, field
 
-from .instances import NOTIFY_NOTHING
-from .runs import LEASE_SECONDS, RunIdentity
+from .compute.instances import NOTIFY_NOTHING
+from .compute.runs import LEASE_SECONDS, RunIdentity
 
 
 @dataclass

@@ -23,10 +23,11 @@ import time
 import typing as t
 
 from ..core import errors
-from . import commits, database_errors, engine, migrations_runner, sqlite_file
-from .address import LedgerAddress, as_address, normalise_url, shown, sqlite_path
-from .database_errors import Kind
-from .libraries import need_libraries, sa
+from .db import commits, database_errors, engine, sqlite_file
+from .db.address import LedgerAddress, as_address, normalise_url, shown, sqlite_path
+from .db.database_errors import Kind
+from .db.sqlalchemy_import import need_libraries, sa
+from .migrations import runner
 
 __all__ = ["Ledger", "LedgerAddress", "memory_ledger", "normalise_url", "open_ledger", "shown", "sqlite_path"]
 
@@ -107,7 +108,7 @@ class Ledger:
 
     def migrate(self) -> list[str]:
         """Bring the ledger to this version's shape. Returns the revisions applied."""
-        return self._repeat(self._migrating, migrations_runner.upgrade, (shown(self.url),), {})
+        return self._repeat(self._migrating, runner.upgrade, (shown(self.url),), {})
 
     def _repeat(
         self,
@@ -256,7 +257,7 @@ def open_ledger(
                 with ledger.read():
                     pass
             if check_revision:
-                ledger.inspect(migrations_runner.check_revision, shown(url))
+                ledger.inspect(runner.check_revision, shown(url))
         except errors.BootflowError:
             ledger.close()
             raise

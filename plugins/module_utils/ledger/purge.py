@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import typing as t
 
-from .instances import LIVE
-from .libraries import sa
-from .tables import (
+from .compute.instances import LIVE
+from .db.sqlalchemy_import import sa
+from .schema.tables import (
     instances,
     metadata,
     notifications,

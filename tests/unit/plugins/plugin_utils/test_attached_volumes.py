@@ -14,17 +14,15 @@ from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_secrets import secret_uuid
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    attachment_hosts,
-    attachments,
-    database,
-    migrations_runner,
-    runs,
-    tables,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.builds import Build
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, guest_of_build
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_secrets import chap_of
@@ -265,7 +263,7 @@ class Host:
 def ledger(tmp_path):
     ledger = database.open_ledger(str(tmp_path / "ledger.db"), create=True, check_revision=False)
     with ledger.write() as conn:
-        migrations_runner.upgrade(conn)
+        runner.upgrade(conn)
     yield ledger
     ledger.close()
 
@@ -414,11 +412,11 @@ def test_a_volume_of_two_guests_stays_for_the_second(ledger):
     enter(ledger, 1, connection="done", multiattach=True)
     enter(ledger, 1, guest=OTHER_GUEST, connection="done")
     host = Host()
-    shared = ledger.inspect(attachment_hosts.shared_on, "kvm1", [volume_id(1)], [GUEST])
+    shared = ledger.inspect(hosts.shared_on, "kvm1", [volume_id(1)], [GUEST])
     assert shared == {volume_id(1)}
     assert attached_volumes.disconnect(host, ledger, found(ledger), shared, context()) == {}
     assert host.calls == [] and state(ledger, 1)[0] == "none" and state(ledger, 1, OTHER_GUEST)[0] == "done"
-    assert ledger.inspect(attachment_hosts.shared_on, "kvm1", [volume_id(1)], [OTHER_GUEST]) == set()
+    assert ledger.inspect(hosts.shared_on, "kvm1", [volume_id(1)], [OTHER_GUEST]) == set()
 
 
 def test_the_second_guest_of_a_host_uses_the_session_of_the_first(ledger):
@@ -463,7 +461,7 @@ def test_qemu_logs_in_for_each_guest_by_itself(ledger):
         assert disk.connection["auth"]["secret_uuid"] == secret_uuid("%s:%s" % (iqn(1), each.id))
         assert disk.connection["initiator"] == each.row.initiator and disk.shareable
     # each takes its own away, whoever else has the volume there
-    shared = ledger.inspect(attachment_hosts.shared_on, "kvm1", [volume_id(1)], [GUEST])
+    shared = ledger.inspect(hosts.shared_on, "kvm1", [volume_id(1)], [GUEST])
     assert shared == set()
     host.calls.clear()
     assert attached_volumes.disconnect(host, ledger, found(ledger), {volume_id(1)}, context()) == {}

@@ -13,15 +13,13 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import audit as rules
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.audit import Evidence
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    audit,
-    database,
-    migrations_runner,
-    runs,
-    tables,
-    volume_views,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import audit_ends, audit_storage
 
 NOW = 1_700_000_000.0
@@ -104,7 +102,7 @@ def context(run="a"):
 def ledger(tmp_path):
     ledger = database.open_ledger(str(tmp_path / "ledger.db"), create=True, check_revision=False)
     with ledger.write() as conn:
-        migrations_runner.upgrade(conn)
+        runner.upgrade(conn)
     yield ledger
     ledger.close()
 

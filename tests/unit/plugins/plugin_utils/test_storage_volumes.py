@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.volume_work import BackendWork
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.work import BackendWork
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_volumes import work_on
 

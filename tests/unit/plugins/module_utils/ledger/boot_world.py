@@ -12,21 +12,16 @@ import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, ServerRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    accept,
-    attachment_changes,
-    attachment_exports,
-    attachment_hosts,
-    attachments,
-    builds,
-    scheduling,
-    tables,
-    volume_attach,
-    volume_detach,
-    volume_work,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.attachments import HostEnd
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.boot_volumes import BootVolumeOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach as volume_detach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts as attachment_hosts
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, schedule
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.boot_volumes import BootVolumeOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachment_exports, attachments
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import HostEnd
 
 from .volume_world import VolumeWorld
 from .world import IMAGE, request
@@ -205,17 +200,17 @@ class BootWorld(VolumeWorld):
 
     def give_up(self, run: str = "a") -> list[str]:
         with self.ledger.write() as conn:
-            return scheduling.give_up(conn, self.max_attempts, self.context(run))
+            return schedule.give_up(conn, self.max_attempts, self.context(run))
 
     # --- attach and detach ---------------------------------------------------------------------------------------------
 
-    def attach(self, *wishes: t.Any, run: str = "a") -> attachment_changes.Begun:
+    def attach(self, *wishes: t.Any, run: str = "a") -> changes.Begun:
         with self.ledger.write() as conn:
             return volume_attach.begin_attach(
                 conn, wishes, "default", self.end, self.cross_az_attach, self.context(run)
             )
 
-    def detach(self, *wishes: t.Any, run: str = "a") -> attachment_changes.Begun:
+    def detach(self, *wishes: t.Any, run: str = "a") -> changes.Begun:
         with self.ledger.write() as conn:
             return volume_detach.begin_detach(conn, wishes, "default", self.context(run))
 

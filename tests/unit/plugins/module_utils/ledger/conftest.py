@@ -14,7 +14,9 @@ import typing as t
 import psycopg
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, migrations_runner, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .boot_world import BootWorld
 from .volume_world import VolumeWorld
@@ -46,7 +48,7 @@ class LedgerServer(PostgresServer):
 def migrate(url: str) -> None:
     ledger = database.open_ledger(url, create=True, check_revision=False)
     with ledger.write() as conn:
-        migrations_runner.upgrade(conn)
+        runner.upgrade(conn)
     ledger.close()
 
 

@@ -21,7 +21,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.nu
     GuestNUMATopology,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import PciRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import claims, groups, host_parts, nodes, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
+    claims,
+    dedicated_resources,
+    groups,
+    nodes,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .world import World, request
 
@@ -164,9 +170,9 @@ def _laws(conn: t.Any) -> None:
     assert {(d.instance_uuid, d.compute_node_id, d.claim_kind) for d in devices} <= held
 
 
-def parts(world: World, node_id: int) -> host_parts.Parts:
+def parts(world: World, node_id: int) -> dedicated_resources.Parts:
     with world.ledger.read() as conn:
-        return host_parts.load(conn, [node_id]).get(node_id, host_parts.NOTHING)
+        return dedicated_resources.load(conn, [node_id]).get(node_id, dedicated_resources.NOTHING)
 
 
 def parts_of(world: World, uuid: str, kind: str = claims.BUILD) -> dict[str, t.Any]:

@@ -18,7 +18,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
     InjectedFile,
     NetworkRequest,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept, ports, tables, views
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import ports, views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .world import IMAGE, NET, SMALL, STAGES, World, network, request, subnet
 

@@ -24,14 +24,9 @@ from hypothesis.stateful import (
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    claims,
-    cleanups,
-    database,
-    groups,
-    nodes,
-    tables,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, cleanups, groups, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .histories import run_histories
 from .taking import A_GPU, CARD, live, wish

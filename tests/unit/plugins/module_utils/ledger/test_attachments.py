@@ -17,18 +17,16 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import audit as rules
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.audit import Evidence
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit, leases
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
     attachment_exports,
     attachment_reservations,
     attachments,
-    audit,
-    cleanups,
-    instances,
-    leases,
-    tables,
     volumes,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.attachments import HostEnd
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import HostEnd
 
 from .boot_world import BootWorld, device, from_image, volume_request
 from .world import IMAGE

@@ -21,9 +21,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.au
     Snapshot,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import audit, database, groups, hosts_state, nodes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.audit import Todo
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.tables import (
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.audit import Todo
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import groups, nodes, service_state
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.tables import (
     claims,
     compute_nodes,
     device_claims,
@@ -220,7 +222,7 @@ def test_a_run_that_renewed_after_the_plan_loses_nothing(world: World, auditor: 
 
 
 def audit_stage() -> t.Any:
-    from ansible_collections.bootflow.compute.plugins.module_utils.ledger import builds
+    from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
 
     return builds.BLOCK_DEVICE_MAPPING
 
@@ -545,7 +547,7 @@ def test_audits_beside_boots_and_deletions(world: World, auditor: Auditor) -> No
 
 def set_state(world: World, host: str | list[str], state: str, reason: str = "") -> list[dict[str, t.Any]]:
     hosts = [host] if isinstance(host, str) else host
-    return world.ledger.transact(hosts_state.set_state, hosts, state, reason)
+    return world.ledger.transact(service_state.set_state, hosts, state, reason)
 
 
 def test_a_disabled_host_takes_nothing_until_it_is_enabled(world: World) -> None:
@@ -573,7 +575,7 @@ def test_a_host_that_is_forced_down_takes_nothing_until_it_is_up(world: World) -
     set_state(world, "h1", "forced_down", "it burns")
     set_state(world, "h1", "disabled")
     set_state(world, "h1", "up")
-    assert world.ledger.inspect(hosts_state.states_of, ["h1"])["h1"] == {
+    assert world.ledger.inspect(service_state.states_of, ["h1"])["h1"] == {
         "disabled": True,
         "disabled_reason": "",
         "forced_down": False,
@@ -591,7 +593,7 @@ def test_a_host_that_is_forced_down_takes_nothing_until_it_is_up(world: World) -
 
 def test_the_inventory_disables_beside_the_ledger(world: World) -> None:
     world.report("h1", disabled=True, disabled_reason="in the inventory")
-    shown = world.ledger.inspect(hosts_state.states_of, ["h1"])["h1"]
+    shown = world.ledger.inspect(service_state.states_of, ["h1"])["h1"]
     assert shown["by_inventory"] and shown["disabled"] and shown["disabled_reason"] == "in the inventory"
 
 

@@ -17,7 +17,9 @@ import pytest
 import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import backup, database, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import backup
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .conftest import migrate
 from .world import World, request

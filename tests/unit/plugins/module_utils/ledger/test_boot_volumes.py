@@ -13,7 +13,9 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import builds, cleanups, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .boot_world import BootWorld, device, from_image, volume_request
 from .volume_world import REBUILT
@@ -92,7 +94,7 @@ def test_the_guest_has_the_properties_of_what_its_volume_was_made_of(bworld: Boo
 
 
 def _live(conn: t.Any, uuid: str) -> t.Any:
-    from ansible_collections.bootflow.compute.plugins.module_utils.ledger import instances
+    from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 
     return instances.select_live(conn, uuids=[uuid])[0]
 
@@ -186,7 +188,7 @@ def test_the_quota_of_volumes(bworld: BootWorld) -> None:
 
 
 def test_without_a_word_on_how_volumes_are_made(bworld: BootWorld) -> None:
-    from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept
+    from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
 
     with pytest.raises(errors.InvalidRequest, match="volumes are not made here"), bworld.ledger.write() as conn:
         accept.accept(

@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import bulk, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import bulk
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .taking import node, waiting
 from .world import World

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources import dedicated as core_parts
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import claims, cleanups, instances, tables, views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, cleanups, instances, views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .taking import (
     A_CARD,

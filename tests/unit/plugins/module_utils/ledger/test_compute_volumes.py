@@ -14,13 +14,9 @@ from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.action import compute_volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    attachment_hosts,
-    nodes,
-    tables,
-    volume_attach,
-    volume_detach,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach, detach, hosts
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils import stage
 
 from .boot_world import BootWorld, device, volume_request
@@ -134,7 +130,7 @@ def leaving(world: BootWorld, host: Host) -> str:
 def finish(world: BootWorld, step: t.Any) -> list[str | None]:
     """As the playbooks: undo, the storage hosts once more, then the report. The codes of what is left."""
     with world.ledger.write() as conn:
-        attachment_hosts.give_back(conn, world.context("v"))
+        hosts.give_back(conn, world.context("v"))
     world.storage_round("v")
     with world.ledger.write() as conn:
         _done, left = step(conn, world.context("v"))
@@ -150,7 +146,7 @@ def test_into_the_guest_and_out_again(pair: BootWorld) -> None:
     assert (wish["lun"], wish["portals"]) == (0, ["192.0.2.1:3260"]) and len(wish["chap_secret"]) >= 16
     assert not host.act()["attached"] and host.calls == ["detached", "disconnected"]
     assert (host.disks, host.volumes) == ({}, {})
-    assert finish(pair, volume_detach.finish_detach) == [] and pair.status("data") == "available"
+    assert finish(pair, detach.finish_detach) == [] and pair.status("data") == "available"
 
 
 def test_a_guest_that_does_not_take_it(pair: BootWorld) -> None:
@@ -160,7 +156,7 @@ def test_a_guest_that_does_not_take_it(pair: BootWorld) -> None:
     answer = host.act()
     assert answer["problems"][volume]["code"] == "DevicePathInUse" and not answer["changed"]
     assert host.calls == ["connected", "attached", "detached", "disconnected"] and host.volumes == {}
-    assert finish(pair, volume_attach.finish_attach) == ["DevicePathInUse"]
+    assert finish(pair, attach.finish_attach) == ["DevicePathInUse"]
     assert pair.status("data") == "available" and pair.live_attachments() == []
 
 
@@ -169,13 +165,13 @@ def test_a_target_that_is_not_made(pair: BootWorld) -> None:
     pair.storage_round("v", fail_export=errors.ISCSITargetCreateFailed(volume_id="x"))
     host = Host(pair)
     assert not host.act()["changed"] and host.calls == []
-    assert finish(pair, volume_attach.finish_attach) == ["ISCSITargetCreateFailed"]
+    assert finish(pair, attach.finish_attach) == ["ISCSITargetCreateFailed"]
     assert pair.status("data") == "available" and pair.live_attachments() == []
 
 
 def test_a_host_that_was_not_asked(pair: BootWorld) -> None:
     volume = begun(pair)
-    assert finish(pair, volume_attach.finish_attach) == [None]
+    assert finish(pair, attach.finish_attach) == [None]
     assert pair.status("data") == "available" and pair.initiators[volume] == ()
 
 
@@ -185,8 +181,8 @@ def test_leftovers_of_a_run_that_lives_are_its_own(pair: BootWorld) -> None:
     host.fails["all"] = AWAY
     host.act()
     with pair.ledger.write() as conn:
-        assert attachment_hosts.take_leftovers(conn, [volume], pair.context("w")) == []
-        assert [r.volume_id for r in attachment_hosts.take_leftovers(conn, [volume], pair.context("v"))] == [volume]
+        assert hosts.take_leftovers(conn, [volume], pair.context("w")) == []
+        assert [r.volume_id for r in hosts.take_leftovers(conn, [volume], pair.context("v"))] == [volume]
 
 
 def test_a_host_that_is_not_let_in(pair: BootWorld) -> None:
@@ -195,7 +191,7 @@ def test_a_host_that_is_not_let_in(pair: BootWorld) -> None:
     host.fails["connected"] = errors.FailedISCSITargetPortalLogin()
     host.act()
     assert "attached" not in host.calls and host.volumes == {}
-    assert finish(pair, volume_attach.finish_attach) == ["FailedISCSITargetPortalLogin"]
+    assert finish(pair, attach.finish_attach) == ["FailedISCSITargetPortalLogin"]
     assert pair.status("data") == "available"
 
 
@@ -205,15 +201,15 @@ def test_a_host_that_goes_away(pair: BootWorld) -> None:
     host.fails["all"] = AWAY
     assert host.act()["problems"][volume]["code"] == "HostUnreachable"
     assert any("still has attachment" in text for text in host.warnings)
-    assert finish(pair, volume_attach.finish_attach) == ["HostUnreachable"]
+    assert finish(pair, attach.finish_attach) == ["HostUnreachable"]
     # Nobody knows whether it is connected: the target stays until somebody does.
     assert pair.ends("data")[1:] == ("done", "begun") and pair.initiators[volume] == ("iqn.test:h1",)
     host.fails.clear()
     # The same again: first it is cleaned, by a run of its own.
     again = Host(pair, "w")
     with pair.ledger.write() as conn:
-        assert attachment_hosts.take_leftovers(conn, ["other"], pair.context("w")) == []
-        (row,) = attachment_hosts.take_leftovers(conn, ["data"], pair.context("w"))
+        assert hosts.take_leftovers(conn, ["other"], pair.context("w")) == []
+        (row,) = hosts.take_leftovers(conn, ["data"], pair.context("w"))
     assert (row.attached_host, row.storage_host) == ("h1", "s1")
     again.act()
     assert again.calls == ["detached", "disconnected"]
@@ -231,11 +227,11 @@ def test_what_is_not_given_up_is_in_use(pair: BootWorld, state: str, error: erro
     host.fails[state] = error
     answer = host.act()
     assert answer["problems"][volume]["code"] == error.code and volume in host.volumes
-    assert finish(pair, volume_detach.finish_detach) == [error.code]
+    assert finish(pair, detach.finish_detach) == [error.code]
     assert pair.status("data") == "in-use" and pair.ends("data") == ("attached", "done", "done")
     host.fails.clear()
     pair.detach({"volume": "data"}, run="v")
-    assert host.act()["detached"] == [volume] and finish(pair, volume_detach.finish_detach) == []
+    assert host.act()["detached"] == [volume] and finish(pair, detach.finish_detach) == []
 
 
 def test_a_volume_that_grew(pair: BootWorld) -> None:

@@ -20,8 +20,11 @@ import sqlalchemy as sa
 from postgres import PASSWORD, PostgresServer
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, runs, sqlite_file, tables
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.address import LedgerAddress, password_in
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import sqlite_file
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import LedgerAddress, password_in
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .conftest import migrate
 from .world import World, request

@@ -10,7 +10,9 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import cleanups, deletion, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .world import World, request
 
@@ -85,9 +87,7 @@ def test_a_host_that_fails_keeps_the_instance(world: World) -> None:
     uuid = world.boot("web")
     world.delete(names=["web"])
     with world.ledger.write() as conn:
-        deletion.host_failed(
-            conn, "h1", {uuid: errors.HostUnreachable(host="h1", reason="no route")}, world.context("d")
-        )
+        delete.host_failed(conn, "h1", {uuid: errors.HostUnreachable(host="h1", reason="no route")}, world.context("d"))
     gone, left = world.finish()
     assert gone == [] and left[0]["fault"]["code"] == "HostUnreachable"
     assert (left[0]["name"], left[0]["uuid"]) == ("web", uuid)
@@ -150,7 +150,7 @@ def test_selecting(world: World) -> None:
     ]
     for which, expected in cases:
         with world.ledger.rehearse() as conn:
-            found = deletion.begin(conn, world.context("d"), **which)
+            found = delete.begin(conn, world.context("d"), **which)
         assert sorted(r.uuid for r in found.rows) == sorted(uuids[e] for e in expected), which
     assert {r.task_state for r in world.rows(tables.instances)} == {states.SCHEDULING}
 

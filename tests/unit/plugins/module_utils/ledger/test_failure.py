@@ -11,7 +11,9 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import cleanups, failure, history, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import failure
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, history
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .world import STAGES, World, network, request
 

@@ -21,7 +21,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.fi
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import fleet, host_parts, nodes, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import dedicated_resources, fleet, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .taking import A_GPU, CARD, DISKS, PLAIN, cells, node, pinned, take, waiting, wish
 from .world import World
@@ -229,8 +230,8 @@ def test_parts_are_less_what_claims_hold(world: World) -> None:
     take(world, wish(uuid, limits=limits, numa=pinned(3), pci=(A_GPU,)))
     hosts = states_of(read(world, "h1", "h2", needs=EVERYTHING))
     with world.ledger.read() as conn:
-        alone = host_parts.load(conn, [where])[where]
-        everywhere = host_parts.load(conn, None)[where]
+        alone = dedicated_resources.load(conn, [where])[where]
+        everywhere = dedicated_resources.load(conn, None)[where]
     for found in (alone, everywhere):
         assert hosts["h1"].numa_topology == found.numa
         assert list(hosts["h1"].pci_devices) == list(found.pci) and list(hosts["h1"].free_disks) == list(found.disks)

@@ -17,7 +17,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import DEFAULT_FILTERS
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import accept, builds, claims, groups, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, groups
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .taking import node, release, settle, take, waiting, wish
 from .world import World, request

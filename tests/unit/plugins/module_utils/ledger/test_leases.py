@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import cleanups, leases, runs, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .world import World, request
 

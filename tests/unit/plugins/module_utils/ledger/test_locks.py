@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import locks, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import locks
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .world import World
 

@@ -18,11 +18,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database, migrations_runner, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .world import World
 
-REVISIONS = migrations_runner.REVISIONS
+REVISIONS = runner.REVISIONS
 STARTS = [None, *REVISIONS[:-1]]  # what people have before they upgrade
 BOOKKEEPING = re.compile(r"\bledger_(revision|commits)")  # the database layer's own
 FORK = multiprocessing.get_context("fork")
@@ -37,7 +39,7 @@ def at(url: str, revision: str | None) -> database.Ledger:
     ledger = fresh(url)
     if revision is not None:
         with ledger.write() as conn:
-            migrations_runner.upgrade(conn, to=revision)
+            runner.upgrade(conn, to=revision)
     return ledger
 
 
@@ -140,7 +142,7 @@ def test_an_upgrade_loses_nothing(empty_url: str, start: str | None) -> None:
             assert moved == {r["id"]: r["facts"] for r in rows}
     assert ledger.migrate() == []
     assert snapshot(ledger) == after
-    ledger.inspect(migrations_runner.check_complete)
+    ledger.inspect(runner.check_complete)
     ledger.close()
     database.open_ledger(empty_url).close()
 
@@ -193,7 +195,7 @@ def test_killed_in_the_middle_of_an_upgrade(empty_url: str, start: str | None) -
         ledger = fresh(empty_url)
         assert snapshot(ledger) == before and shape(ledger) == before_shape
         with pytest.raises(errors.LedgerTooOld):
-            ledger.inspect(migrations_runner.check_revision, "the url")
+            ledger.inspect(runner.check_revision, "the url")
         ledger.close()
         point += 1 + point // 2
     assert died >= 4 and answers.get(timeout=10) >= 10
@@ -226,19 +228,19 @@ def test_upgrades_at_once(empty_url: str, start: str | None) -> None:
 def test_a_plan_says_what_and_writes_nothing(empty_url: str, start: str | None) -> None:
     ledger = at(empty_url, start)
     before = shape(ledger)
-    plan = ledger.inspect(migrations_runner.plan)
+    plan = ledger.inspect(runner.plan)
     assert [p["revision"] for p in plan] == [r for r in REVISIONS if start is None or r > start]
     assert all(len(p["description"]) > 10 and not p["description"].endswith(".") for p in plan)
     assert shape(ledger) == before
     ledger.migrate()
-    assert ledger.inspect(migrations_runner.plan) == []
+    assert ledger.inspect(runner.plan) == []
     ledger.close()
 
 
 def test_revisions_are_frozen_and_in_order() -> None:
     assert list(REVISIONS) == sorted(set(REVISIONS))
     for revision in REVISIONS:
-        module = importlib.import_module(migrations_runner.__package__ + ".migrations.r" + revision)
+        module = importlib.import_module(runner.__package__ + ".migrations.r" + revision)
         assert module.revision == revision
         assert not re.search(r"import .*\b(tables|states|core)\b", inspect.getsource(module))
 
@@ -262,7 +264,7 @@ def test_half_a_ledger_is_refused(empty_url: str, statement: str, words: str) ->
     before = snapshot(ledger)
     with pytest.raises(errors.LedgerError) as caught:
         ledger.migrate()
-        ledger.inspect(migrations_runner.check_complete)
+        ledger.inspect(runner.check_complete)
     assert words in caught.value.message and caught.value.remedy
     assert snapshot(ledger) == before
     ledger.close()
@@ -288,18 +290,18 @@ def test_rows_that_lost_what_they_refer_to_stop_an_upgrade(tmp_path: t.Any) -> N
 def test_from_nothing_to_the_newest_and_once_more(empty_url: str) -> None:
     ledger = fresh(empty_url)
     with ledger.read() as conn:
-        assert migrations_runner.current_revision(conn) is None
-        assert migrations_runner.pending(conn) == list(migrations_runner.REVISIONS)
+        assert runner.current_revision(conn) is None
+        assert runner.pending(conn) == list(runner.REVISIONS)
         with pytest.raises(errors.LedgerTooOld) as caught:
-            migrations_runner.check_revision(conn, "the url")
+            runner.check_revision(conn, "the url")
     assert "is at revision none" in caught.value.message and caught.value.remedy
     with ledger.write() as conn:
-        assert migrations_runner.upgrade(conn) == list(migrations_runner.REVISIONS)
+        assert runner.upgrade(conn) == list(runner.REVISIONS)
     with ledger.write() as conn:
-        assert migrations_runner.upgrade(conn) == []
+        assert runner.upgrade(conn) == []
     with ledger.read() as conn:
-        assert migrations_runner.current_revision(conn) == migrations_runner.HEAD
-        migrations_runner.check_revision(conn, "the url")
+        assert runner.current_revision(conn) == runner.HEAD
+        runner.check_revision(conn, "the url")
     ledger.close()
     database.open_ledger(empty_url).close()
 
@@ -307,7 +309,7 @@ def test_from_nothing_to_the_newest_and_once_more(empty_url: str) -> None:
 def test_a_migrated_ledger_is_what_the_tables_say(empty_url: str) -> None:
     ledger = fresh(empty_url)
     with ledger.write() as conn:
-        migrations_runner.upgrade(conn)
+        runner.upgrade(conn)
     with ledger.read() as conn:
         context = MigrationContext.configure(
             conn,
@@ -337,7 +339,7 @@ def test_a_newer_ledger_is_refused(world: World) -> None:
         assert "9999" in caught.value.message and "Upgrade" in caught.value.remedy
         ledger = database.open_ledger(world.url, check_revision=False)
         with pytest.raises(errors.LedgerTooNew), ledger.write() as conn:
-            migrations_runner.upgrade(conn)
+            runner.upgrade(conn)
         ledger.close()
     finally:
         with world.ledger.write() as conn:
@@ -346,14 +348,14 @@ def test_a_newer_ledger_is_refused(world: World) -> None:
 
 def test_an_older_ledger_is_refused_until_it_is_upgraded(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     at(empty_url, REVISIONS[-1]).close()
-    monkeypatch.setattr(migrations_runner, "REVISIONS", (*REVISIONS, "0999"))
-    monkeypatch.setattr(migrations_runner, "HEAD", "0999")
+    monkeypatch.setattr(runner, "REVISIONS", (*REVISIONS, "0999"))
+    monkeypatch.setattr(runner, "HEAD", "0999")
     with pytest.raises(errors.LedgerTooOld) as caught:
         database.open_ledger(empty_url)
     assert "is at revision %s, this version needs 0999" % REVISIONS[-1] in caught.value.message
     assert "bootflow.compute.ledger" in caught.value.remedy
     ledger = fresh(empty_url)
-    assert ledger.inspect(migrations_runner.pending) == ["0999"]
+    assert ledger.inspect(runner.pending) == ["0999"]
     ledger.close()
 
 
@@ -361,7 +363,7 @@ def test_an_older_ledger_is_refused_until_it_is_upgraded(empty_url: str, monkeyp
 def test_an_upgrade_that_fails_leaves_nothing(
     empty_url: str, start: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = importlib.import_module(migrations_runner.__package__ + ".migrations.r" + REVISIONS[-1])
+    module = importlib.import_module(runner.__package__ + ".migrations.r" + REVISIONS[-1])
 
     def broken(op: t.Any, real: t.Any = module.upgrade) -> None:
         real(op)
@@ -381,5 +383,5 @@ def test_an_upgrade_that_fails_leaves_nothing(
 def test_in_memory() -> None:
     ledger = database.memory_ledger()
     with ledger.rehearse() as conn:
-        migrations_runner.check_revision(conn, "memory")
+        runner.check_revision(conn, "memory")
     ledger.close()

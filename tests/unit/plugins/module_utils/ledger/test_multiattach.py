@@ -12,13 +12,11 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    attachment_changes,
-    tables,
-    volume_attach,
-    volume_detach,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.attachments import HostEnd
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach as volume_detach
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import HostEnd
 
 from .boot_world import BootWorld, device, volume_request
 from .test_volume_attach import finish, host_work, refused, uuid_of
@@ -198,7 +196,7 @@ def test_while_one_has_it_the_volume_cannot_be_deleted_and_grows_for_all(trio: B
     assert sorted(extending.compute_hosts) == ["h1", "h2"]
     trio.storage_round("z")
     with trio.ledger.read() as conn:
-        grown = [r for host in ("h1", "h2") for r in attachment_changes.to_rescan(conn, host, trio.context("z"))]
+        grown = [r for host in ("h1", "h2") for r in changes.to_rescan(conn, host, trio.context("z"))]
     assert {r.instance_uuid for r in grown} == {uuid_of(trio, "near"), uuid_of(trio, "far")}
     assert (trio.status("data"), trio.volume("data").size) == ("in-use", 3)
 

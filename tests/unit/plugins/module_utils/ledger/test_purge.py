@@ -10,7 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import history, purge, runs, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .world import World
 

@@ -18,7 +18,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import DEFAULT_FILTERS
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import claims, failure, nodes, runs, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import failure
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, nodes, runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .taking import A_GPU, CARD, cells, node, pinned, pins, settle, take, waiting, wish
 from .world import STAGES, World, network, request

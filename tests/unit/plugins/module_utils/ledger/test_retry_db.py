@@ -17,8 +17,9 @@ import sqlalchemy as sa
 from postgres import PostgresServer, Wire
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import commits, database
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.address import LedgerAddress
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import commits
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import LedgerAddress
 
 FORK = multiprocessing.get_context("fork")
 
@@ -249,7 +250,7 @@ def test_a_restart_in_the_middle_of_a_transaction(server: PostgresServer, name: 
 def test_a_connection_that_went_while_it_was_idle_is_made_anew(
     server: PostgresServer, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ansible_collections.bootflow.compute.plugins.module_utils.ledger import engine
+    from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import engine
 
     monkeypatch.setattr(engine, "IDLE_BEFORE_PING", -1.0)
     ledger = opened(server.url(name))

@@ -11,7 +11,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import runs, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .world import World, request
 

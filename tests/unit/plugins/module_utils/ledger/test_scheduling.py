@@ -14,14 +14,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import ResourceRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    claims,
-    history,
-    instances,
-    nodes,
-    scheduling,
-    tables,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, history, instances, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .world import STAGES, World, request
 
@@ -48,7 +43,7 @@ def test_placed_claimed_and_bound_in_one_transaction(world: World) -> None:
         assert [(e["event"], e["host"], e["result"]) for e in history.events_of(conn, uuid)] == [
             ("schedule", "h1", "Success")
         ]
-        assert not scheduling.waiting(conn, "run-a")
+        assert not schedule.waiting(conn, "run-a")
 
 
 def test_without_retries_the_record_is_null(world: World) -> None:
@@ -96,9 +91,9 @@ def test_only_this_runs_instances_are_placed(world: World) -> None:
     assert world.state(other) == (states.BUILDING, states.SCHEDULING, None)
 
 
-def _stale_schedule(world: World, uuid: str, stale: list[t.Any], **options: t.Any) -> scheduling.Scheduled:
+def _stale_schedule(world: World, uuid: str, stale: list[t.Any], **options: t.Any) -> schedule.Scheduled:
     with world.ledger.write() as conn:
-        return scheduling.schedule(conn, lambda *_asked: Fleet(stale), world.options(**options), world.context())
+        return schedule.schedule(conn, lambda *_asked: Fleet(stale), world.options(**options), world.context())
 
 
 def _stale(world: World) -> list[t.Any]:
@@ -153,7 +148,7 @@ def test_a_refused_claim_without_retries_is_the_end(world: World) -> None:
 def test_what_still_waits_after_the_last_round_ends(world: World) -> None:
     uuid = world.boot("web", "accepted")
     with world.ledger.write() as conn:
-        assert scheduling.give_up(conn, 3, world.context()) == [uuid]
+        assert schedule.give_up(conn, 3, world.context()) == [uuid]
     assert world.state(uuid) == (states.ERROR, None, None)
     assert "No round was left" in world.fault(uuid).message
 

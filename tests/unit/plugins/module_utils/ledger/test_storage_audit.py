@@ -25,13 +25,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.stor
     StorageSnapshot,
     Target,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    audit,
-    storage_audit,
-    tables,
-    volume_attach,
-    volumes,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit, storage_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 
 from .boot_world import BootWorld, from_image, volume_request
 from .test_volume_attach import attach, finish, host_work

@@ -14,7 +14,9 @@ import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import ResourceRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import claims, database, tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .taking import waiting
 from .world import World

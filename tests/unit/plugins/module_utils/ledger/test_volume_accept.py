@@ -12,7 +12,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import quotas
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.create_request import CreateOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.model import VolumeRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import tables, volume_accept
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .volume_world import FAST, REBUILT, VolumeWorld
 from .world import IMAGE
@@ -251,7 +252,7 @@ GUEST = "6b1d4a44-0000-4000-8000-000000000001"
 
 def add(vw: VolumeWorld, *wishes: tuple[str, VolumeRequest], **limits: int) -> list[str]:
     with vw.ledger.write() as conn:
-        return volume_accept.add(
+        return accept.add(
             conn,
             [(path, request, IMAGE if request.image_id else None) for path, request in wishes],
             {**dict.fromkeys(quotas.DEFAULTS, -1), **limits},
@@ -298,14 +299,12 @@ def test_a_build_that_is_taken_over_brings_its_volumes(vw: VolumeWorld) -> None:
     with vw.ledger.write() as conn:
         context = vw.context()
         limits = dict.fromkeys(quotas.DEFAULTS, -1)
-        ids = [
-            volume_accept.add(conn, [("", VolumeRequest(size=n), None)], limits, context, guest)[0] for n in (1, 200)
-        ]
+        ids = [accept.add(conn, [("", VolumeRequest(size=n), None)], limits, context, guest)[0] for n in (1, 200)]
     scheduled = vw.choose()
     assert list(scheduled.placed) == ids[:1] and list(scheduled.failed) == ids[1:]
     vw.time += 601
     with vw.ledger.write() as conn:
-        volume_accept.take_over(conn, [guest], vw.context("b"))
+        accept.take_over(conn, [guest], vw.context("b"))
     rows = [vw.volume(i) for i in ids]
     assert [(r.status, r.run_id, r.place) for r in rows] == [
         ("creating", "run-b", "s1@lvm#lvm"),

@@ -23,7 +23,7 @@ from ansible_collections.bootflow.compute.plugins.action import (
     volume_snapshot,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import attachments
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import COMMON
 
 from .boot_world import BootWorld, volume_request

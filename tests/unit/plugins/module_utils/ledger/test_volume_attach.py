@@ -11,16 +11,13 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    attachment_changes,
-    attachment_hosts,
-    attachments,
-    instances,
-    leases,
-    tables,
-    volume_attach,
-    volume_detach,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes, hosts
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach as volume_detach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 
 from .boot_world import BootWorld, from_image, volume_request
 from .world import IMAGE
@@ -62,7 +59,7 @@ def host_work(world: BootWorld, host: str = "h1", run: str = "v", fail: t.Any = 
             volume_detach.detach_failed(conn, {r.id: fail for r in detach}, context)
         elif detach:
             ids, uuids = [r.volume_id for r in detach], [r.instance_uuid for r in detach]
-            gone = set(ids) - attachment_hosts.shared_on(conn, host, ids, uuids)
+            gone = set(ids) - hosts.shared_on(conn, host, ids, uuids)
             world.connections -= {(host, volume) for volume in gone}
             attachments.disconnected(conn, [r.id for r in detach], context)
 
@@ -74,7 +71,7 @@ def finish(world: BootWorld, step: t.Any, run: str = "v") -> tuple[list[str], li
     return [d["volume"] for d in done], [(v["volume"], (v["error"] or {}).get("code")) for v in left]
 
 
-def attach(world: BootWorld, *wishes: t.Any, run: str = "v") -> attachment_changes.Begun:
+def attach(world: BootWorld, *wishes: t.Any, run: str = "v") -> changes.Begun:
     """From the wish to the guest."""
     begun = world.attach(*wishes, run=run)
     world.storage_round(run)
@@ -383,7 +380,7 @@ def test_an_attach_in_the_run_of_a_boot_does_not_touch_its_builds(pair: BootWorl
     (uuid,) = pair.boot_of(volume_request("late", from_image()), until="exported", run="v")
     with pair.ledger.read() as conn:
         assert volume_attach.to_attach(conn, "h1", pair.context("v")) == []
-        assert attachment_changes.begun_by_others(conn, pair.context("z")) == []
+        assert changes.begun_by_others(conn, pair.context("z")) == []
         assert instances.select_live(conn, uuids=[uuid])[0].vm_state == "building"
 
 
@@ -392,10 +389,10 @@ def test_a_volume_that_grew_is_looked_at_again(pair: BootWorld) -> None:
     with pair.ledger.write() as conn:
         conn.execute(tables.volume_attachments.update().values(rescan=True))
     with pair.ledger.write() as conn:
-        (row,) = attachment_changes.to_rescan(conn, "h1", pair.context("z"))
-        assert attachment_changes.to_rescan(conn, "h2", pair.context("z")) == []
-        attachment_changes.rescanned(conn, [row.id], pair.context("z"))
-        assert attachment_changes.to_rescan(conn, "h1", pair.context("z")) == []
+        (row,) = changes.to_rescan(conn, "h1", pair.context("z"))
+        assert changes.to_rescan(conn, "h2", pair.context("z")) == []
+        changes.rescanned(conn, [row.id], pair.context("z"))
+        assert changes.to_rescan(conn, "h1", pair.context("z")) == []
 
 
 def test_several_instances_of_one_volume(pair: BootWorld) -> None:

@@ -9,7 +9,8 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import storage_backends, tables, volume_views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, volume_views
 
 from .volume_world import GIB, VolumeWorld
 
@@ -19,7 +20,7 @@ PLACE = "s1@lvm#lvm"
 def capacity(vworld: VolumeWorld, free: float = 40, **fields: t.Any) -> bool:
     numbers = {"total_capacity_gb": 100, "free_capacity_gb": free, "provisioned_capacity_gb": 100 - free, **fields}
     with vworld.ledger.write() as conn:
-        return storage_backends.record_capacity(conn, PLACE, numbers, vworld.time)
+        return backends.record_capacity(conn, PLACE, numbers, vworld.time)
 
 
 @pytest.mark.parametrize(
@@ -50,11 +51,11 @@ def test_what_is_configured_before_anybody_reported(vworld: VolumeWorld) -> None
         {"name": "thin", "provisioning": "thin", "capabilities": {"dedup": True}, "reserved_percentage": 5},
     ]
     with vworld.ledger.write() as conn:
-        changed = storage_backends.configure(conn, {"s1": entries}, vworld.time)
+        changed = backends.configure(conn, {"s1": entries}, vworld.time)
         assert changed == ["s1@lvm#fast", "s1@thin#thin"]
-        assert storage_backends.configure(conn, {"s1": entries}, vworld.time) == []
-        assert storage_backends.zones(conn) == {"az1", "nova"}
-        assert storage_backends.stale_hosts(conn, ["s2", "s1"], vworld.time, 1e9) == ["s2", "s1"]
+        assert backends.configure(conn, {"s1": entries}, vworld.time) == []
+        assert backends.zones(conn) == {"az1", "nova"}
+        assert backends.stale_hosts(conn, ["s2", "s1"], vworld.time, 1e9) == ["s2", "s1"]
     pools = vworld.pools()
     assert pools["s1@lvm#fast"].frozen and pools["s1@lvm#fast"].medium == "ssd"
     assert pools["s1@lvm#fast"].free_capacity_gb is None and pools["s1@lvm#fast"].updated_at is None
@@ -62,8 +63,8 @@ def test_what_is_configured_before_anybody_reported(vworld: VolumeWorld) -> None
     assert pools["s1@thin#thin"].capabilities == {"dedup": True}
     with vworld.ledger.write() as conn:
         entries[0]["frozen"] = False
-        assert storage_backends.configure(conn, {"s1": entries[:1]}, vworld.time) == ["s1@lvm#fast", "s1@thin#thin"]
-        assert storage_backends.configure(conn, {"s2": []}, vworld.time) == []
+        assert backends.configure(conn, {"s1": entries[:1]}, vworld.time) == ["s1@lvm#fast", "s1@thin#thin"]
+        assert backends.configure(conn, {"s2": []}, vworld.time) == []
     assert [(p.host, p.disabled, p.frozen) for p in vworld.pools().values()] == [
         ("s1@lvm#fast", False, False),
         ("s1@thin#thin", True, False),
@@ -83,10 +84,10 @@ def test_backends_that_are_not_named_any_more_are_disabled_and_come_back(vworld:
 def test_a_host_that_is_silent_gets_nothing_until_it_reports(vworld: VolumeWorld) -> None:
     vworld.store("s1", lvm=100)
     with vworld.ledger.write() as conn:
-        assert storage_backends.stale_hosts(conn, ["s1"], vworld.time + 10, 10) == []
-        assert storage_backends.stale_hosts(conn, ["s1"], vworld.time + 11, 10) == ["s1"]
-        storage_backends.record_unreachable(conn, "s1", "no route", vworld.time)
-        assert storage_backends.stale_hosts(conn, ["s1"], vworld.time, 10) == ["s1"]
+        assert backends.stale_hosts(conn, ["s1"], vworld.time + 10, 10) == []
+        assert backends.stale_hosts(conn, ["s1"], vworld.time + 11, 10) == ["s1"]
+        backends.record_unreachable(conn, "s1", "no route", vworld.time)
+        assert backends.stale_hosts(conn, ["s1"], vworld.time, 10) == ["s1"]
     accepted = vworld.wish({"name": "v", "size": 1})
     (error,) = vworld.choose().failed.values()
     assert isinstance(error, errors.NoValidBackend) and "s1@lvm#lvm is not ready" in error.message

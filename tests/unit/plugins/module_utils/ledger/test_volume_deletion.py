@@ -9,7 +9,9 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import tables, volume_deletion, volume_work
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .volume_world import VolumeWorld
 
@@ -79,16 +81,16 @@ def test_nothing_on_a_frozen_backend_is_deleted(vw: VolumeWorld) -> None:
 def test_something_has_to_say_which(vw: VolumeWorld) -> None:
     for which in ({}, {"everything": True}, {"project": "default"}):
         with vw.ledger.write() as conn, pytest.raises(errors.InvalidInput, match="nothing says which"):
-            volume_deletion.begin(conn, vw.context("d"), **which)
+            delete.begin(conn, vw.context("d"), **which)
     vw.make("v", 1)
     vw.wish({"name": "v", "size": 1}, project="other")
     with vw.ledger.write() as conn, pytest.raises(errors.InvalidInput, match="v is in the projects default, other"):
-        volume_deletion.begin(conn, vw.context("d"), names=["v"])
+        delete.begin(conn, vw.context("d"), names=["v"])
     with vw.ledger.write() as conn:
-        begun = volume_deletion.begin(conn, vw.context("a"), project="other", everything=True)
+        begun = delete.begin(conn, vw.context("a"), project="other", everything=True)
     assert [g["name"] for g in begun.gone] == ["v"]
     with vw.ledger.write() as conn:
-        begun = volume_deletion.begin(conn, vw.context("d"), ids=[vw.volume("v").id])
+        begun = delete.begin(conn, vw.context("d"), ids=[vw.volume("v").id])
     assert [r.project for r in begun.rows] == ["default"]
 
 
@@ -211,9 +213,9 @@ def test_volumes_that_go_with_their_instance(vw: VolumeWorld) -> None:
     made = vw.make("made", 10)
     (waiting,) = vw.wish({"name": "waiting", "size": 1}).created
     with vw.ledger.write() as conn:
-        marked = volume_deletion.mark(conn, [made, waiting], vw.context("d"))
+        marked = delete.mark(conn, [made, waiting], vw.context("d"))
         assert volume_work.hosts_with_work(conn, vw.context("d")) == ["s1"]
-        assert volume_deletion.mark(conn, [made, waiting], vw.context("d")).rows == []
+        assert delete.mark(conn, [made, waiting], vw.context("d")).rows == []
     assert [r.id for r in marked.rows] == [made] and [g["id"] for g in marked.gone] == [waiting]
     vw.work(run="d")
     assert {d["id"] for d in vw.removed_all()[0]} == {made, waiting}

@@ -9,11 +9,11 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import extend
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
     attachment_reservations,
     attachments,
-    tables,
-    volume_extension,
 )
 
 from .volume_world import VolumeWorld
@@ -82,10 +82,10 @@ def test_room_is_taken_once_for_all_of_a_request(vw: VolumeWorld) -> None:
     vw.make("b", 10)
     wishes = [{"volume": "a", "size": 50}, {"volume": "b", "size": 60}]
     with vw.ledger.write() as conn, pytest.raises(errors.InvalidRequest) as error:
-        volume_extension.begin(conn, wishes, vw.inputs(), vw.volume_options(), vw.context())
+        extend.begin(conn, wishes, vw.inputs(), vw.volume_options(), vw.context())
     assert [(e["path"], e["code"]) for e in error.value.errors] == [("volumes[1].size", "NoValidBackend")]
     with vw.ledger.write() as conn, pytest.raises(errors.InvalidRequest, match="named twice"):
-        volume_extension.begin(conn, wishes[:1] * 2, vw.inputs(), vw.volume_options(), vw.context())
+        extend.begin(conn, wishes[:1] * 2, vw.inputs(), vw.volume_options(), vw.context())
 
 
 def test_a_disabled_backend_extends_what_it_has_and_a_silent_one_does_not(vw: VolumeWorld) -> None:

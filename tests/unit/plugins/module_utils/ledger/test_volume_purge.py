@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import quotas
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge, tables, volume_views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 
 from .volume_world import VolumeWorld
 

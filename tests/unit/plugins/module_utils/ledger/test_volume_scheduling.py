@@ -14,7 +14,9 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.model import VolumeRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.quotas import DEFAULTS
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import tables, volume_accept, volume_scheduling
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept as volume_accept
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .volume_world import VolumeWorld
 
@@ -68,7 +70,7 @@ def test_a_plan_says_the_same_and_writes_nothing(vworld: VolumeWorld) -> None:
     accept(vworld, "a", 10)
     before = vworld.everything()
     with vworld.ledger.read() as conn:
-        plan = volume_scheduling.plan(conn, vworld.volume_options(explain=True), vworld.context())
+        plan = schedule.plan(conn, vworld.volume_options(explain=True), vworld.context())
     assert vworld.everything() == before
     assert [(p["name"], p["size"], p["host"], (p["error"] or {}).get("code")) for p in plan] == [
         ("a", 10, PLACE, None),
@@ -118,11 +120,11 @@ def test_volumes_of_a_boot_are_placed_when_its_host_is_known(vworld: VolumeWorld
     with vworld.ledger.write() as conn:
         limits = dict.fromkeys(DEFAULTS, -1)
         (volume_id,) = volume_accept.add(conn, [("", VolumeRequest(size=1), None)], limits, vworld.context(), guest)
-        assert not volume_scheduling.waiting(conn, vworld.context())
+        assert not schedule.waiting(conn, vworld.context())
     assert not vworld.choose().placed
     vworld.schedule()
     with vworld.ledger.read() as conn:
-        assert volume_scheduling.waiting(conn, vworld.context())
+        assert schedule.waiting(conn, vworld.context())
     assert list(vworld.choose().placed) == [volume_id]
 
 
@@ -171,7 +173,7 @@ def test_what_was_not_made_after_the_last_round_ends_in_error(vworld: VolumeWorl
     third = accept(vworld, "third")
     vworld.choose(max_attempts=9)
     with vworld.ledger.write() as conn:
-        given_up = volume_scheduling.give_up(conn, vworld.volume_options(), vworld.context())
+        given_up = schedule.give_up(conn, vworld.volume_options(), vworld.context())
     assert sorted(given_up) == sorted([*ids, third])
     faults = {i: vworld.shown(i)["fault"] for i in given_up}
     assert "it was not asked" in faults[third]["message"]
@@ -237,7 +239,7 @@ def test_the_last_gigabytes_are_given_once(vworld: VolumeWorld) -> None:
         with mine.ledger.write() as conn:
             context = mine.context(run)
             volume_accept.accept(conn, [{"name": "v%d" % number, "size": 10}], mine.inputs(), context)
-        scheduled = mine.ledger.transact(volume_scheduling.schedule, mine.volume_options(), mine.context(run))
+        scheduled = mine.ledger.transact(schedule.schedule, mine.volume_options(), mine.context(run))
         return [
             *(s.host for s in scheduled.placed.values()),
             *((e.code, e.details["filters"]) for e in scheduled.failed.values()),
@@ -285,7 +287,7 @@ def test_two_connections_of_one_file(vworld: VolumeWorld, kind: str) -> None:
     other = VolumeWorld(vworld.url)
     answers: list[t.Any] = []
     with vworld.ledger.write() as conn:
-        first = volume_scheduling.schedule(conn, vworld.volume_options(), vworld.context("a"))
+        first = schedule.schedule(conn, vworld.volume_options(), vworld.context("a"))
         waiting = threading.Thread(target=lambda: answers.append(other.choose("b")))
         waiting.start()
         waiting.join(0.5)

@@ -9,7 +9,9 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import tables, volume_snapshots, volume_views
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import snapshots
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 
 from .volume_world import VolumeWorld
 
@@ -33,7 +35,7 @@ def refused(vw: VolumeWorld, *entries: t.Any, run: str = "a") -> list[str]:
 
 def finished(vw: VolumeWorld, run: str = "a") -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     with vw.ledger.write() as conn:
-        found = volume_snapshots.finish(conn, vw.context(run))
+        found = snapshots.finish(conn, vw.context(run))
     done, left = ([(s["name"], s["status"]) for s in found[key]] for key in ("done", "left"))
     return done, left
 

@@ -14,19 +14,18 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach, detach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import volume_leases
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import extend as volume_extension
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
     attachment_exports,
     attachments,
-    storage_backends,
-    tables,
-    volume_attach,
-    volume_detach,
-    volume_extension,
-    volume_leases,
+    backends,
     volume_quotas,
-    volume_scheduling,
     volume_views,
-    volume_work,
 )
 
 from .boot_world import BootWorld, device, from_image, volume_request
@@ -144,20 +143,20 @@ def test_a_guest_that_gets_many_volumes(bworld: BootWorld) -> None:
         wishes = [{"instance": "vm", "volume": n} for n in names]
         bworld.attach(*wishes, run=run)
         with bworld.ledger.write() as conn:
-            costs.of("nothing to attach yet", lambda: volume_attach.to_attach(conn, "h1", context))
+            costs.of("nothing to attach yet", lambda: attach.to_attach(conn, "h1", context))
         bworld.storage_round(run)
         with bworld.ledger.write() as conn:
-            rows = costs.of("to attach", lambda: volume_attach.to_attach(conn, "h1", context))
+            rows = costs.of("to attach", lambda: attach.to_attach(conn, "h1", context))
         assert len(rows) == count
         bworld.connect("h1", [r.instance_uuid for r in rows], run)
         with bworld.ledger.write() as conn:
             costs.of("attached", lambda: attachments.attached(conn, [r.id for r in rows], context))
-            done, left = costs.of("finish", lambda: volume_attach.finish_attach(conn, context))
+            done, left = costs.of("finish", lambda: attach.finish_attach(conn, context))
         assert (len(done), left) == (count, [])
         bworld.detach(*wishes, run=run)
         with bworld.ledger.write() as conn:
-            assert len(costs.of("to detach", lambda: volume_detach.to_detach(conn, "h1", context))) == count
-            costs.of("detached by nobody", lambda: volume_detach.finish_detach(conn, context))
+            assert len(costs.of("to detach", lambda: detach.to_detach(conn, "h1", context))) == count
+            costs.of("detached by nobody", lambda: detach.finish_detach(conn, context))
         return costs.found
 
     assert life(7, "b") == life(2, "a")
@@ -185,7 +184,7 @@ def nothing_to_do(world: BootWorld, conn: t.Any) -> None:
     volume_leases.left(conn, context)
     volume_work.begin(conn, "s1", context)
     attachment_exports.to_unexport(conn, "s1", context)
-    volume_scheduling.schedule(conn, world.volume_options(), context)
+    schedule.schedule(conn, world.volume_options(), context)
 
 
 @pytest.fixture
@@ -204,7 +203,7 @@ def used(bworld: BootWorld) -> BootWorld:
 def test_nothing_to_do_reads_no_whole_table(used: BootWorld) -> None:
     with counted(used.ledger) as statements, used.ledger.write() as conn:
         nothing_to_do(used, conn)
-        storage_backends.pool_states(conn)
+        backends.pool_states(conn)
         volume_quotas.usage(conn, "default")
     scans = set()
     with used.ledger.read() as conn:
@@ -240,7 +239,7 @@ def outcome(world: VolumeWorld, names: t.Sequence[str]) -> list[t.Any]:
     """What became of these volumes, without ids and runs."""
     found: list[t.Any] = []
     with world.ledger.read() as conn:
-        pending = storage_backends.promised(conn)
+        pending = backends.promised(conn)
     for name in names:
         row = world.volume(name)
         faults = world.rows(tables.volume_faults, tables.volume_faults.c.volume_id == row.id)

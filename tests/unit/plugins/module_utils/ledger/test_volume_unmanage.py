@@ -9,7 +9,8 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import tables, volume_deletion, volume_unmanage
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete, unmanage
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .boot_world import BootWorld, device, volume_request
 from .world import IMAGE
@@ -31,9 +32,7 @@ def bw(bworld: BootWorld) -> BootWorld:
 
 def forget(bw: BootWorld, *names: str, run: str = "u", known: t.Collection[str] = ("h1",), **how: t.Any) -> t.Any:
     with bw.ledger.write() as conn:
-        return volume_unmanage.unmanage(
-            conn, bw.context(run), known, names=list(names) or None, project="default", **how
-        )
+        return unmanage.unmanage(conn, bw.context(run), known, names=list(names) or None, project="default", **how)
 
 
 def test_its_rows_and_quota_are_free_and_nobody_is_asked(bw: BootWorld) -> None:
@@ -45,7 +44,7 @@ def test_its_rows_and_quota_are_free_and_nobody_is_asked(bw: BootWorld) -> None:
     assert begun.gone == [{"id": volume_id, "name": "free", "place": "s1@lvm#lvm"}]
     assert [s.deleted != "" for s in bw.rows(tables.volume_snapshots)] == [True]
     with bw.ledger.write() as conn:
-        deleted, left = volume_deletion.finish(conn, bw.context("u"))
+        deleted, left = delete.finish(conn, bw.context("u"))
     assert [d["id"] for d in deleted] == [volume_id] and left == []
     assert bw.storage["s1"].there["lvm"].pop(volume_id) == 3  # where it was, until somebody takes it away
     bw.storage["s1"].there["lvm"] = {bw.volume("data").id: 10}

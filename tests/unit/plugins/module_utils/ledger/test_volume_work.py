@@ -11,13 +11,10 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.model import VolumeRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.quotas import DEFAULTS
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    attachment_reservations,
-    tables,
-    volume_accept,
-    volume_deletion,
-    volume_work,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept, delete
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachment_reservations
 
 from .volume_world import GIB, REBUILT, VolumeWorld
 from .world import IMAGE
@@ -324,7 +321,7 @@ def test_one_run_that_deletes_what_it_is_just_making(vw: VolumeWorld) -> None:
     volume_id = placed(vw, "v", run="a")
     (mine,) = vw.work_of(run="a")
     with vw.ledger.write() as conn:
-        volume_deletion.mark(conn, [volume_id], vw.context("a"))
+        delete.mark(conn, [volume_id], vw.context("a"))
     finished = vw.worked("s1", {"lvm": vw.storage["s1"].do(mine)}, run="a")
     assert finished.lost == [volume_id] and vw.status("v") == "deleting"
     assert vw.work(run="a").done == [volume_id]
@@ -349,7 +346,7 @@ def test_a_volume_of_a_boot_is_its_instance_s_when_it_is_made(vw: VolumeWorld) -
     guest = vw.boot("guest", until="scheduled", networks=())
     with vw.ledger.write() as conn:
         limits = dict.fromkeys(DEFAULTS, -1)
-        (volume_id,) = volume_accept.add(conn, [("", VolumeRequest(size=1), None)], limits, vw.context(), guest)
+        (volume_id,) = accept.add(conn, [("", VolumeRequest(size=1), None)], limits, vw.context(), guest)
     with vw.ledger.write() as conn:
         attachment_reservations.reserve(conn, vw.volume(volume_id), guest, "/dev/vda", vw.context())
     vw.choose()
@@ -365,7 +362,7 @@ def test_what_is_exported_is_not_deleted_before_that_ended(vw: VolumeWorld) -> N
     with vw.ledger.write() as conn:
         attachment_reservations.reserve(conn, vw.volume("v"), guest, "/dev/vdb", vw.context())
         conn.execute(tables.volume_attachments.update().values(export="done"))
-        volume_deletion.mark(conn, [volume_id], vw.context("d"))
+        delete.mark(conn, [volume_id], vw.context("d"))
     assert vw.work_of(run="d") == []
     with vw.ledger.write() as conn:
         conn.execute(tables.volume_attachments.update().values(export="none"))

@@ -23,15 +23,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.re
     DEFAULT_FILTERS,
     make_filters,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    accept,
-    fleet,
-    hosts_state,
-    nodes,
-    scheduling,
-    tables,
-    whatif,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, schedule, whatif
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, nodes, service_state
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .taking import A_DISK, A_GPU, CARD, DISKS, cells, node, pinned
 from .world import SMALL, World, request
@@ -366,7 +360,7 @@ def test_lost_hosts_are_really_survived(world: World) -> None:
     lost = "h1"
     rows = [r for r in world.rows(tables.instances) if r.host == lost]
     with world.ledger.write() as conn:
-        hosts_state.set_state(conn, [lost], "forced_down")
+        service_state.set_state(conn, [lost], "forced_down")
     placed = _boot(world, *(request("again-%s" % r.display_name, flavor=SMALL) for r in rows))
     assert collections.Counter(p.host for p in placed) == collections.Counter(m["host"] for m in found[lost]["moved"])
     assert len(placed) == len(rows)
@@ -398,7 +392,7 @@ def test_settings_of_today_count_as_if_they_were_entered(world: World, seed: int
     world.schedule()
     if rng.random() < 0.5:
         with world.ledger.write() as conn:
-            hosts_state.set_state(conn, ["h2"], "disabled", "by hand")
+            service_state.set_state(conn, ["h2"], "disabled", "by hand")
     settings = {h: {k: rng.choice(v) for k, v in SETTINGS.items()} for h in hosts[:2]}
     before = world.everything()
 
@@ -429,8 +423,8 @@ def test_who_is_down_is_who_the_filter_turns_down(world: World) -> None:
     for host in ("fresh", "forced", "silent", "disabled"):
         world.report(host)
     with world.ledger.write() as conn:
-        hosts_state.set_state(conn, ["forced"], "forced_down", "smoke")
-        hosts_state.set_state(conn, ["disabled"], "disabled", "fans")
+        service_state.set_state(conn, ["forced"], "forced_down", "smoke")
+        service_state.set_state(conn, ["disabled"], "disabled", "fans")
         nodes.record_unreachable(conn, "silent", "no route")
     hosts = ["never", "old", "fresh", "forced", "silent", "disabled"]
     found = world.ledger.inspect(whatif.facts, hosts, world.time, 900.0)
@@ -446,7 +440,7 @@ def test_who_is_down_is_who_the_filter_turns_down(world: World) -> None:
         options = world.options()
         options.service_down_time = 900
         passes = _compute_filter(options).evaluate(
-            there, scheduling.request_spec(accept.stored_spec(request("x"), (), {}), [], None, "p"), there.all_rows()
+            there, schedule.request_spec(accept.stored_spec(request("x"), (), {}), [], None, "p"), there.all_rows()
         )
     names = there.values("host")
     assert {names[i] for i, ok in enumerate(passes.mask) if not ok} == {d["host"] for d in found.down}

@@ -17,18 +17,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.mode
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.options import (
     VolumeSchedulerOptions,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    storage_backends,
-    tables,
-    volume_accept,
-    volume_deletion,
-    volume_extension,
-    volume_scheduling,
-    volume_snapshots,
-    volume_views,
-    volume_work,
-    volumes,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept, delete, schedule
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import extend as volume_extension
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import snapshots as volume_snapshots
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends as storage_backends
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views, volumes
 
 from .world import IMAGE, World
 
@@ -157,18 +152,18 @@ class VolumeWorld(World):
             raise errors.ImageNotFound(image_id=name)
         return self.images[name]
 
-    def inputs(self, **fields: t.Any) -> volume_accept.VolumeInputs:
+    def inputs(self, **fields: t.Any) -> accept.VolumeInputs:
         values = {
             "types": TYPES,
             "image": self.find_image,
             "quotas": self.quotas,
             "no_snapshot_gb_quota": self.no_snapshot_gb_quota,
         }
-        return volume_accept.VolumeInputs(**{**values, **fields})
+        return accept.VolumeInputs(**{**values, **fields})
 
-    def wish(self, *entries: t.Any, run: str = "a", **inputs: t.Any) -> volume_accept.VolumeAccepted:
+    def wish(self, *entries: t.Any, run: str = "a", **inputs: t.Any) -> accept.VolumeAccepted:
         with self.ledger.write() as conn:
-            return volume_accept.accept(conn, entries, self.inputs(**inputs), self.context(run))
+            return accept.accept(conn, entries, self.inputs(**inputs), self.context(run))
 
     def refused(self, *entries: t.Any, **how: t.Any) -> list[tuple[str, str]]:
         """(path, code) of every refusal."""
@@ -183,9 +178,9 @@ class VolumeWorld(World):
             **{"now": self.time, "service_down_time": 1e9, "max_attempts": self.max_attempts, **fields}
         )
 
-    def choose(self, run: str = "a", **options: t.Any) -> volume_scheduling.VolumeScheduled:
+    def choose(self, run: str = "a", **options: t.Any) -> schedule.VolumeScheduled:
         with self.ledger.write() as conn:
-            return volume_scheduling.schedule(conn, self.volume_options(**options), self.context(run))
+            return schedule.schedule(conn, self.volume_options(**options), self.context(run))
 
     def work_of(self, host: str = "s1", run: str = "a") -> list[volume_work.BackendWork]:
         with self.ledger.write() as conn:
@@ -218,13 +213,13 @@ class VolumeWorld(World):
         assert volume_id in self.work(host, run).done
         return volume_id
 
-    def remove(self, *names: str, run: str = "d", **how: t.Any) -> volume_deletion.VolumeDeleting:
+    def remove(self, *names: str, run: str = "d", **how: t.Any) -> delete.VolumeDeleting:
         with self.ledger.write() as conn:
-            return volume_deletion.begin(conn, self.context(run), names=list(names), project="default", **how)
+            return delete.begin(conn, self.context(run), names=list(names), project="default", **how)
 
     def removed_all(self, run: str = "d", **how: t.Any) -> tuple[list[t.Any], list[t.Any]]:
         with self.ledger.write() as conn:
-            return volume_deletion.finish(conn, self.context(run), **how)
+            return delete.finish(conn, self.context(run), **how)
 
     def extend(self, name: str, size: t.Any, run: str = "a", **options: t.Any) -> volume_extension.VolumeExtending:
         with self.ledger.write() as conn:

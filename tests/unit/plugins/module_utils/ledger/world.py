@@ -22,20 +22,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
     Subnet,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import (
-    accept,
-    builds,
-    database,
-    deletion,
-    failure,
-    fleet,
-    instances,
-    nodes,
-    runs,
-    scheduling,
-    tables,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, failure
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule as scheduling
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete as deletion
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 SMALL = Flavor(name="small", memory_mb=1024, vcpus=1, root_gb=1)
 IMAGE = Image(

@@ -1,0 +1,143 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is asked to be attached or detached, with what it names: instances and volumes, locked.
+
+source: rows C33-C35; semantics 3; Nova's compute API (Queens)
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ...core import errors
+from ...core.disks.block_devices import PlannedDisk
+from ...core.reading.formats import to_boolean
+from ...core.reading.problems import Problems
+from ...core.volumes import attach_rules
+from ...ledger.compute import instances
+from ...ledger.storage import volumes
+
+FIELDS = ("instance", "volume", "device", "mode", "delete_on_termination", "disk_bus", "tag")
+
+
+@dataclass
+class Wish:
+    """One entry of bootflow_attachments."""
+
+    path: str
+    volume: t.Any  # its row
+    guest: t.Any  # the instance's row with its spec; None: a detach that does not say
+    mode: str = "rw"
+    delete_on_termination: bool = False
+    device: str | None = None
+    disk_bus: str | None = None
+    tag: str | None = None
+    disk: PlannedDisk | None = None
+
+
+def read(
+    conn: t.Any,
+    wishes: t.Sequence[t.Mapping[str, t.Any]],
+    project: str | None,
+    attaching: bool,
+    refusals: Problems,
+) -> list[Wish]:
+    """The wishes with the rows of what they name, which are locked: instances by uuid, then volumes by id."""
+    sound: list[tuple[str, t.Mapping[str, t.Any]]] = []
+    for index, wish in enumerate(wishes):
+        path = "attachments[%d]" % index
+        with refusals.collect(path):
+            _check_form(wish, attaching)
+            sound.append((path, wish))
+    guests = _guests(conn, [str(w["instance"]) for _p, w in sound if w.get("instance")], project)
+    words = list(dict.fromkeys(str(w["volume"]) for _p, w in sound))
+    found, _missing = volumes.find(conn, words, project)
+    rows = {r.id: r for r in volumes.select(conn, ids=sorted({r.id for r in found.values()}), lock=True)}
+    result: list[Wish] = []
+    seen: set[tuple[str, str]] = set()
+    for path, wish in sound:
+        guest, volume = None, None
+        with refusals.collect(path + ".instance"):
+            guest = _guest(guests, wish.get("instance"))
+        with refusals.collect(path + ".volume"):
+            named = found.get(str(wish["volume"]))
+            volume = rows.get(named.id) if named is not None else None
+            if volume is None:
+                raise errors.VolumeNotFound(volume_id=wish["volume"], remedy="volume_list shows which there are.")
+        if volume is None or (guest is None and wish.get("instance")):
+            continue
+        key = (volume.id, "" if guest is None or not volume.multiattach else guest.uuid)
+        if key in seen:
+            again = errors.InvalidInput(reason="volume %s is named twice" % wish["volume"], remedy="Name it once.")
+            refusals.add(path + ".volume", again)
+            continue
+        seen.add(key)
+        result.append(
+            Wish(
+                path=path,
+                volume=volume,
+                guest=guest,
+                mode=str(wish.get("mode") or "rw"),
+                delete_on_termination=to_boolean(wish.get("delete_on_termination") or False),
+                device=wish.get("device"),
+                disk_bus=wish.get("disk_bus"),
+                tag=wish.get("tag"),
+            )
+        )
+    return result
+
+
+def _check_form(wish: t.Any, attaching: bool) -> None:
+    if not isinstance(wish, t.Mapping):
+        raise errors.InvalidInput(reason="an attachment is a mapping", remedy="Give instance and volume.")
+    unknown = sorted(set(wish) - set(FIELDS))
+    if unknown:
+        raise errors.InvalidInput(
+            reason="unknown field %s of an attachment" % ", ".join(map(ascii, unknown)),
+            remedy="Known: %s." % ", ".join(FIELDS),
+        )
+    for name in ("instance", "volume") if attaching else ("volume",):
+        if not wish.get(name):
+            raise errors.InvalidInput(reason="%s is missing" % name, remedy="Name it, or give its UUID.")
+    for name in ("instance", "volume", "device", "mode", "disk_bus", "tag"):
+        if wish.get(name) is not None and not isinstance(wish[name], str):
+            raise errors.InvalidInput(reason="%s must be a text" % name, remedy="Write it in quotation marks.")
+    mode = wish.get("mode") or "rw"
+    if mode not in attach_rules.MODES:
+        raise errors.InvalidVolumeAttachMode(mode=mode, volume_id=wish["volume"], remedy="It is rw or ro.")
+    try:
+        to_boolean(wish.get("delete_on_termination") or False)
+    except ValueError as e:
+        raise errors.InvalidInput(reason="delete_on_termination %s" % e, remedy="It is true or false.") from None
+
+
+def _guests(conn: t.Any, words: t.Sequence[str], project: str | None) -> dict[str, list[t.Any]]:
+    """Word -> instances of that uuid or name."""
+    wanted = sorted(set(words))
+    if not wanted:
+        return {}
+    rows = instances.select_live(conn, names=wanted, project=project)
+    rows += instances.select_live(conn, uuids=wanted, project=project)
+    locked = instances.select_live(conn, uuids=sorted({r.uuid for r in rows}), lock=True)
+    found: dict[str, list[t.Any]] = {}
+    for row in locked:
+        for word in {row.uuid, row.display_name} & set(wanted):
+            found.setdefault(word, []).append(row)
+    return found
+
+
+def _guest(guests: t.Mapping[str, t.Sequence[t.Any]], word: t.Any) -> t.Any:
+    if not word:
+        return None
+    found = guests.get(str(word), ())
+    if not found:
+        raise errors.InstanceNotFound(instance_id=word)
+    if len(found) > 1:
+        raise errors.InvalidInput(
+            reason="%s is in the projects %s" % (word, ", ".join(sorted(r.project for r in found))),
+            remedy="Say which with bootflow_project, or give the UUID.",
+        )
+    return found[0]

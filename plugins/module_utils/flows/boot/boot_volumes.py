@@ -1,0 +1,499 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The volumes of a boot: those that exist are looked at and kept for the instance, those it asks for are entered with it.
+
+read() looks at all that is asked for and locks it, a Keeper writes. Between the two nothing was touched.
+A volume that is made for an instance has no name, a blank one neither: names are unique here, and Nova's
+(<instance>-blank-vol) are not.
+source: 000, _check_and_transform_bdm and _validate_bdm (rows A26-A28); semantics 10; Nova's get_bdm_image_metadata and
+_get_volume_create_az_value
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ...core import errors
+from ...core.disks import boot_from_volume
+from ...core.disks.block_device_mapping import image_devices
+from ...core.disks.block_devices import BlockDeviceOptions, PlannedDisk, block_device_plan, planned_disk
+from ...core.model import BlockDevice, Image, ServerRequest
+from ...core.reading.problems import Problems
+from ...core.resources.numa.constraints import numa_constraints
+from ...core.volumes import attach_rules, create_request, states
+from ...core.volumes.model import VolumeRequest
+from ...ledger.compute import instances
+from ...ledger.context import Context
+from ...ledger.db.sqlalchemy_import import sa
+from ...ledger.schema.tables import block_device_mappings
+from ...ledger.storage import attachment_entries, attachment_reservations, attachments, volumes
+from ...ledger.storage import backends as storage_backends
+from ..volumes import accept
+from ..volumes.accept import VolumeInputs
+
+VOLUME = "volume"  # kind of a planned disk
+
+
+class Wish(t.NamedTuple):
+    """A volume to be made, as volume_accept.add() takes it."""
+
+    path: str
+    request: VolumeRequest
+    image: Image | None
+
+
+@dataclass
+class Planned:
+    """One entry with its disks, and what of them are volumes."""
+
+    request: ServerRequest  # its zone is that of the volumes it uses, where that binds
+    disks: list[PlannedDisk] = field(default_factory=list)
+    meta: Image | None = None  # whose properties the guest has
+    existing: dict[str, t.Any] = field(default_factory=dict)  # as the disk calls it -> row of volumes
+    wishes: dict[str, Wish] = field(default_factory=dict)  # by the disk's name
+
+    @property
+    def volume_backed(self) -> bool:
+        return any(d.kind == VOLUME and d.boot_index == 0 for d in self.disks)
+
+
+@dataclass(frozen=True)
+class BootVolumeOptions:
+    """``inputs``: what volumes that a boot makes are read with; None where nobody makes any."""
+
+    inputs: VolumeInputs | None = None
+    cross_az_attach: bool = True
+
+
+def read(
+    conn: t.Any,
+    requests: t.Sequence[ServerRequest],
+    new: t.Sequence[t.Sequence[str]],
+    options: BootVolumeOptions,
+    context: Context,
+    refusals: Problems,
+    resumed: t.Sequence[str] = (),
+) -> list[Planned]:
+    """The disks of every entry. What is wrong with a volume is added to ``refusals``, at its block device.
+
+    :arg new: the names that each entry is to make; nothing is looked at for an entry without any.
+    :arg resumed: instances whose builds are to be taken over, or begun anew.
+    The rows of the volumes that all of these use are locked, by id, until the transaction ends.
+    """
+    devices = [
+        [d for d in r.block_device_mapping if not d.no_device] if names else [] for r, names in zip(requests, new)
+    ]
+    found = _find(conn, requests, devices)
+    again = instances.disks_of(conn, resumed)
+    kept = {d["volume_id"] for disks in again.values() for d in disks if d.get("volume_id")}
+    ids = sorted(kept | {row.id for rows in found for row in rows.values()})
+    locked = {r.id: r for r in volumes.select(conn, ids=ids, lock=True)} if ids else {}
+    found = [{word: locked[row.id] for word, row in rows.items() if row.id in locked} for rows in found]
+    named = sorted({row.id for rows in found for row in rows.values()})
+    attached = volumes.attachments_of(conn, named) if named else {}
+    sources = Sources(conn, _snapshot_words(requests, devices))
+    result = []
+    taken: set[str] = set()
+    for index, (request, names, rows) in enumerate(zip(requests, new, found)):
+        path = "instances[%d]" % index
+        reader = _Reader(conn, request, path, rows, attached, sources, options, context, refusals, taken)
+        result.append(reader.read() if names else Planned(request))
+    return result
+
+
+def _find(
+    conn: t.Any, requests: t.Sequence[ServerRequest], devices: t.Sequence[t.Sequence[BlockDevice]]
+) -> list[dict[str, t.Any]]:
+    """For each entry: what it calls a volume -> its row."""
+    words = [
+        [*(d.uuid for d in ds if d.source_type == "volume" and d.uuid), *(_image_words(r.image or r.root_image))]
+        for r, ds in zip(requests, devices)
+    ]
+    found: dict[str, dict[str, t.Any]] = {}
+    for project in {r.project for r in requests}:
+        named = [w for r, ws in zip(requests, words) if r.project == project for w in ws]
+        found[project] = volumes.find(conn, list(dict.fromkeys(named)), project)[0]
+    return [{w: found[r.project][w] for w in ws if w in found[r.project]} for r, ws in zip(requests, words)]
+
+
+def _snapshot_words(
+    requests: t.Sequence[ServerRequest], devices: t.Sequence[t.Sequence[BlockDevice]]
+) -> dict[str, set[str]]:
+    """Project -> the snapshots that its entries name."""
+    found: dict[str, set[str]] = {}
+    for request, its in zip(requests, devices):
+        words = {str(d.uuid) for d in its if d.source_type == "snapshot" and d.uuid}
+        found.setdefault(request.project, set()).update(words)
+    return found
+
+
+class Sources:
+    """What volumes are made from, and where they may be: read once for all that a run asks for.
+
+    :arg words: project -> names or ids of snapshots that are sure to be asked for; others are read when they are.
+    """
+
+    def __init__(self, conn: t.Any, words: t.Mapping[str, t.Collection[str]] | None = None):
+        self.conn = conn
+        self.snapshots: dict[tuple[str, str], t.Any] = {}
+        self.volumes: dict[str, t.Any] = {}
+        self.places: tuple[set[str], int] | None = None
+        for project, named in (words or {}).items():
+            self._read(project, named)
+
+    def _read(self, project: str, words: t.Collection[str]) -> None:
+        if not words:
+            return
+        found = volumes.find_snapshots(self.conn, sorted(words), project)
+        self.snapshots.update({(project, word): found.get(word) for word in words})
+        missing = {s.volume_id for s in found.values()} - set(self.volumes)
+        if missing:
+            self.volumes.update({v.id: v for v in volumes.select(self.conn, ids=missing)})
+
+    def snapshot(self, word: str, project: str) -> t.Any:
+        """The row of the snapshot of that id or name, or None."""
+        if (project, word) not in self.snapshots:
+            self._read(project, [word])
+        return self.snapshots[project, word]
+
+    def volume_of(self, snapshot: t.Any) -> t.Any:
+        """The row of the volume that it is of, or None."""
+        return self.volumes.get(snapshot.volume_id)
+
+    def known(self, snapshot: t.Any, inputs: VolumeInputs) -> create_request.Known:
+        """What a request may name that is made from that snapshot, or from none."""
+        if self.places is None:
+            self.places = storage_backends.zones(self.conn), storage_backends.count(self.conn)
+        zones, backends = self.places
+        of = None if snapshot is None else self.volume_of(snapshot)
+        rows = {} if of is None else {snapshot.id: volumes.to_snapshot(snapshot, of)}
+        return create_request.Known(inputs.types, inputs.image, snapshots=rows, zones=zones, backends=backends)
+
+
+def _image_words(image: Image | None) -> list[str]:
+    """Volumes that the image itself maps."""
+    with contextlib.suppress(errors.InvalidBDMFormat):  # told where its disks are read
+        devices = image_devices(image) if image is not None else ()
+        return [d.uuid for d in devices if d.source_type == "volume" and d.uuid]
+    return []
+
+
+class _Reader:
+    """One entry."""
+
+    def __init__(
+        self,
+        conn: t.Any,
+        request: ServerRequest,
+        path: str,
+        rows: t.Mapping[str, t.Any],
+        attached: t.Mapping[str, t.Sequence[t.Any]],
+        sources: Sources,
+        options: BootVolumeOptions,
+        context: Context,
+        refusals: Problems,
+        taken: set[str],
+    ):
+        self.conn = conn
+        self.path = path
+        self.rows = rows
+        self.attached = attached
+        self.sources = sources
+        self.options = options
+        self.context = context
+        self.refusals = refusals
+        self.taken = taken
+        self.planned = Planned(request)
+        self.asked_zone = request.availability_zone
+        self.unused = list(enumerate(request.block_device_mapping))
+
+    def read(self) -> Planned:
+        planned = self.planned
+        with self.refusals.collect(self.path + ".block_device_mapping"):
+            planned.meta = self._meta()
+            properties = planned.meta.properties if planned.meta is not None else {}
+            self._resources(properties)
+            planned.disks = block_device_plan(
+                planned.request.flavor,
+                planned.request.image,
+                planned.request.block_device_mapping,
+                BlockDeviceOptions(max_count=planned.request.max_count),
+                properties,
+                planned.request.root_image,
+            )
+        paths = [(disk, self._path_of(disk)) for disk in planned.disks if disk.kind == VOLUME]
+        # Those that exist first: the others are made in their zone.
+        for disk, where in sorted(paths, key=lambda each: each[0].volume_source != "volume"):
+            with self.refusals.collect(where):
+                if disk.volume_source == "volume":
+                    self._existing(disk)
+                else:
+                    zone, project = planned.request.availability_zone, planned.request.project
+                    planned.wishes[disk.name] = wish_of(
+                        self.sources, disk, where, project, zone, self.options, self.context
+                    )
+        return planned
+
+    # --- the guest's properties -----------------------------------------------------------------------------------------
+
+    def _meta(self) -> Image | None:
+        """source: Nova's get_bdm_image_metadata"""
+        request = self.planned.request
+        if request.image is not None:
+            return request.image
+        if request.root_image is not None:
+            return _anonymous(request.root_image)
+        root = next((d for d in request.block_device_mapping if d.boot_index == 0 and not d.no_device), None)
+        if root is None or root.source_type == "blank":
+            return None
+        row = self._origin(root)
+        if row is None:
+            return None  # told where its disk is read
+        image = boot_from_volume.image_of_volume(row.image_metadata, row.size)
+        boot_from_volume.check_volume_flavor(image, request.flavor, root.volume_size)
+        return image
+
+    def _origin(self, root: BlockDevice) -> t.Any:
+        if root.source_type == "volume":
+            return self.rows.get(str(root.uuid))
+        snapshot = self.sources.snapshot(str(root.uuid), self.planned.request.project)
+        return None if snapshot is None else self.sources.volume_of(snapshot)
+
+    def _resources(self, properties: t.Mapping[str, t.Any]) -> None:
+        """What a volume's image wishes of the host's cells was not known when the request was read."""
+        request = self.planned.request
+        if request.image is None and request.root_image is None and properties:
+            topology = numa_constraints(request.flavor, properties)
+            self.planned.request = replace(request, numa_topology=topology)
+
+    # --- volumes ------------------------------------------------------------------------------------------------------
+
+    def _path_of(self, disk: PlannedDisk) -> str:
+        """The block device that the disk comes from; one that the image maps is the image's."""
+        word = disk.volume_id or disk.snapshot_id or disk.image_id
+        for entry in self.unused:
+            index, device = entry
+            same = (device.source_type, device.uuid, device.destination_type) == (disk.volume_source, word, VOLUME)
+            if same and not device.no_device and (device.volume_size == disk.size_gb):
+                self.unused.remove(entry)
+                return "%s.block_device_mapping[%d]" % (self.path, index)
+        return self.path + ".image"
+
+    def _existing(self, disk: PlannedDisk) -> None:
+        word = str(disk.volume_id)
+        row = self.rows.get(word)
+        if row is None:
+            raise errors.InvalidBDMVolume(
+                id=word, remedy="volume_list shows which there are in project %s." % self.planned.request.project
+            )
+        boot_from_volume.check_bootable(row.id, row.bootable, disk.boot_index)
+        if row.id in self.taken and not row.multiattach:
+            raise errors.InvalidVolume(
+                reason="volume %s is asked for twice" % row.id, remedy="Give each instance a volume of its own."
+            )
+        if row.id in {other.id for other in self.planned.existing.values()}:
+            raise errors.InvalidVolume(
+                reason="volume %s already attached" % row.id, remedy="An instance has a volume once: name it once."
+            )
+        zones = [r.availability_zone for r in self.planned.existing.values()] + [row.availability_zone]
+        zone = boot_from_volume.volume_zone(self.asked_zone, zones, self.options.cross_az_attach)
+        attach_rules.check_attach_to_instance(
+            volumes.to_volume(row),
+            "",
+            self.attached.get(row.id, []),
+            zone,
+            self.options.cross_az_attach,
+            together=attachment_reservations.check_others(self.conn, row, "", self.context),
+        )
+        self.planned.request = replace(self.planned.request, availability_zone=zone)
+        self.taken.add(row.id)
+        self.planned.existing[word] = row
+
+
+def wish_of(
+    sources: Sources,
+    disk: PlannedDisk,
+    path: str,
+    project: str,
+    zone: str | None,
+    options: BootVolumeOptions,
+    context: Context,
+) -> Wish:
+    """The volume that is to be made for a disk. source: Nova's DriverVolumeBlockDevice and those derived from it
+
+    :arg zone: of the instance, where it is known already; its volumes are of that zone unless cross_az_attach.
+    :raises InvalidBDMSnapshot: :raises InvalidBDMVolumeNotBootable: :raises VolumeTypeNotFound: (400, as of whatever an
+        instance's request names and is not there) and what volume_request() raises.
+    """
+    inputs = inputs_of(options, project)
+    snapshot = None
+    entry: dict[str, t.Any] = {"size": disk.size_gb, "volume_type": disk.volume_type, "image_id": disk.image_id}
+    if disk.snapshot_id is not None:
+        snapshot = sources.snapshot(disk.snapshot_id, project)
+        if snapshot is None:
+            raise errors.InvalidBDMSnapshot(
+                id=disk.snapshot_id, remedy="Name a snapshot of project %s, by id or name." % project
+            )
+        of = sources.volume_of(snapshot)
+        boot_from_volume.check_bootable(snapshot.volume_id, of is not None and of.bootable, disk.boot_index)
+        entry["snapshot_id"] = snapshot.id
+    if not options.cross_az_attach:
+        entry["availability_zone"] = zone
+    asked = {name: value for name, value in entry.items() if value is not None}
+    known = sources.known(snapshot, inputs)
+    try:
+        request = create_request.volume_request(asked, known, inputs.options, project=project, user=context.actor)
+    except errors.VolumeTypeNotFound as error:
+        error.status = 400
+        raise
+    return Wish(path, request, inputs.image(disk.image_id) if disk.image_id is not None else None)
+
+
+def inputs_of(options: BootVolumeOptions, project: str) -> VolumeInputs:
+    """What volumes of a project are made with. :raises InvalidInput: nobody said."""
+    if options.inputs is None:
+        raise errors.InvalidInput(
+            reason="volumes are not made here", remedy="Make the volume first, and name it with source_type: volume."
+        )
+    return replace(options.inputs, project=project)
+
+
+def _anonymous(image: Image) -> Image:
+    """Of an image that became a volume its properties are left: nothing is fetched for the guest."""
+    return replace(image, name="", id="", checksum="", url="", path="")
+
+
+# --- writing ------------------------------------------------------------------------------------------------------------
+
+
+class Keeper:
+    """Enters and keeps the volumes of new instances, whose rows are there: keep() each, then write() what they make."""
+
+    def __init__(self, conn: t.Any, options: BootVolumeOptions, context: Context):
+        self.conn = conn
+        self.options = options
+        self.context = context
+        self.made = accept.NewVolumes(conn, context)
+        self.kept: list[attachment_entries.Entry] = []
+
+    def keep(self, planned: Planned, uuid: str) -> list[PlannedDisk]:
+        """The instance's disks with their volumes' ids.
+
+        :raises InvalidRequest: a quota, at the paths of the block devices.
+        """
+        ids = self._add(planned, uuid)
+        disks = []
+        for disk in planned.disks:
+            if disk.kind != VOLUME:
+                disks.append(disk)
+            elif disk.volume_source == "volume":
+                row = planned.existing[str(disk.volume_id)]
+                disks.append(disk.of_volume(row.id, row.size))
+                zone = planned.request.availability_zone
+                _reserve(self.conn, row, uuid, disk, zone, self.options, self.context)
+            else:
+                disks.append(disk.of_volume(ids[disk.name], planned.wishes[disk.name].request.size))
+                entry = (ids[disk.name], uuid, disk.device_name, disk.delete_on_termination)
+                self.kept.append(attachment_entries.Entry(*entry))
+        return disks
+
+    def _add(self, planned: Planned, uuid: str) -> dict[str, str]:
+        """Name of a disk -> id of the volume that is made for it."""
+        if not planned.wishes:
+            return {}
+        limits = inputs_of(self.options, planned.request.project).limits
+        return dict(zip(planned.wishes, self.made.add(list(planned.wishes.values()), limits, uuid)))
+
+    def write(self) -> None:
+        """Enter what is made."""
+        self.made.write()
+        attachment_entries.enter(self.conn, self.kept, self.context)
+        self.kept = []
+
+
+def add(
+    conn: t.Any,
+    wish: Wish,
+    uuid: str,
+    project: str,
+    options: BootVolumeOptions,
+    context: Context,
+) -> t.Any:
+    """The row of the volume that is made for a disk."""
+    limits = inputs_of(options, project).limits
+    ids = accept.add(conn, [wish], limits, context, uuid)
+    return volumes.select(conn, ids=ids)[0]
+
+
+def _reserve(
+    conn: t.Any,
+    row: t.Any,
+    uuid: str,
+    disk: PlannedDisk,
+    zone: str | None,
+    options: BootVolumeOptions,
+    context: Context,
+) -> None:
+    attachment_reservations.reserve(
+        conn,
+        row,
+        uuid,
+        disk.device_name,
+        context,
+        delete_on_termination=disk.delete_on_termination,
+        instance_zone=zone,
+        cross_az_attach=options.cross_az_attach,
+    )
+
+
+# --- once more ----------------------------------------------------------------------------------------------------------
+
+
+def take_over(conn: t.Any, uuids: t.Sequence[str], context: Context) -> None:
+    """Volumes of half-built instances are this run's now, and go on where they are."""
+    if attachments.of_instances(conn, uuids):
+        accept.take_over(conn, uuids, context)
+        attachment_reservations.take_over(conn, uuids, context)
+
+
+def begin_anew(conn: t.Any, row: t.Any, options: BootVolumeOptions, context: Context) -> None:
+    """An instance that ended in ERROR is built again: its volumes are kept for it anew, those that went are made again.
+
+    :raises InvalidVolume: one of them is somebody else's meanwhile, or is still on the host that could not be cleaned.
+    :raises InvalidRequest: a quota.
+    """
+    disks = [planned_disk(d) for d in instances.disks_of(conn, [row.uuid])[row.uuid]]
+    wanted = [d for d in disks if d.kind == VOLUME]
+    if not wanted:
+        return
+    accept.take_over(conn, [row.uuid], context)
+    there = {v.id: v for v in volumes.select(conn, ids=[d.volume_id for d in wanted if d.volume_id])}
+    ending = {a.volume_id: a for a in attachments.of_instances(conn, [row.uuid]).get(row.uuid, ())}
+    sources = Sources(conn)
+    for position, disk in enumerate(disks):
+        if disk.kind != VOLUME:
+            continue
+        volume = there.get(str(disk.volume_id))
+        if disk.volume_id in ending and volume is not None and volume.status != states.DELETING:
+            attachment_reservations.revive(conn, ending[disk.volume_id], context)
+            continue
+        gone = volume is None or volume.status in (states.DELETING, states.ERROR_DELETING, states.ERROR)
+        if disk.volume_source == "volume" and volume is None:
+            raise errors.InvalidBDMVolume(
+                id=disk.volume_id, remedy="It was deleted: delete the instance, and boot it anew."
+            )
+        if gone and disk.volume_source != "volume":
+            wish = wish_of(sources, disk, row.display_name, row.project, row.availability_zone, options, context)
+            volume = add(conn, wish, row.uuid, row.project, options, context)
+            disk = disk.of_volume(volume.id, volume.size)
+            mine = block_device_mappings.c.instance_uuid == row.uuid
+            conn.execute(
+                block_device_mappings.update()
+                .where(sa.and_(mine, block_device_mappings.c.position == position))
+                .values(disk=disk.as_dict())
+            )
+        _reserve(conn, volume, row.uuid, disk, row.availability_zone, options, context)

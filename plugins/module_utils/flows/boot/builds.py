@@ -1,0 +1,208 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The stages of a build on its host, as steps of the ledger: what a stage works on, and what it wrote back.
+
+source: 000, _do_build_and_run_instance and _build_and_run_instance (rows A50, A59, A62, A69); the order of task states is
+none -> networking -> block_device_mapping -> spawning -> none.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ...core import errors
+from ...core.instances import states
+from ...core.model import Network
+from ...core.networks.network_info import PortRecord, build_network_info
+from ...ledger.compute import claims, history, instances, nodes, ports, runs
+from ...ledger.context import Context
+from ...ledger.storage import attachments
+from . import failure
+
+
+@dataclass(frozen=True)
+class Stage:
+    name: str  # the event in the journal
+    expected: tuple[t.Optional[str], ...]  # task_state before
+    task_state: str  # while it works
+
+
+NETWORKING = Stage("networking", (None, states.SCHEDULING), states.NETWORKING)
+BLOCK_DEVICE_MAPPING = Stage("block_device_mapping", (states.NETWORKING,), states.BLOCK_DEVICE_MAPPING)
+SPAWNING = Stage("spawning", (states.BLOCK_DEVICE_MAPPING,), states.SPAWNING)
+
+
+@dataclass
+class Build:
+    """One instance that is being built on a host, with all that a stage may need."""
+
+    row: t.Any  # ledger row, with .spec (the stored request)
+    disks: list[dict[str, t.Any]]
+    ports: list[tuple[PortRecord, Network]]
+    network_info: list[dict[str, t.Any]]
+    facts: dict[str, t.Any]  # of its node
+    parts: dict[str, t.Any] = field(default_factory=dict)  # claims.parts_of: NUMA cells and devices it has for itself
+    resumed: bool = False  # a dead run may have done this stage already
+    volumes: dict[str, t.Any] = field(default_factory=dict)  # by the volume's id: rows of volume_attachments
+
+    @property
+    def uuid(self) -> str:
+        return str(self.row.uuid)
+
+
+def begin(conn: t.Any, stage: Stage, host: str, context: Context) -> tuple[list[Build], dict[str, failure.Failed]]:
+    """Take the builds of this run on ``host`` into ``stage``, by compare-and-swap.
+
+    Builds that lost the swap (they are being deleted, or another run took them) are not in the answer, nor are those whose
+    volumes are not there yet: they wait for the next round. The second part are builds that failed already: no address was
+    left for them, or a volume of theirs will never come.
+    """
+    now = context.now
+    runs.renew(conn, context.run, now, context.lease_seconds)
+    rows = [
+        r
+        for r in instances.select_live(conn, run_id=context.run.id, host=host, vm_state=states.BUILDING)
+        if r.task_state in stage.expected
+    ]
+    failed: dict[str, failure.Failed] = {}
+    if stage is NETWORKING:
+        prospects = attachments.prospects(conn, [r.uuid for r in rows])
+        rows = [r for r in rows if r.uuid not in prospects.waiting]
+        failed = _without_volumes(conn, prospects.failed)
+    if not rows:
+        return [], {}
+    moved = instances.swap(
+        conn,
+        [r.uuid for r in rows],
+        stage.expected,
+        now,
+        context.run.id,
+        context.notify_on_state_change,
+        vm_state=states.BUILDING,
+        task_state=stage.task_state,
+    )
+    rows = [r for r in rows if r.uuid in moved]
+    uuids = [r.uuid for r in rows]
+    history.start_events(conn, uuids, stage.name, host, now)
+    failed = {u: f for u, f in failed.items() if u in moved}
+    if stage is NETWORKING:
+        history.notify(conn, uuids, "compute.instance.create.start", {"host": host}, now)
+        refused = failure.allocate_missing_ports(conn, [r for r in rows if r.uuid not in failed], context)
+        failed.update({u: failure.Failed(e) for u, e in refused.items()})
+    return load(conn, [r for r in rows if r.uuid not in failed]), failed
+
+
+def _without_volumes(conn: t.Any, problems: t.Mapping[str, errors.BootflowError]) -> dict[str, failure.Failed]:
+    """Builds that no stage has begun have nothing on their host, unless a run that died began one."""
+    resumed = history.with_event(conn, sorted(problems), "resume")
+    return {
+        u: failure.Failed(
+            e, cleaned=u not in resumed, cleanup_reason="an earlier run built it there" if u in resumed else ""
+        )
+        for u, e in problems.items()
+    }
+
+
+def give_up(conn: t.Any, attempts: int, context: Context) -> list[str]:
+    """End the builds of this run that still wait for their volumes after the last round (VolumeNotCreated). Returns the uuids.
+
+    :arg attempts: how often they were looked for.
+    """
+    rows = {
+        r.uuid: r
+        for r in instances.select_live(conn, run_id=context.run.id, vm_state=states.BUILDING, lock=True)
+        if r.host is not None and r.task_state is None
+    }
+    prospects = attachments.prospects(conn, rows)
+    problems = dict(prospects.failed)
+    for uuid in prospects.waiting:
+        seconds = context.now - (rows[uuid].scheduled_at or rows[uuid].created_at)
+        problems[uuid] = attachments.waits_for(conn, uuid, seconds, attempts)
+    failed = _without_volumes(conn, problems)
+    attachments.lock(conn, failed)
+    for host in sorted({rows[u].host for u in failed}):
+        mine = {u: f for u, f in failed.items() if rows[u].host == host}
+        failure.fail_builds(conn, host, NETWORKING.name, mine, context)
+    return sorted(failed)
+
+
+def load(conn: t.Any, rows: t.Sequence[t.Any]) -> list[Build]:
+    """The builds of these instance rows."""
+    uuids = [r.uuid for r in rows]
+    disks = instances.disks_of(conn, uuids)
+    port_records = ports.ports_of(conn, uuids)
+    parts = claims.parts_of(conn, uuids)
+    resumed = history.with_event(conn, uuids, "resume")
+    volumes = attachments.of_instances(conn, uuids)
+    facts: dict[tuple[str, str], dict[str, t.Any]] = {}
+    builds = []
+    for row in rows:
+        place = (row.host, row.node)
+        if place not in facts:
+            facts[place] = nodes.node_facts(conn, *place)
+        networks = {n.id: n for _p, n in port_records[row.uuid]}
+        builds.append(
+            Build(
+                row=row,
+                disks=disks[row.uuid],
+                ports=port_records[row.uuid],
+                network_info=build_network_info([p for p, _n in port_records[row.uuid]], networks),
+                facts=facts[place],
+                parts=parts.get(row.uuid, {}),
+                resumed=row.uuid in resumed,
+                volumes={a.volume_id: a for a in volumes.get(row.uuid, ())},
+            )
+        )
+    return builds
+
+
+def done(conn: t.Any, stage: Stage, uuids: t.Sequence[str], context: Context) -> list[str]:
+    """Journal that these builds came through the stage.
+
+    Returns those that are no longer this run's: deleted or taken over while it worked. The caller removes what it made
+    of them on the host; the run that has them now may have looked there too early.
+    """
+    runs.renew(conn, context.run, context.now, context.lease_seconds)
+    history.finish_events(conn, uuids, stage.name, history.SUCCESS, context.now)
+    mine = {
+        r.uuid
+        for r in instances.select_live(conn, uuids=list(uuids), run_id=context.run.id, task_state=stage.task_state)
+    }
+    return [u for u in uuids if u not in mine]
+
+
+def spawned(conn: t.Any, host: str, power_states: t.Mapping[str, int], context: Context) -> tuple[list[str], list[str]]:
+    """The guests run: ACTIVE, unless they were deleted meanwhile (row A69). Returns (active, lost the swap)."""
+    now = context.now
+    runs.renew(conn, context.run, now, context.lease_seconds)
+    active: list[str] = []
+    by_power: dict[int, list[str]] = {}
+    for uuid, power_state in power_states.items():
+        by_power.setdefault(power_state, []).append(uuid)
+    for power_state, uuids in by_power.items():
+        active += sorted(
+            instances.swap(
+                conn,
+                uuids,
+                [states.SPAWNING],
+                now,
+                context.run.id,
+                context.notify_on_state_change,
+                vm_state=states.ACTIVE,
+                task_state=None,
+                power_state=power_state,
+                launched_at=now,
+            )
+        )
+    attachments.attached(
+        conn, [a.id for rows in attachments.of_instances(conn, active).values() for a in rows], context
+    )
+    history.finish_events(conn, list(power_states), SPAWNING.name, history.SUCCESS, now)
+    history.finish_actions(conn, active, "create", now)
+    history.notify(conn, active, "compute.instance.create.end", {"host": host, "message": "Success"}, now)
+    if active:
+        nodes.count_failed_build(conn, host, False)
+    return active, sorted(set(power_states) - set(active))

@@ -1,0 +1,178 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""When a build fails: give everything back, then reschedule, abort or end quietly as the table says.
+
+source: 000, _do_build_and_run_instance (rows A47, A54-A58, A64-A68); semantics 6
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ...core import errors
+from ...core.instances import build_outcome, retry, states
+from ...ledger.compute import claims, cleanups, history, instances, nodes, ports
+from ...ledger.context import Context
+from ...ledger.db.sqlalchemy_import import sa
+from ...ledger.schema.tables import instances as instances_table
+from ...ledger.storage import attachments
+from .accept import wishes_of
+
+
+@dataclass(frozen=True)
+class Failed:
+    """How one build failed on a host, and whether the host is rid of what was made for it."""
+
+    error: errors.BootflowError
+    cleaned: bool = True
+    cleanup_reason: str = ""
+    unreachable: bool = False
+
+
+def fail_builds(
+    conn: t.Any, host: str, event: str, failures: t.Mapping[str, Failed], context: Context
+) -> dict[str, str]:
+    """Write the outcome of builds that failed on ``host`` during ``event``. Returns uuid -> rescheduled, error or gone."""
+    now = context.now
+    outcomes: dict[str, str] = {}
+    mine = {
+        r.uuid: r
+        for r in instances.select_live(
+            conn, uuids=list(failures), run_id=context.run.id, vm_state=states.BUILDING, lock=True
+        )
+    }
+    attachments.lock(conn, mine)  # before any node is
+    for uuid, failed in failures.items():
+        error = failed.error
+        if not failed.cleaned and not failed.unreachable:
+            error = build_outcome.cleanup_failed("%s (%s)" % (error.message, failed.cleanup_reason))
+        history.finish_events(conn, [uuid], event, history.ERROR, now, failed.error.message)
+        history.notify(conn, [uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()}, now)
+        row = mine.get(uuid)
+        if row is None or row.task_state == states.DELETING:
+            outcomes[uuid] = "gone"  # deleted or taken over meanwhile: that run sees to the rest
+            if not failed.cleaned:
+                _left_behind(conn, uuid, host, failed.cleanup_reason or error.message, now)
+        else:
+            outcomes[uuid] = _fail(conn, row, host, failed, error, context)
+    return outcomes
+
+
+def _left_behind(conn: t.Any, uuid: str, host: str, reason: str, now: float) -> None:
+    """A late worker could not remove what it made: the host is to be rid of it, unless the instance still lives there."""
+    c = instances_table.c
+    row = conn.execute(sa.select(c.domain_name, c.host, c.deleted).where(c.uuid == uuid)).first()
+    if row is not None and (row.deleted != instances.LIVE or row.host != host):
+        cleanups.add(conn, host, uuid, row.domain_name, reason, now)
+
+
+def _fail(conn: t.Any, row: t.Any, host: str, failed: Failed, error: errors.BootflowError, context: Context) -> str:
+    now = context.now
+    if failed.cleaned:
+        attachments.host_clean(conn, host, [row.uuid])
+        claims.release(conn, [row.uuid], host=host)
+        ports.release(conn, [row.uuid])
+    else:
+        cleanups.add(conn, host, row.uuid, row.domain_name, failed.cleanup_reason or error.message, now)
+        ports.hold(conn, row.uuid, host)
+    if failed.unreachable:
+        nodes.record_unreachable(conn, host, failed.cleanup_reason or error.message)
+    if context.count_failed_builds:
+        nodes.count_failed_build(conn, host, True)
+    if not failed.cleaned and attachments.connected_to(conn, row.uuid, host):
+        # its guest may still write to the volumes: nobody else may, whatever was to blame
+        error = build_outcome.cleanup_failed("%s (%s)" % (failed.error.message, failed.cleanup_reason))
+    outcome = build_outcome.outcome_of(error, has_retry=bool(row.retry))
+    if outcome.kind == build_outcome.RESCHEDULE:
+        record = retry.record_failure(row.retry, row.host, row.node, error)
+        history.add_fault(conn, row.uuid, error, host, now, details="rescheduled")
+        instances.swap(
+            conn,
+            [row.uuid],
+            [row.task_state],
+            now,
+            context.run.id,
+            context.notify_on_state_change,
+            vm_state=states.BUILDING,
+            task_state=states.SCHEDULING,
+            host=None,
+            node=None,
+            retry=record,
+        )
+        attachments.unplace(conn, [row.uuid])
+        return "rescheduled"
+    # The ledger knows that it is still this run's, so nothing ends quietly here: it would hold its place for ever.
+    end_in_error(conn, [row], _worded(error, outcome.reason), host, context, details=failed.error.message)
+    return "error"
+
+
+def _worded(error: errors.BootflowError, reason: str) -> errors.BootflowError:
+    """The same error with the text that Nova's table gives it."""
+    return errors.from_dict({**error.as_dict(), "message": reason})
+
+
+def refused(conn: t.Any, row: t.Any, error: errors.BootflowError, record: t.Any, host: str, context: Context) -> None:
+    """A claim was refused: another run was faster. Back to scheduling with the host in the retry record (row A64), or ERROR."""
+    now = context.now
+    history.notify(conn, [row.uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()}, now)
+    if record is None:
+        end_in_error(conn, [row], error, host, context)
+        return
+    history.add_fault(conn, row.uuid, error, host, now, details="rescheduled")
+    instances.swap(conn, [row.uuid], [states.SCHEDULING], now, context.run.id, retry=record)
+
+
+def end_in_error(
+    conn: t.Any,
+    rows: t.Sequence[t.Any],
+    error: errors.BootflowError,
+    host: str | None,
+    context: Context,
+    details: str = "",
+) -> None:
+    """These instances end in ERROR: nothing held, the fault written, the action closed (rows A40, A57)."""
+    now = context.now
+    uuids = [r.uuid for r in rows]
+    instances.swap(
+        conn,
+        uuids,
+        sorted({r.task_state for r in rows}, key=str),
+        now,
+        context.run.id,
+        context.notify_on_state_change,
+        vm_state=states.ERROR,
+        task_state=None,
+        host=None,
+        node=None,
+    )
+    attachments.let_go(conn, uuids, context)
+    ports.release(conn, uuids)
+    for uuid in uuids:
+        history.add_fault(conn, uuid, error, host, now, details)
+    history.finish_actions(conn, uuids, "create", now, "Error")
+
+
+def allocate_missing_ports(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> dict[str, errors.BootflowError]:
+    """Give a rescheduled build its ports anew: they went when it failed (semantics 6). Returns uuid -> refusal."""
+    have = ports.ports_of(conn, [r.uuid for r in rows])
+    refused_builds: dict[str, errors.BootflowError] = {}
+    wishes_by_uuid = {r.uuid: wishes_of(r.spec) for r in rows if not have[r.uuid]}
+    allocator = ports.Allocator(conn, context.rng, context.now, [n for w in wishes_by_uuid.values() for _w, n in w])
+    bound: dict[str, list[str]] = {}
+    for row in rows:
+        wishes = wishes_by_uuid.get(row.uuid)
+        if not wishes:
+            continue
+        try:
+            allocator.add(row.uuid, wishes)
+            bound.setdefault(row.host, []).append(row.uuid)
+        except errors.BootflowError as e:
+            allocator.forget(row.uuid)
+            refused_builds[row.uuid] = e
+    allocator.write()
+    for host, uuids in bound.items():
+        ports.bind(conn, uuids, host)
+    return refused_builds

@@ -1,0 +1,323 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What would fit, and which hosts could be lost, by what the ledger knows: reading only, a few queries for all of it."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+from dataclasses import dataclass, replace
+
+from ...core import errors
+from ...core.instances import states
+from ...core.instances.server_groups import ServerGroup
+from ...core.model import ServerRequest
+from ...core.reading.problems import Problems
+from ...core.request import expand
+from ...core.scheduler.columns import Fleet
+from ...core.scheduler.placement import SchedulerOptions, select_destinations
+from ...core.scheduler.request_spec import RequestSpec
+from ...core.scheduler.spare import hosts_that_can_be_lost
+from ...core.scheduler.whatif import how_many
+from ...ledger.compute import groups, instances
+from ...ledger.compute.fleet import NEVER_REPORTED, Needs
+from ...ledger.compute.history import chunks
+from ...ledger.compute.nodes import CONFIGURATION
+from ...ledger.db.sqlalchemy_import import sa
+from ...ledger.schema.tables import compute_nodes, request_specs
+from ...ledger.schema.tables import instances as instances_table
+from . import schedule
+from .accept import resolved_hints, stored_spec
+
+ReadFleet = t.Callable[[t.Any, Needs], Fleet]
+
+# What a host keeps for itself -> the number of HostState that it is a part of.
+_RESERVES = {
+    "reserved_memory_mb": "memory_mb_used",
+    "reserved_disk_gb": "local_gb_used",
+    "reserved_vcpus": "vcpus_used",
+}
+_RATIOS = ("ram_allocation_ratio", "disk_allocation_ratio", "cpu_allocation_ratio")
+
+
+# --- how many more ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was asked for one request, and what there is.
+
+    total: how many more fit now, after what the requests before it take; left: the same after its own. ``placed`` and
+    ``by_host`` are [{host, node, count}]. Where the request does not fit whole, nothing of it is taken, as in a boot.
+    stopped_by: {reason, filters, decision}, or None where a limit ended the count.
+    """
+
+    name: str
+    flavor: str
+    project: str
+    count: int  # of them, without those that are there
+    there: int
+    total: int
+    left: int
+    by_host: list[dict[str, t.Any]]
+    placed: list[dict[str, t.Any]]
+    stopped_by: dict[str, t.Any] | None
+
+    @property
+    def fits(self) -> bool:
+        return self.total >= self.count
+
+
+def ask(
+    conn: t.Any,
+    requests: t.Sequence[ServerRequest],
+    read_fleet: ReadFleet,
+    options: SchedulerOptions,
+    limit: int | None = None,
+    named: bool = True,
+) -> list[Answer]:
+    """For each request, one after the other, how many more fit and where its own would go.
+
+    :arg named: instances of these names that have a host already need no place.
+    :raises InvalidRequest: hints that name instances which are not there; server groups that changed under their members.
+    :raises InvalidInput: nothing ends the count and no limit is given.
+    """
+    problems = Problems()
+    stored = [_stored(conn, r, "instances[%d]" % i, problems) for i, r in enumerate(requests)]
+    members = _groups(conn, requests, problems)
+    problems.raise_if_any()
+    there = _there(conn, requests) if named else set()
+    fleet = read_fleet(conn, schedule.needs_of(stored, options))
+    answers = []
+    for request, spec in zip(requests, stored):
+        names = expand.server_names(request)
+        living = sum((request.project, n) in there for n in names)
+        asked = replace(
+            schedule.request_spec(spec, [], None, request.project),
+            instance_group=members.get(request.server_group.id) if request.server_group is not None else None,
+        )
+        answers.append(_answer(fleet, asked, request, len(names) - living, living, options, limit))
+    return answers
+
+
+def _answer(
+    fleet: Fleet,
+    spec: RequestSpec,
+    request: ServerRequest,
+    count: int,
+    there: int,
+    options: SchedulerOptions,
+    limit: int | None,
+) -> Answer:
+    found = how_many(fleet, spec, options, limit)
+    quiet = replace(options, explain=False, max_attempts=1)
+    placed: list[dict[str, t.Any]] = []
+    left = found.total
+    if count and found.total >= count:
+        uuids = ["%s %d" % (request.name, number) for number in range(count)]
+        chosen = select_destinations(fleet, replace(spec, instance_uuids=uuids), quiet)
+        places = collections.Counter((s.host, s.nodename) for s in chosen)
+        placed = [{"host": host, "node": node, "count": n} for (host, node), n in sorted(places.items())]
+        left = how_many(fleet, spec, quiet, limit).total
+    return Answer(
+        name=request.name,
+        flavor=request.flavor.name,
+        project=request.project,
+        count=count,
+        there=there,
+        total=found.total,
+        left=left,
+        by_host=found.by_host,
+        placed=placed,
+        stopped_by=found.stopped_by,
+    )
+
+
+def _stored(conn: t.Any, request: ServerRequest, path: str, problems: Problems) -> dict[str, t.Any]:
+    """The request as a boot would store it, as far as the scheduler reads it."""
+    hints: t.Mapping[str, t.Any] = {}
+    with problems.collect(path + ".scheduler_hints"):
+        hints = resolved_hints(conn, request)
+    return stored_spec(request, (), hints)
+
+
+def _groups(conn: t.Any, requests: t.Sequence[ServerRequest], problems: Problems) -> dict[str, ServerGroup]:
+    """The groups that requests name, with the members that they have."""
+    wished = {r.server_group.id: r.server_group for r in requests if r.server_group is not None}
+    known = groups.load(conn, wished)
+    found = {}
+    for index, request in enumerate(requests):
+        group = request.server_group
+        if group is None:
+            continue
+        there = known.get(group.id)
+        if there is None or not there.members:
+            found[group.id] = group
+        elif (there.policy, there.max_server_per_host) == (group.policy, group.max_server_per_host):
+            found[group.id] = there
+        else:
+            problems.add(
+                "instances[%d].scheduler_hints.group" % index,
+                errors.InvalidInput(
+                    reason="server group %s has %d members under the policy %s (max_server_per_host %d), and cannot change"
+                    " to %s (%d)"
+                    % (
+                        group.name,
+                        len(there.members),
+                        there.policy,
+                        there.max_server_per_host,
+                        group.policy,
+                        group.max_server_per_host,
+                    ),
+                    remedy="Declare a group of another name, or delete its members first.",
+                ),
+            )
+    return found
+
+
+def _there(conn: t.Any, requests: t.Sequence[ServerRequest]) -> set[tuple[str, str]]:
+    """(project, name) of the instances among these that have a host."""
+    names: dict[str, list[str]] = {}
+    for request in requests:
+        names.setdefault(request.project, []).extend(expand.server_names(request))
+    c = instances_table.c
+    found = set()
+    for project, wanted in names.items():
+        for part in chunks(wanted):
+            query = sa.select(c.display_name).where(
+                c.project == project, c.display_name.in_(part), c.deleted == instances.LIVE, c.host.is_not(None)
+            )
+            found.update((project, name) for name in conn.execute(query).scalars())
+    return found
+
+
+# --- N+1 --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Loads:
+    """What is on hosts: for each host the requests of its instances, those of one request together."""
+
+    by_host: dict[str, list[RequestSpec]]
+    stored: list[dict[str, t.Any]]  # the requests as stored, each once
+    names: dict[str, str]  # uuid -> name of the instance
+
+
+def loads(conn: t.Any, hosts: t.Collection[str] | None = None) -> Loads:
+    """The living instances that have a host, without those that are being deleted: they need no other.
+
+    :arg hosts: of these hosts only.
+    """
+    c = instances_table.c
+    columns = (c.uuid, c.display_name, c.launch_index, c.host, c.project, c.request_spec_id, c.server_group_id)
+    query = sa.select(*columns).where(
+        c.deleted == instances.LIVE,
+        c.host.is_not(None),
+        sa.or_(c.task_state.is_(None), c.task_state != states.DELETING),
+    )
+    rows: list[t.Any] = []
+    for part in [None] if hosts is None else chunks(sorted(hosts)):
+        rows.extend(conn.execute(query if part is None else query.where(c.host.in_(part))))
+    rows.sort(key=lambda r: (r.host, r.request_spec_id, r.launch_index, r.uuid))
+    stored: dict[int, dict[str, t.Any]] = {}
+    s = request_specs.c
+    for part in chunks(sorted({r.request_spec_id for r in rows})):
+        stored.update((r.id, r.spec) for r in conn.execute(sa.select(s.id, s.spec).where(s.id.in_(part))))
+    members = groups.load(conn, {r.server_group_id for r in rows if r.server_group_id})
+    together: dict[tuple[t.Any, ...], list[str]] = {}
+    for row in rows:
+        together.setdefault((row.host, row.request_spec_id, row.project, row.server_group_id), []).append(row.uuid)
+    by_host: dict[str, list[RequestSpec]] = {}
+    for (host, spec_id, project, group_id), uuids in together.items():
+        spec = schedule.request_spec(stored[spec_id], uuids, None, project)
+        by_host.setdefault(host, []).append(replace(spec, instance_group=members.get(group_id)))
+    return Loads(by_host, list(stored.values()), {r.uuid: r.display_name for r in rows})
+
+
+def lose(
+    conn: t.Any, read_fleet: ReadFleet, options: SchedulerOptions, hosts: t.Collection[str] | None = None
+) -> list[dict[str, t.Any]]:
+    """core's hosts_that_can_be_lost() for these hosts (all by default), with the names of the instances beside their uuids."""
+    load = loads(conn, hosts)
+    fleet = read_fleet(conn, schedule.needs_of(load.stored, options))
+    found = hosts_that_can_be_lost(fleet, load.by_host, options, hosts)
+    for host in found:
+        for instance in [*host["moved"], *host["stuck"]]:
+            instance["name"] = load.names[instance["instance_uuid"]]
+    return found
+
+
+# --- the hosts as they would be ---------------------------------------------------------------------------------------
+
+
+def as_configured(conn: t.Any, fleet: Fleet, configurations: t.Mapping[str, t.Mapping[str, t.Any]]) -> Fleet:
+    """The fleet with the inventory's settings of today, which a boot enters into the ledger before it schedules."""
+    c = compute_nodes.c
+    columns = [c[name] for name in CONFIGURATION]
+    query = sa.select(c.id, c.host, c.service_disabled, c.service_disabled_reason, *columns)
+    changes: dict[int, dict[str, t.Any]] = {}
+    for row in conn.execute(query):
+        wanted = configurations.get(row.host) or {}
+        new = {k: wanted[k] for k in CONFIGURATION if k in wanted and getattr(row, k) != wanted[k]}
+        if new:
+            changes[row.id] = {"row": row, "new": new}
+    if not changes:
+        return fleet
+    hosts = []
+    for host in fleet.hosts:
+        change = changes.get(t.cast(int, host.node_id))
+        hosts.append(host if change is None else replace(host, **_changed(host, change["row"], change["new"])))
+    return Fleet(hosts)
+
+
+def _changed(host: t.Any, row: t.Any, new: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Fields of HostState that the settings ``new`` change."""
+    values: dict[str, t.Any] = {name: new[name] for name in _RATIOS if name in new}
+    for name, used in _RESERVES.items():
+        if name in new:
+            values[used] = getattr(host, used) + new[name] - getattr(row, name)
+    if "availability_zone" in new:
+        values["availability_zones"] = (new["availability_zone"],) if new["availability_zone"] else ()
+    if "disabled" in new or "disabled_reason" in new:
+        disabled = bool(new.get("disabled", row.disabled) or row.service_disabled)
+        reason = (row.service_disabled_reason if row.service_disabled else "") or new.get(
+            "disabled_reason", row.disabled_reason
+        )
+        values.update(disabled=disabled, disabled_reason=(reason or "") if disabled else "")
+    return values
+
+
+@dataclass(frozen=True)
+class Facts:
+    """How old what the ledger knows of the hosts is: seconds of the oldest report, and who counts as down: [{host, reason}]."""
+
+    oldest: float | None
+    down: list[dict[str, str]]
+
+
+def facts(conn: t.Any, hosts: t.Collection[str], now: float, service_down_time: float) -> Facts:
+    """As the ComputeFilter sees the hosts, in their order."""
+    c = compute_nodes.c
+    query = sa.select(c.host, c.reported_at, c.unreachable_reason, c.forced_down, c.forced_down_reason).order_by(
+        c.host, c.node
+    )
+    reasons: dict[str, str] = {}
+    ages: dict[str, float] = {}
+    for row in conn.execute(query):
+        reason = ""
+        if row.forced_down:
+            reason = "forced down" + (": %s" % row.forced_down_reason if row.forced_down_reason else "")
+        elif row.unreachable_reason is not None:
+            reason = "it did not answer: %s" % row.unreachable_reason
+        elif row.reported_at is None:
+            reason = NEVER_REPORTED
+        elif abs(now - row.reported_at) > service_down_time:
+            reason = "last report %.0f s ago, more than %.10g s" % (abs(now - row.reported_at), service_down_time)
+        reasons[row.host] = reasons.get(row.host) or reason
+        if row.reported_at is not None:
+            ages[row.host] = max(ages.get(row.host, 0.0), now - row.reported_at)
+    known = [ages[h] for h in hosts if h in ages]
+    down = [{"host": h, "reason": reasons.get(h, NEVER_REPORTED)} for h in hosts if reasons.get(h, NEVER_REPORTED)]
+    return Facts(oldest=max(known) if known else None, down=down)

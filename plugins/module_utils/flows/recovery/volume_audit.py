@@ -1,0 +1,202 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The audit of volumes in the ledger: what dead runs left half done, and attachments and volumes that contradict each other.
+
+source: row A82; semantics 11, 20
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core.instances import audit
+from ...core.instances import states as vm_states
+from ...core.instances.audit import Evidence, Finding
+from ...core.volumes import states
+from ...ledger.compute import cleanups, instances, runs
+from ...ledger.context import Context
+from ...ledger.db import bulk
+from ...ledger.db.sqlalchemy_import import sa
+from ...ledger.schema.tables import cleanups as cleanups_table
+from ...ledger.schema.tables import instances as instances_table
+from ...ledger.schema.tables import volume_attachments
+from ...ledger.schema.tables import volumes as volumes_table
+from ...ledger.schema.volume_tables import NOTHING
+from ...ledger.storage import attachments, volumes
+from . import volume_leases
+
+_ATTACHED = (states.ATTACHING, states.IN_USE, states.DETACHING)
+
+
+def plan(conn: t.Any, context: Context, evidence: Evidence) -> list[Finding]:
+    """What is to be done about volumes, by what the ledger says now. Writes nothing."""
+    found = [*_left_half_done(conn, context), *_without_instances(conn, context), *_free(conn, context)]
+    hosts = evidence.hosts
+    return [f for f in found if hosts is None or f.host in hosts]
+
+
+def _dead(conn: t.Any, run_ids: t.Iterable[str], context: Context) -> set[str]:
+    return runs.dead_among(conn, run_ids, context.run, context.now)
+
+
+def _left_half_done(conn: t.Any, context: Context) -> t.Iterator[Finding]:
+    left = volume_leases.left(conn, context, _dead)
+    for row in left.volumes:
+        ends = row.status in volume_leases.MAKING
+        yield Finding(
+            audit.VOLUME,
+            volumes.host_of(row.place) if row.place else None,
+            row.instance_uuid,
+            "volume %s" % (row.name or row.id),
+            row.status,
+            states.ERROR if ends else row.status,
+            audit.END if ends else audit.FINISH,
+            "Ask for the same volume again." if ends else "The next work on its storage host does the rest.",
+            key=("volume", row.id, row.run_id),
+        )
+    for row in left.snapshots:
+        yield Finding(
+            audit.VOLUME,
+            None,
+            None,
+            "snapshot %s" % (row.name or row.id),
+            row.status,
+            row.status,
+            audit.FINISH,
+            "The next work on its storage host does the rest.",
+            key=("snapshot", row.id, row.run_id),
+        )
+    for row in left.attachments:
+        attached = row.attach_status == states.ATTACHED
+        yield Finding(
+            audit.ATTACHMENT,
+            row.attached_host,
+            row.instance_uuid,
+            "volume %s" % row.volume_id,
+            row.attach_status,
+            states.ATTACHED if attached else states.DETACHED,
+            audit.RELEASE,
+            key=("attachment", row.id, row.run_id),
+        )
+
+
+def _without_instances(conn: t.Any, context: Context) -> t.Iterator[Finding]:
+    """Attachments of instances that are gone, or that ended before they ran, and that nobody ends."""
+    a, i = volume_attachments.c, instances_table.c
+    query = (
+        sa.select(volume_attachments, i.deleted.label("instance_deleted"), i.domain_name, i.vm_state)
+        .outerjoin(instances_table, i.uuid == a.instance_uuid)
+        .where(
+            a.deleted == attachments.LIVE,
+            sa.or_(
+                i.uuid.is_(None),
+                i.deleted != instances.LIVE,
+                sa.and_(i.vm_state == vm_states.ERROR, i.launched_at.is_(None)),
+            ),
+        )
+    )
+    to_clean = {(r.host, r.instance_uuid) for r in conn.execute(sa.select(cleanups_table))}
+    rows = list(conn.execute(query.order_by(a.id)))
+    owners = {r.run_id for r in rows if r.run_id and r.run_id != context.run.id}
+    alive = owners - _dead(conn, owners, context)
+    for row in rows:
+        if row.run_id in alive:
+            continue
+        what = "volume %s" % row.volume_id
+        ending = row.attach_status == states.DETACHED
+        if row.connection != NOTHING and (row.attached_host, row.instance_uuid) not in to_clean:
+            yield Finding(
+                audit.ATTACHMENT,
+                row.attached_host,
+                row.instance_uuid,
+                what,
+                "connected",
+                None,
+                audit.CLEAN,
+                "The host is cleaned when it reports the next time.",
+                key=("clean", row.id, row.domain_name or ""),
+            )
+        if not ending:
+            yield Finding(
+                audit.ATTACHMENT,
+                row.attached_host,
+                row.instance_uuid,
+                what,
+                row.attach_status,
+                states.DETACHED,
+                audit.RELEASE,
+                key=("gone", row.id, row.run_id),
+            )
+
+
+def _free(conn: t.Any, context: Context) -> t.Iterator[Finding]:
+    """Volumes that are attached to nobody, whatever they say; but those that a live audit holds (storage_audit.hold)."""
+    c, a = volumes_table.c, volume_attachments.c
+    attachment = sa.select(a.id).where(a.volume_id == c.id, a.deleted == attachments.LIVE)
+    query = sa.select(volumes_table).where(c.deleted == volumes.LIVE, c.status.in_(_ATTACHED), ~attachment.exists())
+    rows = list(conn.execute(query.order_by(c.id)))
+    alive = volumes.live_runs(conn, rows, context)
+    for row in rows:
+        if row.run_id in alive:
+            continue
+        yield Finding(
+            audit.VOLUME,
+            volumes.host_of(row.place) if row.place else None,
+            None,
+            "volume %s" % (row.name or row.id),
+            row.status,
+            states.AVAILABLE,
+            audit.CORRECT,
+            key=("free", row.id, row.status),
+        )
+
+
+def lock(
+    conn: t.Any, planned: t.Sequence[Finding], instance_uuids: t.Iterable[str], more: t.Iterable[str] = ()
+) -> None:
+    """Lock the volumes that the findings are about, those of these instances, and ``more``, all by id."""
+    ids = {*more}
+    ids |= {f.key[1] for f in planned if f.kind == audit.VOLUME and f.key[0] != "snapshot"}
+    cables = [f.key[1] for f in planned if f.kind == audit.ATTACHMENT]
+    a = volume_attachments.c
+    mine = sa.or_(bulk.among(conn, a.id, cables), bulk.among(conn, a.instance_uuid, sorted(set(instance_uuids))))
+    ids.update(conn.execute(sa.select(a.volume_id).where(a.deleted == attachments.LIVE, mine)).scalars())
+    if ids:
+        volumes.select(conn, ids=sorted(ids), lock=True)
+
+
+def repair(conn: t.Any, findings: t.Sequence[Finding], context: Context) -> None:
+    """Do it. The volumes are locked."""
+    todo = [f for f in findings if f.kind in (audit.VOLUME, audit.ATTACHMENT) and f.changes]
+    if not todo:
+        return
+    keys = {f.key[:2] for f in todo}
+    left = volume_leases.left(conn, context, _dead)
+    volume_leases.give_back(
+        conn,
+        volume_leases.Left(
+            attachments=[r for r in left.attachments if ("attachment", r.id) in keys],
+            volumes=[r for r in left.volumes if ("volume", r.id) in keys],
+            snapshots=[r for r in left.snapshots if ("snapshot", r.id) in keys],
+        ),
+        context,
+    )
+    for f in todo:
+        if f.key[0] == "clean":
+            cleanups.add(conn, str(f.host), str(f.instance), f.key[2], "its volumes are connected there", context.now)
+    gone = sorted({str(f.instance) for f in todo if f.key[0] == "gone"})
+    attachments.let_go(conn, gone, context)
+    attachments.leave_to_others(conn, gone)
+    for f in todo:
+        if f.key[0] == "free":
+            volumes.swap(
+                conn,
+                [f.key[1]],
+                {"status": (f.key[2],)},
+                context.now,
+                status=states.AVAILABLE,
+                attach_status=states.DETACHED,
+                run_id=None,
+            )

@@ -1,0 +1,49 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Volumes that the ledger is to forget while their data stay where they are: for a storage host that never comes back.
+
+The rules are those of a deletion, as with Cinder's unmanage. No host is asked. source: Cinder's volume API (delete with unmanage_only)
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core.volumes import states
+from ...ledger.context import Context
+from ...ledger.db import bulk
+from ...ledger.schema.tables import volume_attachments
+from ...ledger.schema.volume_tables import ENDING, NOTHING
+from ...ledger.storage import attachments, tombstones, volumes
+from ...ledger.storage.attachment_rows import LIVE, locked, write
+from . import delete
+from .delete import VolumeDeleting
+
+
+def unmanage(conn: t.Any, context: Context, known_hosts: t.Collection[str], **which: t.Any) -> VolumeDeleting:
+    """Forget volumes, with ``cascade`` their snapshots too: all are ``gone`` at once, and their quota is free.
+
+    :arg known_hosts: storage hosts that can be asked. What another one was to stop exporting counts as stopped: nobody else
+        will ever say so.
+    :arg which: as of volume_deletion.begin(), with its errors: what is attached or has snapshots is refused.
+    """
+    rows = delete.selected(conn, which.get("ids"), which.get("names"), which.get("project"))
+    _end_exports(conn, [r.id for r in rows], known_hosts, context)
+    begun = delete.begin(conn, context, **which)
+    snapshots = volumes.snapshots(conn, volume_ids=[r.id for r in begun.rows], lock=True) if begun.rows else []
+    tombstones.forget_snapshots(conn, snapshots, None, context)
+    tombstones.forget(conn, begun.rows, None, context)
+    return VolumeDeleting(
+        gone=[*begun.gone, *({"id": r.id, "name": r.name or "", "place": r.place} for r in begun.rows)]
+    )
+
+
+def _end_exports(conn: t.Any, volume_ids: t.Sequence[str], known_hosts: t.Collection[str], context: Context) -> None:
+    a = volume_attachments.c
+    of_volumes = bulk.among(conn, a.volume_id, volume_ids)
+    waiting = locked(conn, a.deleted == LIVE, of_volumes, a.export == ENDING, a.connection == NOTHING)
+    lost = [r for r in waiting if r.storage_host not in known_hosts and r.attach_status == states.DETACHED]
+    write(conn, [r.id for r in lost], export=NOTHING, iqn=None, lun=None, portals=None)
+    attachments.end_rows(conn, lost, context)

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What hosts still have to be rid of: written when a host could not be cleaned, done before it builds again.
+
+Until then the claim there and the addresses used there stay taken: a guest that nobody sees may still be using them.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..db import bulk
+from ..db.sqlalchemy_import import sa
+from ..schema.tables import cleanups
+from ..storage import attachments
+from . import claims, ports
+
+
+def add(conn: t.Any, host: str, instance_uuid: str, domain_name: str, reason: str, now: float) -> None:
+    """Remember that ``host`` is to be rid of the instance."""
+    c = cleanups.c
+    if conn.execute(sa.select(c.id).where(c.host == host, c.instance_uuid == instance_uuid)).first() is None:
+        conn.execute(
+            cleanups.insert().values(
+                host=host, instance_uuid=instance_uuid, domain_name=domain_name, reason=reason[:2000], created_at=now
+            )
+        )
+
+
+def of_host(conn: t.Any, host: str) -> list[t.Any]:
+    """What ``host`` still has to be rid of, oldest first."""
+    return list(conn.execute(sa.select(cleanups).where(cleanups.c.host == host).order_by(cleanups.c.id)))
+
+
+def of_instances(conn: t.Any, uuids: t.Sequence[str]) -> list[t.Any]:
+    """What is still to be removed of these instances, on any host."""
+    mine = bulk.among(conn, cleanups.c.instance_uuid, uuids)
+    return list(conn.execute(sa.select(cleanups).where(mine).order_by(cleanups.c.id)))
+
+
+def hosts(conn: t.Any) -> set[str]:
+    """Hosts that have something to be rid of."""
+    return {r.host for r in conn.execute(sa.select(cleanups.c.host).distinct())}
+
+
+def done(conn: t.Any, host: str, uuids: t.Sequence[str]) -> None:
+    """``host`` is rid of these instances: forget the rows, give back claims, volumes, and the addresses held for them."""
+    attachments.host_clean(conn, host, uuids)
+    claims.release(conn, uuids, host=host)
+    for uuid in uuids:
+        conn.execute(cleanups.delete().where(cleanups.c.host == host, cleanups.c.instance_uuid == uuid))
+        ports.release_on(conn, uuid, host)

@@ -1,0 +1,143 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What of a node's NUMA cells, PCI devices and whole disks is free: what it reported, less what claims hold."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+from ...core import errors
+from ...core.resources.numa.topology import GuestNUMATopology, HostNUMATopology
+from ...core.resources.numa.usage import apply_usage
+from ...core.resources.pci.device import PciDevice
+from ...core.resources.pci.pools import free_devices
+from ..db import bulk
+from ..db.sqlalchemy_import import sa
+from ..schema.tables import claims, compute_nodes, device_claims, instances, node_facts
+from . import profiles
+from .history import chunks
+
+PCI = "pci"
+DISK = "disk"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Of one node: cells with their use, devices and disks that nobody has."""
+
+    numa: HostNUMATopology | None = None
+    pci: t.Sequence[PciDevice] = ()
+    disks: t.Sequence[t.Mapping[str, t.Any]] = ()
+
+
+NOTHING = Parts()
+
+
+def load(conn: t.Any, node_ids: t.Sequence[int] | None, numa: bool = True, devices: bool = True) -> dict[int, Parts]:
+    """node id -> its parts, of those nodes that have any. None for ``node_ids``: of all nodes."""
+    cells = _numa(conn, node_ids) if numa else {}
+    pci, disks = _devices(conn, node_ids) if devices else ({}, {})
+    return {n: Parts(cells.get(n), pci.get(n, ()), disks.get(n, ())) for n in cells.keys() | pci.keys() | disks.keys()}
+
+
+def _where(column: t.Any, node_ids: t.Sequence[int] | None) -> t.Iterator[t.Any]:
+    if node_ids is None:
+        yield sa.true()
+    else:
+        for part in chunks(sorted(node_ids)):
+            yield column.in_(part)
+
+
+def _numa(conn: t.Any, node_ids: t.Sequence[int] | None) -> dict[int, HostNUMATopology]:
+    c = compute_nodes.c
+    profile_of = {
+        r.id: r.numa_profile_id
+        for w in _where(c.id, node_ids)
+        for r in conn.execute(sa.select(c.id, c.numa_profile_id).where(w, c.numa_profile_id.is_not(None)))
+    }
+    # The same object for nodes that are alike, so that a filter fits them once.
+    empty = {i: HostNUMATopology.from_facts(p) for i, p in profiles.load(conn, profile_of.values()).items()}
+    found = {n: t.cast(HostNUMATopology, empty[p]) for n, p in profile_of.items() if empty.get(p) is not None}
+    for where in _where(claims.c.compute_node_id, node_ids):
+        query = sa.select(claims.c.compute_node_id, claims.c.numa).where(where, claims.c.numa.is_not(sa.null()))
+        for row in conn.execute(query.order_by(claims.c.id)):
+            cells = found.get(row.compute_node_id)
+            if cells is not None:
+                found[row.compute_node_id] = _with_guest(cells, GuestNUMATopology.from_dict(row.numa))
+    return found
+
+
+def _with_guest(host: HostNUMATopology, guest: GuestNUMATopology) -> HostNUMATopology:
+    """The cells with a guest's use. What of it the host no longer tells of (a CPU that was taken offline) is left out: one
+    host whose report changed under its guests must not end everybody's scheduling."""
+    try:
+        return apply_usage(host, guest)
+    except errors.BootflowError:
+        there = {c.id: c for c in host.cells}
+        cells = []
+        for cell in guest.cells:
+            known = there.get(t.cast(int, cell.host_cell))
+            if known is None:
+                continue
+            free = known.cpus - known.pinned_cpus
+            pinning = {g: p for g, p in cell.pinning.items() if p in free}
+            sizes = {p.size_kb for p in known.pages}
+            page = cell.page_size_kb if cell.page_size_kb in sizes else None
+            reserved = (cell.reserved_cpus & free) - frozenset(pinning.values())
+            cells.append(replace(cell, pinning=pinning, reserved_cpus=reserved, page_size_kb=page))
+        with contextlib.suppress(errors.BootflowError):
+            host = apply_usage(host, replace(guest, cells=tuple(cells)))
+        # A CPU that is in another cell now is still this guest's.
+        its = {p for c in guest.cells for p in (*c.pinning.values(), *c.reserved_cpus)}
+        kept = [replace(c, pinned_cpus=c.pinned_cpus | (c.cpus & its)) for c in host.cells]
+        return replace(host, cells=tuple(kept))
+
+
+def _devices(
+    conn: t.Any, node_ids: t.Sequence[int] | None
+) -> tuple[dict[int, list[PciDevice]], dict[int, list[dict[str, t.Any]]]]:
+    c = compute_nodes.c
+    taken: dict[tuple[int, str], set[str]] = defaultdict(set)
+    for where in _where(device_claims.c.compute_node_id, node_ids):
+        for row in conn.execute(
+            sa.select(device_claims.c.compute_node_id, device_claims.c.kind, device_claims.c.device).where(where)
+        ):
+            taken[row.compute_node_id, row.kind].add(row.device)
+    pci: dict[int, list[PciDevice]] = {}
+    reported: dict[int, list[dict[str, t.Any]]] = {}
+    disks: dict[int, list[dict[str, t.Any]]] = {}
+    for where in _where(c.id, node_ids):
+        query = (
+            sa.select(c.id, c.has_pci, c.has_disks, node_facts.c.facts)
+            .join(node_facts, node_facts.c.compute_node_id == c.id)
+            .where(where, sa.or_(c.has_pci, c.has_disks))
+        )
+        for row in conn.execute(query):
+            if row.has_pci:
+                devices = [PciDevice.from_dict(d) for d in row.facts.get("pci_passthrough_devices") or ()]
+                pci[row.id] = list(free_devices(devices, taken[row.id, PCI]))
+            if row.has_disks:
+                reported[row.id] = row.facts.get("isolated_disks") or []
+    ours = _our_domains(conn, {d["domain"] for some in reported.values() for d in some if d.get("domain")})
+    for node_id, some in reported.items():
+        there = taken[node_id, DISK]
+        disks[node_id] = [d for d in some if _is_offered(d, ours) and d["path"] not in there]
+    return pci, disks
+
+
+def _is_offered(disk: t.Mapping[str, t.Any], ours: t.Collection[str]) -> bool:
+    """Whether a node gives this disk away. One that is in use there is reported with a reason instead; that a guest of ours had
+    it then is none, for the claims tell whether it still has."""
+    return not disk.get("reason") or disk.get("domain") in ours
+
+
+def _our_domains(conn: t.Any, names: t.Collection[str]) -> set[str]:
+    if not names:
+        return set()
+    c = instances.c
+    return set(conn.execute(sa.select(c.domain_name).where(bulk.among(conn, c.domain_name, sorted(names)))).scalars())

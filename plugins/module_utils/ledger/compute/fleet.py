@@ -1,0 +1,282 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The fleet as the scheduler reads it: the numbers of all hosts in one query, as columns; the rest only where a request asks.
+
+source: 001 section 8.5.12 (row B61)
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+import typing as t
+from dataclasses import dataclass, replace
+
+from ...core.scheduler.aggregates import Aggregate
+from ...core.scheduler.columns import Fleet, Same
+from ...core.scheduler.host_state import HostState
+from ...core.scheduler.placement import Placement, SchedulerOptions, Selection
+from ...core.scheduler.request_spec import RequestSpec
+from ..db.sqlalchemy_import import sa
+from ..schema.tables import BUSY, compute_nodes, instances, request_specs
+from . import dedicated_resources, profiles
+from .history import chunks
+
+if t.TYPE_CHECKING:
+    from ..database import Ledger
+
+# As HostState names them.
+NUMBERS = (
+    "memory_mb",
+    "memory_mb_used",
+    "local_gb",
+    "local_gb_used",
+    "disk_available_least",
+    "vcpus",
+    "vcpus_used",
+    "ram_allocation_ratio",
+    "disk_allocation_ratio",
+    "cpu_allocation_ratio",
+    "num_instances",
+    "failed_builds",
+)
+OTHERS = (
+    "host",  # the order of the fleet is that of the first two
+    "node",
+    "id",
+    "host_ip",
+    "availability_zone",
+    "hypervisor_type",
+    "hypervisor_version",
+    "profile_id",
+    "reported_at",
+    "disabled",
+    "service_disabled",
+    "forced_down",
+    "unreachable_reason",
+)
+NEVER_REPORTED = "it never reported"
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a request asks of hosts beside numbers; each costs a query."""
+
+    numa: bool = False
+    devices: bool = False
+    instances: bool = False
+    metrics: bool = False
+
+
+NUMBERS_ONLY = Needs()
+
+
+def read(
+    conn: t.Any,
+    hosts: t.Collection[str],
+    aggregates: t.Mapping[str, tuple[Aggregate, ...]] | None = None,
+    host_vars: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
+    needs: Needs = NUMBERS_ONLY,
+) -> Fleet:
+    """The inventory's hosts, in the order of their names; those that never reported come last, as down.
+
+    :arg aggregates: host -> the aggregates that it is in; the tuple of hosts in the same ones should be the same object.
+    """
+    names = OTHERS + NUMBERS
+    wanted = hosts if isinstance(hosts, (set, frozenset, dict)) else set(hosts)
+    # The driver's own tuples: ten thousand rows are read, and none is looked at by name.
+    rows = conn.execute(_everything()).cursor.fetchall()
+    if not all(row[0] in wanted for row in rows):
+        rows = [row for row in rows if row[0] in wanted]
+    rows.sort()
+    table: dict[str, t.Any] = {n: list(v) for n, v in zip(names, zip(*rows))} if rows else {n: [] for n in names}
+    known = set(table["host"])
+    for stranger in [h for h in hosts if h not in known]:
+        _add_stranger(table, stranger)
+    return _Reader(conn, table, aggregates or {}, host_vars or {}, needs).fleet()
+
+
+@functools.lru_cache(maxsize=None)
+def _everything() -> t.Any:
+    return sa.select(*[compute_nodes.c[n] for n in OTHERS + NUMBERS])
+
+
+def _add_stranger(table: dict[str, t.Any], host: str) -> None:
+    values = {"host": host, "node": host, "unreachable_reason": NEVER_REPORTED, "availability_zone": "", "host_ip": ""}
+    values.update(hypervisor_type="", ram_allocation_ratio=1.5, disk_allocation_ratio=1.0, cpu_allocation_ratio=16.0)
+    for name, column in table.items():
+        empty = None if name in ("id", "profile_id", "reported_at", "disk_available_least") else 0
+        column.append(values.get(name, empty))
+
+
+class _Reader:
+    def __init__(
+        self,
+        conn: t.Any,
+        table: dict[str, t.Any],
+        aggregates: t.Mapping[str, tuple[Aggregate, ...]],
+        host_vars: t.Mapping[str, t.Mapping[str, t.Any]],
+        needs: Needs,
+    ):
+        self.table = table
+        self.aggregates = aggregates
+        self.host_vars = host_vars
+        ids = table["id"]
+        self.profiles = profiles.load(conn, set(table["profile_id"]))
+        self.io_ops = dict(
+            conn.execute(
+                sa.select(instances.c.host, sa.func.count()).where(sa.text(BUSY)).group_by(instances.c.host)
+            ).all()
+        )
+        self.reasons = _reasons(conn) if any(table["disabled"]) or any(table["service_disabled"]) else {}
+        self.down_reasons = _down_reasons(conn) if any(table["forced_down"]) else {}
+        some = None if len(ids) > 500 else [i for i in ids if i is not None]
+        self.parts = (
+            dedicated_resources.load(conn, some, needs.numa, needs.devices) if needs.numa or needs.devices else {}
+        )
+        self.instances = _instances(conn) if needs.instances else {}
+        self.metrics = _metrics(conn) if needs.metrics else {}
+
+    def fleet(self) -> Fleet:
+        table = self.table
+        down = [f or u is not None for f, u in zip(table["forced_down"], table["unreachable_reason"])]
+        disabled = [bool(a or b) for a, b in zip(table["disabled"], table["service_disabled"])]
+        self.down, self.disabled = down, disabled
+        columns = {
+            **{n: table[n] for n in NUMBERS},
+            "host": table["host"],
+            "nodename": table["node"],
+            "node_id": table["id"],
+            "host_ip": table["host_ip"],
+            "hypervisor_type": table["hypervisor_type"],
+            "hypervisor_version": table["hypervisor_version"],
+            "disabled": disabled,
+            "forced_down": down,
+            "updated_at": table["reported_at"],
+            "num_io_ops": [self.io_ops.get(h, 0) for h in table["host"]] if self.io_ops else [0] * len(down),
+        }
+        same = Same(len(down))
+        alike: dict[str, t.Sequence[t.Hashable]] = {
+            "availability_zones": table["availability_zone"],
+            "cpu_info": table["profile_id"],
+            "supported_instances": table["profile_id"],
+            "stats": table["profile_id"],
+            "aggregates": [id(self.aggregates.get(h)) for h in table["host"]] if self.aggregates else same,
+        }
+        for empty, names in (
+            (not self.parts, ("numa_topology", "pci_devices", "free_disks")),
+            (not self.instances, ("instances",)),
+            (not self.metrics, ("metrics",)),
+        ):
+            if empty:
+                alike.update(dict.fromkeys(names, same))
+        self.num_io_ops = columns["num_io_ops"]
+        return Fleet.of_columns(columns, alike, self._host_state)
+
+    def _host_state(self, i: int) -> HostState:
+        table = self.table
+        host = table["host"][i]
+        profile = self.profiles.get(table["profile_id"][i]) or {}
+        zone = table["availability_zone"][i]
+        parts = self.parts.get(table["id"][i], dedicated_resources.NOTHING)
+        return HostState(
+            **{n: table[n][i] for n in NUMBERS},
+            host=host,
+            nodename=table["node"][i],
+            node_id=table["id"][i],
+            host_ip=table["host_ip"][i],
+            hypervisor_type=table["hypervisor_type"][i],
+            hypervisor_version=table["hypervisor_version"][i],
+            cpu_info=profile.get("cpu_info") or {},
+            supported_instances=[tuple(s) for s in profile.get("supported_instances") or ()],
+            stats=profile.get("stats") or {},
+            availability_zones=(zone,) if zone else (),
+            aggregates=self.aggregates.get(host, ()),
+            disabled=self.disabled[i],
+            disabled_reason=self.reasons.get(host, "") if self.disabled[i] else "",
+            forced_down=self.down[i],
+            down_reason=self.down_reasons.get(host) or table["unreachable_reason"][i] or "",
+            updated_at=table["reported_at"][i],
+            num_io_ops=self.num_io_ops[i],
+            numa_topology=parts.numa,
+            pci_devices=parts.pci,
+            free_disks=parts.disks,
+            instances=self.instances.get(host, {}),
+            metrics=self.metrics.get(table["id"][i]) or {},
+            vars=dict(self.host_vars.get(host) or {}),
+        )
+
+
+def _reasons(conn: t.Any) -> dict[str, str]:
+    """host -> why it is disabled: in the ledger, or else in the inventory."""
+    c = compute_nodes.c
+    rows = conn.execute(
+        sa.select(c.host, c.service_disabled, c.service_disabled_reason, c.disabled_reason).where(
+            sa.or_(c.disabled, c.service_disabled)
+        )
+    )
+    return {r.host: (r.service_disabled_reason if r.service_disabled else "") or r.disabled_reason or "" for r in rows}
+
+
+def _down_reasons(conn: t.Any) -> dict[str, str]:
+    """host -> why somebody forced it down."""
+    c = compute_nodes.c
+    return {
+        r.host: r.forced_down_reason for r in conn.execute(sa.select(c.host, c.forced_down_reason).where(c.forced_down))
+    }
+
+
+def _metrics(conn: t.Any) -> dict[int, t.Mapping[str, float]]:
+    c = compute_nodes.c
+    return {r.id: r.metrics for r in conn.execute(sa.select(c.id, c.metrics)) if r.metrics}
+
+
+def _instances(conn: t.Any) -> dict[str, dict[str, str]]:
+    """host -> uuid -> the name of its flavor."""
+    c = instances.c
+    rows = conn.execute(sa.select(c.uuid, c.host, c.request_spec_id).where(c.deleted == "", c.host.is_not(None))).all()
+    flavors: dict[int, str] = {}
+    for part in chunks(sorted({r.request_spec_id for r in rows})):
+        query = sa.select(request_specs.c.id, request_specs.c.spec["flavor"]["name"].as_string())
+        flavors.update(conn.execute(query.where(request_specs.c.id.in_(part))).all())
+    found: dict[str, dict[str, str]] = {}
+    for row in rows:
+        found.setdefault(row.host, {})[row.uuid] = flavors.get(row.request_spec_id, "")
+    return found
+
+
+class Follower:
+    """A fleet for who schedules again and again: read anew when it is older than ``max_age`` seconds or was found out of date.
+
+    Between two readings it knows what it took itself; what others took is told by the claim, which is the authority in any
+    case. Equal requests go on from the order of hosts that the last one left.
+    """
+
+    def __init__(self, hosts: t.Collection[str], options: SchedulerOptions, max_age: float = 1.0, **arguments: t.Any):
+        self.options = options
+        self._hosts = set(hosts)
+        self._arguments = arguments
+        self._max_age = max_age
+        self._read_at = float("-inf")
+        self._fleet: Fleet | None = None
+        self._placements: dict[t.Hashable, Placement] = {}
+
+    def select(self, ledger: Ledger, spec: RequestSpec, like: t.Hashable = None) -> list[Selection]:
+        """As core's select_destinations(). :arg like: requests of the same word differ in nothing but their instances."""
+        now = time.monotonic()
+        if self._fleet is None or now - self._read_at > self._max_age:
+            self._fleet = ledger.inspect(read, self._hosts, **self._arguments)
+            self._read_at = now
+            self._placements = {}
+        placement = self._placements.get(like)
+        if placement is None:
+            placement = Placement(self._fleet, spec, replace(self.options, now=time.time()))
+            if like is not None:
+                self._placements = {like: placement}  # of one kind at a time: another's picks are not in its order
+        return placement.select(spec.instance_uuids)
+
+    def refused(self) -> None:
+        """A claim was refused: the fleet is not as it was read."""
+        self._fleet = None

@@ -1,0 +1,136 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Server groups in the ledger: the inventory declares them, a row stands for each that was used, and its lock is the group's.
+
+source: semantics 8; rows A29, A61. Whoever claims for members holds the row until the claim is written, so that two
+boots can not both pass the late check: the hole that Nova leaves.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections import defaultdict
+from dataclasses import replace
+
+from ...core import errors
+from ...core.instances.server_groups import ServerGroup
+from ..db import bulk
+from ..db.locks import insert_new
+from ..db.sqlalchemy_import import sa
+from ..schema.tables import claims, compute_nodes, instances, server_groups
+from .history import chunks
+
+
+def ensure(conn: t.Any, group: ServerGroup, now: float) -> None:
+    """Enter the group as the inventory has it. The caller holds the project's turn.
+
+    :raises InvalidInput: its policy changed while it has members: they stand by the old one.
+    """
+    c = server_groups.c
+    query = sa.select(server_groups).where(c.id == group.id).with_for_update()  # or an audit forgets it meanwhile
+    row = conn.execute(query).first()
+    if row is None:
+        insert_new(
+            conn,
+            server_groups,
+            id=group.id,
+            project=group.project,
+            name=group.name,
+            policy=group.policy,
+            max_server_per_host=group.max_server_per_host,
+            created_at=now,
+        )
+        row = conn.execute(query).one()
+    if (row.policy, row.max_server_per_host) == (group.policy, group.max_server_per_host):
+        return
+    members = count_members(conn, [group.id])[group.id]
+    if members:
+        raise errors.InvalidInput(
+            reason="server group %s has %d members under the policy %s (max_server_per_host %d), and cannot change to %s (%d)"
+            % (
+                group.name,
+                members,
+                row.policy,
+                row.max_server_per_host,
+                group.policy,
+                group.max_server_per_host,
+            ),
+            remedy="Declare a group of another name, or delete its members first.",
+        )
+    conn.execute(
+        server_groups.update()
+        .where(c.id == group.id)
+        .values(policy=group.policy, max_server_per_host=group.max_server_per_host)
+    )
+
+
+def count_members(conn: t.Any, ids: t.Iterable[str]) -> dict[str, int]:
+    """group id -> living instances in it."""
+    found = dict.fromkeys(ids, 0)
+    c = instances.c
+    for part in chunks(sorted(found)):
+        query = sa.select(c.server_group_id, sa.func.count()).where(c.server_group_id.in_(part), c.deleted == "")
+        found.update(conn.execute(query.group_by(c.server_group_id)).all())
+    return found
+
+
+def load(conn: t.Any, ids: t.Iterable[str], lock: bool = False) -> dict[str, ServerGroup]:
+    """id -> the group with its members and the hosts where they have claims.
+
+    :arg lock: keep the groups to this transaction (after instances, before nodes).
+    """
+    wanted = sorted(set(ids))
+    found: dict[str, ServerGroup] = {}
+    for part in chunks(wanted):
+        query = sa.select(server_groups).where(server_groups.c.id.in_(part)).order_by(server_groups.c.id)
+        for row in conn.execute(query.with_for_update() if lock else query):
+            found[row.id] = ServerGroup(
+                id=row.id,
+                name=row.name,
+                policy=row.policy,
+                max_server_per_host=row.max_server_per_host,
+                project=row.project,
+            )
+    members: dict[str, set[str]] = defaultdict(set)
+    places: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for part in chunks(wanted):
+        c = instances.c
+        query = sa.select(c.server_group_id, c.uuid).where(c.server_group_id.in_(part), c.deleted == "")
+        for group, uuid in conn.execute(query):
+            members[group].add(uuid)
+        query = (
+            sa.select(claims.c.server_group_id, compute_nodes.c.host, sa.func.count(claims.c.instance_uuid.distinct()))
+            .join(compute_nodes, compute_nodes.c.id == claims.c.compute_node_id)
+            .where(claims.c.server_group_id.in_(part))
+            .group_by(claims.c.server_group_id, compute_nodes.c.host)
+        )
+        for group, host, count in conn.execute(query):
+            places[group][host] += count
+    return {g: replace(group, members=frozenset(members[g]), host_counts=dict(places[g])) for g, group in found.items()}
+
+
+def group_names(conn: t.Any, ids: t.Iterable[str]) -> dict[str, str]:
+    """id -> name."""
+    c = server_groups.c
+    wanted = sorted(ids)
+    if not wanted:
+        return {}
+    return dict(conn.execute(sa.select(c.id, c.name).where(bulk.among(conn, c.id, wanted))).all())
+
+
+def forget_unused(conn: t.Any, ids: t.Iterable[str]) -> int:
+    """Remove the rows of groups without members. Returns how many went.
+
+    The rows are locked before the members are counted: a boot that enters one holds its group's row (ensure).
+    """
+    wanted = sorted(set(ids))
+    for part in chunks(wanted):
+        c = server_groups.c
+        conn.execute(sa.select(c.id).where(c.id.in_(part)).order_by(c.id).with_for_update()).all()
+    empty = [g for g, count in count_members(conn, wanted).items() if not count]
+    gone = 0
+    for part in chunks(empty):
+        gone += conn.execute(server_groups.delete().where(server_groups.c.id.in_(part))).rowcount
+    return gone

@@ -1,0 +1,191 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What happened to an instance: actions, their events, faults and notifications.
+
+source: 001 section 8.5.21 (actions), 000 _notify_about_instance_usage (rows A32, A47, A59, B17-B19, B88)
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core import errors
+from ..db import bulk
+from ..db.sqlalchemy_import import sa
+from ..schema.tables import instance_action_events, instance_actions, instance_faults, notifications
+
+SUCCESS = "Success"
+ERROR = "Error"
+
+
+def start_actions(
+    conn: t.Any, uuids: t.Sequence[str], action: str, request_id: str, project: str, user: str, now: float
+) -> None:
+    """One open ``action`` row for each instance, before the work is dispatched (row A32)."""
+    if uuids:
+        conn.execute(
+            instance_actions.insert(),
+            [
+                {
+                    "instance_uuid": u,
+                    "action": action,
+                    "request_id": request_id,
+                    "project": project,
+                    "user_name": user,
+                    "start_time": now,
+                }
+                for u in uuids
+            ],
+        )
+
+
+def finish_actions(conn: t.Any, uuids: t.Sequence[str], action: str, now: float, message: str | None = None) -> None:
+    """Close the open ``action`` rows of these instances; ``message`` is Error where it failed."""
+    c = instance_actions.c
+    for part in chunks(uuids):
+        conn.execute(
+            instance_actions.update()
+            .where(c.instance_uuid.in_(part), c.action == action, c.finish_time.is_(None))
+            .values(finish_time=now, message=message)
+        )
+
+
+def start_events(conn: t.Any, uuids: t.Sequence[str], event: str, host: str | None, now: float) -> None:
+    """Journal that ``event`` begins: written before the step is done."""
+    if uuids:
+        conn.execute(
+            instance_action_events.insert(),
+            [{"instance_uuid": u, "event": event, "host": host, "start_time": now} for u in uuids],
+        )
+
+
+def finish_events(
+    conn: t.Any, uuids: t.Sequence[str], event: str, result: str, now: float, details: str | None = None
+) -> None:
+    """Journal how ``event`` ended (Success or Error) for these instances."""
+    c = instance_action_events.c
+    for part in chunks(uuids):
+        conn.execute(
+            instance_action_events.update()
+            .where(c.instance_uuid.in_(part), c.event == event, c.finish_time.is_(None))
+            .values(finish_time=now, result=result, details=None if details is None else text(details))
+        )
+
+
+def add_events(conn: t.Any, hosts: t.Mapping[str, str | None], event: str, result: str, now: float) -> None:
+    """Journal an ``event`` that is over already, for each instance on its host."""
+    bulk.insert(
+        conn,
+        instance_action_events,
+        [
+            {
+                "instance_uuid": uuid,
+                "event": event,
+                "host": host,
+                "start_time": now,
+                "finish_time": now,
+                "result": result,
+                "details": None,
+            }
+            for uuid, host in hosts.items()
+        ],
+    )
+
+
+def add_fault(
+    conn: t.Any, uuid: str, error: errors.BootflowError, host: str | None, now: float, details: str = ""
+) -> None:
+    """A fault row. source: 000, wrap_instance_fault (row A47)"""
+    conn.execute(
+        instance_faults.insert().values(
+            instance_uuid=uuid,
+            code=error.status,
+            error_code=error.code,
+            message=text(error.message),
+            remedy=text(error.remedy),
+            details=text(details),
+            host=host,
+            created_at=now,
+        )
+    )
+
+
+def notify(conn: t.Any, uuids: t.Sequence[str], event_type: str, payload: t.Mapping[str, t.Any], now: float) -> None:
+    """One notification for each instance (create.start, create.error, create.end, instance.update, delete.start, ...)."""
+    if uuids:
+        conn.execute(
+            notifications.insert(),
+            [
+                {"instance_uuid": u, "event_type": event_type, "payload": dict(payload), "created_at": now}
+                for u in uuids
+            ],
+        )
+
+
+def last_faults(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
+    """uuid -> its newest fault as plain data; under ``tried`` the hosts that it failed on before, in this boot."""
+    found: dict[str, dict[str, t.Any]] = {}
+    for part in chunks(uuids):
+        rows = conn.execute(
+            sa.select(instance_faults).where(instance_faults.c.instance_uuid.in_(part)).order_by(instance_faults.c.id)
+        )
+        for row in rows:
+            before = found.get(row.instance_uuid)
+            found[row.instance_uuid] = {
+                "code": row.error_code,
+                "status": row.code,
+                "message": row.message,
+                "remedy": row.remedy,
+                "host": row.host,
+                "created_at": row.created_at,
+                "rescheduled": row.details == "rescheduled",
+                "tried": [*before["tried"], before] if before is not None and before["rescheduled"] else [],
+            }
+    return found
+
+
+def events_of(conn: t.Any, uuid: str) -> list[dict[str, t.Any]]:
+    """The journal of one instance, oldest first."""
+    rows = conn.execute(
+        sa.select(instance_action_events)
+        .where(instance_action_events.c.instance_uuid == uuid)
+        .order_by(instance_action_events.c.id)
+    )
+    return [
+        {
+            "event": r.event,
+            "host": r.host,
+            "start_time": r.start_time,
+            "finish_time": r.finish_time,
+            "result": r.result,
+            "details": r.details,
+        }
+        for r in rows
+    ]
+
+
+def text(words: str) -> str:
+    """Words of a host as every database takes them: no NUL, no half characters."""
+    return words.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def chunks(values: t.Sequence[t.Any], size: int = 500) -> t.Iterator[t.Sequence[t.Any]]:
+    """Slices short enough for an IN list of any database."""
+    for i in range(0, len(values), size):
+        yield values[i : i + size]
+
+
+def with_event(conn: t.Any, uuids: t.Sequence[str], event: str) -> set[str]:
+    """Those of the instances in whose journal ``event`` stands."""
+    found: set[str] = set()
+    c = instance_action_events.c
+    for part in chunks(uuids):
+        found.update(
+            r.instance_uuid
+            for r in conn.execute(
+                sa.select(c.instance_uuid).where(c.instance_uuid.in_(part), c.event == event).distinct()
+            )
+        )
+    return found

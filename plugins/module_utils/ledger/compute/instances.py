@@ -1,0 +1,181 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Instance rows: selecting them, and moving their states by compare-and-swap.
+
+source: 000, instance.save(expected_task_state=...) (rows A50, A62, A69); 001 section 8.5.4
+"""
+
+from __future__ import annotations
+
+import types
+import typing as t
+
+from ...core import errors
+from ..db.sqlalchemy_import import sa
+from ..schema.tables import block_device_mappings, instances, ports, request_specs
+from . import history
+from .history import chunks
+
+LIVE = ""  # value of the column `deleted` while an instance lives
+
+# What notify_on_state_change may be (row B18).
+NOTIFY_NOTHING = "none"
+NOTIFY_VM_STATE = "vm_state"
+NOTIFY_VM_AND_TASK_STATE = "vm_and_task_state"
+NOTIFY_CHOICES = (NOTIFY_NOTHING, NOTIFY_VM_STATE, NOTIFY_VM_AND_TASK_STATE)
+
+
+def swap(
+    conn: t.Any,
+    uuids: t.Sequence[str],
+    expected_task_state: t.Sequence[str | None],
+    now: float,
+    owner: str | None = None,
+    notify: str = NOTIFY_NOTHING,
+    **values: t.Any,
+) -> set[str]:
+    """Write ``values`` to those of the instances whose task_state is one of ``expected_task_state`` (and which
+    run ``owner`` has, when given). Returns the uuids that moved; the others lost the swap, which is an answer."""
+    c = instances.c
+    moved: set[str] = set()
+    named = [e for e in expected_task_state if e is not None]
+    state = c.task_state.in_(named)
+    if None in expected_task_state:
+        state = sa.or_(state, c.task_state.is_(None))
+    for part in chunks(sorted(uuids)):
+        condition = sa.and_(c.uuid.in_(part), c.deleted == LIVE, state)
+        if owner is not None:
+            condition = sa.and_(condition, c.run_id == owner)
+        rows = conn.execute(
+            sa.select(c.uuid, c.vm_state, c.task_state).where(condition).order_by(c.uuid).with_for_update()
+        ).all()
+        if not rows:
+            continue
+        conn.execute(instances.update().where(c.uuid.in_([r.uuid for r in rows])).values(updated_at=now, **values))
+        moved.update(r.uuid for r in rows)
+        _notify_change(conn, rows, values, notify, now)
+    return moved
+
+
+def _notify_change(
+    conn: t.Any, rows: t.Sequence[t.Any], values: t.Mapping[str, t.Any], notify: str, now: float
+) -> None:
+    if notify == NOTIFY_NOTHING or not rows:
+        return
+    for row in rows:
+        vm_state = values.get("vm_state", row.vm_state)
+        task_state = values.get("task_state", row.task_state)
+        vm_changed = vm_state != row.vm_state
+        task_changed = task_state != row.task_state
+        if vm_changed or (task_changed and notify == NOTIFY_VM_AND_TASK_STATE):
+            payload = {
+                "old_state": row.vm_state,
+                "state": vm_state,
+                "old_task_state": row.task_state,
+                "new_task_state": task_state,
+            }
+            history.notify(conn, [row.uuid], "compute.instance.update", payload, now)
+
+
+def swap_error(conn: t.Any, uuid: str, expected: t.Sequence[str | None]) -> errors.BootflowError:
+    """Why a swap was lost: the instance is gone, is being deleted, or is elsewhere in its life."""
+    row = conn.execute(sa.select(instances.c.task_state, instances.c.deleted).where(instances.c.uuid == uuid)).first()
+    if row is None or row.deleted != LIVE:
+        return errors.InstanceNotFound(instance_id=uuid)
+    wanted = ", ".join(str(e) for e in expected)
+    if row.task_state == "deleting":
+        return errors.UnexpectedDeletingTaskStateError(instance_uuid=uuid, expected=wanted, actual=row.task_state)
+    return errors.UnexpectedTaskStateError(instance_uuid=uuid, expected=wanted, actual=row.task_state)
+
+
+def select_live(
+    conn: t.Any,
+    names: t.Sequence[str] | None = None,
+    uuids: t.Sequence[str] | None = None,
+    reservations: t.Sequence[str] | None = None,
+    project: str | None = None,
+    run_id: str | None = None,
+    host: str | None = None,
+    task_state: str | None = None,
+    vm_state: str | None = None,
+    lock: bool = False,
+) -> list[t.Any]:
+    """Rows of the living instances that meet every condition given, joined with the request they came from.
+
+    :arg lock: keep others from writing them until the transaction ends. For whoever writes what it decided from these rows.
+    """
+    c = instances.c
+    query = sa.select(instances).where(c.deleted == LIVE)
+    for column, values in ((c.display_name, names), (c.uuid, uuids), (c.reservation_id, reservations)):
+        if values is not None:
+            query = query.where(column.in_(list(values)))
+    for column, value in (
+        (c.project, project),
+        (c.run_id, run_id),
+        (c.host, host),
+        (c.task_state, task_state),
+        (c.vm_state, vm_state),
+    ):
+        if value is not None:
+            query = query.where(column == value)
+    query = query.order_by(c.uuid).with_for_update(of=instances) if lock else query
+    return sorted(
+        with_specs(conn, conn.execute(query)),
+        key=lambda r: (r.project, r.created_at, r.request_spec_id, r.launch_index, r.uuid),
+    )
+
+
+class Live(types.SimpleNamespace):
+    """An instance's row, with ``spec`` and ``digest`` of the request it came from, which the rows of a request share."""
+
+
+def with_specs(conn: t.Any, rows: t.Iterable[t.Any]) -> list[t.Any]:
+    """Rows of instances with the requests that they came from: each request is read once."""
+    found = [dict(r._mapping) for r in rows]
+    specs: dict[int, t.Any] = {}
+    s = request_specs.c
+    for part in chunks(sorted({r["request_spec_id"] for r in found})):
+        specs.update((r.id, r) for r in conn.execute(sa.select(s.id, s.spec, s.digest).where(s.id.in_(part))))
+    return [Live(**r, spec=specs[r["request_spec_id"]].spec, digest=specs[r["request_spec_id"]].digest) for r in found]
+
+
+def disks_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
+    """uuid -> its planned disks (core.disks.block_devices.PlannedDisk as plain data) in order."""
+    found: dict[str, list[dict[str, t.Any]]] = {u: [] for u in uuids}
+    c = block_device_mappings.c
+    for part in chunks(list(uuids)):
+        for row in conn.execute(
+            sa.select(c.instance_uuid, c.disk).where(c.instance_uuid.in_(part)).order_by(c.instance_uuid, c.position)
+        ):
+            found[row.instance_uuid].append(row.disk)
+    return found
+
+
+def usage(conn: t.Any, projects: t.Collection[str]) -> dict[str, dict[str, int]]:
+    """project -> {instances, cores, ram, ports} of what lives (quotas count, they do not reserve)."""
+    c = instances.c
+    found = {p: {"instances": 0, "cores": 0, "ram": 0, "ports": 0} for p in projects}
+    mine = sa.and_(c.deleted == LIVE, c.project.in_(sorted(projects)))
+    rows = conn.execute(
+        sa.select(
+            c.project,
+            sa.func.count(),
+            sa.func.coalesce(sa.func.sum(c.vcpus), 0),
+            sa.func.coalesce(sa.func.sum(c.memory_mb), 0),
+        )
+        .where(mine)
+        .group_by(c.project)
+    )
+    for project, count, cores, ram in rows:
+        found[project].update(instances=int(count), cores=int(cores), ram=int(ram))
+    rows = conn.execute(
+        sa.select(c.project, sa.func.count())
+        .join(ports, ports.c.instance_uuid == c.uuid)
+        .where(mine)
+        .group_by(c.project)
+    )
+    for project, count in rows:
+        found[project]["ports"] = int(count)
+    return found

@@ -1,0 +1,187 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Compute nodes in the ledger: what they reported, how the inventory configures them, and as the scheduler sees them.
+
+source: 001 section 8.5.6 (rows B32-B36)
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..db import bulk
+from ..db.locks import insert_new
+from ..db.sqlalchemy_import import sa
+from ..schema.tables import claims, compute_nodes
+from ..schema.tables import node_facts as node_facts_table
+from . import profiles
+from .history import chunks
+
+# What of the facts the scheduler looks at and many nodes have alike.
+PROFILE_KEYS = ("cpu_info", "supported_instances", "stats")
+
+# Inventory variable -> column: the configuration of a host is read fresh for each run, its facts are reported.
+CONFIGURATION = (
+    "ram_allocation_ratio",
+    "disk_allocation_ratio",
+    "cpu_allocation_ratio",
+    "reserved_memory_mb",
+    "reserved_disk_gb",
+    "reserved_vcpus",
+    "availability_zone",
+    "disabled",
+    "disabled_reason",
+)
+
+
+def record_report(
+    conn: t.Any, host: str, facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any], now: float
+) -> int:
+    """Enter what a host reported; usage is what the node reserves plus the sum of its claims. Returns the node's id.
+
+    A second report updates the row of (host, node); it never makes a second one (row B32).
+    """
+    c = compute_nodes.c
+    node = facts["hypervisor_hostname"]
+    values = {
+        "host_uuid": facts.get("host_uuid") or "",
+        "memory_mb": facts["memory_mb"],
+        "local_gb": facts["local_gb"],
+        "vcpus": facts["vcpus"],
+        "disk_available_least": facts.get("disk_available_least"),
+        "hypervisor_type": facts.get("hypervisor_type") or "QEMU",
+        "hypervisor_version": facts.get("hypervisor_version") or 0,
+        "profile_id": profiles.profile_id(conn, {k: facts[k] for k in PROFILE_KEYS if facts.get(k)}),
+        "numa_profile_id": _numa_profile(conn, facts, configuration),
+        "has_pci": bool(facts.get("pci_passthrough_devices")),
+        "has_disks": bool(facts.get("isolated_disks")),
+        "metrics": {**(facts.get("metrics") or {}), **(configuration.get("metrics") or {})} or None,
+        "reported_at": now,
+        "unreachable_reason": None,
+        **{k: configuration[k] for k in CONFIGURATION if k in configuration},
+    }
+    mine = sa.and_(c.host == host, c.node == node)
+    if conn.execute(compute_nodes.update().where(mine).values(**values)).rowcount == 0:
+        if not insert_new(conn, compute_nodes, host=host, node=node, created_at=now, **values):
+            conn.execute(compute_nodes.update().where(mine).values(**values))  # another run was faster
+    node_id = int(conn.execute(sa.select(c.id).where(mine)).scalar_one())
+    table = node_facts_table
+    its = table.c.compute_node_id == node_id
+    if conn.execute(table.update().where(its).values(facts=dict(facts))).rowcount == 0:
+        if not insert_new(conn, table, compute_node_id=node_id, facts=dict(facts)):
+            conn.execute(table.update().where(its).values(facts=dict(facts)))
+    recount(conn, [node_id])
+    return node_id
+
+
+def _numa_profile(conn: t.Any, facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any]) -> int | None:
+    """The row of the node's NUMA cells, with the huge pages that the inventory keeps from guests."""
+    numa = facts.get("numa_topology")
+    if not numa or not numa.get("cells"):
+        return None
+    kept = {(int(r["node"]), int(r["size"])): int(r["count"]) for r in configuration.get("reserved_huge_pages") or ()}
+    if kept:
+        cells = [
+            {
+                **cell,
+                "pages": [
+                    {**page, "reserved": kept.get((cell["id"], page["size_kb"]), 0)} for page in cell.get("pages") or ()
+                ],
+            }
+            for cell in numa["cells"]
+        ]
+        numa = {**numa, "cells": cells}
+    return profiles.profile_id(conn, numa)
+
+
+def record_unreachable(conn: t.Any, host: str, reason: str) -> None:
+    """The host was asked and did not answer: down at once, until it reports again."""
+    conn.execute(compute_nodes.update().where(compute_nodes.c.host == host).values(unreachable_reason=reason[:1000]))
+
+
+def lock(conn: t.Any, node_ids: t.Collection[int]) -> list[t.Any]:
+    """Lock the rows of these nodes, always in the order of their ids, until the transaction ends. Returns them."""
+    c = compute_nodes.c
+    columns = (c.id, c.host, c.node, c.memory_mb, c.memory_mb_used, c.local_gb, c.local_gb_used, c.vcpus, c.vcpus_used)
+    if not node_ids:
+        return []
+    mine = bulk.among(conn, c.id, sorted(set(node_ids)))
+    return list(conn.execute(sa.select(*columns).where(mine).order_by(c.id).with_for_update()))
+
+
+def recount(conn: t.Any, node_ids: t.Sequence[int]) -> None:
+    """Set usage from scratch: reserved + the sum of the claims, for these nodes (whose rows the caller has locked)."""
+    c = compute_nodes.c
+    mine = claims.c.compute_node_id == c.id
+
+    def total(column: t.Any) -> t.Any:
+        return (
+            sa.select(sa.func.coalesce(sa.func.sum(column), 0)).where(mine).correlate(compute_nodes).scalar_subquery()
+        )
+
+    # Counted are guests: one that is being resized has two claims.
+    guests = sa.select(sa.func.count(claims.c.instance_uuid.distinct())).where(mine)
+    for part in chunks(sorted(node_ids)):
+        conn.execute(
+            compute_nodes.update()
+            .where(c.id.in_(part))
+            .values(
+                memory_mb_used=c.reserved_memory_mb + total(claims.c.memory_mb),
+                local_gb_used=c.reserved_disk_gb + total(claims.c.disk_gb),
+                vcpus_used=c.reserved_vcpus + total(claims.c.vcpus),
+                num_instances=guests.correlate(compute_nodes).scalar_subquery(),
+            )
+        )
+
+
+def configure(conn: t.Any, configurations: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[str]:
+    """Bring the inventory's settings into the rows that differ. Returns the hosts that changed."""
+    changed: dict[str, int] = {}
+    reserves: list[int] = []
+    columns = [compute_nodes.c[k] for k in CONFIGURATION]
+    rows = conn.execute(
+        sa.select(compute_nodes.c.id, compute_nodes.c.host, *columns).order_by(compute_nodes.c.id)
+    ).all()
+    for row in rows:
+        wanted = configurations.get(row.host)
+        if wanted is None:
+            continue
+        values = {k: wanted[k] for k in CONFIGURATION if k in wanted and getattr(row, k) != wanted[k]}
+        if values:
+            conn.execute(compute_nodes.update().where(compute_nodes.c.id == row.id).values(**values))
+            changed[row.host] = row.id
+            if any(k.startswith("reserved_") for k in values):
+                reserves.append(row.id)
+    recount(conn, reserves)
+    return sorted(changed)
+
+
+def stale_hosts(conn: t.Any, hosts: t.Iterable[str], now: float, max_age: float) -> list[str]:
+    """Those of the inventory's hosts that never reported, whose report is older than ``max_age`` seconds, or that did not answer last time."""
+    c = compute_nodes.c
+    fresh = {
+        r.host
+        for r in conn.execute(sa.select(c.host, c.reported_at, c.unreachable_reason))
+        if r.reported_at is not None and now - r.reported_at <= max_age and r.unreachable_reason is None
+    }
+    return [h for h in hosts if h not in fresh]
+
+
+def node_facts(conn: t.Any, host: str, node: str) -> dict[str, t.Any]:
+    """The facts that a node last reported; empty when it never did."""
+    c = compute_nodes.c
+    table = node_facts_table
+    query = sa.select(table.c.facts).join(compute_nodes, c.id == table.c.compute_node_id)
+    row = conn.execute(query.where(c.host == host, c.node == node)).first()
+    return dict(row.facts) if row is not None else {}
+
+
+def count_failed_build(conn: t.Any, host: str, failed: bool) -> None:
+    """Builds that failed there since the last success (row D18)."""
+    c = compute_nodes.c
+    if failed:
+        conn.execute(compute_nodes.update().where(c.host == host).values(failed_builds=c.failed_builds + 1))
+    else:
+        conn.execute(compute_nodes.update().where(c.host == host, c.failed_builds != 0).values(failed_builds=0))

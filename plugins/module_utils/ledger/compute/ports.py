@@ -1,0 +1,244 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Ports and addresses: made in one transaction with what needs them, given back with it.
+
+source: 001 sections 8.5.7, 8.5.9, 8.5.10 (rows B42-B57). An address is taken when its row (subnet, address) is there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+import uuid as uuid_module
+from dataclasses import asdict
+
+from ...core import errors
+from ...core.model import Network, NetworkRequest, Subnet
+from ...core.networks import ipam
+from ...core.networks.network_info import PortRecord
+from ..db import bulk
+from ..db.locks import take_turns
+from ..db.sqlalchemy_import import sa
+from ..schema.tables import ip_allocations, ports
+from .history import chunks
+
+MAC_ATTEMPTS = 16
+HELD = -1  # position of a port that waits for its host to be cleaned
+
+
+class Allocator:
+    """Allocates ports within one transaction; reads the addresses of a subnet once for a whole batch.
+
+    :arg networks: all that add() will be given. Two runs in the same subnet take turns.
+    """
+
+    def __init__(self, conn: t.Any, rng: t.Any, now: float, networks: t.Iterable[Network]):
+        take_turns(conn, "subnet", [s.id for n in networks for s in n.subnets])
+        self.conn = conn
+        self.rng = rng
+        self.now = now
+        self._used: dict[str, set[int]] = {}
+        self._free: dict[str, t.Iterator[str]] = {}
+        self._port_rows: list[dict[str, t.Any]] = []
+        self._ip_rows: list[dict[str, t.Any]] = []
+
+    def add(self, instance_uuid: str, wishes: t.Sequence[tuple[NetworkRequest, Network]]) -> None:
+        """Plan the ports of one instance, in the order of its interfaces. write() makes them.
+
+        :raises FixedIpAlreadyInUse, InvalidIpForSubnet, InvalidIpForAllocationPools, NoMoreFixedIps:
+            nothing was written; the caller's transaction is to be rolled back.
+        """
+        for position, (wish, network) in enumerate(wishes):
+            port_id = str(uuid_module.UUID(int=self.rng.getrandbits(128), version=4))
+            for subnet, address in self._addresses(wish, network):
+                self._ip_rows.append({"subnet_id": subnet.id, "ip_address": address, "port_id": port_id})
+            self._port_rows.append(
+                {
+                    "id": port_id,
+                    "instance_uuid": instance_uuid,
+                    "position": position,
+                    "network_id": network.id,
+                    "mac_address": "",  # drawn for the whole batch when it is written
+                    "tag": wish.tag,
+                    "network": asdict(network),
+                    "created_at": self.now,
+                }
+            )
+
+    def forget(self, instance_uuid: str) -> None:
+        """Drop what was planned for an instance that was refused half-way."""
+        gone = {r["id"] for r in self._port_rows if r["instance_uuid"] == instance_uuid}
+        self._port_rows = [r for r in self._port_rows if r["id"] not in gone]
+        kept = {r["id"] for r in self._port_rows}
+        self._ip_rows = [r for r in self._ip_rows if r["port_id"] in kept]
+
+    def write(self) -> None:
+        """Write what was planned.
+
+        :raises VirtualInterfaceMacAddressException: no free MAC address was drawn.
+        """
+        for row, mac in zip(self._port_rows, self._free_macs(len(self._port_rows))):
+            row["mac_address"] = mac
+        if self._port_rows:
+            self.conn.execute(ports.insert(), self._port_rows)
+        if self._ip_rows:
+            self.conn.execute(ip_allocations.insert(), self._ip_rows)
+        self._port_rows, self._ip_rows = [], []
+
+    def _free_macs(self, count: int) -> list[str]:
+        found: list[str] = []
+        for _attempt in range(MAC_ATTEMPTS):
+            if len(found) == count:
+                break
+            drawn = dict.fromkeys(ipam.new_mac(self.rng) for _each in range(count - len(found)))
+            taken = set(
+                self.conn.execute(
+                    sa.select(ports.c.mac_address).where(bulk.among(self.conn, ports.c.mac_address, drawn))
+                ).scalars()
+            )
+            found += [m for m in drawn if m not in taken and m not in found]
+        if len(found) < count:
+            raise errors.VirtualInterfaceMacAddressException()
+        return found
+
+    def _addresses(self, wish: NetworkRequest, network: Network) -> list[tuple[Subnet, str]]:
+        subnets = [s for s in network.subnets if wish.subnet in (None, s.id, s.name)]
+        if wish.fixed_ip is not None:
+            return [self._fixed(wish.fixed_ip, subnets, network)]
+        found = []
+        # One address of each IP version, from the first subnet that has one left, as Neutron does.
+        for version in (4, 6):
+            candidates = [s for s in subnets if s.ip_version == version]
+            if not candidates:
+                continue
+            for subnet in candidates:
+                address = next(self._free_in(subnet), None)
+                if address is None:
+                    continue
+                self._used_in(subnet).add(int(ipaddress.ip_address(address)))
+                found.append((subnet, address))
+                break
+            else:
+                raise errors.NoMoreFixedIps(
+                    net=network.name, remedy="Delete instances, or widen the allocation_pools of its subnets."
+                )
+        return found
+
+    def _fixed(self, address: str, subnets: t.Sequence[Subnet], network: Network) -> tuple[Subnet, str]:
+        refusal: errors.BootflowError = errors.InvalidIpForSubnet(address=address, subnet=network.name)
+        for subnet in subnets:
+            try:
+                ipam.check_fixed_ip(subnet, address, network.enforce_allocation_pools)
+            except errors.BootflowError as e:
+                if not isinstance(refusal, errors.InvalidIpForAllocationPools):
+                    refusal = e
+                continue
+            number = ipaddress.ip_address(address)
+            if int(number) in self._used_in(subnet):
+                raise errors.FixedIpAlreadyInUse(address=address, subnet=subnet.name)
+            self._used_in(subnet).add(int(number))
+            return subnet, str(number)
+        raise refusal
+
+    def _free_in(self, subnet: Subnet) -> t.Iterator[str]:
+        # One iterator for the batch: it looks at the used addresses as they grow and never starts over.
+        if subnet.id not in self._free:
+            self._free[subnet.id] = ipam.free_addresses(subnet, self._used_in(subnet))
+        return self._free[subnet.id]
+
+    def _used_in(self, subnet: Subnet) -> set[int]:
+        if subnet.id not in self._used:
+            rows = self.conn.execute(
+                sa.select(ip_allocations.c.ip_address).where(ip_allocations.c.subnet_id == subnet.id)
+            )
+            self._used[subnet.id] = {int(ipaddress.ip_address(r.ip_address)) for r in rows}
+        return self._used[subnet.id]
+
+
+def ports_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, list[tuple[PortRecord, Network]]]:
+    """uuid -> its ports in the order of the interfaces, each with its network as the inventory had it."""
+    found: dict[str, list[tuple[PortRecord, Network]]] = {u: [] for u in uuids}
+    for part in chunks(list(uuids)):
+        addresses: dict[str, list[dict[str, str]]] = {}
+        rows = conn.execute(
+            sa.select(ip_allocations.c.port_id, ip_allocations.c.subnet_id, ip_allocations.c.ip_address)
+            .join(ports, ports.c.id == ip_allocations.c.port_id)
+            .where(ports.c.instance_uuid.in_(part))
+            .order_by(ip_allocations.c.id)
+        )
+        for r in rows:
+            addresses.setdefault(r.port_id, []).append({"subnet_id": r.subnet_id, "ip_address": r.ip_address})
+        for r in conn.execute(
+            sa.select(ports)
+            .where(ports.c.instance_uuid.in_(part), ports.c.position >= 0)
+            .order_by(ports.c.instance_uuid, ports.c.position)
+        ):
+            record = PortRecord(
+                id=r.id,
+                network_id=r.network_id,
+                mac_address=r.mac_address,
+                fixed_ips=tuple(addresses.get(r.id, ())),
+                instance_uuid=r.instance_uuid,
+                tag=r.tag,
+                preserve_on_delete=False,
+                host=r.host,
+            )
+            found[r.instance_uuid].append((record, network_from(r.network)))
+    return found
+
+
+def bind(conn: t.Any, uuids: t.Sequence[str], host: str) -> None:
+    """The ports of these instances are on ``host`` now."""
+    for part in chunks(list(uuids)):
+        conn.execute(ports.update().where(ports.c.instance_uuid.in_(part), ports.c.position >= 0).values(host=host))
+
+
+def bind_each(conn: t.Any, hosts: t.Mapping[str, str]) -> None:
+    """The ports of each instance (uuid -> host) are on its host now."""
+    rows = [
+        {"id": r.id, "host": hosts[r.instance_uuid]}
+        for r in conn.execute(
+            sa.select(ports.c.id, ports.c.instance_uuid).where(
+                bulk.among(conn, ports.c.instance_uuid, hosts), ports.c.position >= 0
+            )
+        )
+    ]
+    bulk.update(conn, ports, "id", rows)
+
+
+def release(conn: t.Any, uuids: t.Sequence[str]) -> int:
+    """Delete the ports of these instances and free their addresses; ports that hold() keeps stay."""
+    released = 0
+    for part in chunks(list(uuids)):
+        wanted = sa.and_(ports.c.instance_uuid.in_(part), ports.c.position >= 0)
+        conn.execute(ip_allocations.delete().where(ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(wanted))))
+        released += conn.execute(ports.delete().where(wanted)).rowcount
+    return released
+
+
+def hold(conn: t.Any, uuid: str, host: str) -> None:
+    """Keep the addresses taken that this instance has on ``host``, though it builds elsewhere or is gone: a guest may
+    still use them there. release_on() ends it."""
+    conn.execute(
+        ports.update()
+        .where(ports.c.instance_uuid == uuid, ports.c.host == host, ports.c.position >= 0)
+        .values(position=HELD)
+    )
+
+
+def release_on(conn: t.Any, uuid: str, host: str) -> None:
+    """Delete the ports that this instance has on ``host``: the host is rid of it."""
+    wanted = sa.and_(ports.c.instance_uuid == uuid, ports.c.host == host)
+    conn.execute(ip_allocations.delete().where(ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(wanted))))
+    conn.execute(ports.delete().where(wanted))
+
+
+def network_from(data: t.Mapping[str, t.Any]) -> Network:
+    """A Network from the plain data that asdict() made of it."""
+    subnets = tuple(
+        Subnet(**{**s, **{k: tuple(s[k]) for k in ("dns_nameservers", "host_routes", "allocation_pools")}})
+        for s in data["subnets"]
+    )
+    return Network(**{**data, "subnets": subnets})

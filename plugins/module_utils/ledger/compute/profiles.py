@@ -1,0 +1,37 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What many nodes have alike (CPU, guests they take, NUMA cells), stored once under the digest of its content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+
+from ..db.locks import insert_new
+from ..db.sqlalchemy_import import sa
+from ..schema.tables import node_profiles
+from .history import chunks
+
+
+def profile_id(conn: t.Any, content: t.Any) -> int:
+    """The id of the row with this content (plain JSON), which is made if it is new."""
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    c = node_profiles.c
+    query = sa.select(c.id).where(c.digest == digest)
+    found = conn.execute(query).scalar()
+    if found is None:
+        insert_new(conn, node_profiles, digest=digest, profile=content)
+        found = conn.execute(query).scalar_one()
+    return int(found)
+
+
+def load(conn: t.Any, ids: t.Iterable[int | None]) -> dict[int, t.Any]:
+    """id -> content."""
+    found: dict[int, t.Any] = {}
+    c = node_profiles.c
+    for part in chunks(sorted({i for i in ids if i is not None})):
+        found.update((r.id, r.profile) for r in conn.execute(sa.select(c.id, c.profile).where(c.id.in_(part))))
+    return found

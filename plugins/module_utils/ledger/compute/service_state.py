@@ -1,0 +1,103 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What people say of a host: it takes no new instances, or it is down whatever it reports. Kept beside the inventory's word.
+
+source: rows A37, D09, D18; Nova's os-services: enable, disable, disable-log-reason, force-down
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core import errors
+from ..db.sqlalchemy_import import sa
+from ..schema.tables import compute_nodes
+from .history import chunks
+from .nodes import lock
+
+ENABLED = "enabled"
+DISABLED = "disabled"
+FORCED_DOWN = "forced_down"
+UP = "up"
+STATES = (ENABLED, DISABLED, FORCED_DOWN, UP)
+
+MOST_REASON = 255
+
+#: state -> (column, value, column of the reason)
+_COLUMNS = {
+    ENABLED: ("service_disabled", False, "service_disabled_reason"),
+    DISABLED: ("service_disabled", True, "service_disabled_reason"),
+    FORCED_DOWN: ("forced_down", True, "forced_down_reason"),
+    UP: ("forced_down", False, "forced_down_reason"),
+}
+
+
+def set_state(conn: t.Any, hosts: t.Sequence[str], state: str, reason: str = "") -> list[dict[str, t.Any]]:
+    """Bring ``hosts`` into ``state``. Disabled and forced down are apart: a host may be both, and loses each by its own word.
+
+    Returns what changed: [{host, what, from, to}], empty when all were so already.
+
+    :raises InvalidInput: an unknown state; a reason for what needs none, or one that is too long.
+    :raises ComputeHostNotFound: the ledger does not know one of them. Nothing was written then.
+    """
+    reason = reason.strip()
+    if state not in _COLUMNS:
+        raise errors.InvalidInput(
+            reason="bootflow_host_state is %r" % state, remedy="Give one of: %s." % ", ".join(STATES)
+        )
+    if len(reason) > MOST_REASON or "\0" in reason:
+        raise errors.InvalidInput(
+            reason="bootflow_host_reason has %d characters" % len(reason),
+            remedy="Give at most %d, in words." % MOST_REASON,
+        )
+    if reason and state in (ENABLED, UP):
+        raise errors.InvalidInput(
+            reason="a host that is %s has no reason" % state,
+            remedy="Leave bootflow_host_reason out, or give the state disabled or forced_down.",
+        )
+    if not hosts:
+        raise errors.InvalidInput(reason="bootflow_host names no host", remedy="Give a compute host.")
+    column, value, reason_column = _COLUMNS[state]
+    c = compute_nodes.c
+    wanted = sorted(set(hosts))
+    rows: list[t.Any] = []
+    for part in chunks(wanted):
+        lock(conn, [r.id for r in conn.execute(sa.select(c.id).where(c.host.in_(part)))])
+        rows += conn.execute(
+            sa.select(c.id, c.host, c[column], c[reason_column]).where(c.host.in_(part)).order_by(c.id)
+        )
+    unknown = sorted(set(wanted) - {r.host for r in rows})
+    if unknown:
+        raise errors.ComputeHostNotFound(
+            host=", ".join(unknown),
+            remedy="Name a host of the inventory that has reported; the playbook heartbeat lets all report.",
+        )
+    changed: dict[tuple[str, str], dict[str, t.Any]] = {}
+    for row in rows:
+        values = {column: value, reason_column: reason}
+        before = {column: bool(row[2]), reason_column: row[3]}
+        if before == values:
+            continue
+        conn.execute(compute_nodes.update().where(c.id == row.id).values(**values))
+        for what in values:
+            if before[what] != values[what]:
+                changed[row.host, what] = {"host": row.host, "what": what, "from": before[what], "to": values[what]}
+    return list(changed.values())
+
+
+def states_of(conn: t.Any, hosts: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
+    """host -> {disabled, disabled_reason, forced_down, forced_down_reason, by_inventory}: what holds for it now."""
+    c = compute_nodes.c
+    found: dict[str, dict[str, t.Any]] = {}
+    for part in chunks(sorted(set(hosts))):
+        for r in conn.execute(sa.select(compute_nodes).where(c.host.in_(part)).order_by(c.id)):
+            found[r.host] = {
+                "disabled": bool(r.disabled or r.service_disabled),
+                "disabled_reason": (r.service_disabled_reason if r.service_disabled else "") or r.disabled_reason,
+                "forced_down": bool(r.forced_down),
+                "forced_down_reason": r.forced_down_reason,
+                "by_inventory": bool(r.disabled),
+            }
+    return found

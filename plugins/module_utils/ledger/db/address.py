@@ -1,0 +1,176 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where the ledger is and how it is talked to: URL, password, TLS, and how long to wait for what.
+
+A password is kept apart from the URL from here on, so that nothing that shows a URL can show it. Order: the setting,
+the file, the URL, BOOTFLOW_LEDGER_PASSWORD, and then what libpq finds by itself (PGPASSWORD, ~/.pgpass, a service file).
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import stat
+import typing as t
+import urllib.parse
+from dataclasses import dataclass, field
+
+from ...core import errors
+
+PASSWORD_VARIABLE = "BOOTFLOW_LEDGER_PASSWORD"
+SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+MEMORY = "sqlite://"
+
+
+@dataclass(frozen=True)
+class LedgerAddress:
+    """A ledger and the settings of the connection. Times are seconds, 0 is none. Its text never has a password."""
+
+    url: str = field(repr=False)
+    password: str | None = field(default=None, repr=False)
+    password_file: str | None = None
+    sslmode: str | None = None
+    sslrootcert: str | None = None
+    sslcert: str | None = None
+    sslkey: str | None = None
+    application_name: str = "bootflow"
+    connect_timeout: int = 10
+    lock_timeout: float = 60.0
+    statement_timeout: float = 300.0
+    idle_timeout: float = 120.0  # a transaction of a frozen run lets its locks go after this; ours pause for seconds
+    retry_timeout: float = 60.0
+
+    def __str__(self) -> str:
+        return shown(self.url)
+
+    def check(self) -> None:
+        """Raise InvalidInput for settings that no ledger can be opened with, before anything is touched."""
+        for name in ("connect_timeout", "lock_timeout", "statement_timeout", "idle_timeout", "retry_timeout"):
+            value = getattr(self, name)
+            if not 0 <= value <= 2_000_000:
+                raise errors.InvalidInput(
+                    reason="bootflow_ledger_%s is %s" % (name, value),
+                    remedy="Give seconds from 0 (none) to 2000000.",
+                )
+        if self.sslmode is not None and self.sslmode not in SSL_MODES:
+            raise errors.InvalidInput(
+                reason="bootflow_ledger_sslmode is %r" % self.sslmode, remedy="Give one of: %s." % ", ".join(SSL_MODES)
+            )
+        if self.password is not None and self.password_file is not None:
+            raise errors.InvalidInput(
+                reason="bootflow_ledger_password and bootflow_ledger_password_file are both set",
+                remedy="Keep one of them.",
+            )
+        if not url_is_sqlite(normalise_url(self.url)):
+            for name in ("sslrootcert", "sslcert", "sslkey"):
+                path = getattr(self, name)
+                if path is not None and path != "system" and not os.access(path, os.R_OK):
+                    raise errors.InvalidInput(
+                        reason="bootflow_ledger_%s: %s is not there or may not be read" % (name, path),
+                        remedy="Name a file on the controller that its user may read.",
+                    )
+
+    def secret(self) -> str | None:
+        """The password that this address says, None when libpq is to find one. Reads the file."""
+        if self.password is not None:
+            return self.password
+        if self.password_file is not None:
+            return password_from_file(self.password_file)
+        return password_in(normalise_url(self.url)) or os.environ.get(PASSWORD_VARIABLE) or None
+
+
+def as_address(address: str | LedgerAddress) -> LedgerAddress:
+    return address if isinstance(address, LedgerAddress) else LedgerAddress(url=address)
+
+
+def normalise_url(url: str) -> str:
+    """A path or a database URL to SQLAlchemy's form; raise LedgerError for anything that is neither sqlite nor PostgreSQL."""
+    if url.startswith(("/", "~")):
+        return "sqlite:///" + os.path.expanduser(url)
+    if url.startswith("sqlite:///") or url == MEMORY:
+        return url
+    match = re.match(r"^(postgres|postgresql|postgresql\+psycopg)://", url)
+    if match:
+        return "postgresql+psycopg://" + url[match.end() :]
+    raise errors.LedgerError(
+        url=shown(url),
+        reason="it is neither a path nor a sqlite:/// or postgresql:// URL",
+        remedy="Set bootflow_ledger_url, for example sqlite:////var/lib/bootflow/ledger.db.",
+    )
+
+
+def shown(url: str) -> str:
+    """The URL without its password, also one that holds an @ or is written as an option."""
+    return re.sub(r"(password=)[^&]*", r"\1***", re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url))
+
+
+def url_is_sqlite(url: str) -> bool:
+    return url.startswith("sqlite:")
+
+
+def sqlite_path(url: str) -> str | None:
+    """The file of a sqlite URL; None for anything else (also an in-memory ledger)."""
+    return url[len("sqlite:///") :] if url.startswith("sqlite:///") else None
+
+
+# user:password@, where the password may hold an @ that should have been written as %40
+_USER = re.compile(r"^([^:]+://[^:/@?]*):([^?]*)@")
+
+
+def password_in(url: str) -> str | None:
+    """The password that stands in a PostgreSQL URL."""
+    before = _USER.match(url)
+    if before and before[2]:
+        return urllib.parse.unquote(before[2])
+    option = re.search(r"[?&]password=([^&]+)", url)
+    return urllib.parse.unquote_plus(option[1]) if option else None
+
+
+def without_password(url: str) -> str:
+    """The URL without the password before its host."""
+    return _USER.sub(r"\1@", url)
+
+
+def password_from_file(path: str) -> str:
+    """The first line of a file that only its owner, who is us or root, may read.
+
+    :raises InvalidInput: it is open to others, not ours, empty, or not there.
+    """
+    remedy = "Make it a file of one line that belongs to this user: chmod 600 %s." % path
+    path = os.path.expanduser(path)
+    try:
+        with open(path, encoding="utf-8") as f:
+            facts = os.fstat(f.fileno())
+            if not stat.S_ISREG(facts.st_mode):
+                problem = "is no plain file"
+            elif facts.st_mode & 0o077:
+                problem = "may be read or written by others (mode %04o)" % stat.S_IMODE(facts.st_mode)
+            elif facts.st_uid not in (os.geteuid(), 0):
+                problem = "belongs to %s" % _user(facts.st_uid)
+            else:
+                lines = f.read(65536).splitlines()
+                if lines and lines[0] and not any(lines[1:]) and "\0" not in lines[0]:
+                    return lines[0]
+                problem = "does not have one line with the password"
+    except (OSError, UnicodeDecodeError) as e:
+        problem = "cannot be read: %s" % (e.strerror if isinstance(e, OSError) else "it is no text")
+    raise errors.InvalidInput(message="bootflow_ledger_password_file: %s %s" % (path, problem), remedy=remedy)
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return "uid %d" % uid
+
+
+def scrubbed(text: str, secrets: t.Iterable[str | None]) -> str:
+    """``text`` without these secrets, also as they stand in a URL."""
+    for secret in secrets:
+        if secret and len(secret) >= 3:
+            for form in (secret, urllib.parse.quote(secret), urllib.parse.quote(secret, safe="")):
+                text = text.replace(form, "***")
+    return text

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether a COMMIT that got no answer was done: a row that each worker writes with its transactions on PostgreSQL.
+
+A worker (one thread of one process on one open ledger) has one row with the number of its last transaction. When the
+connection breaks while it commits, the next attempt writes the same number first: that waits until the old session is
+really over, and finds out whether the number is there already. PostgreSQL's own pg_xact_status() would cost no row,
+but a server that crashed hands out the lost numbers of transactions again, and then answers for a stranger's.
+source: semantics 20
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import typing as t
+import uuid
+
+from .sqlalchemy_import import sa
+
+KEEP_SECONDS = 7 * 86400.0
+
+# Not of tables.metadata: it is the database layer's own, as the table of revisions is.
+metadata = sa.MetaData()
+table = sa.Table(
+    "ledger_commits",
+    metadata,
+    sa.Column("worker", sa.String(36), primary_key=True),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("at", sa.Float, nullable=False),
+)
+
+_WRITE = (
+    "INSERT INTO ledger_commits AS c (worker, number, at) SELECT :worker, :number, :at %s"
+    " ON CONFLICT (worker) DO UPDATE SET number = excluded.number, at = excluded.at WHERE c.number < excluded.number"
+)
+_WHERE_WRITTEN = "WHERE pg_current_xact_id_if_assigned() IS NOT NULL"
+
+
+class Worker(threading.local):
+    """This thread's identity and count; a forked child is somebody else."""
+
+    pid = 0
+    number = 0
+    id = ""
+
+    def next(self) -> tuple[str, int]:
+        if self.pid != os.getpid():
+            self.pid, self.number, self.id = os.getpid(), 0, str(uuid.uuid4())
+        self.number += 1
+        return self.id, self.number
+
+
+def sign(conn: t.Any, mark: tuple[str, int]) -> bool:
+    """Write the mark when the transaction wrote anything at all; returns whether it did."""
+    return _write(conn, mark, _WHERE_WRITTEN)
+
+
+def sign_again(conn: t.Any, mark: tuple[str, int]) -> bool:
+    """Write the mark of a transaction whose COMMIT got no answer; False: it is there, that COMMIT was done."""
+    return _write(conn, mark, "")
+
+
+def _write(conn: t.Any, mark: tuple[str, int], where: str) -> bool:
+    values = {"worker": mark[0], "number": mark[1], "at": time.time()}
+    return bool(conn.execute(sa.text(_WRITE % where), values).rowcount)
+
+
+def forget_old(conn: t.Any, now: float) -> int:
+    """Remove the rows of workers that are long gone. Returns how many."""
+    return int(conn.execute(table.delete().where(table.c.at < now - KEEP_SECONDS)).rowcount)

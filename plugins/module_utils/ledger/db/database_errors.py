@@ -1,0 +1,147 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What went wrong in a database, sorted by what can be done about it, and told in words without a secret."""
+
+from __future__ import annotations
+
+import enum
+import typing as t
+
+from ...core import errors
+from .address import LedgerAddress, normalise_url, scrubbed, shown, url_is_sqlite
+from .sqlite_file import FOLDER_REMEDY
+
+
+class Kind(enum.Enum):
+    CONFLICT = "conflict"  # nothing was written; the same goes through the next time
+    COLLISION = "collision"  # a row with these unique columns is there
+    LOST = "lost"  # the connection broke; a COMMIT may have been done or not
+    AWAY = "away"  # no connection: the server starts, stops, or nobody listens
+    OTHER = "other"
+
+
+CONFLICTS = ("40001", "40P01", "55P03")  # serialisation, deadlock, lock timeout
+LOST = ("57P01", "57P02", "57P05", "25P03")  # shutdown, crash of another, idle too long
+AWAY_STATES = ("57P03", "53300")  # starting or stopping; no free connection
+# libpq has no code for a failed connection, only words
+AWAY_WORDS = (
+    "Connection refused", "Connection timed out", "Connection reset", "connection timeout", "timeout expired",
+    "No such file or directory", "is starting up", "is shutting down", "not yet accepting", "in recovery mode",
+    "server closed the connection", "unexpected EOF", "EOF detected", "too many clients", "connection slots are reserved",
+    "No route to host", "Network is unreachable", "Broken pipe", "terminating connection", "could not receive data",
+    "another command is already in progress", "connection is closed", "connection is lost",
+)  # fmt: skip
+
+
+def kind_of(error: t.Any) -> Kind:
+    """:arg error: a sqlalchemy.exc.DBAPIError."""
+    orig, state = error.orig, getattr(error.orig, "sqlstate", None)
+    text = str(orig)
+    if state in CONFLICTS:
+        return Kind.CONFLICT
+    if state == "23505":
+        return Kind.COLLISION
+    if state in AWAY_STATES:
+        return Kind.AWAY
+    if state in LOST or str(state).startswith("08"):
+        return Kind.LOST
+    if state is not None:
+        return Kind.OTHER
+    if type(orig).__module__.partition(".")[0] == "sqlite3":
+        if "locked" in text or "busy" in text:
+            return Kind.CONFLICT
+        return Kind.COLLISION if "UNIQUE" in text else Kind.OTHER
+    if error.connection_invalidated:
+        return Kind.LOST
+    return Kind.AWAY if any(w in text for w in AWAY_WORDS) else Kind.OTHER
+
+
+def in_words(address: LedgerAddress, error: t.Any, secrets: t.Iterable[str | None] = ()) -> errors.LedgerError:
+    """The LedgerError for a DBAPIError; ``retryable`` when the same may go through another time."""
+    kind = kind_of(error)
+    url = shown(address.url)
+    found = errors.LedgerError(
+        url=url,
+        reason=scrubbed(_first_line(error.orig), secrets),
+        remedy=_remedy(address, kind, error.orig),
+    )
+    found.retryable = kind in (Kind.CONFLICT, Kind.COLLISION, Kind.LOST, Kind.AWAY)
+    return found
+
+
+def outcome_unknown(address: LedgerAddress) -> errors.LedgerError:
+    """The connection broke while a transaction was committed, and the server did not come back to be asked."""
+    return errors.LedgerError(
+        url=shown(address.url),
+        reason="the connection broke while a change was committed, and the server did not come back within"
+        " %g s to tell whether it was" % address.retry_timeout,
+        remedy="When the server runs again, look with bootflow.compute.list and run again: what is there is kept.",
+    )
+
+
+def _first_line(error: t.Any) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def _remedy(address: LedgerAddress, kind: Kind, error: t.Any) -> str:
+    sqlite = url_is_sqlite(normalise_url(address.url))
+    text, state = str(error), str(getattr(error, "sqlstate", None) or "")
+    for told, remedy in (
+        (kind is Kind.COLLISION, "Another run wrote the same at the same moment; run again. Nothing was changed."),
+        (
+            kind is Kind.CONFLICT and (sqlite or state == "55P03"),
+            "Another run held the ledger for more than %g s (bootflow_ledger_lock_timeout); run again."
+            % address.lock_timeout,
+        ),
+        (kind is Kind.CONFLICT, "Another run wrote the same at the same moment; run again. Nothing was changed."),
+        (
+            state == "57014",
+            "A statement took more than %g s: raise bootflow_ledger_statement_timeout. Nothing was changed."
+            % address.statement_timeout,
+        ),
+        (
+            state == "25006",
+            "The server only reads (a standby?): name the primary, or add target_session_attrs=read-write to the URL.",
+        ),
+        (state == "42501", "Give the ledger's user the rights: it is to own the database (docs/ledger.md)."),
+        (state == "42883", "The ledger needs PostgreSQL 13 or newer."),
+        (state in ("42P01", "42703"), "The ledger is half there: restore a backup, or name another database."),
+        (
+            state == "53100" or ("full" in text and sqlite),
+            "Free space where the ledger lies, then run again; nothing was changed.",
+        ),
+        (state == "53300" or "too many clients" in text, "Raise the server's max_connections, or lower the forks."),
+        (
+            sqlite and any(w in text for w in ("readonly", "read-only", "unable to open")),
+            FOLDER_REMEDY,
+        ),
+        (
+            sqlite and ("not a database" in text or "malformed" in text),
+            "The file is no ledger or is damaged: restore a backup, or name another file.",
+        ),
+        (sqlite and "I/O" in text, "Look at the disk where the ledger lies; nothing was changed."),
+        (
+            not sqlite and any(w in text for w in ("authentication failed", "no password supplied")),
+            (
+                "Correct the user in bootflow_ledger_url, or the password: bootflow_ledger_password,"
+                " bootflow_ledger_password_file or ~/.pgpass."
+            ),
+        ),
+        (
+            not sqlite and ("certificate" in text or "SSL" in text),
+            "Correct bootflow_ledger_sslmode, bootflow_ledger_sslrootcert and the server's certificate (docs/ledger.md).",
+        ),
+        (
+            not sqlite and "does not exist" in text and not state,
+            "Create it (docs/ledger.md), or correct bootflow_ledger_url.",
+        ),
+        (
+            not sqlite and kind in (Kind.AWAY, Kind.LOST) or (not sqlite and not state),
+            "Check that the server runs and that host, port and database of bootflow_ledger_url are right; then run again.",
+        ),
+    ):
+        if told:
+            return remedy
+    return "Look at the reason; nothing was changed."

@@ -1,0 +1,40 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Locks that no row stands for yet, and the order of all locks.
+
+The order is the same everywhere, so that no two runs wait for each other: the run's own row, projects, instances by
+uuid, volumes by id, subnets, server groups, storage backends by place, compute nodes by id. Rows that hang on one of
+these (claims, snapshots, attachments, what is left of volumes) are written while it is held. On sqlite a writing
+transaction is one lock over everything.
+source: semantics 20
+"""
+
+from __future__ import annotations
+
+import typing as t
+import zlib
+
+from ...core.optional import optional_import
+from .sqlalchemy_import import sa
+
+
+def take_turns(conn: t.Any, kind: str, names: t.Iterable[str]) -> None:
+    """Wait until no other transaction has one of these, and keep them until this one ends.
+
+    Two names may share a key: they take turns then, which is slower and as right.
+    """
+    if conn.dialect.name != "postgresql":
+        return
+    for key in sorted({zlib.crc32(("%s %s" % (kind, name)).encode()) for name in names}):
+        conn.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.cast(key, sa.BigInteger))))
+
+
+def insert_new(conn: t.Any, table: t.Any, **values: t.Any) -> bool:
+    """Insert a row unless one with its unique columns is there, even one that another transaction just writes."""
+    insert = optional_import("sqlalchemy.dialects.%s" % conn.dialect.name).insert
+    statement = insert(table).values(**values).on_conflict_do_nothing()
+    if conn.dialect.name == "postgresql":  # which asks for the new key, and then does not count
+        return conn.execute(statement.returning(sa.literal(1))).first() is not None
+    return bool(conn.execute(statement).rowcount)

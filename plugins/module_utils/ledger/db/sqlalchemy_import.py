@@ -1,0 +1,24 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The one place where the ledger's libraries are imported; stand-ins where they are not installed."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core.optional import installed, optional_import, require
+
+if t.TYPE_CHECKING:
+    import sqlalchemy as sa
+else:
+    sa = optional_import("sqlalchemy")
+
+
+def need_libraries(url: str) -> None:
+    """Raise MissingLibrary for what a ledger at ``url`` needs and the controller does not have."""
+    require(sa, "SQLAlchemy", "'SQLAlchemy>=2.0'")
+    require(installed("alembic"), "Alembic", "alembic")  # its import takes long, and only upgrades use it
+    if url.startswith("postgresql"):
+        require(optional_import("psycopg"), "psycopg", "'psycopg[binary]'")

@@ -1,0 +1,118 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Bringing a ledger to this version's shape, and refusing what is not of it.
+
+Each revision is a module of ledger.migrations with ``revision`` and ``upgrade(op)``; ``op`` is Alembic's operations
+object. The first sentence of its docstring is what a plan says of it. An upgrade is one transaction, on both databases:
+killed in the middle it leaves the ledger as it was. source: 001 section 8.5.20 (rows B86, B87)
+"""
+
+from __future__ import annotations
+
+import importlib
+import typing as t
+
+from ...core import errors
+from ...core.optional import optional_import
+from ..db import commits
+from ..db.locks import take_turns
+from ..db.sqlalchemy_import import sa
+from ..schema.tables import metadata
+
+REVISIONS = ("0001", "0002", "0003")
+HEAD = REVISIONS[-1]
+TABLE = "ledger_revision"
+
+
+def current_revision(conn: t.Any) -> str | None:
+    """The newest revision that was applied; None for an empty database."""
+    return max(_applied(conn), default=None)
+
+
+def pending(conn: t.Any, url: str = "") -> list[str]:
+    """The revisions that upgrade() would apply, oldest first.
+
+    :raises LedgerTooNew: the ledger knows more than this code.
+    :raises LedgerError: it is no ledger, or one of which a part is missing.
+    """
+    applied = _applied(conn)
+    unknown = sorted(set(applied) - set(REVISIONS))
+    if unknown:
+        raise errors.LedgerTooNew(url=url, revision=unknown[-1], head=HEAD)
+    if not applied:
+        foreign = sorted(set(sa.inspect(conn).get_table_names()) & set(metadata.tables))
+        if foreign:
+            raise errors.LedgerError(
+                url=url,
+                reason="it is not a ledger, but has tables of such names (%s)" % ", ".join(foreign[:5]),
+                remedy="Name another file or database in bootflow_ledger_url.",
+            )
+    gaps = [r for r in REVISIONS if r not in applied and applied and r < max(applied)]
+    if gaps:
+        raise _half(url, "revision %s" % ", ".join(gaps))
+    return [r for r in REVISIONS if r not in applied]
+
+
+def plan(conn: t.Any, url: str = "") -> list[dict[str, str]]:
+    """pending() with what each revision does: [{revision, description}]."""
+    return [{"revision": r, "description": description(r)} for r in pending(conn, url)]
+
+
+def description(revision: str) -> str:
+    """The first sentence of the revision's docstring."""
+    text = " ".join((_module(revision).__doc__ or "").split())
+    return text.partition(". ")[0].rstrip(".")
+
+
+def check_revision(conn: t.Any, url: str) -> None:
+    """Raise LedgerTooNew or LedgerTooOld unless the ledger is exactly of this version."""
+    missing = pending(conn, url)
+    if missing:
+        raise errors.LedgerTooOld(url=url, revision=current_revision(conn) or "none", head=HEAD)
+
+
+def check_complete(conn: t.Any, url: str = "") -> None:
+    """Raise LedgerError when a ledger of the newest revision lacks a table: half a restore, or a hand that helped."""
+    missing = sorted(set(metadata.tables) - set(sa.inspect(conn).get_table_names()))
+    if missing and current_revision(conn) == HEAD:
+        raise _half(url, "table %s" % ", ".join(missing))
+
+
+def upgrade(conn: t.Any, url: str = "", to: str | None = None) -> list[str]:
+    """Apply what is missing, inside the caller's transaction. Returns the revisions applied: none the second time.
+
+    :arg to: stop at this revision.
+    """
+    take_turns(conn, "ledger", ["migrations"])
+    todo = [r for r in pending(conn, url) if to is None or r <= to]
+    if todo and current_revision(conn) is None:
+        conn.execute(sa.text("CREATE TABLE %s (revision VARCHAR(16) PRIMARY KEY)" % TABLE))
+    commits.metadata.create_all(conn, checkfirst=True)
+    if not todo:
+        return []
+    context = optional_import("alembic.runtime.migration").MigrationContext.configure(conn)
+    operations = optional_import("alembic.operations").Operations(context)
+    for revision in todo:
+        _module(revision).upgrade(operations)
+        conn.execute(sa.text("INSERT INTO %s (revision) VALUES (:revision)" % TABLE), {"revision": revision})
+    return todo
+
+
+def _applied(conn: t.Any) -> list[str]:
+    if not sa.inspect(conn).has_table(TABLE):
+        return []
+    return [str(r) for r in conn.execute(sa.text("SELECT revision FROM %s" % TABLE)).scalars()]
+
+
+def _module(revision: str) -> t.Any:
+    return importlib.import_module("%s.r%s" % (__package__, revision))
+
+
+def _half(url: str, what: str) -> errors.LedgerError:
+    return errors.LedgerError(
+        url=url,
+        reason="it is half migrated: %s is missing" % what,
+        remedy="Restore a backup (docs/ledger.md); nothing was changed.",
+    )

@@ -1,0 +1,27 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the tables of the ledger share: one collection of them, names of constraints, columns with listed values."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..db.sqlalchemy_import import sa
+
+# Every constraint has a name, so that a later revision can change it on any database.
+metadata = sa.MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+    }
+)
+
+
+def one_of(table: str, column: str, values: t.Iterable[str]) -> t.Any:
+    """A constraint: the column is empty or has one of ``values``."""
+    listed = ", ".join("'%s'" % v for v in sorted(values))
+    return sa.CheckConstraint("%s IS NULL OR %s IN (%s)" % (column, column, listed), name="ck_%s_%s" % (table, column))

@@ -1,0 +1,360 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The ledger's tables: the newest shape. How an older ledger gets there is told by ledger.migrations.
+
+Times are seconds since the epoch (UTC). Memory is MB, disk GB. What a query filters on is a typed, indexed column;
+JSON holds only what is read as a whole.
+"""
+
+from __future__ import annotations
+
+from ...core.instances import states
+from ..db.sqlalchemy_import import sa
+from .base import metadata, one_of
+from .volume_tables import (
+    storage_backends,
+    volume_attachments,
+    volume_events,
+    volume_faults,
+    volume_notifications,
+    volume_remains,
+    volume_snapshots,
+    volumes,
+)
+
+__all__ = [
+    "block_device_mappings",
+    "claims",
+    "cleanups",
+    "compute_nodes",
+    "device_claims",
+    "instance_action_events",
+    "instance_actions",
+    "instance_faults",
+    "instances",
+    "ip_allocations",
+    "metadata",
+    "node_facts",
+    "node_profiles",
+    "notifications",
+    "ports",
+    "request_specs",
+    "reservations",
+    "runs",
+    "server_groups",
+    "storage_backends",
+    "volume_attachments",
+    "volume_events",
+    "volume_faults",
+    "volume_notifications",
+    "volume_remains",
+    "volume_snapshots",
+    "volumes",
+]
+
+# Instances that load their host's disks just now. source: Nova's stats.io_workload
+IO_TASKS = (
+    states.RESIZE_MIGRATING,
+    states.REBUILDING,
+    states.RESIZE_PREP,
+    states.IMAGE_SNAPSHOT,
+    states.IMAGE_BACKUP,
+    states.UNSHELVING,
+    states.RESCUING,
+)
+BUSY = "deleted = '' AND (vm_state = 'building' OR task_state IN (%s))" % ", ".join("'%s'" % t for t in IO_TASKS)
+
+
+# A process that works on the ledger: one ansible-playbook run on one controller.
+runs = sa.Table(
+    "runs",
+    metadata,
+    sa.Column("id", sa.String(64), primary_key=True),
+    sa.Column("controller", sa.String(255), nullable=False),
+    sa.Column("boot_id", sa.String(64), nullable=False, default=""),
+    sa.Column("pid_namespace", sa.String(64), nullable=False, default=""),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("pid_started", sa.BigInteger, nullable=False, default=0),
+    sa.Column("actor", sa.String(255), nullable=False, default=""),
+    sa.Column("started_at", sa.Float, nullable=False),
+    sa.Column("lease_until", sa.Float, nullable=False),
+)
+
+# source: 001 section 8.5.6 (compute node record), rows B32-B36
+compute_nodes = sa.Table(
+    "compute_nodes",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("host", sa.String(255), nullable=False),
+    sa.Column("node", sa.String(255), nullable=False),
+    sa.Column("host_uuid", sa.String(36), nullable=False, default=""),
+    sa.Column("memory_mb", sa.Integer, nullable=False, default=0),
+    sa.Column("memory_mb_used", sa.Integer, nullable=False, default=0),
+    sa.Column("reserved_memory_mb", sa.Integer, nullable=False, default=0),
+    sa.Column("local_gb", sa.Integer, nullable=False, default=0),
+    sa.Column("local_gb_used", sa.Integer, nullable=False, default=0),
+    sa.Column("reserved_disk_gb", sa.Integer, nullable=False, default=0),
+    sa.Column("vcpus", sa.Integer, nullable=False, default=0),
+    sa.Column("vcpus_used", sa.Integer, nullable=False, default=0),
+    sa.Column("reserved_vcpus", sa.Integer, nullable=False, default=0),
+    sa.Column("disk_available_least", sa.Integer),
+    sa.Column("ram_allocation_ratio", sa.Float, nullable=False, default=1.5),
+    sa.Column("disk_allocation_ratio", sa.Float, nullable=False, default=1.0),
+    sa.Column("cpu_allocation_ratio", sa.Float, nullable=False, default=16.0),
+    sa.Column("availability_zone", sa.String(255), nullable=False, default="nova"),
+    sa.Column("disabled", sa.Boolean, nullable=False, default=False),
+    sa.Column("disabled_reason", sa.String(255), nullable=False, default=""),
+    sa.Column("unreachable_reason", sa.Text),
+    sa.Column("hypervisor_type", sa.String(64), nullable=False, default="QEMU"),
+    sa.Column("hypervisor_version", sa.Integer, nullable=False, default=0),
+    sa.Column("num_instances", sa.Integer, nullable=False, default=0),
+    sa.Column("failed_builds", sa.Integer, nullable=False, default=0),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("reported_at", sa.Float),
+    # What people say of the host in the ledger, beside the inventory's own word (source: rows A37, D18)
+    sa.Column("service_disabled", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
+    sa.Column("service_disabled_reason", sa.String(255), nullable=False, default="", server_default=""),
+    sa.Column("forced_down", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
+    sa.Column("forced_down_reason", sa.String(255), nullable=False, default="", server_default=""),
+    sa.Column("host_ip", sa.String(64), nullable=False, default="", server_default=""),
+    sa.Column("profile_id", sa.Integer),  # node_profiles: its CPU and what guests it takes
+    sa.Column("numa_profile_id", sa.Integer),  # node_profiles: its NUMA cells; empty where it told none
+    sa.Column("has_pci", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
+    sa.Column("has_disks", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
+    sa.Column("metrics", sa.JSON(none_as_null=True)),
+    sa.UniqueConstraint("host", "node", name="uq_compute_nodes_host_node"),
+)
+
+# All that a node reported, as a whole: read for one node at a time, never by the scheduler over the fleet.
+node_facts = sa.Table(
+    "node_facts",
+    metadata,
+    sa.Column("compute_node_id", sa.Integer, sa.ForeignKey("compute_nodes.id"), primary_key=True, autoincrement=False),
+    sa.Column("facts", sa.JSON, nullable=False),
+)
+
+# What many nodes have alike, once: a fleet of one kind of machine is one row, and is read and judged once.
+node_profiles = sa.Table(
+    "node_profiles",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("digest", sa.String(64), nullable=False, unique=True),
+    sa.Column("profile", sa.JSON, nullable=False),
+)
+
+# source: semantics 8; row A29
+server_groups = sa.Table(
+    "server_groups",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("project", sa.String(255), nullable=False),
+    sa.Column("name", sa.String(255), nullable=False),
+    sa.Column("policy", sa.String(32), nullable=False),
+    sa.Column("max_server_per_host", sa.Integer, nullable=False, default=1),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.UniqueConstraint("project", "name", name="uq_server_groups_project_name"),
+)
+
+# One call of boot. source: 000, _create_instance (row A16)
+reservations = sa.Table(
+    "reservations",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("project", sa.String(255), nullable=False, index=True),
+    sa.Column("user_name", sa.String(255), nullable=False, default=""),
+    sa.Column("request_id", sa.String(64), nullable=False),
+    sa.Column("created_at", sa.Float, nullable=False),
+)
+
+# What was asked, shared by the instances of one entry (row A31). Secrets are not in it.
+request_specs = sa.Table(
+    "request_specs",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("reservation_id", sa.String(32), sa.ForeignKey("reservations.id"), nullable=False, index=True),
+    sa.Column("spec_version", sa.String(8), nullable=False),
+    sa.Column("digest", sa.JSON, nullable=False),
+    sa.Column("spec", sa.JSON, nullable=False),
+)
+
+instances = sa.Table(
+    "instances",
+    metadata,
+    sa.Column("uuid", sa.String(36), primary_key=True),
+    sa.Column("reservation_id", sa.String(32), sa.ForeignKey("reservations.id"), nullable=False, index=True),
+    sa.Column("request_spec_id", sa.Integer, sa.ForeignKey("request_specs.id"), nullable=False, index=True),
+    sa.Column("project", sa.String(255), nullable=False),
+    sa.Column("user_name", sa.String(255), nullable=False, default=""),
+    sa.Column("display_name", sa.String(255), nullable=False),
+    sa.Column("hostname", sa.String(255), nullable=False),
+    sa.Column("domain_name", sa.String(255), nullable=False),
+    sa.Column("launch_index", sa.Integer, nullable=False, default=0),
+    sa.Column("vm_state", sa.String(32), nullable=False),
+    sa.Column("task_state", sa.String(64)),
+    sa.Column("power_state", sa.Integer, nullable=False, default=0),
+    sa.Column("host", sa.String(255)),
+    sa.Column("node", sa.String(255)),
+    sa.Column("launched_on", sa.String(255)),
+    sa.Column("availability_zone", sa.String(255)),
+    sa.Column("memory_mb", sa.Integer, nullable=False),
+    sa.Column("vcpus", sa.Integer, nullable=False),
+    sa.Column("root_gb", sa.Integer, nullable=False),
+    sa.Column("ephemeral_gb", sa.Integer, nullable=False),
+    sa.Column("swap_mb", sa.Integer, nullable=False, default=0),
+    sa.Column("config_drive", sa.Boolean, nullable=False, default=False),
+    sa.Column("key_name", sa.String(255)),
+    sa.Column("limits", sa.JSON(none_as_null=True)),
+    sa.Column("retry", sa.JSON(none_as_null=True)),
+    sa.Column("run_id", sa.String(64), index=True),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("updated_at", sa.Float, nullable=False),
+    sa.Column("scheduled_at", sa.Float),
+    sa.Column("launched_at", sa.Float),
+    sa.Column("deleted_at", sa.Float),
+    # '' while it lives, its uuid afterwards: one living instance of a name in a project
+    sa.Column("deleted", sa.String(36), nullable=False, default=""),
+    sa.Column("server_group_id", sa.String(36), index=True),
+    sa.UniqueConstraint("project", "display_name", "deleted", name="uq_instances_name"),
+    sa.Index("ix_instances_host", "host", "deleted"),
+    sa.Index("ix_instances_io", "host", sqlite_where=sa.text(BUSY), postgresql_where=sa.text(BUSY)),
+    one_of("instances", "vm_state", states.VM_STATES),
+    one_of("instances", "task_state", states.TASK_STATES),
+)
+
+# source: 000, instance_claim (rows A70-A83). The sum of a node's claims is its usage, less what it reserves.
+claims = sa.Table(
+    "claims",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("instance_uuid", sa.String(36), sa.ForeignKey("instances.uuid"), nullable=False),
+    sa.Column("compute_node_id", sa.Integer, sa.ForeignKey("compute_nodes.id"), nullable=False, index=True),
+    sa.Column("memory_mb", sa.Integer, nullable=False),
+    sa.Column("disk_gb", sa.Integer, nullable=False),
+    sa.Column("vcpus", sa.Integer, nullable=False),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("kind", sa.String(8), nullable=False, default="build", server_default="build"),  # build, or move (A84)
+    sa.Column("numa", sa.JSON(none_as_null=True)),  # the fitted topology: cells, pinned CPUs, pages (A63)
+    sa.Column("server_group_id", sa.String(36)),
+    # anti-affinity: which of the max_server_per_host places of the host; no two members can have the same
+    sa.Column("group_slot", sa.Integer),
+    sa.Index("uq_claims_instance_node_kind", "instance_uuid", "compute_node_id", "kind", unique=True),
+    sa.Index("uq_claims_group_node_slot", "server_group_id", "compute_node_id", "group_slot", unique=True),
+)
+
+# Devices of a node that an instance has for itself: PCI addresses and whole disks. The row is the device (row B71).
+device_claims = sa.Table(
+    "device_claims",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("instance_uuid", sa.String(36), sa.ForeignKey("instances.uuid"), nullable=False, index=True),
+    sa.Column("compute_node_id", sa.Integer, sa.ForeignKey("compute_nodes.id"), nullable=False),
+    sa.Column("claim_kind", sa.String(8), nullable=False, default="build"),
+    sa.Column("kind", sa.String(8), nullable=False),  # pci, disk
+    sa.Column("device", sa.String(255), nullable=False),  # PCI address, or path of the disk
+    sa.Column("detail", sa.JSON, nullable=False),  # the device as it was reported, and for which wish it was taken
+    sa.UniqueConstraint("compute_node_id", "kind", "device", name="uq_device_claims_node_device"),
+)
+
+# source: 001 section 8.5.7 (rows B42-B45)
+ports = sa.Table(
+    "ports",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("instance_uuid", sa.String(36), sa.ForeignKey("instances.uuid"), nullable=False, index=True),
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("network_id", sa.String(36), nullable=False),
+    sa.Column("mac_address", sa.String(17), nullable=False, unique=True),
+    sa.Column("host", sa.String(255)),
+    sa.Column("tag", sa.String(60)),
+    sa.Column("network", sa.JSON, nullable=False),  # the network as the inventory had it
+    sa.Column("created_at", sa.Float, nullable=False),
+)
+
+# The row is the address: two runs can never have the same (row B57).
+ip_allocations = sa.Table(
+    "ip_allocations",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("subnet_id", sa.String(36), nullable=False),
+    sa.Column("ip_address", sa.String(39), nullable=False),
+    sa.Column("port_id", sa.String(36), sa.ForeignKey("ports.id"), nullable=False, index=True),
+    sa.UniqueConstraint("subnet_id", "ip_address", name="uq_ip_allocations_subnet_ip"),
+)
+
+block_device_mappings = sa.Table(
+    "block_device_mappings",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("instance_uuid", sa.String(36), sa.ForeignKey("instances.uuid"), nullable=False, index=True),
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("device_name", sa.String(32), nullable=False),
+    sa.Column("disk", sa.JSON, nullable=False),  # core.disks.block_devices.PlannedDisk as plain data
+)
+
+# source: 001 section 8.5.21 (row B88)
+instance_actions = sa.Table(
+    "instance_actions",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("instance_uuid", sa.String(36), nullable=False, index=True),
+    sa.Column("action", sa.String(64), nullable=False),
+    sa.Column("request_id", sa.String(64), nullable=False),
+    sa.Column("project", sa.String(255), nullable=False),
+    sa.Column("user_name", sa.String(255), nullable=False),
+    sa.Column("start_time", sa.Float, nullable=False),
+    sa.Column("finish_time", sa.Float),
+    sa.Column("message", sa.String(255)),
+)
+
+instance_action_events = sa.Table(
+    "instance_action_events",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("instance_uuid", sa.String(36), nullable=False, index=True),
+    sa.Column("event", sa.String(255), nullable=False),
+    sa.Column("host", sa.String(255)),
+    sa.Column("start_time", sa.Float, nullable=False),
+    sa.Column("finish_time", sa.Float),
+    sa.Column("result", sa.String(32)),  # Success, Error; empty: not finished
+    sa.Column("details", sa.Text),
+)
+
+instance_faults = sa.Table(
+    "instance_faults",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("instance_uuid", sa.String(36), nullable=False, index=True),
+    sa.Column("code", sa.Integer, nullable=False),
+    sa.Column("error_code", sa.String(64), nullable=False),
+    sa.Column("message", sa.Text, nullable=False),
+    sa.Column("remedy", sa.Text, nullable=False, default=""),
+    sa.Column("details", sa.Text, nullable=False, default=""),
+    sa.Column("host", sa.String(255)),
+    sa.Column("created_at", sa.Float, nullable=False),
+)
+
+# source: 000, _notify_about_instance_usage; 001 section 8.5.4 (rows A59, B17-B19)
+notifications = sa.Table(
+    "notifications",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("instance_uuid", sa.String(36), nullable=False, index=True),
+    sa.Column("event_type", sa.String(64), nullable=False),
+    sa.Column("payload", sa.JSON, nullable=False),
+    sa.Column("created_at", sa.Float, nullable=False),
+)
+
+# What a host still has to be rid of. Until then the claim on it, and the addresses used there, stay taken.
+cleanups = sa.Table(
+    "cleanups",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("host", sa.String(255), nullable=False),
+    sa.Column("instance_uuid", sa.String(36), nullable=False, index=True),
+    sa.Column("domain_name", sa.String(255), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.UniqueConstraint("host", "instance_uuid", name="uq_cleanups_host_instance"),
+)

@@ -1,0 +1,237 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Tables of block storage: backends, volumes, snapshots, attachments, and what happened to them. Re-exported by tables.
+
+Sizes are GB (GiB). source: rows C01, C03, C10, C33; semantics 11, 12, 16
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core.volumes import states
+from ..db.sqlalchemy_import import sa
+from .base import metadata, one_of
+
+# What is still to be done at the two ends of an attachment. The word is written before the work is begun: what a killed
+# run may have left is known.
+NOTHING = "none"  # nothing is there
+BEGUN = "begun"  # something may be there
+DONE = "done"
+ENDING = "ending"  # it is to go
+ENDS = (NOTHING, BEGUN, DONE, ENDING)
+
+# Whose rows some indexes have: what lives, what somebody works on, what is to go from its storage host. They stay small
+# however much there is, and tell what is to be done without a look at the rest. The columns of such an index begin with one
+# that queries compare with a single value: sqlite, which counts nothing, would rather read a whole index in order otherwise.
+LIVE = "deleted = ''"
+AT_WORK = "deleted = '' AND run_id IS NOT NULL"
+TO_UNEXPORT = "deleted = '' AND export = 'ending'"
+OF_SNAPSHOTS = "snapshot_id IS NOT NULL"
+PENDING = "deleted = '' AND pending_gb != 0"
+# A snapshot keeps the run that made it: what is done to it is in its status. For queries in these very words.
+SNAPSHOTS_AT_WORK = "deleted = '' AND status IN ('creating', 'deleting')"
+
+
+def _where(condition: str) -> dict[str, t.Any]:
+    return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
+
+
+# A pool of a storage host, as it last reported itself. Its row is locked by whoever places a volume on it.
+storage_backends = sa.Table(
+    "storage_backends",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("place", sa.String(255), nullable=False, unique=True),  # host@backend#pool
+    sa.Column("host", sa.String(255), nullable=False, index=True),  # the inventory's
+    sa.Column("backend", sa.String(255), nullable=False),
+    sa.Column("pool", sa.String(255), nullable=False),
+    sa.Column("availability_zone", sa.String(255), nullable=False, default="nova"),
+    sa.Column("disabled", sa.Boolean, nullable=False, default=False),
+    sa.Column("frozen", sa.Boolean, nullable=False, default=False),
+    # As reported; what was placed since is the sum of pending_gb of its volumes and snapshots.
+    sa.Column("total_gb", sa.Float),
+    sa.Column("free_gb", sa.Float),
+    sa.Column("provisioned_gb", sa.Float),
+    sa.Column("report", sa.JSON, nullable=False),  # all that it reported
+    sa.Column("configuration", sa.JSON, nullable=False),  # its entry of the inventory
+    # When its capacity was read, by the storage host's own clock: a report never overwrites a later one.
+    sa.Column("boot_id", sa.String(64), nullable=False, default=""),
+    sa.Column("read_at", sa.Float, nullable=False, default=0.0),  # seconds since that boot
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("reported_at", sa.Float),
+    sa.Column("error", sa.JSON(none_as_null=True)),  # why it is not ready, or did not answer
+)
+
+# What may lie on a backend of a volume or snapshot that is not there any more, or is made elsewhere: its host did not answer,
+# or a worker was late. The next work on that host removes it.
+volume_remains = sa.Table(
+    "volume_remains",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("place", sa.String(255), nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),  # volume, snapshot
+    sa.Column("item_id", sa.String(36), nullable=False, index=True),
+    sa.Column("volume_id", sa.String(36), nullable=False),
+    sa.Column("pending_gb", sa.Integer, nullable=False, default=0),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("run_id", sa.String(64)),  # who removes it now
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.UniqueConstraint("place", "item_id", name="uq_volume_remains_place_item"),
+)
+
+# source: row C01
+volumes = sa.Table(
+    "volumes",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("project", sa.String(255), nullable=False),
+    sa.Column("user_name", sa.String(255), nullable=False, default=""),
+    sa.Column("name", sa.String(255)),  # empty: a boot made it, and nobody gave it a name
+    sa.Column("description", sa.String(255), nullable=False, default=""),
+    sa.Column("size", sa.Integer, nullable=False),
+    sa.Column("status", sa.String(32), nullable=False),
+    sa.Column("attach_status", sa.String(32), nullable=False, default=states.DETACHED),
+    sa.Column("migration_status", sa.String(32)),
+    sa.Column("previous_status", sa.String(32)),
+    sa.Column("bootable", sa.Boolean, nullable=False, default=False),
+    sa.Column("multiattach", sa.Boolean, nullable=False, default=False),
+    sa.Column("availability_zone", sa.String(255)),
+    sa.Column("place", sa.String(255)),  # host@backend#pool; empty until it was scheduled
+    sa.Column("pending_gb", sa.Integer, nullable=False, default=0),  # of its backend, not in the report yet
+    sa.Column("made", sa.Boolean, nullable=False, default=False),  # its logical volume is there
+    sa.Column("new_size", sa.Integer),  # while it is extended
+    sa.Column("volume_type", sa.String(255)),
+    sa.Column("snapshot_id", sa.String(36)),
+    sa.Column("source_volid", sa.String(36)),
+    sa.Column("image_id", sa.String(36)),
+    sa.Column(
+        "spec", sa.JSON, nullable=False
+    ),  # VolumeRequest.as_dict(), with "image": the catalogue's image as it was
+    sa.Column("digest", sa.JSON(none_as_null=True)),  # what was asked, to tell whether a request is the same
+    sa.Column("metadata", sa.JSON, nullable=False, key="meta"),
+    sa.Column("image_metadata", sa.JSON, nullable=False),
+    sa.Column("retry", sa.JSON(none_as_null=True)),
+    # The instance that it is made for while it boots: it is placed after that, and made before its disks.
+    sa.Column("instance_uuid", sa.String(36), index=True),
+    sa.Column("run_id", sa.String(64), index=True),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("updated_at", sa.Float, nullable=False),
+    sa.Column("scheduled_at", sa.Float),
+    sa.Column("launched_at", sa.Float),
+    sa.Column("deleted_at", sa.Float),
+    sa.Column("deleted", sa.String(36), nullable=False, default=""),  # '' while it lives, its id afterwards
+    sa.UniqueConstraint("project", "name", "deleted", name="uq_volumes_name"),
+    # What is promised at each place is summed up out of this alone, and so is what each project has.
+    sa.Index("ix_volumes_place", "place", "size", "new_size", "pending_gb", **_where(LIVE)),
+    sa.Index("ix_volumes_usage", "project", "volume_type", "size", "new_size", **_where(LIVE)),
+    sa.Index("ix_volumes_at_work", "deleted", "run_id", "place", **_where(AT_WORK)),
+    one_of("volumes", "status", states.VOLUME_STATES),
+    one_of("volumes", "attach_status", states.ATTACH_STATES),
+)
+
+volume_snapshots = sa.Table(
+    "volume_snapshots",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("volume_id", sa.String(36), sa.ForeignKey("volumes.id"), nullable=False, index=True),
+    sa.Column("project", sa.String(255), nullable=False),
+    sa.Column("user_name", sa.String(255), nullable=False, default=""),
+    sa.Column("name", sa.String(255)),
+    sa.Column("description", sa.String(255), nullable=False, default=""),
+    sa.Column("volume_size", sa.Integer, nullable=False),
+    sa.Column("volume_type", sa.String(255)),
+    sa.Column("status", sa.String(32), nullable=False),
+    sa.Column("pending_gb", sa.Integer, nullable=False, default=0),
+    sa.Column("metadata", sa.JSON, nullable=False, key="meta"),
+    sa.Column("run_id", sa.String(64), index=True),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("updated_at", sa.Float, nullable=False),
+    sa.Column("deleted_at", sa.Float),
+    sa.Column("deleted", sa.String(36), nullable=False, default=""),
+    sa.UniqueConstraint("project", "name", "deleted", name="uq_volume_snapshots_name"),
+    sa.Index("ix_volume_snapshots_at_work", "deleted", "run_id", **_where(SNAPSHOTS_AT_WORK)),
+    sa.Index("ix_volume_snapshots_pending", "deleted", "volume_id", **_where(PENDING)),
+    one_of("volume_snapshots", "status", states.SNAPSHOT_STATES),
+)
+
+# source: row C33; semantics 10, 16. No secret is here: CHAP credentials are made anew by each run that exports, and are
+# kept by the target and the initiator alone.
+volume_attachments = sa.Table(
+    "volume_attachments",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("volume_id", sa.String(36), sa.ForeignKey("volumes.id"), nullable=False, index=True),
+    sa.Column("instance_uuid", sa.String(36), nullable=False, index=True),
+    sa.Column("attach_status", sa.String(32), nullable=False),
+    sa.Column("attach_mode", sa.String(2), nullable=False, default="rw"),
+    sa.Column("mountpoint", sa.String(32)),  # /dev/vdb, as the guest's domain names it
+    sa.Column("delete_on_termination", sa.Boolean, nullable=False, default=False),
+    sa.Column("attached_host", sa.String(255), index=True),  # the compute host
+    sa.Column("way", sa.String(8)),  # kernel, qemu
+    sa.Column("initiator", sa.String(255)),
+    sa.Column("storage_host", sa.String(255), index=True),  # where it is exported
+    sa.Column("export", sa.String(8), nullable=False, default=NOTHING),
+    sa.Column("connection", sa.String(8), nullable=False, default=NOTHING),
+    sa.Column("iqn", sa.String(255)),
+    sa.Column("lun", sa.Integer),
+    sa.Column("portals", sa.JSON(none_as_null=True)),
+    sa.Column("device_path", sa.String(255)),  # kernel: what the guest's disk is given
+    sa.Column("rescan", sa.Boolean, nullable=False, default=False),  # it grew: the host has to look again
+    sa.Column("run_id", sa.String(64)),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("attached_at", sa.Float),
+    sa.Column("deleted", sa.String(36), nullable=False, default=""),
+    sa.UniqueConstraint("volume_id", "instance_uuid", "deleted", name="uq_volume_attachments_volume_instance"),
+    sa.Index("ix_volume_attachments_at_work", "deleted", "run_id", **_where(AT_WORK)),
+    sa.Index("ix_volume_attachments_to_unexport", "connection", "storage_host", **_where(TO_UNEXPORT)),
+    one_of("volume_attachments", "attach_status", states.ATTACH_STATES),
+    one_of("volume_attachments", "export", ENDS),
+    one_of("volume_attachments", "connection", ENDS),
+)
+
+# The journal: what was begun for a volume or snapshot on a host, and how it ended.
+volume_events = sa.Table(
+    "volume_events",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("volume_id", sa.String(36), nullable=False, index=True),
+    sa.Column("snapshot_id", sa.String(36)),
+    sa.Column("event", sa.String(255), nullable=False),
+    sa.Column("host", sa.String(255)),
+    sa.Column("request_id", sa.String(64), nullable=False, default=""),
+    sa.Column("user_name", sa.String(255), nullable=False, default=""),
+    sa.Column("start_time", sa.Float, nullable=False),
+    sa.Column("finish_time", sa.Float),
+    sa.Column("result", sa.String(32)),  # Success, Error; empty: not finished
+    sa.Column("details", sa.Text),
+    sa.Index("ix_volume_events_snapshot_id", "snapshot_id", **_where(OF_SNAPSHOTS)),
+)
+
+volume_faults = sa.Table(
+    "volume_faults",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("volume_id", sa.String(36), nullable=False, index=True),
+    sa.Column("snapshot_id", sa.String(36)),
+    sa.Column("code", sa.Integer, nullable=False),
+    sa.Column("error_code", sa.String(64), nullable=False),
+    sa.Column("message", sa.Text, nullable=False),
+    sa.Column("remedy", sa.Text, nullable=False, default=""),
+    sa.Column("host", sa.String(255)),
+    sa.Column("rescheduled", sa.Boolean, nullable=False, default=False),  # it was not the end
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Index("ix_volume_faults_snapshot_id", "snapshot_id", **_where(OF_SNAPSHOTS)),
+)
+
+volume_notifications = sa.Table(
+    "volume_notifications",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("volume_id", sa.String(36), nullable=False, index=True),
+    sa.Column("event_type", sa.String(64), nullable=False),
+    sa.Column("payload", sa.JSON, nullable=False),
+    sa.Column("created_at", sa.Float, nullable=False),
+)

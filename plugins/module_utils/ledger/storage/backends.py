@@ -1,0 +1,302 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Storage backends: what the inventory says of them, what they last reported, and what was promised since.
+
+A report says what was there when it was read. What was placed and is not in it yet is the sum of pending_gb of the volumes,
+snapshots and remains at the place: it is taken off what is free. A report never overwrites a later one of the same host.
+source: row C13; semantics 12; Cinder's host_manager (Queens)
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ...core import errors
+from ...core.volumes.model import PoolState
+from ...core.volumes.places import append_host
+from ..db import bulk
+from ..db.locks import insert_new
+from ..db.sqlalchemy_import import sa
+from ..schema.tables import storage_backends, volume_remains, volume_snapshots, volumes
+
+THIN = "thin"
+GIB = 1024**3
+# The lists of a report that are not kept: they are as long as there are volumes.
+_NOT_KEPT = ("volumes",)
+
+_b = storage_backends.c
+
+
+@dataclass(frozen=True)
+class BackendReport:
+    """What a storage host said of one backend. ``capacity`` is the module's; None where ``error`` says why there is none.
+
+    ``configuration``: its entry of the inventory, all defaults filled in.
+    """
+
+    backend: str
+    pool: str
+    configuration: t.Mapping[str, t.Any]
+    capacity: t.Mapping[str, t.Any] | None = None
+    error: errors.BootflowError | None = None
+
+
+# --- writing -------------------------------------------------------------------------------------------------------------
+
+
+def configure(conn: t.Any, configurations: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]], now: float) -> list[str]:
+    """Enter the inventory's backends: host -> its entries. Capacities, and when they were reported, stay as they are.
+
+    Backends of these hosts that are not named any more are disabled. Returns the places whose rows changed.
+    """
+    wanted = {
+        place_of(host, entry["name"], _pool(entry)): (host, entry)
+        for host, entries in configurations.items()
+        for entry in entries
+    }
+    rows = {r.place: r for r in _locked(conn, bulk.among(conn, _b.host, sorted(configurations)))}
+    changed = []
+    for place in sorted(set(wanted) - set(rows)):
+        host, entry = wanted[place]
+        insert_new(
+            conn,
+            storage_backends,
+            place=place,
+            host=host,
+            backend=entry["name"],
+            pool=_pool(entry),
+            report={},
+            boot_id="",
+            read_at=0.0,
+            created_at=now,
+            **_configured(entry),
+        )
+        changed.append(place)
+    for place, row in rows.items():
+        values = _configured(wanted[place][1]) if place in wanted else {"disabled": True}
+        if any(getattr(row, name) != value for name, value in values.items()):
+            conn.execute(storage_backends.update().where(_b.place == place).values(**values))
+            changed.append(place)
+    return sorted(changed)
+
+
+def record_report(conn: t.Any, host: str, reports: t.Sequence[BackendReport], now: float) -> None:
+    """What a storage host said of its backends; those that it does not name are disabled."""
+    entries = [{**r.configuration, "name": r.backend, "volume_backend_name": r.pool} for r in reports]
+    unsettled = _unsettled(conn, [place_of(host, r.backend, r.pool) for r in reports])  # volumes are locked first
+    configure(conn, {host: entries}, now)
+    for report in sorted(reports, key=lambda r: (r.backend, r.pool)):
+        place = place_of(host, report.backend, report.pool)
+        if report.capacity is not None and report.error is None:
+            if record_capacity(conn, place, report.capacity, now):
+                _settle(conn, [r for r in unsettled if r.place == place], report.capacity)
+        elif report.error is not None:
+            record_error(conn, place, report.error)
+
+
+def record_capacity(conn: t.Any, place: str, capacity: t.Mapping[str, t.Any], now: float) -> bool:
+    """What the backend had when it was read. False: that is older than what is there, and nothing was written."""
+    rows = _locked(conn, _b.place == place)
+    if not rows:
+        return False
+    boot_id, read_at = str(capacity.get("boot_id") or ""), float(capacity.get("read_at") or 0.0)
+    if boot_id and rows[0].boot_id == boot_id and read_at < rows[0].read_at:
+        return False
+    conn.execute(
+        storage_backends.update()
+        .where(_b.place == place)
+        .values(
+            total_gb=_number(capacity, "total_capacity_gb"),
+            free_gb=_number(capacity, "free_capacity_gb"),
+            provisioned_gb=_number(capacity, "provisioned_capacity_gb"),
+            report={k: v for k, v in capacity.items() if k not in _NOT_KEPT},
+            boot_id=boot_id,
+            read_at=read_at,
+            reported_at=now,
+            error=None,
+        )
+    )
+    return True
+
+
+def record_unreachable(conn: t.Any, host: str, message: str, now: float) -> None:
+    """The host did not answer: nothing is placed on its backends until it reports again."""
+    error = errors.HostUnreachable(host=host, reason=message)
+    for row in _locked(conn, _b.host == host):
+        record_error(conn, row.place, error)
+
+
+def record_error(conn: t.Any, place: str, error: errors.BootflowError) -> None:
+    """Why nothing can be made there until the backend reports again."""
+    conn.execute(storage_backends.update().where(_b.place == place).values(error=error.as_dict()))
+
+
+def frozen_places(conn: t.Any) -> set[str]:
+    """Places on which nothing that is there may be changed."""
+    return set(conn.execute(sa.select(_b.place).where(_b.frozen.is_(True))).scalars())
+
+
+def _unsettled(conn: t.Any, places: t.Sequence[str]) -> list[t.Any]:
+    """Volumes there that are made, but were not in a report when that was written. Locked."""
+    c = volumes.c
+    query = sa.select(c.id, c.place, c.size).where(
+        bulk.among(conn, c.place, places), c.deleted == "", c.made.is_(True), c.pending_gb != 0, c.new_size.is_(None)
+    )
+    return list(conn.execute(query.order_by(c.id).with_for_update()))
+
+
+def _settle(conn: t.Any, rows: t.Sequence[t.Any], capacity: t.Mapping[str, t.Any]) -> None:
+    """Those whose logical volumes this very report has are in its numbers."""
+    there = {v["id"]: v.get("size", 0) for v in capacity.get("volumes") or ()}
+    seen = [r.id for r in rows if there.get(r.id, -1) >= r.size * GIB]
+    if seen:
+        conn.execute(volumes.update().where(bulk.among(conn, volumes.c.id, seen)).values(pending_gb=0))
+
+
+def _configured(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {
+        "availability_zone": entry.get("availability_zone") or "nova",
+        "disabled": bool(entry.get("disabled")),
+        "frozen": bool(entry.get("frozen")),
+        "configuration": dict(entry),
+    }
+
+
+def _pool(entry: t.Mapping[str, t.Any]) -> str:
+    return str(entry.get("volume_backend_name") or entry["name"])
+
+
+def _number(capacity: t.Mapping[str, t.Any], name: str) -> float | None:
+    value = capacity.get(name)
+    return None if value is None else float(value)
+
+
+def _locked(conn: t.Any, *conditions: t.Any) -> list[t.Any]:
+    query = sa.select(storage_backends).where(*conditions).order_by(_b.place)
+    return list(conn.execute(query.with_for_update()))
+
+
+# --- reading -------------------------------------------------------------------------------------------------------------
+
+
+def place_of(host: str, backend: str, pool: str) -> str:
+    """host@backend#pool"""
+    return append_host("%s@%s" % (host, backend), pool)
+
+
+def rows_of(conn: t.Any, host: str | None = None, lock: bool = False) -> list[t.Any]:
+    """The rows of a host's backends, or of all, by place."""
+    conditions = [] if host is None else [_b.host == host]
+    if lock:
+        return _locked(conn, *conditions)
+    return list(conn.execute(sa.select(storage_backends).where(*conditions).order_by(_b.place)))
+
+
+def lock(conn: t.Any, places: t.Iterable[str]) -> list[t.Any]:
+    """The rows of these places, which nobody else places or removes anything at until the transaction ends."""
+    return _locked(conn, bulk.among(conn, _b.place, sorted(set(places))))
+
+
+@dataclass
+class Promised:
+    """GB of what is placed at a place: all of it, and what no report has yet; and how many volumes."""
+
+    allocated: int = 0
+    pending: int = 0
+    volumes: int = 0
+
+
+def promised(conn: t.Any) -> dict[str, Promised]:
+    """place -> what was promised there."""
+    found: dict[str, Promised] = {}
+    v, s, r = volumes.c, volume_snapshots.c, volume_remains.c
+    live = (v.deleted == "", v.place.is_not(None))
+    query = sa.select(
+        v.place, sa.func.sum(sa.func.coalesce(v.new_size, v.size)), sa.func.sum(v.pending_gb), sa.func.count()
+    )
+    for place, allocated, pending, count in conn.execute(query.where(*live).group_by(v.place)):
+        found[place] = Promised(int(allocated), int(pending), int(count))
+    of_snapshots = (
+        sa.select(v.place, sa.func.sum(s.pending_gb))
+        .join(volumes, v.id == s.volume_id)
+        .where(*live, s.deleted == "", s.pending_gb != 0)
+        .group_by(v.place)
+    )
+    of_remains = sa.select(r.place, sa.func.sum(r.pending_gb)).where(r.pending_gb != 0).group_by(r.place)
+    for more in (of_snapshots, of_remains):
+        for place, pending in conn.execute(more):
+            found.setdefault(place, Promised()).pending += int(pending)
+    return found
+
+
+def pool_states(conn: t.Any, lock: bool = False) -> list[PoolState]:
+    """All backends as the scheduler has to see them, by place.
+
+    :arg lock: keep others from placing anything until the transaction ends (after volumes, before nodes).
+    """
+    rows = rows_of(conn, lock=lock)
+    taken = promised(conn)  # behind the lock: what others placed is in it
+    return [_state(row, taken.get(row.place, Promised())) for row in rows]
+
+
+def _state(row: t.Any, taken: Promised) -> PoolState:
+    configuration = row.configuration
+    thin = bool(row.report.get("thin_provisioning_support", configuration.get("provisioning") == THIN))
+    return PoolState(
+        host=row.place,
+        total_capacity_gb=row.total_gb or 0,
+        free_capacity_gb=None if row.free_gb is None else round(row.free_gb - taken.pending, 2),
+        allocated_capacity_gb=taken.allocated,
+        provisioned_capacity_gb=round((row.provisioned_gb or 0) + taken.pending, 2),
+        max_over_subscription_ratio=configuration.get("max_over_subscription_ratio"),
+        reserved_percentage=configuration.get("reserved_percentage") or 0,
+        thin_provisioning_support=thin,
+        thick_provisioning_support=not thin,
+        availability_zone=row.availability_zone,
+        medium=configuration.get("medium") or "",
+        volume_backend_name=row.pool,
+        multiattach=True,  # both kinds of target let in several initiators, each with its own credentials
+        volume_count=taken.volumes,
+        capabilities=dict(configuration.get("capabilities") or {}),
+        disabled=row.disabled,
+        frozen=row.frozen,
+        updated_at=row.reported_at,
+        not_ready=row.error["message"] if row.error else "",
+    )
+
+
+def zones(conn: t.Any) -> set[str]:
+    """The availability zones that there are backends in, disabled ones too."""
+    return set(conn.execute(sa.select(_b.availability_zone).distinct()).scalars())
+
+
+def count(conn: t.Any) -> int:
+    """How many backends there are, disabled ones too."""
+    return int(conn.execute(sa.select(sa.func.count()).select_from(storage_backends)).scalar_one())
+
+
+def silent_places(conn: t.Any, places: t.Collection[str]) -> set[str]:
+    """Those of the places that are not ready, or whose host did not answer."""
+    if not places:
+        return set()
+    return set(
+        conn.execute(
+            sa.select(_b.place).where(bulk.among(conn, _b.place, sorted(places)), _b.error.is_not(None))
+        ).scalars()
+    )
+
+
+def stale_hosts(conn: t.Any, hosts: t.Iterable[str], now: float, max_age: float) -> list[str]:
+    """Those of ``hosts`` with a backend that never reported, not for ``max_age`` seconds, or that was not ready; in order."""
+    wanted = list(hosts)
+    fresh: dict[str, bool] = {}
+    query = sa.select(_b.host, _b.reported_at, _b.error).where(
+        bulk.among(conn, _b.host, wanted), _b.disabled.is_(False)
+    )
+    for host, reported_at, error in conn.execute(query):
+        good = error is None and reported_at is not None and now - reported_at <= max_age
+        fresh[host] = fresh.get(host, True) and good
+    return [host for host in wanted if not fresh.get(host, False)]

@@ -1,0 +1,115 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What storage hosts still have to be rid of: what a failed or late worker may have left of a volume that is not there.
+
+Whoever works on the host next removes it. Its GB stay taken until then, as far as no report has them. All of it is written
+while the backend's row is locked, so that no volume is placed where its own remains are just being removed.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..compute import runs
+from ..context import Context
+from ..db import bulk
+from ..db.sqlalchemy_import import sa
+from ..schema.tables import volume_remains as table
+
+VOLUME = "volume"
+SNAPSHOT = "snapshot"
+
+_c = table.c
+
+
+def add(
+    conn: t.Any,
+    place: str,
+    item_id: str,
+    reason: str,
+    now: float,
+    pending_gb: int = 0,
+    kind: str = VOLUME,
+    volume_id: str | None = None,
+) -> None:
+    """Remember that ``place`` is to be rid of the volume or snapshot.
+
+    :arg pending_gb: GB that it may take, and that no report has. :arg volume_id: a snapshot's.
+    """
+    add_all(conn, [Remains(place, item_id, reason, pending_gb, kind, volume_id)], now)
+
+
+class Remains(t.NamedTuple):
+    """Arguments of add()."""
+
+    place: str
+    item_id: str
+    reason: str
+    pending_gb: int = 0
+    kind: str = VOLUME
+    volume_id: str | None = None
+
+
+def add_all(conn: t.Any, remains: t.Sequence[Remains], now: float) -> None:
+    """The same of many, each place and item once."""
+    if not remains:
+        return
+    there = _ids(conn, [(r.place, r.item_id) for r in remains])
+    old, new = [], []
+    for each in remains:
+        values = {"reason": each.reason[:2000], "pending_gb": each.pending_gb, "run_id": None}
+        if (each.place, each.item_id) in there:
+            old.append({"id": there[each.place, each.item_id], **values})
+        else:
+            named = {"place": each.place, "kind": each.kind, "item_id": each.item_id}
+            new.append({**named, "volume_id": each.volume_id or each.item_id, "created_at": now, **values})
+    bulk.update(conn, table, "id", old)
+    if new:
+        conn.execute(table.insert(), new)
+
+
+def _ids(conn: t.Any, items: t.Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """(place, item id) -> id of its row, where there is one."""
+    named = bulk.among(conn, _c.item_id, sorted({item_id for _place, item_id in items}))
+    rows = conn.execute(sa.select(_c.id, _c.place, _c.item_id).where(named)) if items else ()
+    return {(r.place, r.item_id): r.id for r in rows if (r.place, r.item_id) in items}
+
+
+def waiting(conn: t.Any, context: Context, places: t.Iterable[str] | None = None) -> list[t.Any]:
+    """What no other live run is removing, oldest first."""
+    query = sa.select(table).order_by(_c.id)
+    if places is not None:
+        query = query.where(bulk.among(conn, _c.place, sorted(set(places))))
+    rows = list(conn.execute(query))
+    alive = _alive(conn, rows, context)
+    return [r for r in rows if r.run_id not in alive]
+
+
+def take(conn: t.Any, places: t.Iterable[str], context: Context) -> list[t.Any]:
+    """What this run now removes at these places."""
+    rows = waiting(conn, context, places)
+    if rows:
+        conn.execute(table.update().where(bulk.among(conn, _c.id, [r.id for r in rows])).values(run_id=context.run.id))
+    return rows
+
+
+def done(conn: t.Any, items: t.Collection[tuple[str, str]]) -> None:
+    """Each place is rid of its item, or has it anew, (place, item id): forget the rows."""
+    there = _ids(conn, set(items))
+    if there:
+        conn.execute(table.delete().where(bulk.among(conn, _c.id, sorted(there.values()))))
+
+
+def being_removed(conn: t.Any, item_ids: t.Iterable[str], context: Context) -> set[tuple[str, str]]:
+    """(item id, place) of what another live run is just removing: it would take what is made there now, too."""
+    query = sa.select(table).where(bulk.among(conn, _c.item_id, sorted(set(item_ids))), _c.run_id.is_not(None))
+    rows = list(conn.execute(query))
+    alive = _alive(conn, rows, context)
+    return {(r.item_id, r.place) for r in rows if r.run_id in alive}
+
+
+def _alive(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> set[str]:
+    named = {r.run_id for r in rows if r.run_id and r.run_id != context.run.id}
+    return named - runs.dead_among(conn, named, context.run, context.now)

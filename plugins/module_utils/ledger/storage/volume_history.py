@@ -1,0 +1,216 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What happened to a volume or snapshot: events, faults and notifications. source: rows C08, C17; semantics 11"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core import errors
+from ..compute.history import ERROR, SUCCESS, text
+from ..context import Context
+from ..db import bulk
+from ..db.sqlalchemy_import import sa
+from ..schema.tables import volume_events, volume_faults, volume_notifications
+
+__all__ = [
+    "ERROR",
+    "SUCCESS",
+    "Fault",
+    "add_event",
+    "add_events",
+    "add_fault",
+    "add_faults",
+    "attempts",
+    "fail_events",
+    "finish_events",
+    "last_faults",
+    "notify",
+    "notify_each",
+    "start_events",
+]
+
+# A volume's id, or (volume's id, snapshot's id).
+Item = t.Union[str, t.Tuple[str, str]]
+
+
+def start_events(conn: t.Any, items: t.Iterable[Item], event: str, host: str | None, context: Context) -> None:
+    """Journal that ``event`` begins: written before the step is done."""
+    rows = [_event(item, event, host, context) for item in items]
+    if rows:
+        conn.execute(volume_events.insert(), rows)
+
+
+def add_event(
+    conn: t.Any,
+    items: t.Iterable[Item],
+    event: str,
+    host: str | None,
+    result: str,
+    context: Context,
+    details: str | None = None,
+) -> None:
+    """Journal an ``event`` that is over already."""
+    add_events(conn, [(item, host, details) for item in items], event, result, context)
+
+
+def add_events(
+    conn: t.Any, items: t.Iterable[tuple[Item, str | None, str | None]], event: str, result: str, context: Context
+) -> None:
+    """The same with a host and details for each: (item, host, details)."""
+    now = context.now
+    rows = [
+        {**_event(item, event, host, context), "finish_time": now, "result": result, "details": _text(details)}
+        for item, host, details in items
+    ]
+    if rows:
+        conn.execute(volume_events.insert(), rows)
+
+
+def _event(item: Item, event: str, host: str | None, context: Context) -> dict[str, t.Any]:
+    volume_id, snapshot_id = (item, None) if isinstance(item, str) else item
+    return {
+        "volume_id": volume_id,
+        "snapshot_id": snapshot_id,
+        "event": event,
+        "host": host,
+        "request_id": context.request_id,
+        "user_name": context.actor,
+        "start_time": context.now,
+    }
+
+
+def finish_events(
+    conn: t.Any, items: t.Iterable[Item], event: str, result: str, now: float, details: str | None = None
+) -> None:
+    """Journal how the open ``event`` of each ended (Success or Error)."""
+    c = volume_events.c
+    end = {"finish_time": now, "result": result, "details": _text(details)}
+    for condition in _open_events(conn, items, event):
+        conn.execute(volume_events.update().where(condition, c.finish_time.is_(None)).values(**end))
+
+
+def fail_events(conn: t.Any, details: t.Mapping[Item, str], event: str, now: float) -> None:
+    """The open ``event`` of each ended in Error, each with details of its own."""
+    c = volume_events.c
+    rows = []
+    for condition in _open_events(conn, details, event):
+        query = sa.select(c.id, c.volume_id, c.snapshot_id).where(condition, c.finish_time.is_(None))
+        for row in conn.execute(query):
+            item = row.volume_id if row.snapshot_id is None else (row.volume_id, row.snapshot_id)
+            rows.append({"id": row.id, "finish_time": now, "result": ERROR, "details": _text(details[item])})
+    bulk.update(conn, volume_events, "id", rows)
+
+
+def _open_events(conn: t.Any, items: t.Iterable[Item], event: str) -> list[t.Any]:
+    """Conditions: events of volumes, events of snapshots."""
+    c = volume_events.c
+    listed = list(items)
+    of_volumes = [item for item in listed if isinstance(item, str)]
+    of_snapshots = [item[1] for item in listed if not isinstance(item, str)]
+    found = []
+    if of_volumes:
+        found.append(sa.and_(bulk.among(conn, c.volume_id, of_volumes), c.snapshot_id.is_(None), c.event == event))
+    if of_snapshots:
+        found.append(sa.and_(bulk.among(conn, c.snapshot_id, of_snapshots), c.event == event))
+    return found
+
+
+def _text(details: str | None) -> str | None:
+    return None if details is None else text(details)
+
+
+class Fault(t.NamedTuple):
+    """What went wrong with a volume or snapshot. ``rescheduled``: it was not the end, it goes to another backend."""
+
+    item: Item
+    error: errors.BootflowError
+    host: str | None
+    rescheduled: bool = False
+
+
+def add_fault(
+    conn: t.Any,
+    volume_id: str,
+    error: errors.BootflowError,
+    host: str | None,
+    now: float,
+    snapshot_id: str | None = None,
+    rescheduled: bool = False,
+) -> None:
+    """A fault row."""
+    item: Item = volume_id if snapshot_id is None else (volume_id, snapshot_id)
+    add_faults(conn, [Fault(item, error, host, rescheduled)], now)
+
+
+def add_faults(conn: t.Any, faults: t.Iterable[Fault], now: float) -> None:
+    """The same of many."""
+    rows = []
+    for item, error, host, rescheduled in faults:
+        volume_id, snapshot_id = (item, None) if isinstance(item, str) else item
+        rows.append(
+            {
+                "volume_id": volume_id,
+                "snapshot_id": snapshot_id,
+                "code": error.status,
+                "error_code": error.code,
+                "message": text(error.message),
+                "remedy": text(error.remedy),
+                "host": host,
+                "rescheduled": rescheduled,
+                "created_at": now,
+            }
+        )
+    if rows:
+        conn.execute(volume_faults.insert(), rows)
+
+
+def notify_each(
+    conn: t.Any, payloads: t.Iterable[tuple[str, t.Mapping[str, t.Any]]], event_type: str, now: float
+) -> None:
+    """One notification for each (volume's id, payload)."""
+    rows = [{"volume_id": i, "event_type": event_type, "payload": dict(p), "created_at": now} for i, p in payloads]
+    if rows:
+        conn.execute(volume_notifications.insert(), rows)
+
+
+def notify(conn: t.Any, ids: t.Iterable[str], event_type: str, payload: t.Mapping[str, t.Any], now: float) -> None:
+    """The same payload for each volume (volume.create.start, scheduler.create_volume, snapshot.delete.end, ...)."""
+    notify_each(conn, [(i, payload) for i in ids], event_type, now)
+
+
+def last_faults(conn: t.Any, ids: t.Iterable[str], snapshots: bool = False) -> dict[str, dict[str, t.Any]]:
+    """id -> its newest fault as plain data; under ``tried`` those before it after which it was rescheduled, oldest first."""
+    c = volume_faults.c
+    key = c.snapshot_id if snapshots else c.volume_id
+    query = sa.select(volume_faults).where(bulk.among(conn, key, sorted(set(ids)))).order_by(c.id)
+    if not snapshots:
+        query = query.where(c.snapshot_id.is_(None))
+    found: dict[str, dict[str, t.Any]] = {}
+    for row in conn.execute(query):
+        item = row.snapshot_id if snapshots else row.volume_id
+        before = found.get(item)
+        found[item] = {
+            "code": row.error_code,
+            "status": row.code,
+            "message": row.message,
+            "remedy": row.remedy,
+            "host": row.host,
+            "created_at": row.created_at,
+            "rescheduled": row.rescheduled,
+            "tried": [*before["tried"], _attempt(before)] if before is not None and before["rescheduled"] else [],
+        }
+    return found
+
+
+def attempts(fault: t.Mapping[str, t.Any] | None) -> list[dict[str, t.Any]]:
+    """The failed attempts in what last_faults() says of one, oldest first: {host, code, message}."""
+    if fault is None:
+        return []
+    return [*fault["tried"], *([_attempt(fault)] if fault["rescheduled"] else [])]
+
+
+def _attempt(fault: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {name: fault[name] for name in ("host", "code", "message")}

@@ -1,0 +1,194 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Volumes, snapshots and backends as plain data for people and playbooks: what the lists return. No secret is in them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core.volumes import states
+from ..compute.views import utc
+from ..db import bulk
+from ..db.sqlalchemy_import import sa
+from ..schema.tables import instances, volume_attachments, volume_snapshots
+from ..schema.tables import volumes as volumes_table
+from . import backends as storage_backends
+from . import volume_history
+from . import volumes as volume_rows
+
+_FAILED = (
+    states.ERROR,
+    states.ERROR_DELETING,
+    states.ERROR_EXTENDING,
+    states.ERROR_ATTACHING,
+    states.ERROR_DETACHING,
+    states.ERROR_RESTORING,
+    states.ERROR_MANAGING,
+)
+# The most of a row is what was asked for: of it nothing is shown but the image's name.
+_NOT_SHOWN = ("spec", "digest", "retry")
+
+
+def volumes(conn: t.Any, **selection: t.Any) -> list[dict[str, t.Any]]:
+    """One dictionary for each living volume, by project and name. :arg selection: as ledger.storage.volumes.select() takes it."""
+    image_name = volumes_table.c.spec["image"]["name"].as_string().label("image_name")
+    columns = [c for c in volumes_table.c if c.name not in _NOT_SHOWN]
+    rows = volume_rows.select(conn, columns=[*columns, image_name], **selection)
+    if not rows:
+        return []
+    ids = [r.id for r in rows]
+    faults = volume_history.last_faults(conn, ids)
+    attached = _attachments(conn, ids)
+    shown = [_volume(r, faults.get(r.id), attached.get(r.id, [])) for r in rows]
+    return sorted(shown, key=lambda v: (v["project"], v["name"], v["id"]))
+
+
+def _volume(row: t.Any, fault: t.Mapping[str, t.Any] | None, attached: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+    return {
+        "id": row.id,
+        "name": row.name or "",
+        "project": row.project,
+        "user": row.user_name,
+        "description": row.description,
+        "status": row.status,
+        "attach_status": row.attach_status,
+        "size": row.size,
+        "new_size": row.new_size,
+        "volume_type": row.volume_type,
+        "bootable": row.bootable,
+        "multiattach": row.multiattach,
+        "availability_zone": row.availability_zone,
+        "place": row.place,
+        "host": volume_rows.host_of(row.place) if row.place else None,
+        "source": _source(row),
+        "snapshot_id": row.snapshot_id,
+        "source_volid": row.source_volid,
+        "image_id": row.image_id,
+        "metadata": dict(row.meta),
+        "image_metadata": dict(row.image_metadata),
+        "attached_to": attached,
+        "instance_uuids": [a["instance_uuid"] for a in attached],
+        "created_at": utc(row.created_at),
+        "updated_at": utc(row.updated_at),
+        "launched_at": utc(row.launched_at),
+        "fault": _fault(fault) if row.status in _FAILED else None,
+        "tried": volume_history.attempts(fault),
+    }
+
+
+def _source(row: t.Any) -> str:
+    if row.image_id:
+        return "image %s" % (row.image_id if row.image_name is None else row.image_name)
+    if row.snapshot_id:
+        return "snapshot %s" % row.snapshot_id
+    return "volume %s" % row.source_volid if row.source_volid else ""
+
+
+def _fault(fault: t.Mapping[str, t.Any] | None) -> dict[str, t.Any] | None:
+    if fault is None:
+        return None
+    shown = {name: fault[name] for name in ("code", "status", "message", "remedy", "host")}
+    return {**shown, "created_at": utc(fault["created_at"])}
+
+
+def _attachments(conn: t.Any, ids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
+    a = volume_attachments.c
+    query = (
+        sa.select(volume_attachments, instances.c.display_name)
+        .outerjoin(instances, instances.c.uuid == a.instance_uuid)
+        .where(a.deleted == volume_rows.LIVE, bulk.among(conn, a.volume_id, ids))
+        .order_by(a.volume_id, a.created_at, a.id)
+    )
+    found: dict[str, list[dict[str, t.Any]]] = {}
+    for row in conn.execute(query):
+        found.setdefault(row.volume_id, []).append(
+            {
+                "attachment_id": row.id,
+                "instance": row.display_name,
+                "instance_uuid": row.instance_uuid,
+                "device": row.mountpoint,
+                "host": row.attached_host,
+                "mode": row.attach_mode,
+                "attach_status": row.attach_status,
+                "delete_on_termination": row.delete_on_termination,
+                "attached_at": utc(row.attached_at),
+            }
+        )
+    return found
+
+
+def snapshots(conn: t.Any, deleted: bool = False, **selection: t.Any) -> list[dict[str, t.Any]]:
+    """One dictionary for each living snapshot, by project and name. :arg selection: as ledger.storage.volumes.snapshots() takes it.
+
+    :arg deleted: those too that are deleted; only with ``ids``.
+    """
+    if deleted:
+        c = volume_snapshots.c
+        wanted = bulk.among(conn, c.id, sorted(set(selection["ids"])))
+        rows = list(conn.execute(sa.select(volume_snapshots).where(wanted)))
+    else:
+        rows = volume_rows.snapshots(conn, **selection)
+    if not rows:
+        return []
+    v = volumes_table.c
+    of = sa.select(v.id, v.name, v.place).where(bulk.among(conn, v.id, sorted({r.volume_id for r in rows})))
+    known = {r.id: r for r in conn.execute(of)}
+    faults = volume_history.last_faults(conn, [r.id for r in rows], snapshots=True)
+    shown = [
+        {
+            "id": r.id,
+            "name": r.name or "",
+            "project": r.project,
+            "user": r.user_name,
+            "description": r.description,
+            "volume_id": r.volume_id,
+            "volume_name": known[r.volume_id].name or "",
+            "volume_type": r.volume_type,
+            "size": r.volume_size,
+            "status": r.status,
+            "place": known[r.volume_id].place,
+            "metadata": dict(r.meta),
+            "created_at": utc(r.created_at),
+            "updated_at": utc(r.updated_at),
+            "fault": _fault(faults.get(r.id)) if r.status in _FAILED else None,
+        }
+        for r in rows
+    ]
+    return sorted(shown, key=lambda s: (s["project"], s["name"], s["id"]))
+
+
+def backends(conn: t.Any) -> list[dict[str, t.Any]]:
+    """One dictionary for each backend, by place: as it reported, and what was promised since. Sizes are GB."""
+    taken = storage_backends.promised(conn)
+    found = []
+    for row in storage_backends.rows_of(conn):
+        promised = taken.get(row.place, storage_backends.Promised())
+        configuration = row.configuration
+        found.append(
+            {
+                "place": row.place,
+                "host": row.host,
+                "backend": row.backend,
+                "pool": row.pool,
+                "availability_zone": row.availability_zone,
+                "provisioning": configuration.get("provisioning"),
+                "volume_group": configuration.get("volume_group"),
+                "medium": configuration.get("medium") or "",
+                "disabled": row.disabled,
+                "frozen": row.frozen,
+                "total_gb": row.total_gb,
+                "free_gb": row.free_gb,
+                "provisioned_gb": row.provisioned_gb,
+                "allocated_gb": promised.allocated,
+                "pending_gb": promised.pending,
+                "volume_count": promised.volumes,
+                "data_percent": row.report.get("data_percent"),
+                "metadata_percent": row.report.get("metadata_percent"),
+                "orphans": [o["name"] for o in row.report.get("orphans") or ()],
+                "reported_at": utc(row.reported_at),
+                "error": row.error,
+            }
+        )
+    return found
