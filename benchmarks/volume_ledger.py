@@ -50,7 +50,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.catalogue import VolumeTypes  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.model import VolumeType  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.options import (  # noqa: E402
-    VolumeSchedulerOptions,  # noqa: E402
+    VolumeSchedulerOptions,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.boot_volumes import BootVolumeOptions  # noqa: E402

@@ -203,11 +203,11 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.batch import any_changed, run_batch
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.domain_batch import domain_spec
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.domains import ensure_domain
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_connection import connect
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_batch import domain_spec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import ensure_domain
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 
 
 def argument_spec():

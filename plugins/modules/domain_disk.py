@@ -154,15 +154,15 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.batch import any_changed, run_batch
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.domain_disks import (
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_disks import (
     STATES,
     TRIES,
     disk_wish,
     ensure_disk,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_connection import connect
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 
 
 def argument_spec():

@@ -150,19 +150,19 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.batch import any_changed, run_batch
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disk_clear import (
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.clear import (
     CHOICES,
     NONE,
     ZERO,
     checked_disks,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import block_devices_of, list_domains
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.instance_volumes import CLEARS, Clearing
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.instances import Disks, remove_instance
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_connection import connect
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.local_removal import LocalVolumes
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import CLEARS, Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import Disks, remove_instance
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_removal import LocalVolumes
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.facts import block_devices_of, list_domains
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 
 
 def main():

@@ -245,11 +245,11 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.batch import any_changed
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disk_backends import BACKENDS
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disk_batch import make_disks
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import FILE_SYSTEMS, KINDS
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_backends import BACKENDS
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import make_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import FILE_SYSTEMS, KINDS
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 
 
 def argument_spec():

@@ -199,13 +199,13 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.batch import any_changed
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi_initiator import (
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.initiator import (
     STATES,
     Initiator,
     make_connections,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 
 
 def argument_spec():

@@ -233,11 +233,11 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.batch import any_changed
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi_target import STATES, TARGETS, make_exports
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi_target_lio import LioTarget
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi_target_tgt import CONFIG, TgtTarget
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.target import STATES, TARGETS, make_exports
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.target_lio import LioTarget
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.target_tgt import CONFIG, TgtTarget
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 
 
 def argument_spec():

@@ -205,10 +205,10 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi_target_facts import targets_facts
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm_facts import backends_facts
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volume_process import work_at_hand
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.target_facts import targets_facts
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.backend_facts import backends_facts
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.process import work_at_hand
 
 
 def argument_spec():

@@ -152,14 +152,14 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.batch import any_changed, run_batch
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_connection import connect
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.networks import (
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.networks import (
     FORWARDS,
     NetworkSpec,
     ensure_network,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 
 
 def network_spec(args):

@@ -137,9 +137,9 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm_tags import checked_name
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volume_cache import empty
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm.lvm_tags import checked_name
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.image_cache import empty
 
 
 def argument_spec():

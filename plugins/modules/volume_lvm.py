@@ -251,11 +251,11 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.batch import any_changed
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.module_errors import fail
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volume_backend import CLEARS, Backend
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volume_batch import make_volumes
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volume_cache import Limits
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.backend import CLEARS, Backend
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.image_cache import Limits
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.volume_batch import make_volumes
 
 
 def argument_spec():

@@ -5,7 +5,7 @@
 """The compute host's end of attachments: volumes connected and disconnected on the current host, and as a guest's disks.
 
 Two ways (the variable bootflow_volume_attach of the host): ``kernel``, the host logs in and the guest gets a block device;
-``qemu``, QEMU logs in by itself, with a secret that libvirt gives it. source: rows C32-C35; semantics 16, 17, 19
+``qemu``, QEMU logs in by itself, with a secret that libvirt gives it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_secrets import iscsi_connection
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.secrets import iscsi_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.volume_tables import NOTHING
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
     attachment_exports,
@@ -122,7 +122,7 @@ def attached_of(disk: t.Mapping[str, t.Any], found: t.Iterable[Attached]) -> Att
 
 
 def guest_disk(disk: PlannedDisk, attached: Attached | None) -> PlannedDisk:
-    """A planned disk of kind volume with where it is on its host (semantics 17: raw, cache none, io native, serial).
+    """A planned disk of kind volume with where it is on its host (raw, cache none, io native, serial).
 
     Before it is exported, in a plan, the source is what it will be as far as that is known.
     """

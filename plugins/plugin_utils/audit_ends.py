@@ -4,7 +4,7 @@
 
 """Removing what an audit found that nobody has: targets of a storage host, sessions and secrets of a compute host.
 
-Each is looked up in the ledger once more before, and its volume is held meanwhile. source: row A82; semantics 16
+Each is looked up in the ledger once more before, and its volume is held meanwhile.
 """
 
 from __future__ import annotations

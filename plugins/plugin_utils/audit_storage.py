@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an audit asks storage hosts, and compute hosts of their iSCSI ends: as the result of a task, and as evidence.
-
-source: row A82
-"""
+"""What an audit asks storage hosts, and compute hosts of their iSCSI ends: as the result of a task, and as evidence."""
 
 from __future__ import annotations
 

@@ -25,10 +25,15 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.nu
     HostNUMATopology,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import lvm
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disk_backends import LVM, QCOW2, QCOW2_ON_LVM, RAW
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.instance_volumes import volume_name
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.mounted_disks import DISK
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_backends import (
+    LVM,
+    QCOW2,
+    QCOW2_ON_LVM,
+    RAW,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import volume_name
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.mounted_disks import DISK
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.views import utc
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
@@ -181,7 +186,7 @@ def _placed(
 
 
 def local_disk(planned: PlannedDisk, uuid: str, of_instance: str, settings: GuestSettings) -> PlannedDisk:
-    """A disk of the host's own, where the module instance_disks makes it. source: semantics 17
+    """A disk of the host's own, where the module instance_disks makes it.
 
     :arg of_instance: the instance's folder on the host.
     """

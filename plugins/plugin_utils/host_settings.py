@@ -4,7 +4,7 @@
 
 """The settings of a host: inventory variables, read in place, each with the default that holds where it is not set.
 
-source: semantics 2 (ratios), 1 (reserved); docs/variables.md lists them for people.
+source: 1 (reserved); docs/variables.md lists them for people.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import reserved_pages
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.spec import parse_device_specs
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disk_backends import BACKENDS, ON_LVM
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.instance_volumes import CLEARS
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm_tags import checked_name
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_backends import BACKENDS, ON_LVM
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import CLEARS
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm.lvm_tags import checked_name
 
 # column of the ledger's compute_nodes <- (inventory variable, kind, default)
 CONFIGURATION: dict[str, tuple[str, str, t.Any]] = {
@@ -255,7 +255,7 @@ def instances_path(action: t.Any) -> str:
 
 
 def whole_disk_clear(action: t.Any) -> str:
-    """What becomes of a whole disk that a guest had (row B71)."""
+    """What becomes of a whole disk that a guest had."""
     return str(action.variable("bootflow_whole_disk_clear", "zero"))
 
 
@@ -304,6 +304,6 @@ def node_info_arguments(action: t.Any, configuration: t.Mapping[str, t.Any]) -> 
 
 
 def workers(action: t.Any, builds: int) -> int:
-    """How many builds a host works on at once: Nova's max_concurrent_builds, 0 for all (row A48)."""
+    """How many builds a host works on at once: Nova's max_concurrent_builds, 0 for all."""
     most = int(action.variable("bootflow_max_concurrent_builds", 10))
     return max(1, min(most, builds) if most > 0 else builds)

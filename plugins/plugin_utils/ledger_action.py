@@ -40,7 +40,7 @@ LEAST_LEASE = 30
 DEFAULT_LEDGER_URL = "sqlite:////var/lib/bootflow/ledger.db"
 
 # Made when the parent process loads the first action, inherited by every worker it forks, gone with the run: what
-# generated passwords are derived from, so that they are handed around and stored nowhere (row A12).
+# generated passwords are derived from, so that they are handed around and stored nowhere.
 RUN_SECRET = secrets.token_bytes(32)
 
 # What Ansible says of its own classes behind what is wrong.

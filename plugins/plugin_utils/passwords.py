@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Admin passwords: the request's, or derived from the run's secret. Neither is stored or handed around (row A12)."""
+"""Admin passwords: the request's, or derived from the run's secret. Neither is stored or handed around."""
 
 from __future__ import annotations
 

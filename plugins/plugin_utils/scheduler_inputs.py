@@ -5,7 +5,7 @@
 """The scheduler's settings as options of an action, and the settings of the hosts that it chooses from.
 
 boot_accept checks them with the request, so that a setting which is wrong is told before anything is written.
-source: rows B73, D05, D16, D18; Nova's [filter_scheduler] and [metrics]
+source: Nova's [filter_scheduler] and [metrics]
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class StageAction(LedgerAction):
                     outcomes = self.work(builds)
                 except errors.BootflowError as e:
                     outcomes = {b.uuid: e for b in builds}
-                except Exception as e:  # any other exception: the next host (row A68), and never a failed play
+                except Exception as e:  # any other exception: the next host, and never a failed play
                     self._display.vvv(traceback.format_exc(), host=host)
                     unknown = errors.RemoteError(reason="%s: %s" % (type(e).__name__, e))
                     outcomes = {b.uuid: unknown for b in builds}

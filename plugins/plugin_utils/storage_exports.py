@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a storage host exports: targets that are to be there, and targets that are to go. source: rows C32, C33
+"""What a storage host exports: targets that are to be there, and targets that are to go.
 
 An export that fails never fails its neighbours; a host that does not answer fails them all, and the play never.
 """
@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import device_path
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm.lvm import device_path
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachment_exports import Export
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import item_errors

@@ -4,7 +4,7 @@
 
 """The settings of a storage host: bootflow_storage_backends and what goes with it, read, checked, with all defaults.
 
-source: rows C12, C13, C20, C21, C33; Cinder's [backend] sections (Queens); docs/variables.md lists them for people
+source: Cinder's [backend] sections (Queens); docs/variables.md lists them for people
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.fiel
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.places import append_host
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm_tags import checked_name
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm.lvm_tags import checked_name
 from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import to_number
 
 GROUP = "bootflow_storage"

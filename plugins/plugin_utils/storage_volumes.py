@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The volumes and snapshots that one backend of the current host has to make, extend and remove. source: rows C17-C31
+"""The volumes and snapshots that one backend of the current host has to make, extend and remove.
 
 All of a backend at once: the host's module reads LVM once before and once after, and copies side by side.
 """

@@ -4,7 +4,7 @@
 
 """Volumes as options of an action: what requests are read with, and the settings of the volume scheduler.
 
-Everything is looked at before anything is written: one list has all errors. source: rows C05, C06, C12-C16
+Everything is looked at before anything is written: one list has all errors.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 """CHAP credentials of attachments: derived from the run's secret, the same in every worker, stored and printed nowhere.
 
 A target knows one pair for each initiator. So what a run attaches to several guests of a host has the same, where the host
-logs in for all of them. A later run has another secret: it gives the target new credentials, and then connects with them. source: row C33
+logs in for all of them. A later run has another secret: it gives the target new credentials, and then connects with them.
 """
 
 from __future__ import annotations

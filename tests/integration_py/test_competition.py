@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Many processes at one ledger, some of which are killed: nothing is given twice, nothing is lost, nobody waits in a ring.
-
-source: rows A61, A70-A83; semantics 8, 20
-"""
+"""Many processes at one ledger, some of which are killed: nothing is given twice, nothing is lost, nobody waits in a ring."""
 
 from __future__ import annotations
 

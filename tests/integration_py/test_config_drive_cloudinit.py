@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The distribution's cloud-init reads the drives that we build: B76-B80 as the guest sees them."""
+"""The distribution's cloud-init reads the drives that we build, as the guest sees them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import metadata
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network, Subnet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import network_info
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import config_drive
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import config_drive
 
 PYTHON = "/usr/bin/python3"
 READER = Path(__file__).with_name("read_with_cloudinit.py")

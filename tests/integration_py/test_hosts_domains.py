@@ -473,7 +473,7 @@ def test_libvirtd_is_down(host):
 
 
 def test_a_guest_does_not_run_before_its_interfaces_are_up(host):
-    """Rows B02 and B03: its CPUs stay stopped; without the interface it never runs, unless that is not fatal."""
+    """Its CPUs stay stopped; without the interface it never runs, unless that is not fatal."""
     host.make_disk(1)
     host.libvirt.run("ip", "tuntap", "add", "dev", "bf-late", "mode", "tap")
     try:

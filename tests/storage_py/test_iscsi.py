@@ -18,7 +18,7 @@ import private_libvirt
 import pytest
 from storage_host import MIB, new_id, noise, sha256
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import libvirt_secrets
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import secrets
 
 QEMU = "iqn.2026-01.lab.test:qemu"
 PREFIX = "iqn.2010-10.org.openstack:volume-"
@@ -327,7 +327,7 @@ print(json.dumps([done, text, len(connection.listAllSecrets())]))
 
 
 def test_libvirt_takes_a_secret_and_forgets_it(tmp_path):
-    tree = Path(libvirt_secrets.__file__).parents[6]
+    tree = Path(secrets.__file__).parents[6]
     with private_libvirt.PrivateLibvirt(tmp_path) as host:
         done, text, left = json.loads(host.run("/usr/bin/python3", "-c", SECRETS, str(tree), PREFIX + "x"))
     assert done == [True, False, True, True, False] and left == 0

@@ -19,7 +19,7 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Flavor:
-    """A flavor of the inventory (bootflow_flavors). source: 000, _create_instance."""
+    """A flavor of the inventory (bootflow_flavors). source: Nova's _create_instance."""
 
     name: str
     memory_mb: int
@@ -76,14 +76,14 @@ class Network:
     type: str = "network"  # network: a libvirt network; bridge: a Linux bridge of the host
     source: str = ""  # the libvirt network's name, or the bridge's
     mtu: int | None = None
-    enforce_allocation_pools: bool = False  # source: 001 section 8.5.9
+    enforce_allocation_pools: bool = False
     manage: bool = False  # True: the collection defines and starts the libvirt network where it is missing
     forward: str = "none"  # of a managed libvirt network: none, nat, route, open
 
 
 @dataclass(frozen=True)
 class NetworkRequest:
-    """One wished interface. source: 001 section 8.5.13."""
+    """One wished interface."""
 
     network: str | None = None  # name or id
     subnet: str | None = None  # name or id
@@ -94,7 +94,7 @@ class NetworkRequest:
 
 @dataclass(frozen=True)
 class BlockDevice:
-    """One row of block_device_mapping v2. source: 000, _check_and_transform_bdm."""
+    """One row of block_device_mapping v2. source: Nova's _check_and_transform_bdm."""
 
     source_type: str  # image, volume, snapshot, blank
     destination_type: str  # local, volume
@@ -119,7 +119,7 @@ class InjectedFile:
 
 @dataclass(frozen=True)
 class ServerRequest:
-    """One validated entry of bootflow_instances, with all defaults filled in. source: 000, API.create (row A08)."""
+    """One validated entry of bootflow_instances, with all defaults filled in. source: Nova's API.create."""
 
     name: str
     flavor: Flavor

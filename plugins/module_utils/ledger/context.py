@@ -4,7 +4,7 @@
 
 """Who acts, when, and with which settings: handed to every step of the flow instead of globals.
 
-source: 001 section 8.5.8 (row B47: every action has actor, project and request id)
+Every action has actor, project and request id, as in Nova.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Context:
     run: RunIdentity
     request_id: str
     notify_on_state_change: str = NOTIFY_NOTHING
-    count_failed_builds: bool = True  # consecutive_build_service_disable_threshold is not 0 (row D18)
+    count_failed_builds: bool = True  # consecutive_build_service_disable_threshold is not 0
     lease_seconds: float = LEASE_SECONDS  # how long what this run holds outlives it
     rng: random.Random = field(default_factory=random.SystemRandom)
     clock: t.Callable[[], float] = time.time

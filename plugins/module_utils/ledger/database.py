@@ -11,8 +11,6 @@ A function given to ``transact`` may run several times, and only its last run co
 - changes nothing but the ledger: no file, no host, no argument, nothing that outlives the call;
 - returns plain data (rows are), no open cursor;
 - lets database errors through. Errors of core.errors end it, and roll back, at once.
-
-source: semantics 20
 """
 
 from __future__ import annotations

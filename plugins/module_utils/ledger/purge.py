@@ -5,7 +5,7 @@
 """Forgetting what is long over: deleted instances, volumes and snapshots with all their history, old runs, old notifications.
 
 Nothing of a living instance or volume is touched, nor of a deleted one that a host is not rid of yet. What refers to an instance
-is found in the tables themselves, so that a table that a later revision adds is not forgotten. source: rows B47, B88
+is found in the tables themselves, so that a table that a later revision adds is not forgotten.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 """What must hold of block device mappings in v2 words: each by itself, and all of a guest together.
 
-source: semantics 10; Nova's BlockDeviceDict (from_api, _validate) and API._validate_bdm
+source: Nova's BlockDeviceDict (from_api, _validate) and API._validate_bdm
 """
 
 from __future__ import annotations

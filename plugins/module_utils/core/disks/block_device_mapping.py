@@ -4,7 +4,7 @@
 
 """Block device mappings: from what image, user and flavor say to one list in Nova's v2 words.
 
-source: 000, _check_and_transform_bdm (rows A26, A28); Nova's block_device_mapping v2. What must hold of them is in
+source: Nova's _check_and_transform_bdm; Nova's block_device_mapping v2. What must hold of them is in
 block_device_checks.py, the naming of disks and buses in disk_names.py, the plan of disks in block_devices.py.
 """
 
@@ -316,7 +316,7 @@ def normalise_bdms(
     max_count: int = 1,
     meta: Image | None = None,
 ) -> list[BlockDevice]:
-    """User, image and flavor merged (row A26), the root first, entries with ``no_device`` gone.
+    """User, image and flavor merged, the root first, entries with ``no_device`` gone.
 
     A user's mapping overrides the image's of the same device name, its root too: then something else has to be one.
     Where an image that maps no root is booted and nothing has boot_index 0, the mapping of the image is put in, as
@@ -324,7 +324,7 @@ def normalise_bdms(
 
     :arg meta: without an image the one that the root volume is made of: what it maps counts too, its own root before
         the volume that was asked for.
-    :raises InvalidBDM: count and an existing volume (row A27); a volume on the root's device name (row A28).
+    :raises InvalidBDM: count and an existing volume; a volume on the root's device name.
     :raises InvalidBDMFormat: a mapping, of the image too, cannot be understood.
     """
     for bdm in bdms:
@@ -357,7 +357,7 @@ def normalise_bdms(
 
 
 def check_root_name(image: Image | None, bdm: BlockDevice, root_name: str | None = None) -> None:
-    """Beside an image that is booted no volume has the name of the root disk (row A28).
+    """Beside an image that is booted no volume has the name of the root disk.
 
     :arg root_name: what the request calls it; else the image's name for it, or vda.
     :raises InvalidBDM: the volume has it. Nova's InvalidRequest, with its text; there only vda is ever found out.

@@ -4,7 +4,7 @@
 
 """The plan of a guest's disks: root, ephemeral, swap and volumes with bus, device name, size and boot order.
 
-source: Nova's libvirt driver (disk mapping), 000 _check_and_transform_bdm, rows A26 and A28.
+source: Nova's libvirt driver (disk mapping), 000 _check_and_transform_bdm.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def config_drive_disk(
     arch: str = "x86_64",
     bus: str | None = None,
 ) -> PlannedDisk:
-    """The config drive beside these disks: a CD-ROM when it is iso9660, a disk when it is vfat (row B77).
+    """The config drive beside these disks: a CD-ROM when it is iso9660, a disk when it is vfat.
 
     A CD-ROM takes the first free name of its bus (hda), a disk the last (vdz), out of the way of volumes to come.
 

@@ -4,8 +4,7 @@
 
 """A guest whose root disk is a volume: its properties, what its flavor must have, its zone.
 
-source: row A19; semantics 10, 14; Nova's get_bdm_image_metadata, get_image_metadata_from_volume,
-_validate_flavor_image_nostatus and _validate_vol_az_for_create
+source: Nova's get_bdm_image_metadata, get_image_metadata_from_volume, _validate_flavor_image_nostatus and _validate_vol_az_for_create
 """
 
 from __future__ import annotations

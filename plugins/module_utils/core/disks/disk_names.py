@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Disk buses and the names of disks in the guest. source: Nova's libvirt driver (blockinfo), 001 section 8.5.15."""
+"""Disk buses and the names of disks in the guest. source: Nova's libvirt driver (blockinfo)"""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@
 """What makes an image acceptable: rules over its bytes (before any tool opens it) and over qemu-img's JSON.
 
 The bytes come first, because the tool itself is the hole: it follows a VMDK descriptor or a qcow2 data file to any
-path of the host as soon as it opens the image. source: 001 section 6 (rows C25-C30); Nova's and Cinder's
-advisories CVE-2015-1850, CVE-2022-47951, CVE-2024-32498, CVE-2024-40767.
+path of the host as soon as it opens the image.
+source: Nova's and Cinder's advisories CVE-2015-1850, CVE-2022-47951, CVE-2024-32498, CVE-2024-40767.
 """
 
 from __future__ import annotations

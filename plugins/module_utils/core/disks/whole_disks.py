@@ -4,7 +4,7 @@
 
 """Whole disks: each physical disk that is set aside goes to one guest and to nobody else.
 
-source: row B71 (isolated disks: no shared I/O, a failed disk hits one guest)
+No shared I/O, and a failed disk hits one guest.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class InstanceLocked(Conflict):
 
 
 class InstanceIsLocked(Conflict):
-    """Locked by a user against actions (Nova's lock; source: semantics 3)."""
+    """Locked by a user against actions (Nova's lock)."""
 
     msg_fmt = "Instance %(instance_uuid)s is locked"
     remedy = "Unlock it first."

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Errors of NUMA, pinning and huge pages (semantics 7; texts and names: Nova). All are the request's fault: 400."""
+"""Errors of NUMA, pinning and huge pages (texts and names: Nova). All are the request's fault: 400."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from .base import Forbidden
 
 
 class OverQuota(Forbidden):
-    """Quota exceeded (Nova 403; source: 000, Controller.create)."""
+    """Quota exceeded (Nova 403; source: Nova's Controller.create)."""
 
     msg_fmt = "Quota exceeded for %(overs)s: Requested %(req)s, but already used %(used)s of %(allowed)s %(overs)s"
     remedy = "Delete instances, ask for fewer, or raise bootflow_quotas."

@@ -12,7 +12,7 @@ from .base import Forbidden, InvalidInput, NotFound
 
 
 class MalformedRequestBody(InvalidInput):
-    """Not an object where one belongs (source: 000, Controller.create: 422)."""
+    """Not an object where one belongs (source: Nova's Controller.create: 422)."""
 
     msg_fmt = "Malformed request body: %(reason)s"
     status = 422

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Errors of volumes and snapshots (names, texts and codes: Cinder; semantics 11, 12, 14, 16, 18)."""
+"""Errors of volumes and snapshots (names, texts and codes: Cinder)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 """From a guest's wishes to its domain: the policy that puts guest_platform and guest_devices together.
 
-source: Nova's libvirt driver (_get_guest_config); 001 section 8.5.1 (row B01), 8.5.15; 002 section 8.
+source: Nova's libvirt driver (_get_guest_config).
 """
 
 from __future__ import annotations

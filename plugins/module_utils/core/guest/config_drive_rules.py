@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""When a guest gets a config drive. source: 001 section 8.5.18 (row B76)."""
+"""When a guest gets a config drive."""
 
 from __future__ import annotations
 

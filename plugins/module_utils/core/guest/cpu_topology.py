@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Sockets, cores and threads of a guest, from flavor and image. source: Nova's guest CPU topology; 002 section 8."""
+"""Sockets, cores and threads of a guest, from flavor and image. source: Nova's guest CPU topology"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The guest's disks, interfaces and other devices as configs. source: 001 section 8.5.15; 002 section 8; semantics 17."""
+"""The guest's disks, interfaces and other devices as configs."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def disk_configs(
 def whole_disk_plan(
     guest: GuestSpec, disks: t.Sequence[PlannedDisk], virt_type: str, machine: str | None, arch: str
 ) -> list[PlannedDisk]:
-    """The guest's physical disks, named after those in ``disks``: raw, past the host's cache (row B71).
+    """The guest's physical disks, named after those in ``disks``: raw, past the host's cache.
 
     :raises InvalidInput: a disk without an absolute path, or given twice.
     :raises InvalidBDM: there is no name left on the bus.
@@ -351,7 +351,7 @@ def input_configs(guest: GuestSpec) -> tuple[InputConfig, ...]:
 
 
 def graphics_configs(guest: GuestSpec) -> tuple[GraphicsConfig, ...]:
-    """VNC on the address of the setting, 127.0.0.1 by default (row C40)."""
+    """VNC on the address of the setting, 127.0.0.1 by default."""
     options = guest.options
     if not options.vnc_enabled:
         return ()

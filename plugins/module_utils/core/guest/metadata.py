@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a guest is told about itself: the files of its config drive, with Nova's names, keys and versions.
-
-source: 001 sections 8.5.18 and 8.5.22 (rows B78-B80, B89).
-"""
+"""What a guest is told about itself: the files of its config drive, with Nova's names, keys and versions."""
 
 from __future__ import annotations
 
@@ -310,7 +307,7 @@ def _fqdn(md: InstanceMetadata) -> str:
 
 
 def _first(addresses: t.Sequence[str]) -> str:
-    # Empty for a guest that has IPv6 only (row B79).
+    # Empty for a guest that has IPv6 only.
     return addresses[0] if addresses else ""
 
 

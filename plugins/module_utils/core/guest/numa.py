@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A guest's cells on its host's: pinning, memory, pages. source: semantics 7, Nova's libvirt driver (_get_guest_numa_config)"""
+"""A guest's cells on its host's: pinning, memory, pages. source: Nova's libvirt driver (_get_guest_numa_config)"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The guest's machine, firmware, CPU, clock and features. source: Nova's libvirt driver; 002 section 8."""
+"""The guest's machine, firmware, CPU, clock and features. source: Nova's libvirt driver"""
 
 from __future__ import annotations
 

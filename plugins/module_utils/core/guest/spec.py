@@ -24,7 +24,7 @@ class GuestOptions:
     cpu_model: str | None = None  # with custom
     cpu_model_extra_flags: t.Sequence[str] = ()  # pcid, +pcid, -vmx
     vnc_enabled: bool = True
-    vnc_listen: str = "127.0.0.1"  # without a password on all addresses (row C40) only where somebody says so
+    vnc_listen: str = "127.0.0.1"  # without a password on all addresses only where somebody says so
     vnc_keymap: str | None = None
     disk_cachemodes: t.Mapping[str, str] = field(default_factory=dict)  # {file, block, network: mode}
     disk_discard: str | None = None  # unmap, ignore

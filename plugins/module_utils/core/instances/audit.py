@@ -6,7 +6,7 @@
 
 Nothing is touched here. A host's answer is older than the ledger, so whatever changed in the ledger since the host was
 asked is left alone; and work of a run that lives is nobody else's.
-source: 001 section 8.5.6, update_available_resource (rows A82, B34); semantics 1 "Audit", 20
+source: update_available_resource
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 """What becomes of a build that failed: rescheduled, aborted, or ended quietly.
 
-source: 000, _do_build_and_run_instance and _build_and_run_instance (rows A54-A58, A64-A68); semantics 6
+source: Nova's _do_build_and_run_instance and _build_and_run_instance
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RESCHEDULE = "reschedule"
 ABORT = "abort"
 FAILED_QUIETLY = "failed_quietly"
 
-# The result codes of a build (row A53).
+# The result codes of a build.
 RESULT_ACTIVE = "active"
 RESULT_FAILED = "failed"
 RESULT_RESCHEDULED = "rescheduled"

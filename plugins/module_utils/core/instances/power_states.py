@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the hypervisor says of a guest, in Nova's numbers. Alone here: hosts need nothing else of states.
-
-source: 001 section 8.5.4 (row B15)
-"""
+"""What the hypervisor says of a guest, in Nova's numbers. Alone here: hosts need nothing else of states."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ POWER_STATES: dict[int, str] = {
     NOSTATE: "NOSTATE", RUNNING: "RUNNING", POWER_PAUSED: "PAUSED", SHUTDOWN: "SHUTDOWN", CRASHED: "CRASHED", POWER_SUSPENDED: "SUSPENDED",
 }  # fmt: skip
 
-# virDomainState -> power_state (row B15). A domain that is shutting down still runs.
+# virDomainState -> power_state. A domain that is shutting down still runs.
 LIBVIRT_POWER_STATES: dict[int, int] = {
     0: NOSTATE,  # nostate
     1: RUNNING,  # running

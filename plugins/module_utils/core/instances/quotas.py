@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How many instances a project's quotas let through. source: semantics 9 and 18; 000, rows A24, A25 and A30.
+"""How many instances a project's quotas let through. source: Nova's check_num_instances_quota.
 
 Resources: instances, cores, ram (MB) and, where the caller counts them, ports. A limit of -1, or none, is unlimited.
-Server groups of a project, and members of one of them, are limited to 10 unless the quotas say otherwise (row A29).
+Server groups of a project, and members of one of them, are limited to 10 unless the quotas say otherwise.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def check_server_groups(groups: t.Iterable[ServerGroup], quotas: t.Optional[t.Ma
 
 
 def check_group_members(group: ServerGroup, members: int, new: int, limits: Amounts) -> None:
-    """Whether ``new`` instances may join a group that has ``members`` already (row A29). All of them, or none.
+    """Whether ``new`` instances may join a group that has ``members`` already. All of them, or none.
 
     :arg limits: of the group's project, see limits_of().
     :raises OverQuota: the text is Nova's.

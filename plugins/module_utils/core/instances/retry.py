@@ -4,7 +4,7 @@
 
 """The retry record of a build: {num_attempts, hosts [[host, node]], exc, exc_reason}.
 
-source: 000, populate_retry and _do_build_and_run_instance (rows A42, A55, D04). Every function gives a new record and
+source: Nova's populate_retry and _do_build_and_run_instance. Every function gives a new record and
 leaves the one given as it was; a record of None means that the build is not retried.
 """
 

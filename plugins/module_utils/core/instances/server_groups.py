@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Server groups: instances that are to share a host, or never to. source: semantics 8; rows A29, A61, D10"""
+"""Server groups: instances that are to share a host, or never to."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ServerGroup:
 
 
 def late_check(group: ServerGroup, host: str, instance_uuid: str) -> str | None:
-    """Why an instance may not stay on ``host`` after its claim there, in Nova's words; None where it may (row A61).
+    """Why an instance may not stay on ``host`` after its claim there, in Nova's words; None where it may.
 
     :arg group: with the hosts of the other members, without ``instance_uuid`` itself.
     """

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""vm_state, task_state and power_state: their values, and which action may begin in which of them.
-
-source: 001 section 8.5.4 (rows B14-B16); semantics 3
-"""
+"""vm_state, task_state and power_state: their values, and which action may begin in which of them."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ VM_STATES = (
     ACTIVE, BUILDING, PAUSED, SUSPENDED, STOPPED, RESCUED, RESIZED, SOFT_DELETED, DELETED, ERROR, SHELVED, SHELVED_OFFLOADED,
 )  # fmt: skip
 
-# In these an instance holds nothing of a host: the audit leaves it out (semantics 1).
+# In these an instance holds nothing of a host: the audit leaves it out.
 ALLOW_RESOURCE_REMOVAL = frozenset((DELETED, SHELVED_OFFLOADED))
 
 # --- task_state: what is being done to it; None: nothing -----------------------------------------------------------
@@ -98,7 +95,7 @@ REBOOT_TASKS = frozenset(
     (REBOOTING, REBOOT_PENDING, REBOOT_STARTED, REBOOTING_HARD, REBOOT_PENDING_HARD, REBOOT_STARTED_HARD)
 )
 
-# A build goes through these, one after the other (row A62). None is between the scheduler and the host.
+# A build goes through these, one after the other. None is between the scheduler and the host.
 BUILD_SEQUENCE: tuple[str | None, ...] = (SCHEDULING, None, NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING, None)
 
 # --- power_state: what the hypervisor says (core.instances.power_states, without which hosts would load all of this) ---------------
@@ -134,7 +131,7 @@ def _in(*states: str) -> frozenset[str]:
 
 
 _HARD_REBOOT_TASKS: frozenset[str | None] = frozenset((None, *REBOOT_TASKS, RESUMING, UNPAUSING, PAUSING, SUSPENDING))
-# What a hard reboot's own save expects: pausing passes the entry check, but is not here (semantics 3).
+# What a hard reboot's own save expects: pausing passes the entry check, but is not here.
 HARD_REBOOT_EXPECTED: frozenset[str | None] = frozenset(
     (None, REBOOTING, REBOOT_PENDING, REBOOT_STARTED, REBOOTING_HARD, RESUMING, UNPAUSING, SUSPENDING)
 )
@@ -224,7 +221,7 @@ def check_action(
 
 
 def check_values(vm_state: t.Any, task_state: t.Any = None, power_state: t.Any = NOSTATE) -> None:
-    """Raise InvalidInput for a value that does not exist (rows B14-B16)."""
+    """Raise InvalidInput for a value that does not exist."""
     if vm_state not in VM_STATES:
         raise InvalidInput(
             reason="vm_state %r does not exist" % (vm_state,), remedy="It is one of %s." % ", ".join(VM_STATES)

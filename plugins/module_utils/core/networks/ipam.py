@@ -5,7 +5,7 @@
 """Addresses of a subnet: its allocation pools, the test of a wished address, the next free one; MAC addresses.
 
 Pure: what is taken is passed in, and whether an address is taken for good is the ledger's unique row (subnet, address).
-source: 001 sections 8.5.9 and 8.5.10 (rows B48-B57); the rules are Neutron's.
+source: the rules are Neutron's.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def validate_pools(cidr: str, pools: t.Sequence[t.Mapping[str, t.Any]], gateway_
 
 
 def in_allocation_pools(ip: str, pools: t.Iterable[t.Mapping[str, str]]) -> bool:
-    """Whether ``ip`` is in one of the pools, both ends of each included. source: 001 section 8.5.9."""
+    """Whether ``ip`` is in one of the pools, both ends of each included."""
     address = parse_ip(ip)
     if address is None:
         return False
@@ -146,7 +146,7 @@ def in_allocation_pools(ip: str, pools: t.Iterable[t.Mapping[str, str]]) -> bool
 def check_fixed_ip(subnet: Subnet, ip: str, enforce_pools: bool) -> None:
     """Test a wished address.
 
-    An address outside the pools is fine unless ``enforce_pools``, as in stock Neutron. source: 001 section 8.5.9.
+    An address outside the pools is fine unless ``enforce_pools``, as in stock Neutron.
 
     :raises InvalidIpForSubnet: not an address, or not one that a port of this subnet may have.
     :raises InvalidIpForAllocationPools: outside every pool, and ``enforce_pools`` is set.

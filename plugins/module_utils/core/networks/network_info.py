@@ -5,7 +5,6 @@
 """Ports and networks put together into Nova's network_info, and what guests are told of it.
 
 network_info is a list of VIFs as plain data with Nova's key names; domain XML and config drive are both made from it.
-source: 001 sections 8.5.7 and 8.5.18 (rows B45, B79, B80).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ EXPOSED_VIF_TYPES = frozenset({"bridge", "dvs", "hw_veb", "hyperv", "ovs", "tap"
 
 @dataclass(frozen=True)
 class PortRecord:
-    """A port as the ledger has it. source: 001 section 8.5.7 (row B43)."""
+    """A port as the ledger has it."""
 
     id: str
     network_id: str
@@ -66,7 +65,7 @@ def fixed_ips(network_info: t.Iterable[t.Mapping[str, t.Any]]) -> list[Data]:
 
 
 def ip_info(network_info: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, list[str]]:
-    """{fixed_ips, fixed_ip6s, floating_ips}: addresses as texts. source: 001 section 8.5.18."""
+    """{fixed_ips, fixed_ip6s, floating_ips}: addresses as texts."""
     fixed = fixed_ips(network_info)
     return {
         "fixed_ips": [ip["address"] for ip in fixed if ip["version"] == 4],
@@ -79,7 +78,6 @@ def network_data(network_info: t.Sequence[t.Mapping[str, t.Any]]) -> Data:
     """The content of network_data.json: {links, networks, services}; empty for a guest without VIFs.
 
     Of each VIF the first IPv4 and the first IPv6 subnet count; a VIF without a subnet is not mentioned at all.
-    source: 001 section 8.5.18 (row B80).
     """
     if not network_info:
         return {}

@@ -96,7 +96,7 @@ def decode_base64(value: str) -> bytes:
 
 
 def check_file_path(value: str) -> None:
-    """Where an injected file may land: absolute, normal, no control characters. source: semantics 19, CVE-2012-3360.
+    """Where an injected file may land: absolute, normal, no control characters. source: CVE-2012-3360.
 
     :raises ValueError: with the reason.
     """

@@ -15,7 +15,7 @@ PASSWORD_SYMBOLS = ("23456789", "ABCDEFGHJKLMNPQRSTUVWXYZ", "abcdefghijkmnopqrst
 
 
 def reservation_id(rng: t.Any) -> str:
-    """A reservation id, r- and eight characters, shared by all instances of one call. source: 000, _create_instance.
+    """A reservation id, r- and eight characters, shared by all instances of one call. source: Nova's _create_instance.
 
     :arg rng: a random.Random.
     """
@@ -23,7 +23,7 @@ def reservation_id(rng: t.Any) -> str:
 
 
 def generate_password(rng: t.Any, length: int = 12) -> str:
-    """An admin password: at least one symbol of each group while the length allows. source: 000, create tail (row A12).
+    """An admin password: at least one symbol of each group while the length allows. source: Nova's create tail.
 
     :arg rng: a cryptographic source with random.Random's interface, such as random.SystemRandom.
     """

@@ -12,7 +12,7 @@ from ..errors import BootflowError, InvalidRequest
 
 
 class Problems:
-    """Errors with their paths. source: mission-table rows A03-A11."""
+    """Errors with their paths."""
 
     def __init__(self) -> None:
         self.errors: list[dict[str, t.Any]] = []

@@ -16,7 +16,7 @@ def parse_az(
 ) -> tuple[t.Optional[str], t.Optional[str], t.Optional[str]]:
     """(zone, forced host, forced node); what is not said is None, the zone then ``default``.
 
-    source: 000, _handle_availability_zone (row A21).
+    source: Nova's _handle_availability_zone.
 
     :raises InvalidInput: more than three parts.
     """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The block devices of one request, in the form of version 2. source: 000, _check_and_transform_bdm; semantics 10.
+"""The block devices of one request, in the form of version 2. source: Nova's _check_and_transform_bdm.
 
 Here are the rules of the request's form; sizes against the flavor and device names are core.disks.block_devices' matter.
 Kinder than Nova's API, as its clients are: volume_id, snapshot_id and image_id may stand for source_type and uuid, and

@@ -55,7 +55,7 @@ class Catalogue:
     pci_aliases: t.Any = field(default_factory=dict)  # as core.resources.pci.request.parse_aliases gives them
 
     def flavor(self, name_or_id: str) -> Flavor:
-        """:raises FlavorNotFound: none such, or it is disabled (row A07)."""
+        """:raises FlavorNotFound: none such, or it is disabled."""
         found = _find(self.flavors, name_or_id, "flavorid")
         if found is None:
             raise FlavorNotFound(flavor_id=name_or_id)

@@ -4,7 +4,7 @@
 
 """Host aggregates of the catalogue (bootflow_aggregates), their hosts resolved against the inventory.
 
-source: 001 section 8.5.17 (row B73); Nova's os-aggregates. A zone is the metadata key availability_zone, as in Nova.
+source: Nova's os-aggregates. A zone is the metadata key availability_zone, as in Nova.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Server groups of the catalogue (bootflow_server_groups). source: semantics 8; row A29; Nova's os-server-groups"""
+"""Server groups of the catalogue (bootflow_server_groups). source: Nova's os-server-groups"""
 
 from __future__ import annotations
 

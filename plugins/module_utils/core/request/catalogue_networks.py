@@ -152,7 +152,7 @@ def _read_gateway(fields: Fields, net: AnyNetwork) -> t.Optional[str]:
     ):
         fields.wrong("gateway_ip", "%s is the network or broadcast address of %s" % (gateway, net))
         return None
-    # source: 001 section 8.5.9; an IPv6 gateway may be link-local, and so outside
+    # source: an IPv6 gateway may be link-local, and so outside
     if gateway not in net and not gateway.is_link_local:
         fields.wrong("gateway_ip", "%s is not in %s" % (gateway, net))
         return None

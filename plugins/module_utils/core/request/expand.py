@@ -14,7 +14,7 @@ from ..model import Image, ServerRequest
 
 
 def instance_names(request: ServerRequest, count: int) -> list[str]:
-    """The display names of ``count`` instances: numbered from 1 when there are several. source: 000, row A30."""
+    """The display names of ``count`` instances: numbered from 1 when there are several."""
     if count == 1:
         return [request.name]
     return ["%s-%d" % (request.name, number) for number in range(1, count + 1)]

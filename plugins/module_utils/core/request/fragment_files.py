@@ -6,7 +6,7 @@
 
 A fragment is an object {name, description, min_version?, max_version?, override?, required?, server_create}. Its
 ``server_create`` maps properties of an instance to their JSON schemas. Files without it are skipped, as Nova skips
-an extension that has no server_create. source: 001 section 8.5.19 (rows B81-B85).
+an extension that has no server_create.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a request gives the guest to read: metadata, user data, injected files. source: semantics 15, 18; row A51."""
+"""What a request gives the guest to read: metadata, user data, injected files."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 """Scheduler hints of an entry: their form, that they do not contradict each other, and that something reads them.
 
-source: Nova's schema of os:scheduler_hints, _get_requested_instance_group (row A29) and setup_instance_group; D10, D14.
+source: Nova's schema of os:scheduler_hints, _get_requested_instance_group and setup_instance_group.
 Nova ignores a hint whose filter is not enabled. Here it is refused: the wish would not be kept, and nobody would know.
 """
 

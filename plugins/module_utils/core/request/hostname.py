@@ -34,7 +34,7 @@ def instance_hostname(request_name: str, instance_name: str, uuid: str, wished: 
     """The hostname of one instance of a request: the wished one, or the sanitised name.
 
     Of several instances (``instance_name`` is then the numbered one) a name that sanitises to nothing gives
-    Server-<uuid>, not the bare number. source: 000, _populate_instance_names.
+    Server-<uuid>, not the bare number. source: Nova's _populate_instance_names.
     """
     if wished:
         return wished

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether an image goes with a flavor, as far as the catalogue tells. source: 000, API._create_instance; semantics 14."""
+"""Whether an image goes with a flavor, as far as the catalogue tells. source: Nova's API._create_instance."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def image_errors(
 
 
 def disk_config(wished: t.Optional[str], image: t.Optional[Image]) -> str:
-    """AUTO or MANUAL: the wish, else what the image's property auto_disk_config says, else MANUAL (row A20).
+    """AUTO or MANUAL: the wish, else what the image's property auto_disk_config says, else MANUAL.
 
     :raises AutoDiskConfigDisabledByImage: AUTO was asked of an image that says Disabled.
     """

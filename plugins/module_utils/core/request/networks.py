@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The networks of one request: looked up, completed and tested. source: 001 section 8.5.13 (rows A15, B63, B64)."""
+"""The networks of one request: looked up, completed and tested."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ LATEST_API_VERSION = "2.94"
 
 @dataclass(frozen=True)
 class RequestOptions:
-    """Settings, with Nova's defaults. -1 is unlimited. source: semantics 9, 18; 000, API.create."""
+    """Settings, with Nova's defaults. -1 is unlimited. source: Nova's API.create."""
 
     api_version: str = LATEST_API_VERSION
     default_availability_zone: t.Optional[str] = None  # Nova's default_schedule_zone

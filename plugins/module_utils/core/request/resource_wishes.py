@@ -4,7 +4,7 @@
 
 """What a flavor and an image wish of a host's cells, PCI devices and disks, so that bad wishes are told with the request.
 
-source: 000, _create_instance: base options (row A23); semantics 7
+source: Nova's _create_instance: base options
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ _REMEDY = "Correct the value; docs/request.md lists the fields."
 def create_schema(fragments: t.Iterable[t.Mapping[str, t.Any]], api_version: str) -> dict[str, t.Any]:
     """The JSON schema of one instance at ``api_version``.
 
-    Only fragments whose version range covers it take part (row B82). Of two that give the same property the later one
-    must say ``override: true`` (row B84). Properties of other versions are kept under ``x-other-versions``, for the
+    Only fragments whose version range covers it take part. Of two that give the same property the later one
+    must say ``override: true``. Properties of other versions are kept under ``x-other-versions``, for the
     error text.
 
     :raises InvalidInput: a property given twice, a required one that no fragment gives, a schema that is none.

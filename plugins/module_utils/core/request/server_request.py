@@ -4,7 +4,7 @@
 
 """From the entries of bootflow_instances to ServerRequests, with every error of every entry told at once.
 
-source: 000, Controller.create and API.create (rows A03-A21); 001 section 8.5.13 (rows B63-B64). Nothing here works
+source: Nova's Controller.create and API.create. Nothing here works
 per instance: an entry with a count of 1000 costs what one with a count of 1 costs.
 """
 
@@ -184,7 +184,7 @@ class _Entry:
         )
 
     def _counts(self) -> tuple[int, int]:
-        """(min, max): min defaults to 1, max to min; count is both (row A18)."""
+        """(min, max): min defaults to 1, max to min; count is both."""
         count, low, high = (self.get(name) for name in ("count", "min_count", "max_count"))
         if count is not None and (low is not None or high is not None):
             self.problems.add(

@@ -4,7 +4,7 @@
 
 """Claim arithmetic: does a request fit what a node has left, and what does it take.
 
-source: 000, Claim._claim_test and instance_claim (rows A76-A83); numbers are MB, GB and vCPUs.
+source: Nova's Claim._claim_test and instance_claim; numbers are MB, GB and vCPUs.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 """The parts of a host that a guest has for itself: NUMA cells and CPUs, PCI devices, whole disks; tested and taken together.
 
 The scheduler takes them in memory, the claim for good: both by this one rule.
-source: 000, Claim._test_numa and _test_pci (row A81); semantics 1, 7
+source: Nova's Claim._test_numa and _test_pci
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def refusals(
 ) -> list[str]:
     """Why ``wish`` does not fit, in Nova's words and order; empty where it does.
 
-    A host that told no NUMA cells refuses no guest here: the filter does (semantics 1).
+    A host that told no NUMA cells refuses no guest here: the filter does.
     """
     fitted, numa_reason = _fit(numa, pci, wish, limits)
     reasons = [numa_reason] if numa_reason else []

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Host aggregates: named sets of hosts with metadata, of which a host may be in several. source: 001 section 8.5.17 (row B73)"""
+"""Host aggregates: named sets of hosts with metadata, of which a host may be in several."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Aggregate:
 
 
 class Membership:
-    """The aggregates that a host is in, as filters and weighers ask about them. source: row D08"""
+    """The aggregates that a host is in, as filters and weighers ask about them."""
 
     def __init__(self, aggregates: t.Iterable[Aggregate] = ()):
         self.aggregates = tuple(aggregates)

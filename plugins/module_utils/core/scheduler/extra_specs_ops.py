@@ -4,7 +4,7 @@
 
 """The operator grammar of extra specs: ``>= 4``, ``s== x86_64``, ``<in> avx``, ``<all-in> a b``, ``<or> a <or> b``.
 
-source: 001 section 8.5.17 (row B75). A requirement that does not begin with an operator is compared as a whole.
+A requirement that does not begin with an operator is compared as a whole.
 """
 
 from __future__ import annotations

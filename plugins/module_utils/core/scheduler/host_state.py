@@ -5,7 +5,7 @@
 """A compute node as the scheduler sees it.
 
 The names are those of Nova's HostState and compute node, because flavors ask for them by name
-(``capabilities:hypervisor_type``). source: 001 sections 8.5.6 and 8.5.12
+(``capabilities:hypervisor_type``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CPU_ALLOCATION_RATIO = 16.0
 
 
 def _ratio(name: str, value: float | None, default: float, host: str) -> float:
-    """``default`` for a ratio that is unset (None or 0.0); source: semantics 2."""
+    """``default`` for a ratio that is unset (None or 0.0)."""
     if value is None or value == 0:
         return default
     ratio = float(value)

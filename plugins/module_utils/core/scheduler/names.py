@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Canonical names of architectures, hypervisor types and vm modes. source: 001 section 8.5.6; row D12"""
+"""Canonical names of architectures, hypervisor types and vm modes."""
 
 from __future__ import annotations
 

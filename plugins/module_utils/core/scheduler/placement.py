@@ -4,7 +4,7 @@
 
 """Choosing hosts: filter, weigh, pick, take in memory, next instance.
 
-source: 000, FilterScheduler.select_destinations (rows D01-D03, D19)
+source: Nova's FilterScheduler.select_destinations
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 After a pick only the picked host's numbers change. Nova weighs and sorts all hosts anew; this gives the same numbers
 and the same order (to the last bit and among equals), but touches all hosts only when an end of a weigher's scale moved.
-Multipliers may differ from host to host (aggregates set them). source: semantics 13; rows D16, D17
+Multipliers may differ from host to host (aggregates set them).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a volume and an instance go together. source: semantics 10, 11; Cinder's manager.attach_volume, Nova's volume API (Queens)"""
+"""Whether a volume and an instance go together. source: Cinder's manager.attach_volume, Nova's volume API (Queens)"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Amounts of storage: numbers of GB, or the words of backends that can not tell. source: semantics 12; Cinder's utils (Queens)"""
+"""Amounts of storage: numbers of GB, or the words of backends that can not tell. source: Cinder's utils (Queens)"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Volume types: the catalogue of the inventory variable bootflow_volume_types. source: row C12; issue "boot from volume" """
+"""Volume types: the catalogue of the inventory variable bootflow_volume_types."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Credentials of CHAP that both ends of an export can use. source: row C32; RFC 3720"""
+"""Credentials of CHAP that both ends of an export can use. source: RFC 3720"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From what a user asks for to a validated wish for a volume. source: rows C01, C02, C05, C07; semantics 14; Cinder's API flow (Queens)
+"""From what a user asks for to a validated wish for a volume. source: Cinder's API flow (Queens)
 
 The first fault in Cinder's order is raised; nothing is touched before all of them are looked at.
 
@@ -59,7 +59,7 @@ class CreateOptions:
     storage_availability_zone: str = "nova"
     allow_availability_zone_fallback: bool = False
     cloned_volume_same_az: bool = True
-    snapshot_same_host: bool = True  # a volume of a snapshot stays on its backend (row C07)
+    snapshot_same_host: bool = True  # a volume of a snapshot stays on its backend
     denied_policies: t.Collection[str] = ()  # of volume:create, volume:create_from_image, volume:multiattach
 
 
@@ -144,7 +144,7 @@ def volume_request(
 
 
 def new_volume(request: VolumeRequest, now: float | None = None) -> Volume:
-    """The row that a request begins as: creating, detached, on no backend (row C01)."""
+    """The row that a request begins as: creating, detached, on no backend."""
     return Volume(
         id=request.volume_id,
         size=request.size,

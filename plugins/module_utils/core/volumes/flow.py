@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A linear flow: steps one after the other, and back in reverse order when one fails. source: rows C03, C04
+"""A linear flow: steps one after the other, and back in reverse order when one fails.
 
 Journal-friendly: every beginning and end of a step is told before the next thing is done, with results that are plain data,
 so that a later run can go on behind the steps that are done, or take them back (design: every step can be undone).

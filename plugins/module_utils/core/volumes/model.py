@@ -6,7 +6,7 @@
 
 Making one of them, from_dict() too, raises InvalidInput where a size is no number or a mapping is none.
 
-source: mission row C01; semantics 11, 12; Cinder's Volume, Snapshot, VolumeType and PoolState (Queens)
+source: Cinder's Volume, Snapshot, VolumeType and PoolState (Queens)
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class VolumeType(_Record):
 
     @property
     def thick(self) -> bool:
-        """Whether its volumes are to be provisioned thick, whatever the backend could do (semantics 12, step 9)."""
+        """Whether its volumes are to be provisioned thick, whatever the backend could do (step 9)."""
         return self.extra_specs.get("provisioning:type") == "thick"
 
     @property
@@ -191,7 +191,7 @@ class Attachment(_Record):
 class VolumeRequest(_Record):
     """One validated wish for a volume, all defaults filled in (create_request.py), and what the scheduler reads.
 
-    ``resource_backend``: the backend, with or without its pool, that it has to be on: a snapshot's or source's (row C07).
+    ``resource_backend``: the backend, with or without its pool, that it has to be on: a snapshot's or source's.
     ``new_size`` with ``size``: the volume exists and is to grow. ``exists_on``: the backend that has it already.
     """
 
@@ -226,7 +226,7 @@ class VolumeRequest(_Record):
 
     @property
     def requested_size(self) -> int:
-        """GB to be found: the size, or what it grows by (semantics 12, step 3)."""
+        """GB to be found: the size, or what it grows by (step 3)."""
         return self.new_size - self.size if self.new_size else self.size
 
     @property

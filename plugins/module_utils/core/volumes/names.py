@@ -4,7 +4,7 @@
 
 """Names of volumes on a host: LV, target, device path, and the one-line forms in which Cinder keeps an export.
 
-source: rows C23, C33, C34; semantics 16; Cinder's LVM driver and iSCSI targets, os-brick's connector (Queens)
+source: Cinder's LVM driver and iSCSI targets, os-brick's connector (Queens)
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a create of a volume took to be rescheduled, and what never is. source: row C18; semantics 11; Cinder's manager flow (Queens)"""
+"""What a create of a volume took to be rescheduled, and what never is. source: Cinder's manager flow (Queens)"""
 
 from __future__ import annotations
 

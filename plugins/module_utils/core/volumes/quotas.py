@@ -4,7 +4,7 @@
 
 """Quotas of volumes: volumes, snapshots, gigabytes, one volume's gigabytes, and the same for each volume type.
 
-source: row C06; semantics 18; Cinder's quota engine and quota_utils (Queens). A limit of -1 is unlimited.
+source: Cinder's quota engine and quota_utils (Queens). A limit of -1 is unlimited.
 """
 
 from __future__ import annotations

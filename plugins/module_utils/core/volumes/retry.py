@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The retry record of a volume: {num_attempts, backends, exc, exc_reason}. source: rows C10, C16; Cinder's FilterScheduler (Queens)
+"""The retry record of a volume: {num_attempts, backends, exc, exc_reason}. source: Cinder's FilterScheduler (Queens)
 
 Every function gives a new record and leaves the one given as it was; None means that the volume is not retried.
 """

@@ -4,8 +4,8 @@
 
 """Status and attach_status of volumes and snapshots: their values, which action may begin in which, and what comes of it.
 
-source: semantics 11; Cinder's volume API and manager (Queens). Each check gives the compare-and-swap that the ledger has to
-do: a check alone would lose the race (semantics 20).
+source: Cinder's volume API and manager (Queens). Each check gives the compare-and-swap that the ledger has to
+do: a check alone would lose the race.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 """What storage hosts have, and compute hosts of their targets, against what the ledger says: every difference.
 
 Nothing is touched here. What changed in the ledger since a host was asked, and what a live run works on, is left alone: it
-is neither missing nor an orphan. source: row A82; semantics 11, 16, 20
+is neither missing nor an orphan.
 """
 
 from __future__ import annotations

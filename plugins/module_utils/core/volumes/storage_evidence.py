@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What hosts told an audit of volumes: logical volumes, targets, and the compute hosts' ends of their cables.
-
-source: row A82
-"""
+"""What hosts told an audit of volumes: logical volumes, targets, and the compute hosts' ends of their cables."""
 
 from __future__ import annotations
 

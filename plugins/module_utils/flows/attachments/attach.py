@@ -4,7 +4,7 @@
 
 """Volumes that instances get while they live: begun here, done by the hosts, finished here.
 
-source: rows C33-C35; semantics 3 (attach volume), 11; Nova's compute API attach_volume (Queens)
+source: Nova's compute API attach_volume (Queens)
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@
 """Volumes that instances get and lose while they live: begun, done by the hosts, finished; given back when a run ended.
 
 What is begun is journaled with its attachment (volume_events), so that the end can be told whatever happened in between.
-source: rows C33-C35; semantics 11
 """
 
 from __future__ import annotations

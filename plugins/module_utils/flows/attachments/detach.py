@@ -4,7 +4,7 @@
 
 """Volumes that instances lose while they live: begun here, done by the hosts, finished here.
 
-source: rows C33-C35; semantics 3 (detach volume), 11; Nova's compute API detach_volume (Queens)
+source: Nova's compute API detach_volume (Queens)
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 """Attachments and the compute hosts of their instances: those that do not know theirs yet, and those that share it.
 
 An instance's host is told apart from scheduling, whose transaction has locked nodes: no volume is locked after them. A run that is killed in between
-leaves nothing wrong: the next one finds them here again. source: row C33
+leaves nothing wrong: the next one finds them here again.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 """What is asked to be attached or detached, with what it names: instances and volumes, locked.
 
-source: rows C33-C35; semantics 3; Nova's compute API (Queens)
+source: Nova's compute API (Queens)
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 """Accepting a request: one transaction that writes instances, disks, ports and the action "create", or nothing.
 
-source: 000, _create_instance and _provision_instances (rows A16-A18, A23-A26, A30-A32)
+source: Nova's _create_instance and _provision_instances
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _fit_quota(
     new: list[list[str]],
     limits: t.Mapping[str, t.Any],
 ) -> None:
-    """Cut each entry's new names to what the project's quota lets in (rows A24, A30); OverQuota below min_count."""
+    """Cut each entry's new names to what the project's quota lets in; OverQuota below min_count."""
     missing = [
         replace(r, min_count=max(r.min_count - (len(all_names) - len(names)), 0) if names else 0, max_count=len(names))
         for r, all_names, names in zip(requests, wanted, new)
@@ -238,7 +238,7 @@ def _enter_groups(
     now: float,
     refusals: Problems,
 ) -> None:
-    """Server groups of the requests, each with room for its new members (row A29)."""
+    """Server groups of the requests, each with room for its new members."""
     used = {
         r.server_group.id: r.server_group for r, names in zip(requests, new) if r.server_group is not None and names
     }

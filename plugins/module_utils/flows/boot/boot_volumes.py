@@ -7,8 +7,7 @@
 read() looks at all that is asked for and locks it, a Keeper writes. Between the two nothing was touched.
 A volume that is made for an instance has no name, a blank one neither: names are unique here, and Nova's
 (<instance>-blank-vol) are not.
-source: 000, _check_and_transform_bdm and _validate_bdm (rows A26-A28); semantics 10; Nova's get_bdm_image_metadata and
-_get_volume_create_az_value
+source: Nova's _check_and_transform_bdm and _validate_bdm; Nova's get_bdm_image_metadata and _get_volume_create_az_value
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 """The stages of a build on its host, as steps of the ledger: what a stage works on, and what it wrote back.
 
-source: 000, _do_build_and_run_instance and _build_and_run_instance (rows A50, A59, A62, A69); the order of task states is
+source: Nova's _do_build_and_run_instance and _build_and_run_instance; the order of task states is
 none -> networking -> block_device_mapping -> spawning -> none.
 """
 
@@ -175,7 +175,7 @@ def done(conn: t.Any, stage: Stage, uuids: t.Sequence[str], context: Context) ->
 
 
 def spawned(conn: t.Any, host: str, power_states: t.Mapping[str, int], context: Context) -> tuple[list[str], list[str]]:
-    """The guests run: ACTIVE, unless they were deleted meanwhile (row A69). Returns (active, lost the swap)."""
+    """The guests run: ACTIVE, unless they were deleted meanwhile. Returns (active, lost the swap)."""
     now = context.now
     runs.renew(conn, context.run, now, context.lease_seconds)
     active: list[str] = []

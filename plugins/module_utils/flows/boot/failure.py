@@ -4,7 +4,7 @@
 
 """When a build fails: give everything back, then reschedule, abort or end quietly as the table says.
 
-source: 000, _do_build_and_run_instance (rows A47, A54-A58, A64-A68); semantics 6
+source: Nova's _do_build_and_run_instance
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _worded(error: errors.BootflowError, reason: str) -> errors.BootflowError:
 
 
 def refused(conn: t.Any, row: t.Any, error: errors.BootflowError, record: t.Any, host: str, context: Context) -> None:
-    """A claim was refused: another run was faster. Back to scheduling with the host in the retry record (row A64), or ERROR."""
+    """A claim was refused: another run was faster. Back to scheduling with the host in the retry record, or ERROR."""
     now = context.now
     history.notify(conn, [row.uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()}, now)
     if record is None:
@@ -133,7 +133,7 @@ def end_in_error(
     context: Context,
     details: str = "",
 ) -> None:
-    """These instances end in ERROR: nothing held, the fault written, the action closed (rows A40, A57)."""
+    """These instances end in ERROR: nothing held, the fault written, the action closed."""
     now = context.now
     uuids = [r.uuid for r in rows]
     instances.swap(
@@ -156,7 +156,7 @@ def end_in_error(
 
 
 def allocate_missing_ports(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> dict[str, errors.BootflowError]:
-    """Give a rescheduled build its ports anew: they went when it failed (semantics 6). Returns uuid -> refusal."""
+    """Give a rescheduled build its ports anew: they went when it failed. Returns uuid -> refusal."""
     have = ports.ports_of(conn, [r.uuid for r in rows])
     refused_builds: dict[str, errors.BootflowError] = {}
     wishes_by_uuid = {r.uuid: wishes_of(r.spec) for r in rows if not have[r.uuid]}

@@ -4,7 +4,7 @@
 
 """Choosing hosts for what waits in this run, and claiming there, in one transaction.
 
-source: 000, ComputeTaskManager.build_instances and instance_claim (rows A39-A43, A70-A83, D01-D04, D19)
+source: Nova's ComputeTaskManager.build_instances and instance_claim
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def schedule(
     :arg read_fleet: ledger.compute.fleet.read with the inventory's hosts: it is asked once, for what the requests need.
 
     Entries are all or nothing, as in Nova: where a host is missing for one instance of an entry, all of that entry end in
-    ERROR (row A40, D01). Refused claims (another run was faster) wait for the next round.
+    ERROR. Refused claims (another run was faster) wait for the next round.
     """
     runs.renew(conn, context.run, context.now, context.lease_seconds)
     result = Scheduled()
@@ -240,7 +240,7 @@ def _claim(
 
 
 def request_spec(spec: t.Mapping[str, t.Any], uuids: t.Sequence[str], record: t.Any, project: str) -> RequestSpec:
-    """The scheduler's view of a stored request (row A31)."""
+    """The scheduler's view of a stored request."""
     image = spec["image"] or {}
     return RequestSpec(
         instance_uuids=list(uuids),
@@ -276,7 +276,7 @@ def resource_request(spec: t.Mapping[str, t.Any]) -> ResourceRequest:
 
 
 def give_up(conn: t.Any, options_max_attempts: int, context: Context) -> list[str]:
-    """End what still waits after the last round, for a host (MaxRetriesExceeded, or the refusal itself: row D04) or for a
+    """End what still waits after the last round, for a host (MaxRetriesExceeded, or the refusal itself) or for a
     volume (VolumeNotCreated). Returns the uuids.
     """
     late = builds.give_up(conn, options_max_attempts, context)

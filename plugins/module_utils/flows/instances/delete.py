@@ -4,7 +4,7 @@
 
 """Deleting instances from any state, half-built ones too, and never leaving anything of them.
 
-source: semantics 3 (delete: any vm_state, any task_state), 000 (row A56: a delete wins over a build)
+A delete may begin in any vm_state and any task_state, as in Nova.
 """
 
 from __future__ import annotations

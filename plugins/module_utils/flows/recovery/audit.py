@@ -6,7 +6,6 @@
 
 A plan is made on what a reader sees, which others go on changing. So whatever is to be written is locked as claims lock it,
 read again, planned again, and only what is still in that second plan is done.
-source: row A82, B34; semantics 1 "Audit", 20
 """
 
 from __future__ import annotations

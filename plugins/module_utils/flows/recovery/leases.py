@@ -4,7 +4,7 @@
 
 """What runs whose lease is out still hold goes back, without waiting for an audit: every boot looks for it.
 
-The time is bootflow_lease_seconds. source: rows A60, A71
+The time is bootflow_lease_seconds.
 """
 
 from __future__ import annotations

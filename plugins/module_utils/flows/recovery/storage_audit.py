@@ -6,7 +6,6 @@
 
 Logical volumes that nobody knows become remains, which the next work on their host removes. Targets, sessions and secrets
 are removed by the audit itself. While it does that, it holds their volumes: nobody can attach them.
-source: row A82; semantics 11, 16, 20
 """
 
 from __future__ import annotations

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The audit of volumes in the ledger: what dead runs left half done, and attachments and volumes that contradict each other.
-
-source: row A82; semantics 11, 20
-"""
+"""The audit of volumes in the ledger: what dead runs left half done, and attachments and volumes that contradict each other."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 """What runs that ended left half done of volumes: creations end in error, deletions and extensions are this run's now.
 
-Volumes of builds are their builds' matter. source: rows A60, A71; semantics 11, 20
+Volumes of builds are their builds' matter.
 """
 
 from __future__ import annotations

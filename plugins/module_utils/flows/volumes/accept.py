@@ -5,7 +5,7 @@
 """Accepting volumes: one transaction that writes their rows, or nothing.
 
 What Cinder's API does in four steps with an undo each (validate, reserve, create the row, commit) is one transaction here:
-its rollback is the undo. source: rows C01-C07; Cinder's API flow (Queens)
+its rollback is the undo. source: Cinder's API flow (Queens)
 """
 
 from __future__ import annotations
@@ -346,7 +346,7 @@ def _check_quota(
     refusals: Problems,
     size: str = ".size",
 ) -> None:
-    """All of them together, or none (row C06). :raises QuotaError: what of them is short, gigabytes before numbers."""
+    """All of them together, or none. :raises QuotaError: what of them is short, gigabytes before numbers."""
     for path, request, _image in requests:
         with refusals.collect(path + size):
             quotas.check_size(request.size, limits)

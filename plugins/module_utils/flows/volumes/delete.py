@@ -5,7 +5,7 @@
 """Deleting volumes, and never leaving anything of them.
 
 The rules are Cinder's (core.volumes.states.check_delete). Beside them: what a dead run left half made is deleted like one
-that failed, and a deletion that failed is asked for again without force. source: semantics 11; Cinder's volume API (Queens)
+that failed, and a deletion that failed is asked for again without force. source: Cinder's volume API (Queens)
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 """Making volumes larger, those in use too: quota and room for the difference are taken before anything is done.
 
-An extension that failed, or whose run died, is asked for again. source: semantics 11, 12; Cinder's extend (Queens)
+An extension that failed, or whose run died, is asked for again. source: Cinder's extend (Queens)
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 """Choosing backends for the volumes of this run, and taking what they need there, in one transaction.
 
 All backends are locked while it is decided: of two runs that want the last gigabytes one gets them, the other is told that
-there are none. source: rows C07-C16; Cinder's FilterScheduler and scheduler flow (Queens)
+there are none. source: Cinder's FilterScheduler and scheduler flow (Queens)
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class VolumeScheduled:
 def schedule(conn: t.Any, options: VolumeSchedulerOptions, context: Context) -> VolumeScheduled:
     """Place every volume of this run that has no place yet; those of a boot once their instance has a host.
 
-    Where there is no backend the volume ends in error, with a fault and a notification (row C08).
+    Where there is no backend the volume ends in error, with a fault and a notification.
     """
     runs.renew(conn, context.run, context.now, context.lease_seconds)
     result = VolumeScheduled()
@@ -113,7 +113,7 @@ def give_up(conn: t.Any, options: VolumeSchedulerOptions, context: Context) -> l
 def end_in_error(
     conn: t.Any, rows: t.Sequence[t.Any], failures: t.Mapping[str, errors.BootflowError], context: Context
 ) -> None:
-    """These volumes end in error without a backend: Cinder's scheduler says so with a notification (row C08)."""
+    """These volumes end in error without a backend: Cinder's scheduler says so with a notification."""
     now = context.now
     ids = [r.id for r in rows]
     if not ids:

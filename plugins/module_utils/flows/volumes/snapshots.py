@@ -4,7 +4,7 @@
 
 """Snapshots of volumes: making and deleting them. The work itself is volume_work's.
 
-source: semantics 11; rows C06, C19; Cinder's snapshot API (Queens)
+source: Cinder's snapshot API (Queens)
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ A host that did not answer may have done all, some or nothing. Cinder's message 
 a volume that was to be made goes to another backend where it may, and volume_remains keeps that the silent one is to be rid
 of it; without another attempt it ends in error and keeps its place, and its GB stay taken. Deletions end in error_deleting,
 extensions in error_extending, and each can be asked for again.
-source: rows C16-C22; semantics 11; Cinder's manager flow (Queens)
+source: Cinder's manager flow (Queens)
 """
 
 from __future__ import annotations
@@ -551,7 +551,7 @@ class _Backend:
 
 
 def image_metadata(spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What Cinder keeps as volume_glance_metadata: of the image, or of what it was made from (row C22)."""
+    """What Cinder keeps as volume_glance_metadata: of the image, or of what it was made from."""
     image = spec.get("image")
     if image is None:
         return dict(spec.get("source_image_metadata") or {})

@@ -4,7 +4,7 @@
 
 """Claims: taking a host's resources for an instance and giving them back.
 
-source: 000, instance_claim (rows A70-A83). The nodes that may be touched are locked (nodes.lock), tested
+source: Nova's instance_claim. The nodes that may be touched are locked (nodes.lock), tested
 with core.resources.claims against the usage under that lock, and written in the same transaction: no number of runs can take a
 node past its limits, and a node's usage is always what it reserves plus the sum of its claims.
 """
@@ -249,7 +249,7 @@ class _Taking:
             self._note_devices(wish, node_id, got)
 
     def _test(self, wish: Wish, candidate: Candidate, node_id: int) -> Taken | None:
-        """All tests, then the group (row A61). Raises ComputeResourcesUnavailable or RescheduledException."""
+        """All tests, then the group. Raises ComputeResourcesUnavailable or RescheduledException."""
         reasons: list[str] = []
         there = self.parts.get(node_id, dedicated_resources.NOTHING)
         limits = _numa_limits(candidate.limits)
@@ -344,7 +344,7 @@ class _Members:
 
 
 def release(conn: t.Any, uuids: t.Sequence[str], host: str | None = None, kind: str | None = None) -> int:
-    """Give back the claims of these instances (on ``host`` or of ``kind`` only, when given). A second time does nothing (row A83)."""
+    """Give back the claims of these instances (on ``host`` or of ``kind`` only, when given). A second time does nothing."""
     parts = list(chunks(list(uuids)))
     node_ids = {
         r.compute_node_id
@@ -364,7 +364,7 @@ def release(conn: t.Any, uuids: t.Sequence[str], host: str | None = None, kind: 
 
 
 def settle(conn: t.Any, uuid: str, moved: bool) -> None:
-    """End a move (row A84): the target's claim becomes the instance's own (``moved``), or goes back and the old one stays."""
+    """End a move: the target's claim becomes the instance's own (``moved``), or goes back and the old one stays."""
     if not moved:
         release(conn, [uuid], kind=MOVE)
         return

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The fleet as the scheduler reads it: the numbers of all hosts in one query, as columns; the rest only where a request asks.
-
-source: 001 section 8.5.12 (row B61)
-"""
+"""The fleet as the scheduler reads it: the numbers of all hosts in one query, as columns; the rest only where a request asks."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 """Server groups in the ledger: the inventory declares them, a row stands for each that was used, and its lock is the group's.
 
-source: semantics 8; rows A29, A61. Whoever claims for members holds the row until the claim is written, so that two
+ Whoever claims for members holds the row until the claim is written, so that two
 boots can not both pass the late check: the hole that Nova leaves.
 """
 

@@ -4,7 +4,7 @@
 
 """What happened to an instance: actions, their events, faults and notifications.
 
-source: 001 section 8.5.21 (actions), 000 _notify_about_instance_usage (rows A32, A47, A59, B17-B19, B88)
+source: Nova's _notify_about_instance_usage
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ERROR = "Error"
 def start_actions(
     conn: t.Any, uuids: t.Sequence[str], action: str, request_id: str, project: str, user: str, now: float
 ) -> None:
-    """One open ``action`` row for each instance, before the work is dispatched (row A32)."""
+    """One open ``action`` row for each instance, before the work is dispatched."""
     if uuids:
         conn.execute(
             instance_actions.insert(),
@@ -97,7 +97,7 @@ def add_events(conn: t.Any, hosts: t.Mapping[str, str | None], event: str, resul
 def add_fault(
     conn: t.Any, uuid: str, error: errors.BootflowError, host: str | None, now: float, details: str = ""
 ) -> None:
-    """A fault row. source: 000, wrap_instance_fault (row A47)"""
+    """A fault row. source: Nova's wrap_instance_fault"""
     conn.execute(
         instance_faults.insert().values(
             instance_uuid=uuid,

@@ -4,7 +4,7 @@
 
 """Instance rows: selecting them, and moving their states by compare-and-swap.
 
-source: 000, instance.save(expected_task_state=...) (rows A50, A62, A69); 001 section 8.5.4
+source: Nova's instance.save(expected_task_state=...)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .history import chunks
 
 LIVE = ""  # value of the column `deleted` while an instance lives
 
-# What notify_on_state_change may be (row B18).
+# What notify_on_state_change may be.
 NOTIFY_NOTHING = "none"
 NOTIFY_VM_STATE = "vm_state"
 NOTIFY_VM_AND_TASK_STATE = "vm_and_task_state"

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Compute nodes in the ledger: what they reported, how the inventory configures them, and as the scheduler sees them.
-
-source: 001 section 8.5.6 (rows B32-B36)
-"""
+"""Compute nodes in the ledger: what they reported, how the inventory configures them, and as the scheduler sees them."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ def record_report(
 ) -> int:
     """Enter what a host reported; usage is what the node reserves plus the sum of its claims. Returns the node's id.
 
-    A second report updates the row of (host, node); it never makes a second one (row B32).
+    A second report updates the row of (host, node); it never makes a second one.
     """
     c = compute_nodes.c
     node = facts["hypervisor_hostname"]
@@ -179,7 +176,7 @@ def node_facts(conn: t.Any, host: str, node: str) -> dict[str, t.Any]:
 
 
 def count_failed_build(conn: t.Any, host: str, failed: bool) -> None:
-    """Builds that failed there since the last success (row D18)."""
+    """Builds that failed there since the last success."""
     c = compute_nodes.c
     if failed:
         conn.execute(compute_nodes.update().where(c.host == host).values(failed_builds=c.failed_builds + 1))

@@ -4,7 +4,7 @@
 
 """Ports and addresses: made in one transaction with what needs them, given back with it.
 
-source: 001 sections 8.5.7, 8.5.9, 8.5.10 (rows B42-B57). An address is taken when its row (subnet, address) is there.
+An address is taken when its row (subnet, address) is there.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 """What people say of a host: it takes no new instances, or it is down whatever it reports. Kept beside the inventory's word.
 
-source: rows A37, D09, D18; Nova's os-services: enable, disable, disable-log-reason, force-down
+source: Nova's os-services: enable, disable, disable-log-reason, force-down
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ A worker (one thread of one process on one open ledger) has one row with the num
 connection breaks while it commits, the next attempt writes the same number first: that waits until the old session is
 really over, and finds out whether the number is there already. PostgreSQL's own pg_xact_status() would cost no row,
 but a server that crashed hands out the lost numbers of transactions again, and then answers for a stranger's.
-source: semantics 20
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ The order is the same everywhere, so that no two runs wait for each other: the r
 uuid, volumes by id, subnets, server groups, storage backends by place, compute nodes by id. Rows that hang on one of
 these (claims, snapshots, attachments, what is left of volumes) are written while it is held. On sqlite a writing
 transaction is one lock over everything.
-source: semantics 20
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 Each revision is a module of ledger.migrations with ``revision`` and ``upgrade(op)``; ``op`` is Alembic's operations
 object. The first sentence of its docstring is what a plan says of it. An upgrade is one transaction, on both databases:
-killed in the middle it leaves the ledger as it was. source: 001 section 8.5.20 (rows B86, B87)
+killed in the middle it leaves the ledger as it was.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ runs = sa.Table(
     sa.Column("lease_until", sa.Float, nullable=False),
 )
 
-# source: 001 section 8.5.6 (compute node record), rows B32-B36
+
 compute_nodes = sa.Table(
     "compute_nodes",
     metadata,
@@ -113,7 +113,7 @@ compute_nodes = sa.Table(
     sa.Column("failed_builds", sa.Integer, nullable=False, default=0),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("reported_at", sa.Float),
-    # What people say of the host in the ledger, beside the inventory's own word (source: rows A37, D18)
+    # What people say of the host in the ledger, beside the inventory's own word
     sa.Column("service_disabled", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.Column("service_disabled_reason", sa.String(255), nullable=False, default="", server_default=""),
     sa.Column("forced_down", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
@@ -144,7 +144,7 @@ node_profiles = sa.Table(
     sa.Column("profile", sa.JSON, nullable=False),
 )
 
-# source: semantics 8; row A29
+
 server_groups = sa.Table(
     "server_groups",
     metadata,
@@ -157,7 +157,7 @@ server_groups = sa.Table(
     sa.UniqueConstraint("project", "name", name="uq_server_groups_project_name"),
 )
 
-# One call of boot. source: 000, _create_instance (row A16)
+# One call of boot. source: Nova's _create_instance
 reservations = sa.Table(
     "reservations",
     metadata,
@@ -168,7 +168,7 @@ reservations = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
 )
 
-# What was asked, shared by the instances of one entry (row A31). Secrets are not in it.
+# What was asked, shared by the instances of one entry. Secrets are not in it.
 request_specs = sa.Table(
     "request_specs",
     metadata,
@@ -223,7 +223,7 @@ instances = sa.Table(
     one_of("instances", "task_state", states.TASK_STATES),
 )
 
-# source: 000, instance_claim (rows A70-A83). The sum of a node's claims is its usage, less what it reserves.
+# source: Nova's instance_claim. The sum of a node's claims is its usage, less what it reserves.
 claims = sa.Table(
     "claims",
     metadata,
@@ -234,8 +234,8 @@ claims = sa.Table(
     sa.Column("disk_gb", sa.Integer, nullable=False),
     sa.Column("vcpus", sa.Integer, nullable=False),
     sa.Column("created_at", sa.Float, nullable=False),
-    sa.Column("kind", sa.String(8), nullable=False, default="build", server_default="build"),  # build, or move (A84)
-    sa.Column("numa", sa.JSON(none_as_null=True)),  # the fitted topology: cells, pinned CPUs, pages (A63)
+    sa.Column("kind", sa.String(8), nullable=False, default="build", server_default="build"),  # build, or move
+    sa.Column("numa", sa.JSON(none_as_null=True)),  # the fitted topology: cells, pinned CPUs, pages
     sa.Column("server_group_id", sa.String(36)),
     # anti-affinity: which of the max_server_per_host places of the host; no two members can have the same
     sa.Column("group_slot", sa.Integer),
@@ -243,7 +243,7 @@ claims = sa.Table(
     sa.Index("uq_claims_group_node_slot", "server_group_id", "compute_node_id", "group_slot", unique=True),
 )
 
-# Devices of a node that an instance has for itself: PCI addresses and whole disks. The row is the device (row B71).
+# Devices of a node that an instance has for itself: PCI addresses and whole disks. The row is the device.
 device_claims = sa.Table(
     "device_claims",
     metadata,
@@ -257,7 +257,7 @@ device_claims = sa.Table(
     sa.UniqueConstraint("compute_node_id", "kind", "device", name="uq_device_claims_node_device"),
 )
 
-# source: 001 section 8.5.7 (rows B42-B45)
+
 ports = sa.Table(
     "ports",
     metadata,
@@ -272,7 +272,7 @@ ports = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
 )
 
-# The row is the address: two runs can never have the same (row B57).
+# The row is the address: two runs can never have the same.
 ip_allocations = sa.Table(
     "ip_allocations",
     metadata,
@@ -293,7 +293,7 @@ block_device_mappings = sa.Table(
     sa.Column("disk", sa.JSON, nullable=False),  # core.disks.block_devices.PlannedDisk as plain data
 )
 
-# source: 001 section 8.5.21 (row B88)
+
 instance_actions = sa.Table(
     "instance_actions",
     metadata,
@@ -335,7 +335,7 @@ instance_faults = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
 )
 
-# source: 000, _notify_about_instance_usage; 001 section 8.5.4 (rows A59, B17-B19)
+# source: Nova's _notify_about_instance_usage
 notifications = sa.Table(
     "notifications",
     metadata,

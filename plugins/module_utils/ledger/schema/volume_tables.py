@@ -4,7 +4,7 @@
 
 """Tables of block storage: backends, volumes, snapshots, attachments, and what happened to them. Re-exported by tables.
 
-Sizes are GB (GiB). source: rows C01, C03, C10, C33; semantics 11, 12, 16
+Sizes are GB (GiB).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ volume_remains = sa.Table(
     sa.UniqueConstraint("place", "item_id", name="uq_volume_remains_place_item"),
 )
 
-# source: row C01
+
 volumes = sa.Table(
     "volumes",
     metadata,
@@ -157,7 +157,7 @@ volume_snapshots = sa.Table(
     one_of("volume_snapshots", "status", states.SNAPSHOT_STATES),
 )
 
-# source: row C33; semantics 10, 16. No secret is here: CHAP credentials are made anew by each run that exports, and are
+# No secret is here: CHAP credentials are made anew by each run that exports, and are
 # kept by the target and the initiator alone.
 volume_attachments = sa.Table(
     "volume_attachments",

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Entering attachments of volumes that boots make: nobody else knows these volumes yet, so there is nothing to check. source: row C33"""
+"""Entering attachments of volumes that boots make: nobody else knows these volumes yet, so there is nothing to check."""
 
 from __future__ import annotations
 

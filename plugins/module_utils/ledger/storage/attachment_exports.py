@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The storage host's end of attachments: what it has to export, and what it has to stop exporting. source: row C33
+"""The storage host's end of attachments: what it has to export, and what it has to stop exporting.
 
 That a target may be there is written before it is made, and it goes only after the compute host is rid of it: where
 ``connection`` is not none, ``export`` is not none either.

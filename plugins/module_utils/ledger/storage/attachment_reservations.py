@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reserving volumes for instances: for new ones, for half-built ones that another run takes over, and once more. source: row C33"""
+"""Reserving volumes for instances: for new ones, for half-built ones that another run takes over, and once more."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ An attachment's life: reserve (attachment_reservations) -> place (its instance g
 back. ``attach_status`` detached in a live row says that it is to end, ``export`` ending that its target is to go. Nothing is
 exported before it is known for whom, and no export ends while the compute host may still use it: where ``connection`` is not
 none, ``export`` is not none either. What the instance and its compute host do to it is here.
-source: row C33; semantics 10, 11, 16; Cinder's attachments and Nova's block devices (Queens)
+source: Cinder's attachments and Nova's block devices (Queens)
 """
 
 from __future__ import annotations

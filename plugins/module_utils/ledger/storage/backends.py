@@ -6,7 +6,7 @@
 
 A report says what was there when it was read. What was placed and is not in it yet is the sum of pending_gb of the volumes,
 snapshots and remains at the place: it is taken off what is free. A report never overwrites a later one of the same host.
-source: row C13; semantics 12; Cinder's host_manager (Queens)
+source: Cinder's host_manager (Queens)
 """
 
 from __future__ import annotations

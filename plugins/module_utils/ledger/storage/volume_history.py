@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What happened to a volume or snapshot: events, faults and notifications. source: rows C08, C17; semantics 11"""
+"""What happened to a volume or snapshot: events, faults and notifications."""
 
 from __future__ import annotations
 

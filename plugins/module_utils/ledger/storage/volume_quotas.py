@@ -4,7 +4,7 @@
 
 """What a project has of volumes and snapshots. It is counted, not kept: who writes holds the project's turn.
 
-source: row C06; semantics 18; Cinder's quota engine (Queens)
+source: Cinder's quota engine (Queens)
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 """Volume and snapshot rows: selecting them, and moving their states by compare-and-swap.
 
-source: row C01; semantics 11, 20; Cinder's conditional_update (Queens)
+source: Cinder's conditional_update (Queens)
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a boot has to do with volumes at all: of its request, or of what its image maps (row A26)."""
+"""Whether a boot has to do with volumes at all: of its request, or of what its image maps."""
 
 from __future__ import annotations
 

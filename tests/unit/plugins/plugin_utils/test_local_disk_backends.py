@@ -62,7 +62,6 @@ def disks_of(**variables):
             "file",
             [FOLDER + "/disk", FOLDER + "/disk.eph0", FOLDER + "/disk.swap"],
         ),
-        # row B66
         (
             {"bootflow_disk_backend": "lvm", **VG},
             "block",
@@ -70,7 +69,6 @@ def disks_of(**variables):
             "dev",
             ["/dev/hdd-volumes/%s_%s" % (UUID, name) for name in ("disk", "disk.eph0", "disk.swap")],
         ),
-        # row B70
         (
             {"bootflow_disk_backend": "qcow2_on_lvm", **VG},
             "file",

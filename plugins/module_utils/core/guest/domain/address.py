@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where a device sits in the guest. source: 001 section 8.5.15 (pci and drive addresses), libvirt's domain format."""
+"""Where a device sits in the guest. source: libvirt's domain format."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The smaller devices: controllers, character devices, input, display, balloon, rng, watchdog. source: 002 section 8."""
+"""The smaller devices: controllers, character devices, input, display, balloon, rng, watchdog."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ListenConfig(Element):
 
 @dataclass(frozen=True)
 class GraphicsConfig(Element):
-    """``<graphics>``. A password is not expressible on purpose: it would stand in clear in the XML (row C40)."""
+    """``<graphics>``. A password is not expressible on purpose: it would stand in clear in the XML."""
 
     TAG: t.ClassVar[str] = "graphics"
 

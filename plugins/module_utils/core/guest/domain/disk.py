@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Disks: files, block devices and network storage. source: 001 section 8.5.15, 002 section 8, libvirt's domain format."""
+"""Disks: files, block devices and network storage. source: libvirt's domain format."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The whole domain. source: 002 section 8 (the full XML), libvirt's domain format."""
+"""The whole domain. source: libvirt's domain format."""
 
 from __future__ import annotations
 

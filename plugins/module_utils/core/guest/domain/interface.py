@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Network interfaces. source: 002 section 8 (the default network), libvirt's domain format."""
+"""Network interfaces. source: libvirt's domain format."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Cells, pinning and pages of a guest. source: semantics 7, libvirt's domain format.
+"""Cells, pinning and pages of a guest. source: libvirt's domain format.
 
 Sets of CPUs and of cells are texts as libvirt writes them: ``0-2,5``.
 """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the guest boots with: machine, firmware, boot devices, SMBIOS; its features and its clock. source: 002 section 8."""
+"""What the guest boots with: machine, firmware, boot devices, SMBIOS; its features and its clock."""
 
 from __future__ import annotations
 

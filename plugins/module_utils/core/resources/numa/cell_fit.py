@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether one cell of a guest fits one cell of a host, and if not why. source: semantics 7, Nova's _numa_fit_instance_cell"""
+"""Whether one cell of a guest fits one cell of a host, and if not why. source: Nova's _numa_fit_instance_cell"""
 
 from __future__ import annotations
 

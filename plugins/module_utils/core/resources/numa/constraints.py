@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The NUMA topology that a flavor and an image wish for. source: semantics 7, Nova's numa_get_constraints (row A23)"""
+"""The NUMA topology that a flavor and an image wish for. source: Nova's numa_get_constraints"""
 
 from __future__ import annotations
 

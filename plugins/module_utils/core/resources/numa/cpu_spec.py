@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Sets of CPUs and sizes of pages as flavors, images and libvirt write them. source: semantics 7"""
+"""Sets of CPUs and sizes of pages as flavors, images and libvirt write them."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which cells of a host the cells of a guest go to. source: semantics 7, Nova's numa_fit_instance_to_host (rows A63, A81, D15)"""
+"""Which cells of a host the cells of a guest go to. source: Nova's numa_fit_instance_to_host"""
 
 from __future__ import annotations
 

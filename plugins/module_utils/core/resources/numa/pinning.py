@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which of a cell's host CPUs a guest's CPUs are pinned to. source: semantics 7, Nova's _pack_instance_onto_cores
+"""Which of a cell's host CPUs a guest's CPUs are pinned to. source: Nova's _pack_instance_onto_cores
 
 Nova as of Queens, but for the CPU of the emulator's threads: that one is chosen as Rocky does, because Queens could
 pin a guest and forget to reserve it.

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Guests whose CPUs have real-time priority: hw:cpu_realtime and its mask. source: semantics 7, Nova's virt.hardware"""
+"""Guests whose CPUs have real-time priority: hw:cpu_realtime and its mask. source: Nova's virt.hardware"""
 
 from __future__ import annotations
 

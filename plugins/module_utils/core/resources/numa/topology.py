@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""NUMA cells of a host and of a guest, as plain values with a form for JSON. source: semantics 7 (rows A23, A63, B33)
+"""NUMA cells of a host and of a guest, as plain values with a form for JSON.
 
 Memory is in MB, page sizes are in kB. A guest's topology is at first a wish; fitted to a host, each of its cells knows
 the host's cell and, when pinned, the host's CPU of each of its CPUs.

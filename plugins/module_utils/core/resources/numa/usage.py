@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What guests take of a host's cells, and give back. source: semantics 1 and 7, Nova's numa_usage_from_instances (row B33)"""
+"""What guests take of a host's cells, and give back. source: Nova's numa_usage_from_instances"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A PCI device that may be given to guests. source: semantics 7, row B33"""
+"""A PCI device that may be given to guests."""
 
 from __future__ import annotations
 

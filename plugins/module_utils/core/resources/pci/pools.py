@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Pools of alike PCI devices, and who gets which device. source: semantics 7, row A81
+"""Pools of alike PCI devices, and who gets which device.
 
 One way through the pools serves both the question (supports) and the answer (choose_devices), so that what the
 scheduler and the claim say can not differ from what is then handed out.
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from .device import PF, VF, PciDevice
 from .request import LEGACY, REQUIRED, PciRequest
 
-#: What a claim says when the devices are not there. source: semantics 1
+#: What a claim says when the devices are not there.
 CLAIM_FAILED = "Claim pci failed."
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a flavor asks of PCI devices: aliases of the operator, counted in an extra spec. source: semantics 7, row A23"""
+"""What a flavor asks of PCI devices: aliases of the operator, counted in an extra spec."""
 
 from __future__ import annotations
 

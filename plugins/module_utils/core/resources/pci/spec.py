@@ -5,7 +5,7 @@
 """Which devices of a host may be given away: Nova's [pci]passthrough_whitelist, here bootflow_pci_device_spec.
 
 An entry names any of vendor_id, product_id and either address or devname; whatever else it has are tags of the devices
-it admits (physical_network, trusted). source: semantics 7, row B33
+it admits (physical_network, trusted).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""SameHostFilter, DifferentHostFilter and SimpleCIDRAffinityFilter: near others, or away from them. source: row D10"""
+"""SameHostFilter, DifferentHostFilter and SimpleCIDRAffinityFilter: near others, or away from them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if t.TYPE_CHECKING:
 
 
 class AggregateImagePropertiesIsolation(AggregateRule):
-    """Turns down where the image has a property that an aggregate's metadata names with other values (row D11).
+    """Turns down where the image has a property that an aggregate's metadata names with other values.
 
     A property that the image does not have, or has without a value, is not tested. With a namespace, only metadata keys
     that begin with it and the separator count.

@@ -15,7 +15,7 @@ SCOPE = "aggregate_instance_extra_specs"
 
 
 class AggregateInstanceExtraSpecsFilter(AggregateRule):
-    """Passes hosts whose aggregates satisfy every unscoped extra spec and every one of the scope (rows B73, B75).
+    """Passes hosts whose aggregates satisfy every unscoped extra spec and every one of the scope.
 
     Other scopes are not its business. A metadata value is a comma list, of which one entry has to do.
     """

@@ -14,7 +14,7 @@ KEY = "filter_tenant_id"
 
 
 class AggregateMultiTenancyIsolation(AggregateRule):
-    """Passes hosts whose aggregates name the project in filter_tenant_id (a comma list), or name none (row D11)."""
+    """Passes hosts whose aggregates name the project in filter_tenant_id (a comma list), or name none."""
 
     name = "AggregateMultiTenancyIsolation"
 

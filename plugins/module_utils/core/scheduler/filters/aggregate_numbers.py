@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Numbers that aggregates set for their hosts. source: row D08"""
+"""Numbers that aggregates set for their hosts."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def zones_of(host: HostState) -> tuple[str, ...]:
 
 
 class AvailabilityZoneFilter(Filter):
-    """Passes hosts in the zone asked for, which they or their aggregates name; with neither, a host is in the default zone (row D09)."""
+    """Passes hosts in the zone asked for, which they or their aggregates name; with neither, a host is in the default zone."""
 
     name = "AvailabilityZoneFilter"
     run_once_per_request = True

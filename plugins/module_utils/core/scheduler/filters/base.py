@@ -36,7 +36,7 @@ class FilterResult:
 class Filter(abc.ABC):
     """Base of the filters.
 
-    ``run_once_per_request``: the answer can not change between the instances of a request (row D06).
+    ``run_once_per_request``: the answer can not change between the instances of a request.
     ``per_host``: what it says of a host depends on that host alone, so that after a pick only that host is asked again.
     ``hints``: the scheduler hints that it reads. ``needs_*``: what the ledger has to fill in of HostState for it.
     """
@@ -67,5 +67,5 @@ class Filter(abc.ABC):
         return bool(self.evaluate(fleet, spec, row).mask)
 
     def limits(self, fleet: Fleet, row: int) -> dict[str, t.Any]:
-        """What this filter wants the claim to hold on to, as plain JSON (row D03)."""
+        """What this filter wants the claim to hold on to, as plain JSON."""
         return {}

@@ -49,7 +49,7 @@ ATTRIBUTES = frozenset(f.name for f in dataclasses.fields(HostState))
 
 
 class ComputeCapabilitiesFilter(Filter):
-    """Passes hosts that satisfy ``capabilities:a:b`` specs, and unscoped ones that name a fact of theirs (row D13).
+    """Passes hosts that satisfy ``capabilities:a:b`` specs, and unscoped ones that name a fact of theirs.
 
     Other scopes (hw:, quota:, aggregate_instance_extra_specs:...) are not its business.
     """

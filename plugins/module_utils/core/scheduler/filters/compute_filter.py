@@ -13,7 +13,7 @@ from .capacity import at
 
 
 class ComputeFilter(Filter):
-    """Passes hosts that are enabled, not forced down, and whose last report is at most service_down_time seconds away (row D09)."""
+    """Passes hosts that are enabled, not forced down, and whose last report is at most service_down_time seconds away."""
 
     name = "ComputeFilter"
     run_once_per_request = True

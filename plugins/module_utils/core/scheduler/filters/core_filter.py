@@ -19,7 +19,7 @@ if t.TYPE_CHECKING:
 
 
 class CoreFilter(Filter):
-    """Passes where the request fits the physical CPUs and total x cpu_allocation_ratio - used; where no count is known, too (row D07)."""
+    """Passes where the request fits the physical CPUs and total x cpu_allocation_ratio - used; where no count is known, too."""
 
     name = "CoreFilter"
     counts_capacity = True
@@ -46,7 +46,7 @@ class CoreFilter(Filter):
 
 
 class AggregateCoreFilter(CoreFilter):
-    """CoreFilter with the least cpu_allocation_ratio of the host's aggregates, or its own (row D08)."""
+    """CoreFilter with the least cpu_allocation_ratio of the host's aggregates, or its own."""
 
     name = "AggregateCoreFilter"
 

@@ -21,7 +21,7 @@ if t.TYPE_CHECKING:
 class DiskFilter(Filter):
     """Passes where root, ephemeral and swap fit the physical total and total x disk_allocation_ratio - used.
 
-    Used is at least what the file system lacks (HostState.free_disk_mb). source: semantics 2, row D07
+    Used is at least what the file system lacks (HostState.free_disk_mb).
     """
 
     name = "DiskFilter"
@@ -46,7 +46,7 @@ class DiskFilter(Filter):
 
 
 class AggregateDiskFilter(DiskFilter):
-    """DiskFilter with the least disk_allocation_ratio of the host's aggregates, or its own (row D08)."""
+    """DiskFilter with the least disk_allocation_ratio of the host's aggregates, or its own."""
 
     name = "AggregateDiskFilter"
 

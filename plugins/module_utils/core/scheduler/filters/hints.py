@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Scheduler hints as filters read them. source: 000, build_instances (row A31)"""
+"""Scheduler hints as filters read them. source: Nova's build_instances"""
 
 from __future__ import annotations
 

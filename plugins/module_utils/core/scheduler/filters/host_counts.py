@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters that count what a host has already: I/O heavy operations and instances. source: row D11"""
+"""Filters that count what a host has already: I/O heavy operations and instances."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def _kind(host: HostState) -> Kind:
 
 
 class ImagePropertiesFilter(Filter):
-    """Passes hosts that support the image's architecture, hypervisor type and vm mode, in a version that the image asks for (row D12).
+    """Passes hosts that support the image's architecture, hypervisor type and vm mode, in a version that the image asks for.
 
     Without any of the three nothing is tested. Raises InvalidInput for a name that does not exist.
     """

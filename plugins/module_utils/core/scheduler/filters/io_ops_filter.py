@@ -11,7 +11,7 @@ from .host_counts import AggregateCountFilter, CountFilter
 
 
 class IoOpsFilter(CountFilter):
-    """Passes hosts with fewer than max_io_ops_per_host I/O heavy operations (row D11)."""
+    """Passes hosts with fewer than max_io_ops_per_host I/O heavy operations."""
 
     name = "IoOpsFilter"
     setting = "max_io_ops_per_host"
@@ -22,6 +22,6 @@ class IoOpsFilter(CountFilter):
 
 
 class AggregateIoOpsFilter(AggregateCountFilter, IoOpsFilter):
-    """IoOpsFilter with the least max_io_ops_per_host of the host's aggregates, or the setting (row D08)."""
+    """IoOpsFilter with the least max_io_ops_per_host of the host's aggregates, or the setting."""
 
     name = "AggregateIoOpsFilter"

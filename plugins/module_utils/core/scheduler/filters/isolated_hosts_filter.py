@@ -19,7 +19,7 @@ if t.TYPE_CHECKING:
 
 
 class IsolatedHostsFilter(Filter):
-    """Keeps isolated images on isolated hosts, and (unless restrict_... is off) other images away from them (row D11).
+    """Keeps isolated images on isolated hosts, and (unless restrict_... is off) other images away from them.
 
     An image is isolated when isolated_images holds its id or its name.
     """

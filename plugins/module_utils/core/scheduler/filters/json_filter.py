@@ -25,7 +25,7 @@ def _bad(reason: str) -> InvalidInput:
 
 
 class JsonFilter(Filter):
-    """Passes hosts for which the hint ``query`` holds (row D14); its grammar stands in json_query.
+    """Passes hosts for which the hint ``query`` holds; its grammar stands in json_query.
 
     Raises InvalidInput for a query that is none, or that compares what can not be compared.
     """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The grammar of JsonFilter: ``["and", [">=", "$free_ram_mb", 1024], ["=", "$hypervisor_type", "QEMU"]]``. source: row D14
+"""The grammar of JsonFilter: ``["and", [">=", "$free_ram_mb", 1024], ["=", "$hypervisor_type", "QEMU"]]``.
 
 A query is a list of an operator and its arguments: values, queries, and texts that begin with $ and name an attribute of
 HostState, with dots into mappings. What a host does not have is left out of the arguments, as if it were not written.

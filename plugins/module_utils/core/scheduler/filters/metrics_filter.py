@@ -24,7 +24,7 @@ def _metrics(host: HostState) -> frozenset[str]:
 
 
 class MetricsFilter(Filter):
-    """Passes hosts that report all metrics of metrics_weight_setting, so that the weigher finds them. source: semantics 13"""
+    """Passes hosts that report all metrics of metrics_weight_setting, so that the weigher finds them."""
 
     name = "MetricsFilter"
     run_once_per_request = True

@@ -11,7 +11,7 @@ from .host_counts import AggregateCountFilter, CountFilter
 
 
 class NumInstancesFilter(CountFilter):
-    """Passes hosts with fewer than max_instances_per_host instances (row D11)."""
+    """Passes hosts with fewer than max_instances_per_host instances."""
 
     name = "NumInstancesFilter"
     setting = "max_instances_per_host"
@@ -23,6 +23,6 @@ class NumInstancesFilter(CountFilter):
 
 
 class AggregateNumInstancesFilter(AggregateCountFilter, NumInstancesFilter):
-    """NumInstancesFilter with the least max_instances_per_host of the host's aggregates, or the setting (row D08)."""
+    """NumInstancesFilter with the least max_instances_per_host of the host's aggregates, or the setting."""
 
     name = "AggregateNumInstancesFilter"

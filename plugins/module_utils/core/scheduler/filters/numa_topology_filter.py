@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""NUMATopologyFilter: hosts whose NUMA cells hold the guest's. source: semantics 7, row D15"""
+"""NUMATopologyFilter: hosts whose NUMA cells hold the guest's."""
 
 from __future__ import annotations
 

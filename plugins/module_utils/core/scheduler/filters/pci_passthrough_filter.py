@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""PciPassthroughFilter: hosts that have the PCI devices asked for. source: semantics 7, row D15"""
+"""PciPassthroughFilter: hosts that have the PCI devices asked for."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if t.TYPE_CHECKING:
 
 
 class RamFilter(Filter):
-    """Passes where the request fits the physical total and total x ram_allocation_ratio - used (row D07)."""
+    """Passes where the request fits the physical total and total x ram_allocation_ratio - used."""
 
     name = "RamFilter"
     counts_capacity = True
@@ -43,7 +43,7 @@ class RamFilter(Filter):
 
 
 class AggregateRamFilter(RamFilter):
-    """RamFilter with the least ram_allocation_ratio of the host's aggregates, or its own (row D08)."""
+    """RamFilter with the least ram_allocation_ratio of the host's aggregates, or its own."""
 
     name = "AggregateRamFilter"
 

@@ -13,7 +13,7 @@ from .verdicts import pass_all
 
 
 class RetryFilter(Filter):
-    """Passes all but the (host, node) pairs of the retry record (row D09)."""
+    """Passes all but the (host, node) pairs of the retry record."""
 
     name = "RetryFilter"
     run_once_per_request = True  # the record does not change within a request

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""ServerGroupAffinityFilter and ServerGroupAntiAffinityFilter. source: semantics 8; row D10"""
+"""ServerGroupAffinityFilter and ServerGroupAntiAffinityFilter."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def _flavors(host: HostState) -> frozenset[str]:
 
 
 class TypeAffinityFilter(Filter):
-    """Passes hosts that run nothing, or only instances of the same flavor (row D11)."""
+    """Passes hosts that run nothing, or only instances of the same flavor."""
 
     name = "TypeAffinityFilter"
     run_once_per_request = True  # what is picked meanwhile has the same flavor
@@ -36,7 +36,7 @@ class TypeAffinityFilter(Filter):
 
 
 class AggregateTypeAffinityFilter(AggregateRule):
-    """Passes hosts whose aggregates name the flavor in instance_type (a comma list), or name none (row D11)."""
+    """Passes hosts whose aggregates name the flavor in instance_type (a comma list), or name none."""
 
     name = "AggregateTypeAffinityFilter"
 

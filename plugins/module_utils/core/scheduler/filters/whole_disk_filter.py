@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""WholeDiskFilter: hosts that have physical disks to give away whole. source: row B71"""
+"""WholeDiskFilter: hosts that have physical disks to give away whole."""
 
 from __future__ import annotations
 

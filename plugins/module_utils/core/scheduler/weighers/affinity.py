@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""ServerGroupSoftAffinityWeigher and ServerGroupSoftAntiAffinityWeigher: members of a group together, or apart, where possible.
-
-source: semantics 8; row D16
-"""
+"""ServerGroupSoftAffinityWeigher and ServerGroupSoftAntiAffinityWeigher: members of a group together, or apart, where possible."""
 
 from __future__ import annotations
 

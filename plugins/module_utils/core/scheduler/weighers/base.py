@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a weigher is: one raw number per host; weighing normalises, multiplies and adds. source: rows D16, D17"""
+"""What a weigher is: one raw number per host; weighing normalises, multiplies and adds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Changes(enum.Enum):
 class Weigher(abc.ABC):
     """Base of the weighers.
 
-    ``minval`` and ``maxval`` are the ends of the scale where they are fixed (row D17). ``per_host``: the number of a host
+    ``minval`` and ``maxval`` are the ends of the scale where they are fixed. ``per_host``: the number of a host
     depends on that host alone, so that after a pick only that host is weighed again.
     ``multiplier``: what is configured; ``least_multiplier``: nothing below is accepted. ``aggregate_key``: the metadata
     key of aggregates that replaces it for their hosts. ``negated``: it counts against the host.

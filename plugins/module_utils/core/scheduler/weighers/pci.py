@@ -20,7 +20,7 @@ def _devices(host: HostState) -> int:
 
 
 class PCIWeigher(Weigher):
-    """100 less the free devices, at least 1 (row D16).
+    """100 less the free devices, at least 1.
 
     Guests that want a device are stacked, so that hosts with many stay whole; guests that want none keep away from devices.
     """

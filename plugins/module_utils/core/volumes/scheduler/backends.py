@@ -4,7 +4,7 @@
 
 """The pools as columns, and what a run has virtually taken of them: what Fleet is to instances.
 
-source: Cinder's host_manager, PoolState.consume_from_volume (Queens); semantics 12
+source: Cinder's host_manager, PoolState.consume_from_volume (Queens)
 """
 
 from __future__ import annotations

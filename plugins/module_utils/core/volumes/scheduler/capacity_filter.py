@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""CapacityFilter: whether a pool has room. source: semantics 12; Cinder's capacity_filter (Queens)"""
+"""CapacityFilter: whether a pool has room. source: Cinder's capacity_filter (Queens)"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class VolumeSchedulerOptions:
-    """None for filters or weighers: the default ones (row C12)."""
+    """None for filters or weighers: the default ones."""
 
     enabled_filters: t.Sequence[str] | None = None
     weighers: t.Sequence[str] | None = None

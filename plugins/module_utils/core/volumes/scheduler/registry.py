@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters and weighers of backends by Cinder's names: the second registry of the one machinery. source: row C12
+"""Filters and weighers of backends by Cinder's names: the second registry of the one machinery.
 
 DriverFilter and GoodnessWeigher need a driver's functions, JsonFilter and ChanceWeigher nobody asked for: they are not here.
 """

@@ -4,7 +4,7 @@
 
 """Choosing backends: filter, weigh, keep to a source's backend, pick, take in memory, next volume.
 
-source: rows C07-C16; Cinder's FilterScheduler (Queens). The machinery is that of instances: core.scheduler.
+source: Cinder's FilterScheduler (Queens). The machinery is that of instances: core.scheduler.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""CapacityWeigher, AllocatedCapacityWeigher and VolumeNumberWeigher. source: rows C14, C15; semantics 12; Cinder (Queens)"""
+"""CapacityWeigher, AllocatedCapacityWeigher and VolumeNumberWeigher. source: Cinder (Queens)"""
 
 from __future__ import annotations
 

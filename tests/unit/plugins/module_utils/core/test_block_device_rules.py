@@ -4,7 +4,7 @@
 
 """Nova's rules of block device mappings, each with its error, code and text.
 
-source: semantics 10, 15; Nova's BlockDeviceDict.from_api and _validate, API._check_and_transform_bdm, API._validate_bdm
+source: Nova's BlockDeviceDict.from_api and _validate, API._check_and_transform_bdm, API._validate_bdm
 """
 
 from __future__ import annotations

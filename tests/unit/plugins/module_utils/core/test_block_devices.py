@@ -142,7 +142,7 @@ def shape(disks):
                 ("disk.eph1", "/dev/sdb", "scsi", 1, None, None),
             ],
         ),
-        (  # the image's own wishes (row A26)
+        (  # the image's own wishes
             flavor(ephemeral=3, swap=64),
             image(
                 mappings=[{"virtual": "ephemeral0", "device": "vdc"}, {"virtual": "swap", "device": "vdd"}],
@@ -259,8 +259,8 @@ def test_a_volume_is_not_deleted_but_a_user_may_say_so():
         (errors.InvalidBDMDiskBus, flavor(ephemeral=1), image(), (blank(1, disk_bus="xen"),), {}),
         (errors.UnsupportedHardware, flavor(), image(hw_disk_bus="ide", hw_machine_type="q35"), (), {}),
         (errors.UnsupportedHardware, flavor(), image(hw_disk_bus="ide"), (), {"machine_type": "pc-q35-7.2"}),
-        (errors.InvalidBDM, flavor(), image(), (volume(),), {"max_count": 2}),  # row A27
-        (errors.InvalidBDM, flavor(), image(), (volume(device_name="/dev/vda"),), {}),  # row A28
+        (errors.InvalidBDM, flavor(), image(), (volume(),), {"max_count": 2}),
+        (errors.InvalidBDM, flavor(), image(), (volume(device_name="/dev/vda"),), {}),
         (errors.InvalidBDM, flavor(), image(root_device_name="/dev/vdb"), (volume(device_name="vdb"),), {}),
     ],
 )

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""source: row A19; Nova's get_image_metadata_from_volume, _validate_flavor_image_nostatus, _validate_vol_az_for_create"""
+"""source: Nova's get_image_metadata_from_volume, _validate_flavor_image_nostatus, _validate_vol_az_for_create"""
 
 from __future__ import annotations
 

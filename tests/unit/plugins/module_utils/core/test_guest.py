@@ -174,7 +174,7 @@ def test_a_guest_by_default():
         ("hda", "ide", "raw", "writeback", HOME + "/disk.config"),
     ]
     assert [(d.device, d.readonly) for d in config.disks] == [("disk", False), ("disk", False), ("cdrom", True)]
-    assert config.graphics[0].listen == "127.0.0.1"  # row C40
+    assert config.graphics[0].listen == "127.0.0.1"
     assert config.graphics[0].listener.address == "127.0.0.1"
     assert config.rngs[0].backend == "/dev/urandom"
     assert config.serials[0].log_file == HOME + "/console.log"
@@ -384,7 +384,6 @@ def planned(**more):
 @pytest.mark.parametrize(
     ("disk", "options", "expected"),
     [
-        # semantics 17
         (planned().placed("/dev/sdb", "raw", "block"), {}, ("block", "raw", "none", "native", "/dev/sdb")),
         (planned().placed("/a", "qcow2"), {}, ("file", "qcow2", "writeback", None, "/a")),
         (planned().placed("/a", "raw"), {"disk_cachemodes": {"file": "none"}}, ("file", "raw", "none", None, "/a")),

@@ -4,8 +4,8 @@
 
 """The disks of a domain, rule by rule.
 
-source: semantics 17; rows B66, C36; Nova's libvirt driver (config.LibvirtConfigGuestDisk, volume drivers' get_config,
-_set_cache_mode, _get_guest_storage_config) and libvirt's domain format
+source: Nova's libvirt driver (config.LibvirtConfigGuestDisk, volume drivers' get_config, _set_cache_mode,
+_get_guest_storage_config) and libvirt's domain format
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config
     guest_xml,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.domain_disks import disk_wish
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_disks import disk_wish
 
 from .domain.schema import assert_valid
 

@@ -85,7 +85,7 @@ def test_bad_cidr(cidr):
         ipam.validate_pools(cidr, (), None)
 
 
-# 001 section 8.5.9: a wished 172.20.22.64 with the pool 172.20.20.100-172.20.20.200.
+# A wished 172.20.22.64 with the pool 172.20.20.100-172.20.20.200.
 SEED = subnet("172.20.20.0/22", "172.20.20.100-172.20.20.200")
 
 

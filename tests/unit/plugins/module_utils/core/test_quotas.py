@@ -75,7 +75,7 @@ def test_a_limit_of_nothing_is_a_limit():
 
 
 def test_ports_refuse_as_soon_as_the_minimum_does_not_fit():
-    # row A25: the later rule
+    # the later rule
     with pytest.raises(PortLimitExceeded, match="Maximum number of ports exceeded"):
         fit_count([wish(3, 5, ports=1)], {}, {"ports": 2})
     assert fit_count([wish(2, 5, ports=1)], {}, {"ports": 2}) == [2]
@@ -159,7 +159,7 @@ GROUP = ServerGroup(id="g", name="web", policy="anti-affinity", project="p")
     [
         (0, 10, None, True),
         (9, 1, None, True),
-        (10, 1, None, False),  # row A29
+        (10, 1, None, False),
         (9, 2, None, False),
         (0, 11, {}, False),
         (10, 0, None, True),

@@ -15,7 +15,7 @@ import subprocess
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import config_drive, vfat
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import config_drive, vfat
 
 FILES = {
     "openstack/latest/meta_data.json": b'{"uuid": "x"}',

@@ -14,7 +14,8 @@ import types
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import CommandFailed, InvalidInput
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import disk_clear, domains, instances
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import clear, instances
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2d01"
 SIZE = 5 * 1024**2 + 4096
@@ -41,14 +42,14 @@ def disk(tmp_path, monkeypatch):
     monkeypatch.setattr(
         os, "fstat", lambda fd: types.SimpleNamespace(st_mode=stat.S_IFBLK, st_size=real_fstat(fd).st_size)
     )
-    monkeypatch.setattr(disk_clear, "_STEP", 2 * 1024**2)
+    monkeypatch.setattr(clear, "_STEP", 2 * 1024**2)
     return device
 
 
 @pytest.mark.parametrize("answer", [0, errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL])
 def test_every_byte_becomes_zero(disk, answer):
     disk.answer = answer
-    assert disk_clear.clear_disk({"path": disk.path}, {}) == disk.path
+    assert clear.clear_disk({"path": disk.path}, {}) == disk.path
     assert disk.read() == bytes(SIZE)
     assert sum(length for start, length in disk.asked) == SIZE
     assert [start for start, length in disk.asked] == [0, 2 * 1024**2, 4 * 1024**2]
@@ -57,12 +58,12 @@ def test_every_byte_becomes_zero(disk, answer):
 def test_a_write_error_is_told(disk):
     disk.answer = errno.EIO
     with pytest.raises(CommandFailed, match="%s could not be cleared: writing zeros" % disk.path):
-        disk_clear.clear_disk({"path": disk.path}, {})
+        clear.clear_disk({"path": disk.path}, {})
 
 
 def test_what_another_guest_has_is_not_touched(disk):
     with pytest.raises(CommandFailed, match="the domain web has it"):
-        disk_clear.clear_disk({"path": disk.path}, {os.path.realpath(disk.path): "web"})
+        clear.clear_disk({"path": disk.path}, {os.path.realpath(disk.path): "web"})
     assert disk.read() == b"x" * SIZE
 
 
@@ -70,31 +71,31 @@ def test_a_link_is_followed_when_users_are_looked_for(disk, tmp_path):
     link = tmp_path / "by-id"
     link.symlink_to(disk.path)
     with pytest.raises(CommandFailed, match="the domain web has it"):
-        disk_clear.clear_disk({"path": str(link)}, {os.path.realpath(disk.path): "web"})
+        clear.clear_disk({"path": str(link)}, {os.path.realpath(disk.path): "web"})
 
 
 @pytest.mark.parametrize(("there", "cleared"), [("S1", True), ("S2", False), ("", False)])
 def test_another_disk_under_the_same_name_is_not_touched(disk, there, cleared):
     claimed = {"path": disk.path, "serial": "S1"}
     if cleared:
-        disk_clear.clear_disk(claimed, {}, lambda path: {"serial": there})
+        clear.clear_disk(claimed, {}, lambda path: {"serial": there})
     else:
         with pytest.raises(CommandFailed, match="serial S1"):
-            disk_clear.clear_disk(claimed, {}, lambda path: {"serial": there})
+            clear.clear_disk(claimed, {}, lambda path: {"serial": there})
     assert (disk.read() == bytes(SIZE)) is cleared
 
 
 def test_check_mode_touches_nothing(disk):
-    assert disk_clear.clear_disk({"path": disk.path}, {}, check_mode=True) == disk.path
+    assert clear.clear_disk({"path": disk.path}, {}, check_mode=True) == disk.path
     assert disk.read() == b"x" * SIZE and not disk.asked
 
 
 def test_a_file_and_what_is_not_there_are_no_disks(tmp_path):
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(CommandFailed, match="no block device"):
-        disk_clear.clear_disk({"path": str(tmp_path / "file")}, {})
+        clear.clear_disk({"path": str(tmp_path / "file")}, {})
     with pytest.raises(CommandFailed, match="No such file"):
-        disk_clear.clear_disk({"path": str(tmp_path / "gone")}, {})
+        clear.clear_disk({"path": str(tmp_path / "gone")}, {})
     assert (tmp_path / "file").read_bytes() == b"x"
 
 
@@ -105,18 +106,18 @@ def test_a_disk_that_the_kernel_has_is_refused(monkeypatch):
 
     monkeypatch.setattr(os, "open", busy)
     with pytest.raises(CommandFailed, match="in use by the kernel"):
-        disk_clear.clear_disk({"path": "/dev/sdb"}, {})
+        clear.clear_disk({"path": "/dev/sdb"}, {})
 
 
 def test_forms_of_disks():
     wanted = [{"path": "/dev/sdb", "serial": ""}, {"path": "/dev/sdc", "serial": "S"}]
-    assert disk_clear.checked_disks(["/dev/sdb", {"path": "/dev/sdc", "serial": "S", "size_gb": 4}]) == wanted
+    assert clear.checked_disks(["/dev/sdb", {"path": "/dev/sdc", "serial": "S", "size_gb": 4}]) == wanted
 
 
 @pytest.mark.parametrize("disk", ["sdb", "", "/dev/../etc/passwd", {"serial": "S"}, 7, "/dev/s\0b"])
 def test_what_is_no_path_of_a_disk(disk):
     with pytest.raises(InvalidInput):
-        disk_clear.checked_disks([disk])
+        clear.checked_disks([disk])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import platform
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import facts
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import facts
 
 NOVA = "<metadata><n:instance xmlns:n='http://openstack.org/xmlns/libvirt/nova/1.1'/></metadata>"
 MADE = "<sysinfo type='smbios'><system><entry name='manufacturer'>%s</entry></system></sysinfo>"

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import fstab, lvm
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import fstab
 
 ONE, TWO = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 OTHERS = (
@@ -25,7 +25,7 @@ def table(tmp_path, monkeypatch):
     path = tmp_path / "fstab"
     path.write_bytes(OTHERS.encode() + b"# \xff\n")
     monkeypatch.setattr(fstab, "FSTAB", str(path))
-    monkeypatch.setattr(lvm, "LOCK_ROOT", str(tmp_path / "lock"))
+    monkeypatch.setattr(fstab, "LOCK_ROOT", str(tmp_path / "lock"))
     return path
 
 

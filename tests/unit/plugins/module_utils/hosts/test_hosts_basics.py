@@ -13,20 +13,18 @@ import time
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import (
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import file_disks, instances, local_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import virt_probe
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import fetch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domain_waits
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import (
     batch,
     command,
-    disks,
-    domain_waits,
-    fetch,
     files,
-    instances,
-    local_disks,
     locks,
     module_errors,
     paths,
     sysfs,
-    virt_probe,
 )
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
@@ -216,19 +214,19 @@ def test_remove_tree(tmp_path):
     ("name", "label"), [("disk.eph0", "ephemeral0"), ("disk.eph11", "ephemeral11"), ("disk.data", "data")]
 )
 def test_labels(name, label):
-    assert disks.default_label(name) == label
+    assert file_disks.default_label(name) == label
 
 
 @pytest.mark.parametrize(
     "spec",
     [
-        disks.DiskSpec("disk", "image", 1),
-        disks.DiskSpec("disk.swap", "swap", 0),
-        disks.DiskSpec("disk.eph0", "ephemeral", -1),
-        disks.DiskSpec("disk.eph0", "ephemeral", 1, fs="ntfs"),
-        disks.DiskSpec("disk.eph0", "ephemeral", 1, label="-n x"),
-        disks.DiskSpec("disk.eph0", "ephemeral", 1, backend="zfs"),
-        disks.DiskSpec("disk.eph0", "blank", 1),
+        file_disks.DiskSpec("disk", "image", 1),
+        file_disks.DiskSpec("disk.swap", "swap", 0),
+        file_disks.DiskSpec("disk.eph0", "ephemeral", -1),
+        file_disks.DiskSpec("disk.eph0", "ephemeral", 1, fs="ntfs"),
+        file_disks.DiskSpec("disk.eph0", "ephemeral", 1, label="-n x"),
+        file_disks.DiskSpec("disk.eph0", "ephemeral", 1, backend="zfs"),
+        file_disks.DiskSpec("disk.eph0", "blank", 1),
     ],
 )
 def test_bad_disk_specs(spec):

@@ -11,8 +11,9 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import MissingLibrary
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.names import attachment_secret
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import iscsi_ends, iscsi_initiator, libvirt_secrets
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt_secrets import secret_uuid
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import initiator, stale_sessions
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import secrets
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.secrets import secret_uuid
 
 from . import test_iscsi_initiator
 from .test_iscsi_initiator import ID, IQN, OTHER_ID, PORTALS
@@ -38,12 +39,12 @@ class Libvirt:
 @pytest.fixture(autouse=True)
 def libvirt(monkeypatch):
     fake = types.SimpleNamespace(VIR_SECRET_USAGE_TYPE_ISCSI=3, libvirtError=KeyError)
-    monkeypatch.setattr(libvirt_secrets, "libvirt", fake)
-    monkeypatch.setattr(libvirt_secrets, "libvirt_errors", contextlib.nullcontext)
+    monkeypatch.setattr(secrets, "libvirt", fake)
+    monkeypatch.setattr(secrets, "libvirt_errors", contextlib.nullcontext)
 
 
 def told(machine, known=(), connection=None):
-    return iscsi_ends.iscsi_ends(connection or Libvirt(), [PREFIX], known, machine.initiator())
+    return stale_sessions.iscsi_ends(connection or Libvirt(), [PREFIX], known, machine.initiator())
 
 
 def test_sessions_and_records_that_nobody_named(host):
@@ -110,12 +111,12 @@ def test_a_host_without_iscsiadm_has_no_session(host, monkeypatch):
     def program(name, package):
         raise MissingLibrary(name=name, package=package, where="host")
 
-    monkeypatch.setattr(iscsi_initiator, "program", program)
+    monkeypatch.setattr(initiator, "program", program)
     assert told(host) == {"sessions": [], "secrets": [], "error": None}
 
 
 def test_what_cannot_be_read_fails_nothing(host, monkeypatch):
     host.sessions[1] = (PORTALS[0], IQN)
-    monkeypatch.setattr(iscsi_initiator, "run", lambda *args, **how: iscsi_initiator.Completed(1, "", "iscsid is gone"))
+    monkeypatch.setattr(initiator, "run", lambda *args, **how: initiator.Completed(1, "", "iscsid is gone"))
     found = told(host)
     assert found["error"]["code"] == "CommandFailed" and "iscsid is gone" in found["error"]["message"]

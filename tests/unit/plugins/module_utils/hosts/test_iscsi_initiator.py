@@ -21,13 +21,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     VolumePathNotRemoved,
     WaitTimeout,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import (
-    iscsi_devices,
-    iscsi_initiator,
-    iscsi_records,
-    multipath,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.command import TIMED_OUT, Completed
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import devices as iscsi_devices
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import initiator as iscsi_initiator
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import multipath, records
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.command import TIMED_OUT, Completed
 
 ID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2d01"
 OTHER_ID = "9b1f3d5c-0f7a-4c39-8f0e-5f0d2c1b7a22"
@@ -88,9 +85,9 @@ _values = st.text("abcdefghij0123456789-_", min_size=1, max_size=12)
 @given(st.dictionaries(_names, _values), st.dictionaries(_names, st.none() | _values))
 def test_a_record_has_what_was_set_and_keeps_the_rest(there, settings):
     text = "# BEGIN RECORD 2.1.8\n%s# END RECORD\n" % "".join("%s = %s\n" % pair for pair in there.items())
-    done = iscsi_records.with_settings(text, settings)
+    done = records.with_settings(text, settings)
     merged = dict(there, **settings)
-    assert iscsi_records.settings_of(done) == {key: value for key, value in merged.items() if value is not None}
+    assert records.settings_of(done) == {key: value for key, value in merged.items() if value is not None}
     assert done.startswith("# BEGIN RECORD") and done.endswith("# END RECORD\n")
 
 
@@ -110,9 +107,9 @@ def test_of_a_failed_login_the_reason_is_told():
 
 def test_the_database_is_locked_as_iscsiadm_locks_it(tmp_path):
     path = str(tmp_path / "iscsi" / "lock")
-    with iscsi_records.database_lock(path):
+    with records.database_lock(path):
         assert os.stat(path + ".write").st_nlink == 2
-        with pytest.raises(WaitTimeout), iscsi_records.database_lock(path, timeout=0.1):
+        with pytest.raises(WaitTimeout), records.database_lock(path, timeout=0.1):
             pass
     assert os.listdir(tmp_path / "iscsi") == ["lock"]
 
@@ -182,7 +179,7 @@ class Host:
     def login(self, iqn, where, record):
         if where in self.down:
             return Completed(8, "", "iscsiadm: initiator reported error (8 - connection timed out)\n")
-        if iscsi_records.settings_of(record.read_text()).get("node.session.auth.password") != self.secret:
+        if records.settings_of(record.read_text()).get("node.session.auth.password") != self.secret:
             return Completed(
                 24, "", "iscsiadm: initiator reported error (24 - iSCSI login failed due to authorization)\n"
             )
@@ -257,9 +254,7 @@ class Host:
     def initiator(self):
         devices = iscsi_devices.Devices(str(self.sys), str(self.proc), str(self.dev), timeout=0.2)
         lock = str(self.folder / "lock" / "lock")
-        return iscsi_initiator.Initiator(
-            devices, iscsi_records.NodeRecords([str(self.nodes)], lock), 3, self.slept.append
-        )
+        return iscsi_initiator.Initiator(devices, records.NodeRecords([str(self.nodes)], lock), 3, self.slept.append)
 
     def make(self, *wishes, check_mode=False):
         return iscsi_initiator.make_connections(wishes, self.initiator(), 1, check_mode)
@@ -299,7 +294,7 @@ def test_it_logs_in_with_chap_and_gives_the_path(host):
     assert outcome["sessions"] == [{"number": 1, "portal": PORTALS[0], "group": "1"}]
     record = host.nodes / IQN / "192.0.2.10,3260"
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
-    settings = iscsi_records.settings_of(record.read_text())
+    settings = records.settings_of(record.read_text())
     assert settings["node.startup"] == "automatic" and settings["node.name"] == IQN
     assert [settings["node.session.auth." + key] for key in ("authmethod", "username", "password")] == [
         "CHAP",

@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import CommandFailed, InvalidInput
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import iscsi_target as targets
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import iscsi_target_lio as lio
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import iscsi_target_tgt as tgt
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.command import Completed
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import target as targets
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import target_lio as lio
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import target_tgt as tgt
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.command import Completed
 
 ID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2d01"
 OTHER_ID = "9b1f3d5c-0f7a-4c39-8f0e-5f0d2c1b7a22"

@@ -9,14 +9,14 @@ import json
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import CommandFailed
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import iscsi_target as targets
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import iscsi_target_lio as lio
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import iscsi_target_tgt as tgt
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.command import Completed
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi_target_facts import (
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import target as targets
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import target_lio as lio
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import target_tgt as tgt
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.target_facts import (
     targets_facts,
     targets_there,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.command import Completed
 
 from .test_iscsi_target import ID, IQN, ME, OTHER_ID, SECRET, FakeLio, wish
 

@@ -18,7 +18,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse, to_text
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.secret import SecretConfig
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import libvirt_connection, libvirt_secrets
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import secrets
 
 SCHEMAS = pathlib.Path("/usr/share/libvirt/schemas")
 IQN = "iqn.2010-10.org.openstack:volume-2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2d01"
@@ -51,7 +52,7 @@ def libvirt(monkeypatch):
         VIR_ERR_NO_SUPPORT=3,
         **{name: 100 + number for number, name in enumerate(names)},
     )
-    monkeypatch.setattr(libvirt_secrets, "libvirt", fake)
+    monkeypatch.setattr(secrets, "libvirt", fake)
     monkeypatch.setattr(libvirt_connection, "libvirt", fake)
     return fake
 
@@ -110,30 +111,30 @@ def valid(schema, xml):
 
 def test_a_secret_is_defined_valued_and_removed(libvirt):
     connection = Connection(libvirt)
-    made = libvirt_secrets.set_secret(connection, IQN, VALUE)
-    assert made == {"uuid": libvirt_secrets.secret_uuid(IQN), "changed": True}
+    made = secrets.set_secret(connection, IQN, VALUE)
+    assert made == {"uuid": secrets.secret_uuid(IQN), "changed": True}
     assert connection.values == {IQN: VALUE.encode()}
     node = parse(connection.secrets[IQN])
     assert (node.get("private"), node.get("ephemeral"), node.find("usage").get("type")) == ("yes", "yes", "iscsi")
     assert VALUE not in connection.secrets[IQN]
-    assert not libvirt_secrets.set_secret(connection, IQN, "Another012345678")["changed"]
+    assert not secrets.set_secret(connection, IQN, "Another012345678")["changed"]
     assert connection.values == {IQN: b"Another012345678"}
-    assert libvirt_secrets.remove_secret(connection, IQN) == {"changed": True}
+    assert secrets.remove_secret(connection, IQN) == {"changed": True}
     assert connection.secrets == {} == connection.values
-    assert libvirt_secrets.remove_secret(connection, IQN) == {"changed": False}
+    assert secrets.remove_secret(connection, IQN) == {"changed": False}
 
 
 def test_a_secret_of_another_kind_under_the_same_usage_is_replaced(libvirt):
     connection = Connection(libvirt)
-    libvirt_secrets.set_secret(connection, IQN, VALUE, ephemeral=False)
+    secrets.set_secret(connection, IQN, VALUE, ephemeral=False)
     assert parse(connection.secrets[IQN]).get("ephemeral") == "no"
-    assert libvirt_secrets.set_secret(connection, IQN, VALUE)["changed"]
+    assert secrets.set_secret(connection, IQN, VALUE)["changed"]
     assert parse(connection.secrets[IQN]).get("ephemeral") == "yes"
 
 
 def test_which_secrets_are_ours(libvirt):
     connection = Connection(libvirt)
-    libvirt_secrets.set_secret(connection, IQN, VALUE)
+    secrets.set_secret(connection, IQN, VALUE)
     foreign = "<secret><uuid>%s</uuid><usage type='%s'><%s>%s</%s></usage></secret>"
     other = "6c0b7c8e-0d5c-4b62-9a2e-0f8f2f4a1b11"
     connection.secrets["iqn.2004-10.com.example:x"] = foreign % (
@@ -145,34 +146,34 @@ def test_which_secrets_are_ours(libvirt):
     )
     connection.secrets["no name of a target"] = foreign % (other, "iscsi", "target", "no name of a target", "target")
     connection.secrets["/disk"] = foreign % (other, "volume", "volume", "/disk", "volume")
-    assert libvirt_secrets.secrets_there(connection) == [IQN]
+    assert secrets.secrets_there(connection) == [IQN]
     connection.lists = 3
-    assert libvirt_secrets.secrets_there(connection) == [], "a libvirt without secrets"
+    assert secrets.secrets_there(connection) == [], "a libvirt without secrets"
     connection.lists = 1
     with pytest.raises(LibvirtError):
-        libvirt_secrets.secrets_there(connection)
+        secrets.secrets_there(connection)
 
 
 def test_check_mode_touches_nothing(libvirt):
     connection = Connection(libvirt)
-    assert libvirt_secrets.set_secret(connection, IQN, VALUE, check_mode=True)["changed"]
+    assert secrets.set_secret(connection, IQN, VALUE, check_mode=True)["changed"]
     assert connection.secrets == {}
-    libvirt_secrets.set_secret(connection, IQN, VALUE)
-    assert libvirt_secrets.remove_secret(connection, IQN, check_mode=True)["changed"] and connection.secrets
+    secrets.set_secret(connection, IQN, VALUE)
+    assert secrets.remove_secret(connection, IQN, check_mode=True)["changed"] and connection.secrets
 
 
 def test_a_value_that_libvirt_refuses_is_in_no_message_and_leaves_no_secret(libvirt):
     connection = Connection(libvirt)
     connection.refuses = True
     with pytest.raises(LibvirtError) as raised:
-        libvirt_secrets.set_secret(connection, IQN, VALUE)
+        secrets.set_secret(connection, IQN, VALUE)
     assert VALUE not in str(raised.value) and connection.secrets == {}
 
 
 @pytest.mark.parametrize(("iqn", "value"), [(IQN, ""), ("<target>", VALUE)])
 def test_bad_input_is_refused_before_libvirt_is_asked(libvirt, iqn, value):
     with pytest.raises(InvalidInput):
-        libvirt_secrets.set_secret(None, iqn, value)
+        secrets.set_secret(None, iqn, value)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_a_disk_of_qemus_own_initiator_names_the_secret_and_is_valid():
     from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.devices import _source
     from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.disk import DiskConfig
 
-    connection = libvirt_secrets.iscsi_connection(
+    connection = secrets.iscsi_connection(
         IQN, 1, [("192.0.2.10", 3260), ("192.0.2.11", 3260)], "user1", "iqn.2004-10.com.example:compute1"
     )
     planned = PlannedDisk(
@@ -225,14 +226,14 @@ def test_a_disk_of_qemus_own_initiator_names_the_secret_and_is_valid():
     assert node.find("source").get("name") == IQN + "/1"
     assert [host.get("name") for host in node.findall("source/host")] == ["192.0.2.10"]
     assert node.find("auth").get("username") == "user1"
-    assert dict(node.find("auth/secret").attrib) == {"type": "iscsi", "uuid": libvirt_secrets.secret_uuid(IQN)}
-    own = libvirt_secrets.iscsi_connection(IQN, 1, [("192.0.2.10", 3260)], "u", secret=IQN + ":own")
-    assert own["auth"]["secret_uuid"] == libvirt_secrets.secret_uuid(IQN + ":own") and own["name"] == IQN + "/1"
+    assert dict(node.find("auth/secret").attrib) == {"type": "iscsi", "uuid": secrets.secret_uuid(IQN)}
+    own = secrets.iscsi_connection(IQN, 1, [("192.0.2.10", 3260)], "u", secret=IQN + ":own")
+    assert own["auth"]["secret_uuid"] == secrets.secret_uuid(IQN + ":own") and own["name"] == IQN + "/1"
     wrapped = etree.fromstring(text.encode())
     assert DiskConfig.from_xml(wrapped.find(".//disk")) == disk
 
 
 def test_without_credentials_a_disk_names_no_secret():
-    assert "auth" not in libvirt_secrets.iscsi_connection(IQN, 0, [("2001:db8::1", 3260)])
+    assert "auth" not in secrets.iscsi_connection(IQN, 0, [("2001:db8::1", 3260)])
     with pytest.raises(InvalidInput):
-        libvirt_secrets.iscsi_connection(IQN, 0, [])
+        secrets.iscsi_connection(IQN, 0, [])

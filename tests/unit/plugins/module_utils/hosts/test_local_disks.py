@@ -20,20 +20,19 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     InvalidInput,
     VolumeIsBusy,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import (
-    fstab,
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import (
     instance_volumes,
     instances,
     local_storage,
-    lvm,
-    mounts,
-    volume_copy,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import DiskSpec
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import BaseImage
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.instance_volumes import Clearing
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.local_disks import ensure_disks
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.local_removal import LocalVolumes
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import DiskSpec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_disks import ensure_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_removal import LocalVolumes
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import BaseImage
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import fstab, mounts
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes import copy
 
 from .test_lvm_volumes import Model
 
@@ -86,9 +85,10 @@ class Host:
         self.mounts: list[mounts.Mount] = []
         monkeypatch.setattr(lvm, "lvm", self.model)
         monkeypatch.setattr(lvm, "LOCK_ROOT", str(tmp_path / "lock"))
+        monkeypatch.setattr(fstab, "LOCK_ROOT", str(tmp_path / "lock"))
         monkeypatch.setattr(lvm, "device_path", lambda vg, name: str(devices / name))
         monkeypatch.setattr(fstab, "FSTAB", str(tmp_path / "fstab"))
-        monkeypatch.setattr(volume_copy, "zero", self.zero)
+        monkeypatch.setattr(copy, "zero", self.zero)
         monkeypatch.setattr(instance_volumes, "_SETTLES", 0.0)
         monkeypatch.setattr(mounts, "mounted", lambda: list(self.mounts))
         monkeypatch.setattr(
@@ -289,11 +289,11 @@ def test_removal_goes_on_where_it_was_interrupted(host, monkeypatch):
     def interrupted(path, size):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(volume_copy, "zero", interrupted)
+    monkeypatch.setattr(copy, "zero", interrupted)
     with pytest.raises(KeyboardInterrupt):
         host.remove()
     assert "bootflow.deleting" in host.tags()[UUID + "_disk"] and not host.mounts and host.folder.exists()
-    monkeypatch.setattr(volume_copy, "zero", host.zero)
+    monkeypatch.setattr(copy, "zero", host.zero)
     assert host.remove()["changed"] and not host.model.lvs and not host.folder.exists()
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import lvm_prepare
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import VolumeGroup
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import prepare
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm.lvm import VolumeGroup
 
 MIB = 1024**2
 
 
 def test_a_backend_has_the_names_of_the_driver_where_it_says_nothing():
-    assert lvm_prepare.wanted_of({"name": "lvm"}) == lvm_prepare.Wanted("lvm", "cinder-volumes")
-    thin = lvm_prepare.wanted_of({"name": "lvm", "volume_group": "vg", "provisioning": "thin", "thin_pool": None})
+    assert prepare.wanted_of({"name": "lvm"}) == prepare.Wanted("lvm", "cinder-volumes")
+    thin = prepare.wanted_of({"name": "lvm", "volume_group": "vg", "provisioning": "thin", "thin_pool": None})
     assert thin.pool == "vg-pool"
 
 
@@ -35,15 +35,15 @@ def test_a_backend_has_the_names_of_the_driver_where_it_says_nothing():
 )
 def test_what_is_no_group_pool_or_device_is_refused(wrong):
     with pytest.raises(InvalidInput):
-        lvm_prepare.wanted_of(dict(wrong, name="lvm"))
+        prepare.wanted_of(dict(wrong, name="lvm"))
 
 
 def test_a_name_given_twice_is_refused_before_anything_is_asked():
     with pytest.raises(InvalidInput, match="given more than once: a"):
-        lvm_prepare.prepare_backends([{"name": "a"}, {"name": "a"}])
+        prepare.prepare_backends([{"name": "a"}, {"name": "a"}])
 
 
 @pytest.mark.parametrize(("size", "room"), [(1020 * MIB, 968 * MIB), (4 * MIB, 0), (0, 0)])
 def test_a_pool_gets_whole_extents_and_leaves_some(size, room):
     group = VolumeGroup("vg", "uuid", 1020 * MIB, size, 4 * MIB)
-    assert lvm_prepare.pool_room(group, size) == room
+    assert prepare.pool_room(group, size) == room

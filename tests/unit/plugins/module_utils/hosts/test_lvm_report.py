@@ -22,8 +22,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     VolumeBackendAPIException,
     VolumeIsBusy,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import lvm, lvm_facts, lvm_tags, volume_plan
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.command import Completed
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm, lvm_tags
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.command import Completed
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes import backend_facts, plan
 
 GIB = 1024**3
 ONE, TWO, SNAP, THICK = (
@@ -230,14 +231,14 @@ def test_a_pool_that_takes_no_volumes_is_not_ready(pool, error):
 
 
 def test_capacity_of_a_thick_backend_is_the_groups():
-    facts = lvm_facts.capacity(group())
+    facts = backend_facts.capacity(group())
     assert (facts["total_capacity_gb"], facts["free_capacity_gb"]) == (3.99, 1.87)
     assert facts["provisioned_capacity_gb"] == 2.13 and facts["thick_provisioning_support"]
     assert facts["data_percent"] is None
 
 
 def test_capacity_of_a_thin_backend_is_the_pools_and_counts_what_was_promised():
-    facts = lvm_facts.capacity(group(), POOL)
+    facts = backend_facts.capacity(group(), POOL)
     assert facts["total_capacity_gb"] == 1.99 and facts["free_capacity_gb"] == 1.74
     assert facts["provisioned_capacity_gb"] == 0.42 > (4 * 104857600 + 20971520) / GIB
     assert facts["allocated_capacity_gb"] == round(2 * 104857600 / GIB, 2)
@@ -248,24 +249,24 @@ def test_capacity_of_a_thin_backend_is_the_pools_and_counts_what_was_promised():
 def test_nothing_is_told_to_be_free_that_is_not(free, told):
     """A group of 3 GiB has 4 MiB of metadata: the third volume of 1 GB is no backend's, and no try on it."""
     there = dataclasses.replace(group(), size=free, free=free)
-    facts = lvm_facts.capacity(there)
+    facts = backend_facts.capacity(there)
     assert (facts["free_capacity_gb"], facts["total_capacity_gb"], facts["vg_free_gb"]) == (told, told, told)
 
 
 def test_a_report_tells_the_moment_before_it_was_read():
-    first = lvm_facts.moment()
-    facts = lvm_facts.capacity(group(), POOL, first)
+    first = backend_facts.moment()
+    facts = backend_facts.capacity(group(), POOL, first)
     assert (facts["boot_id"], facts["read_at"]) == first
-    later = lvm_facts.capacity(group())
+    later = backend_facts.capacity(group())
     assert later["boot_id"] == first.boot_id and later["read_at"] > first.read_at > 0
 
 
 def test_orphans_are_ours_and_nobodys():
     image = row("image-x", 4194304, "Vri-a-tz--", owned("image", "a" * 64), POOL)
     found = group(ROWS + [image])
-    assert [item["id"] for item in lvm_facts.orphans(found, [ONE, SNAP])] == [TWO, THICK]
-    assert lvm_facts.orphans(found, [ONE, TWO, SNAP, THICK]) == []
-    assert lvm_facts.described(found)[0]["kind"] == "snapshot"
+    assert [item["id"] for item in backend_facts.orphans(found, [ONE, SNAP])] == [TWO, THICK]
+    assert backend_facts.orphans(found, [ONE, TWO, SNAP, THICK]) == []
+    assert backend_facts.described(found)[0]["kind"] == "snapshot"
 
 
 @pytest.mark.parametrize("text", ["", "-a", "a b", "a,b", "a@b", "é", "x" * 1025, "a\n", 7])
@@ -310,7 +311,7 @@ BAD_WISHES = [
 @pytest.mark.parametrize("args", BAD_WISHES)
 def test_a_wish_that_makes_no_sense_is_refused(args):
     with pytest.raises(InvalidInput):
-        volume_plan.wish_of(args)
+        plan.wish_of(args)
 
 
 def thin_row(item_id, size=GIB, attr="Vwi-a-tz--", tags=(), origin=""):
@@ -350,12 +351,12 @@ PLANS = [
 @pytest.mark.parametrize(("args", "rows", "expected"), PLANS)
 def test_what_is_planned_for_a_wish(args, rows, expected):
     found = group(rows + [row(POOL, 2 * GIB, "twi-aotz--", data="0.00", metadata="1.00")])
-    wish = volume_plan.wish_of(dict(args, id=ONE))
+    wish = plan.wish_of(dict(args, id=ONE))
     if isinstance(expected, str):
-        assert volume_plan.plan(wish, found, True).action == expected
+        assert plan.plan(wish, found, True).action == expected
     else:
         with pytest.raises(expected) as caught:
-            volume_plan.plan(wish, found, True)
+            plan.plan(wish, found, True)
         assert isinstance(caught.value, BootflowError) and 400 <= caught.value.status < 500
 
 
@@ -364,7 +365,7 @@ def test_what_is_planned_for_a_wish(args, rows, expected):
 )
 def test_what_is_not_there_is_a_404(args):
     with pytest.raises(BootflowError) as caught:
-        volume_plan.plan(volume_plan.wish_of(dict(args, id=ONE)), group([]), True)
+        plan.plan(plan.wish_of(dict(args, id=ONE)), group([]), True)
     assert caught.value.status == 404
 
 
@@ -373,9 +374,9 @@ def test_a_thick_origin_in_use_with_snapshots_is_not_extended():
         row("volume-" + ONE, GIB, "owi-aos---", owned("volume", ONE)),
         row("_snapshot-" + SNAP, GIB, "swi-a-s---", owned("snapshot", SNAP), "", "volume-" + ONE),
     ]
-    wish = volume_plan.wish_of({"id": ONE, "state": "extended", "size_gb": 2})
+    wish = plan.wish_of({"id": ONE, "state": "extended", "size_gb": 2})
     with pytest.raises(InvalidInput, match="snapshots"):
-        volume_plan.plan(wish, group(rows), False)
+        plan.plan(wish, group(rows), False)
 
 
 def test_a_volume_goes_together_with_its_snapshots():
@@ -383,5 +384,5 @@ def test_a_volume_goes_together_with_its_snapshots():
         row("volume-" + ONE, GIB, "owi-a-s---", owned("volume", ONE)),
         row("_snapshot-" + SNAP, GIB, "swi-a-s---", owned("snapshot", SNAP), "", "volume-" + ONE),
     ]
-    wish = volume_plan.wish_of({"id": ONE, "state": "absent"})
-    assert volume_plan.plan(wish, group(rows), False, {"_snapshot-" + SNAP}).action == "remove"
+    wish = plan.wish_of({"id": ONE, "state": "absent"})
+    assert plan.plan(wish, group(rows), False, {"_snapshot-" + SNAP}).action == "remove"

@@ -28,16 +28,16 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     InvalidInput,
     VolumeBackendAPIException,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import (
-    lvm,
-    volume_backend,
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import image_files
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import ImageSource
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes import backend as volume_backend
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes import (
+    copy,
+    process,
     volume_batch,
-    volume_copy,
-    volume_image_files,
     volume_images,
-    volume_process,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import ImageSource
 
 GIB = 1024**3
 MIB = 1024**2
@@ -131,12 +131,12 @@ def world_of(monkeypatch, tmp_path):
             make.written[target] = file.read()
 
     monkeypatch.setattr(lvm, "LOCK_ROOT", str(tmp_path / "locks"))
-    monkeypatch.setattr(volume_image_files, "REMEMBERED", str(tmp_path / "remembered"))
-    monkeypatch.setattr(volume_process, "PROGRESS", str(tmp_path / "progress"))
-    monkeypatch.setattr(volume_copy, "convert", convert)
-    monkeypatch.setattr(volume_copy, "verify", lambda *_args: None)
-    monkeypatch.setattr(volume_copy, "zero", lambda path, size: make.wiped.append((path, size)))
-    monkeypatch.setattr(volume_copy, "device_size", lambda path: GIB)
+    monkeypatch.setattr(image_files, "REMEMBERED", str(tmp_path / "remembered"))
+    monkeypatch.setattr(process, "PROGRESS", str(tmp_path / "progress"))
+    monkeypatch.setattr(copy, "convert", convert)
+    monkeypatch.setattr(copy, "verify", lambda *_args: None)
+    monkeypatch.setattr(copy, "zero", lambda path, size: make.wiped.append((path, size)))
+    monkeypatch.setattr(copy, "device_size", lambda path: GIB)
     make.temp = str(tmp_path / "temp")
     return make
 
@@ -228,7 +228,7 @@ def test_a_copy_that_fails_leaves_no_volume_and_no_file(world, tmp_path, monkeyp
 
     for thin in (False, True):
         model = world(thin)
-        monkeypatch.setattr(volume_copy, "convert", fails)
+        monkeypatch.setattr(copy, "convert", fails)
         image = image_of(tmp_path)
         os.chmod(image["path_on_host"], 0o666)  # so it is copied
         item_id = new_ids(1)[0]
@@ -378,30 +378,30 @@ def test_a_range_is_hashed_from_the_device_itself(tmp_path):
     path = tmp_path / "device"
     path.write_bytes(data)
     for size in (0, 1, MIB, 2 * MIB + 5, len(data)):
-        assert volume_copy.range_sha256(str(path), size) == hashlib.sha256(data[:size]).hexdigest()
+        assert copy.range_sha256(str(path), size) == hashlib.sha256(data[:size]).hexdigest()
 
 
 def test_what_was_written_is_compared_with_a_raw_image(tmp_path):
     path = tmp_path / "device"
     path.write_bytes(b"a" * MIB)
-    volume_copy.verify("", "raw", hashlib.sha256(b"a" * 100).hexdigest(), str(path), 100)
+    copy.verify("", "raw", hashlib.sha256(b"a" * 100).hexdigest(), str(path), 100)
     with pytest.raises(ImageCopyFailure, match="sha256"):
-        volume_copy.verify("", "raw", hashlib.sha256(b"b" * 100).hexdigest(), str(path), 100)
+        copy.verify("", "raw", hashlib.sha256(b"b" * 100).hexdigest(), str(path), 100)
 
 
 def test_a_program_that_fails_says_why_and_one_that_hangs_is_ended():
     with pytest.raises(CommandFailed, match="no such thing"):
-        volume_process.run_tied([sys.executable, "-c", "import sys; sys.exit('no such thing')"])
+        process.run_tied([sys.executable, "-c", "import sys; sys.exit('no such thing')"])
     begun = time.monotonic()
     with pytest.raises(CommandFailed, match="not done after 1 s"):
-        volume_process.run_tied(["/bin/sleep", "60"], timeout=1)
+        process.run_tied(["/bin/sleep", "60"], timeout=1)
     assert time.monotonic() - begun < 20
 
 
 def test_progress_is_told():
     seen = []
     script = "import sys,time\nfor n in (1,50,100):\n sys.stdout.write('    (%.2f/100%%)\\r' % n); sys.stdout.flush(); time.sleep(.05)"
-    volume_process.run_tied([sys.executable, "-c", script], seen.append)
+    process.run_tied([sys.executable, "-c", script], seen.append)
     assert seen[-1] == 100.0 and seen == sorted(seen)
 
 
@@ -409,7 +409,7 @@ def test_a_program_dies_with_the_run_that_started_it(tmp_path):
     mark = tmp_path / "pid"
     child = "import os,time; open(%r,'w').write(str(os.getpid())); time.sleep(120)" % (str(mark),)
     script = "import sys\nfrom %s import run_tied\nrun_tied([sys.executable, '-c', %r])" % (
-        volume_process.__name__,
+        process.__name__,
         child,
     )
     parent = subprocess.Popen(
@@ -436,11 +436,11 @@ def _lives(pid):
 
 
 def test_work_at_hand_is_seen_until_it_is_done(world):
-    with volume_process.Steps("abc") as steps:
+    with process.Steps("abc") as steps:
         steps.at("converting", 12.34)
-        found = volume_process.work_at_hand()
+        found = process.work_at_hand()
         assert [(item["id"], item["step"], item["percent"]) for item in found] == [("abc", "converting", 12.3)]
-    assert volume_process.work_at_hand() == []
+    assert process.work_at_hand() == []
 
 
 def test_no_room_may_be_had_elsewhere():

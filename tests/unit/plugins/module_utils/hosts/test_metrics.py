@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import metrics
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.files import read_json, write_json
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import metrics
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.files import read_json, write_json
 
 NAMES = {
     "cpu.frequency",

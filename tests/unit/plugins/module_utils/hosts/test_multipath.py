@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.command import Completed
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.command import Completed
 
 from . import test_iscsi_initiator
 from .test_iscsi_initiator import ID, IQN, PORTALS, SECRET, Host

@@ -15,7 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pc
     VF,
     PciDevice,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import pci_facts
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import pci
 
 CARD, PORT, PLAIN = "0000:0a:00.0", "0000:0a:10.1", "0001:02:1f.7"
 DEVICES = [
@@ -87,7 +87,7 @@ class Connection:
 @pytest.fixture(autouse=True)
 def libvirt(monkeypatch):
     fake = types.SimpleNamespace(libvirtError=LibvirtError, VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV=2)
-    monkeypatch.setattr(pci_facts, "libvirt", fake)
+    monkeypatch.setattr(pci, "libvirt", fake)
 
 
 @pytest.fixture
@@ -111,21 +111,21 @@ def sysfs(tmp_path):
         (tmp_path / "class/net" / name).mkdir(parents=True)
         (tmp_path / "class/net" / name / "device").symlink_to(tmp_path / "devices" / target)
     (tmp_path / "class/net/lo").mkdir()
-    return pci_facts.Sysfs(str(tmp_path))
+    return pci.Sysfs(str(tmp_path))
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.dev_type)
 def test_a_device_as_libvirt_describes_it(device):
-    assert pci_facts.device_of_xml(XML[device.address]) == device
+    assert pci.device_of_xml(XML[device.address]) == device
 
 
 def test_a_card_is_a_physical_function_before_it_has_virtual_ones():
     xml = node_xml(CARD, "8086", "10fb", "", "<capability type='virt_functions' maxCount='63'/>")
-    assert pci_facts.device_of_xml(xml).dev_type == PF
+    assert pci.device_of_xml(xml).dev_type == PF
 
 
 def test_what_is_on_another_bus_is_no_pci_device():
-    assert pci_facts.device_of_xml("<device><name>usb</name><capability type='usb_device'/></device>") is None
+    assert pci.device_of_xml("<device><name>usb</name><capability type='usb_device'/></device>") is None
 
 
 def test_the_kernel_says_the_same_as_libvirt(sysfs):
@@ -133,13 +133,13 @@ def test_the_kernel_says_the_same_as_libvirt(sysfs):
 
 
 def test_a_host_without_a_pci_bus_has_no_devices(tmp_path):
-    empty = pci_facts.Sysfs(str(tmp_path))
+    empty = pci.Sysfs(str(tmp_path))
     assert empty.devices() == []
-    assert pci_facts.pci_passthrough_devices(Connection(), [{}], empty) == []
+    assert pci.pci_passthrough_devices(Connection(), [{}], empty) == []
 
 
 def addresses(connection, entries, sysfs):
-    return [device["address"] for device in pci_facts.pci_passthrough_devices(connection, entries, sysfs)]
+    return [device["address"] for device in pci.pci_passthrough_devices(connection, entries, sysfs)]
 
 
 @pytest.mark.parametrize("texts", [None, [], list(XML.values()), [None, *reversed(XML.values())]])
@@ -153,7 +153,7 @@ def test_what_libvirt_knows_is_not_mixed_with_what_the_kernel_knows(sysfs):
 
 
 def test_without_entries_nobody_is_asked():
-    assert pci_facts.pci_passthrough_devices(None, []) == pci_facts.pci_passthrough_devices(None, None) == []
+    assert pci.pci_passthrough_devices(None, []) == pci.pci_passthrough_devices(None, None) == []
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_names_and_addresses_of_this_host(entry, expected, sysfs):
 
 
 def test_the_facts_are_the_device_with_novas_names(sysfs):
-    (fact,) = pci_facts.pci_passthrough_devices(
+    (fact,) = pci.pci_passthrough_devices(
         Connection(), [{"product_id": "10ed", "physical_network": "p", "trusted": True}], sysfs
     )
     assert fact == {
@@ -193,4 +193,4 @@ def test_the_facts_are_the_device_with_novas_names(sysfs):
 
 def test_a_wrong_entry_is_refused_before_anything_is_listed():
     with pytest.raises(errors.PciConfigInvalidWhitelist):
-        pci_facts.pci_passthrough_devices(None, [{"vendor_id": "nvidia"}])
+        pci.pci_passthrough_devices(None, [{"vendor_id": "nvidia"}])

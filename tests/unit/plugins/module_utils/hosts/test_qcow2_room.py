@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import qcow2_room
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.command import program
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import qcow2_room
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.command import program
 
 GIB = 1024**3
 MIB = 1024**2

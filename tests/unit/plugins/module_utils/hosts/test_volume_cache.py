@@ -16,8 +16,13 @@ import time
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import lvm, lvm_facts, volume_batch, volume_cache
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volume_cache import Limits
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes import (
+    backend_facts,
+    image_cache,
+    volume_batch,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.image_cache import Limits
 
 from .test_lvm_volumes import GIB, MIB, backend, image_of, new_ids, world_of
 
@@ -62,7 +67,7 @@ class Cache:
         return next(i for i in self.entries() if i.sha256 == image["checksum"])
 
     def entries(self):
-        return volume_cache.cached_images(lvm.read_group("vg"), POOL)
+        return image_cache.cached_images(lvm.read_group("vg"), POOL)
 
 
 @pytest.fixture
@@ -242,11 +247,11 @@ def test_capacity_says_the_same_before_and_after(cache):
     cache.fill(name_of(one), "50.00")
     cache.model.lvs[name_of(one)]["size"] = GIB
     cache.fill(POOL, "25.00")
-    before = lvm_facts.capacity(lvm.read_group("vg"), POOL)
+    before = backend_facts.capacity(lvm.read_group("vg"), POOL)
     assert (before["image_cache_count"], before["image_cache_gb"]) == (2, 1.0)
-    assert volume_cache.empty("vg", POOL, unused=True)["removed"] == [name_of(one)]
+    assert image_cache.empty("vg", POOL, unused=True)["removed"] == [name_of(one)]
     cache.fill(POOL, "%.4f" % (25 - 100 * 512 / 8000))
-    after = lvm_facts.capacity(lvm.read_group("vg"), POOL)
+    after = backend_facts.capacity(lvm.read_group("vg"), POOL)
     for name in ("total_capacity_gb", "free_capacity_gb", "provisioned_capacity_gb", "allocated_capacity_gb"):
         assert after[name] == before[name]
     assert after["image_cache_count"] == 1 and before["data_percent"] == 25.0
@@ -261,13 +266,13 @@ def test_emptying_all_some_and_what_no_volume_is_left_of(cache):
         result = cache.create(image)
     cache.delete(result)
     names = list(map(name_of, images))
-    planned = volume_cache.empty("vg", POOL, check_mode=True)
+    planned = image_cache.empty("vg", POOL, check_mode=True)
     assert planned["removed"] == sorted(names) == cache.names() and [i["name"] for i in planned["images"]] == names
-    assert volume_cache.empty("vg", POOL, unused=True)["removed"] == [names[3]]
+    assert image_cache.empty("vg", POOL, unused=True)["removed"] == [names[3]]
     by = [images[0]["id"], "sha256:" + images[1]["checksum"], "nothing"]
-    assert volume_cache.empty("vg", POOL, by)["removed"] == sorted(names[:2])
-    assert volume_cache.empty("vg", POOL)["removed"] == [names[2]]
-    assert volume_cache.empty("vg", POOL) == {"images": [], "removed": [], "kept": {}}
+    assert image_cache.empty("vg", POOL, by)["removed"] == sorted(names[:2])
+    assert image_cache.empty("vg", POOL)["removed"] == [names[2]]
+    assert image_cache.empty("vg", POOL) == {"images": [], "removed": [], "kept": {}}
     assert len([name for name in cache.model.lvs if name.startswith("volume-")]) == 3
 
 
@@ -291,14 +296,14 @@ def test_what_another_run_uses_or_has_open_stays(cache):
     with subprocess.Popen(argv, env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)), **pipes) as other:
         assert other.stdout.readline() == "held\n"
         # As by another that makes volumes of it at the same time.
-        with volume_cache.in_use(used["checksum"]):
+        with image_cache.in_use(used["checksum"]):
             pass
-        found = volume_cache.empty("vg", POOL)
+        found = image_cache.empty("vg", POOL)
         assert found["removed"] == [name_of(free)] and set(found["kept"]) == {name_of(used), name_of(opened)}
         new = cache.image(9)
         assert evicted(cache.create(new, cache_limits=Limits(max_count=1))) == [] and name_of(new) not in cache.names()
         other.stdin.close()
-    assert volume_cache.empty("vg", POOL)["removed"] == [name_of(used)]
+    assert image_cache.empty("vg", POOL)["removed"] == [name_of(used)]
     assert os.listdir(os.path.join(lvm.LOCK_ROOT, "images")) == []
 
 
@@ -323,7 +328,7 @@ def test_what_is_not_ours_is_not_in_the_cache(cache):
     cache.model.lvs["image-" + sha256[:40]] = dict(lv, tags=["bootflow.image=" + sha256])
     cache.model.lvs["image-other"] = dict(lv, tags=["bootflow", "bootflow.image=" + sha256])
     cache.model.lvs["image-path"] = dict(lv, tags=["bootflow", "bootflow.image=../../x"])
-    assert cache.entries() == [] and volume_cache.empty("vg", POOL)["removed"] == []
+    assert cache.entries() == [] and image_cache.empty("vg", POOL)["removed"] == []
 
 
 def test_blocks_are_given_back_before_it_goes_and_it_is_not_taken_for_whole_meanwhile(cache, monkeypatch):
@@ -336,8 +341,8 @@ def test_blocks_are_given_back_before_it_goes_and_it_is_not_taken_for_whole_mean
         seen.append("bootflow.incomplete" in cache.model.lvs[name_of(image)]["tags"])
         raise OSError(5, "broken")
 
-    monkeypatch.setattr(volume_cache.volume_copy, "discard", discard)
-    found = volume_cache.empty("vg", POOL, discard=True)
+    monkeypatch.setattr(image_cache.volume_copy, "discard", discard)
+    found = image_cache.empty("vg", POOL, discard=True)
     assert seen == ["/dev/vg/" + name_of(image), True]
     assert found["removed"] == [] and "broken" in found["kept"][name_of(image)]
     cache.make.written.clear()
@@ -348,7 +353,7 @@ def test_blocks_are_given_back_before_it_goes_and_it_is_not_taken_for_whole_mean
 def test_after_it_went_an_image_is_copied_again(cache):
     image = cache.image(1)
     cache.create(image)
-    volume_cache.empty("vg", POOL)
+    image_cache.empty("vg", POOL)
     cache.make.written.clear()
     cache.create(image)
     assert cache.names() == [name_of(image)] and len(cache.make.written) == 1
@@ -381,7 +386,7 @@ def test_any_history(cache, seed):
             cache.delete(gone)
         elif what == "empty":
             before = {entry.lv.name for entry in cache.entries() if entry.users}
-            volume_cache.empty("vg", POOL, unused=True)
+            image_cache.empty("vg", POOL, unused=True)
             assert set(cache.names()) == before
         elif what == "fill":
             cache.fill(POOL, chance.choice(["0.00", "99.00"]))

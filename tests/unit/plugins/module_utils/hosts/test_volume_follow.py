@@ -14,9 +14,9 @@ import time
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import ImageCopyFailure
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import volume_copy, volume_follow
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volume_follow import BEHIND, PIECE, Follower
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volume_verify import Extent
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes import copy, follow
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.follow import BEHIND, PIECE, Follower
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.verify import Extent
 
 MIB = 1024**2
 SIZE = 320 * MIB
@@ -48,7 +48,7 @@ def device(tmp_path):
 
 def write(source, driver, device, steps=None, sha256=""):
     steps = [] if steps is None else steps
-    volume_follow.convert_and_verify(
+    follow.convert_and_verify(
         str(source), driver, sha256, str(device), SIZE, lambda step, percent: steps.append((step, percent))
     )
     return steps
@@ -66,13 +66,13 @@ def test_data_is_counted_by_pieces():
         Extent(3 * PIECE + PIECE // 2, PIECE, 0),
     ]
     size = 4 * PIECE
-    assert list(volume_follow.data_by_piece(found, size)) == [
+    assert list(follow.data_by_piece(found, size)) == [
         PIECE // 2,
         PIECE,
         2 * PIECE,
         3 * PIECE,
     ]
-    assert list(volume_follow.data_by_piece([Extent(0, PIECE + 1, 0)], PIECE + 1)) == [PIECE, PIECE + 1]
+    assert list(follow.data_by_piece([Extent(0, PIECE + 1, 0)], PIECE + 1)) == [PIECE, PIECE + 1]
 
 
 def test_a_reader_stays_behind_the_writer():
@@ -106,7 +106,7 @@ def test_a_reader_stays_behind_the_writer():
 def test_who_follows_an_abandoned_writer_is_told():
     follower = Follower([BEHIND])
     threading.Timer(0.1, follower.abandon).start()
-    with pytest.raises(volume_follow.Abandoned):
+    with pytest.raises(follow.Abandoned):
         follower.until(1)
 
 
@@ -117,7 +117,7 @@ def test_an_image_is_written_and_compared_at_once(image, device, monkeypatch, dr
     sha256 = subprocess.run(["sha256sum", str(raw)], capture_output=True, text=True, check=True).stdout.split()[0]
     events = []
     range_or_difference = {"qcow2": "_is_compared", "raw": "range_sha256"}[driver]
-    compare = getattr(volume_copy, range_or_difference)
+    compare = getattr(copy, range_or_difference)
 
     def compared(*args):
         events.append("compare")
@@ -125,14 +125,14 @@ def test_an_image_is_written_and_compared_at_once(image, device, monkeypatch, dr
         events.append("compared")
         return result
 
-    convert = volume_copy.convert
+    convert = copy.convert
 
     def converted(*args):
         convert(*args)
         events.append("converted")
 
-    monkeypatch.setattr(volume_copy, range_or_difference, compared)
-    monkeypatch.setattr(volume_copy, "convert", converted)
+    monkeypatch.setattr(copy, range_or_difference, compared)
+    monkeypatch.setattr(copy, "convert", converted)
     steps = write(source, driver, device, sha256=sha256)
     assert same(raw, device)
     assert sorted(events) == ["compare", "compared", "converted"] and events.index("compare") < events.index(
@@ -163,14 +163,14 @@ def writer(raw, wrong_at=None, stop_at=None):
 @pytest.mark.parametrize("at", [0, 5 * MIB, 20 * MIB, SIZE - 1])
 def test_what_was_written_wrongly_is_found(image, device, monkeypatch, at):
     qcow2, raw = image
-    monkeypatch.setattr(volume_copy, "convert", writer(raw, wrong_at=at))
+    monkeypatch.setattr(copy, "convert", writer(raw, wrong_at=at))
     with pytest.raises(ImageCopyFailure, match="not the image"):
         write(qcow2, "qcow2", device)
 
 
 def test_a_writer_that_fails_ends_the_comparison(image, device, monkeypatch):
     qcow2, raw = image
-    monkeypatch.setattr(volume_copy, "convert", writer(raw, stop_at=200 * MIB))
+    monkeypatch.setattr(copy, "convert", writer(raw, stop_at=200 * MIB))
     with pytest.raises(ImageCopyFailure, match="device error"):
         write(qcow2, "qcow2", device)
 
@@ -182,12 +182,12 @@ def test_what_only_qemu_can_read_is_compared_when_all_is_written(image, device, 
     subprocess.run(["qemu-img", "convert", "-c", "-f", "raw", "-O", "qcow2", str(raw), str(packed)], check=True)
     assert packed.stat().st_size < 32 * MIB
     called = []
-    run = volume_copy.run_tied
+    run = copy.run_tied
 
     def run_tied(argv, *args, **options):
         called.append((argv[1], same(raw, device)))
         return "" if argv[1] == "compare" else run(argv, *args, **options)
 
-    monkeypatch.setattr(volume_copy, "run_tied", run_tied)
+    monkeypatch.setattr(copy, "run_tied", run_tied)
     write(packed, "qcow2", device)
     assert called == [("convert", False), ("compare", True)]

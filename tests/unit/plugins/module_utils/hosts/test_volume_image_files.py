@@ -23,31 +23,26 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     ImageCopyFailure,
     ImageUnacceptable,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import (
-    volume_copy,
-    volume_image_files,
-    volume_images,
-    volume_process,
-    volume_verify,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import ImageSource
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import image_files
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import ImageSource
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes import copy, process, verify, volume_images
 
 MIB = 1024**2
-LOCAL = volume_image_files._LOCAL
+LOCAL = image_files._LOCAL
 DATA = b"an image"
 WRITE = "import os, sys; os.close(os.open(sys.argv[1], os.O_WRONLY))"
 
 
 @pytest.fixture(autouse=True)
 def folders(monkeypatch, tmp_path):
-    monkeypatch.setattr(volume_image_files, "REMEMBERED", str(tmp_path / "remembered"))
-    monkeypatch.setattr(volume_process, "PROGRESS", str(tmp_path / "progress"))
+    monkeypatch.setattr(image_files, "REMEMBERED", str(tmp_path / "remembered"))
+    monkeypatch.setattr(process, "PROGRESS", str(tmp_path / "progress"))
     # Wherever these tests run: nobody changes their files behind the kernel.
     fd = os.open(tmp_path, os.O_RDONLY)
-    here = volume_image_files._file_system(fd)
+    here = image_files._file_system(fd)
     os.close(fd)
     if here == "overlay":
-        monkeypatch.setattr(volume_image_files, "_LOCAL", (*volume_image_files._LOCAL, here))
+        monkeypatch.setattr(image_files, "_LOCAL", (*image_files._LOCAL, here))
 
 
 @pytest.fixture
@@ -65,7 +60,7 @@ def source_of(image, data=DATA, **changes):
 
 def settle(path):
     """As if it had not been touched lately."""
-    seconds = volume_image_files._SETTLED / 10**9
+    seconds = image_files._SETTLED / 10**9
     time.sleep(max(0.0, os.stat(path).st_ctime + seconds + 0.05 - time.time()))
 
 
@@ -94,24 +89,24 @@ def test_a_file_that_others_may_write_is_copied(tmp_path, image, mode):
 
 def test_a_file_of_another_user_is_copied(image, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: os.stat(image).st_uid + 1)
-    assert volume_image_files.steady_file(str(image)) is None
+    assert image_files.steady_file(str(image)) is None
 
 
 def test_a_file_of_another_machine_or_program_is_copied(image, monkeypatch):
     assert not {"overlay", "zfs", "nfs4", "fuse"} & set(LOCAL)
-    assert volume_image_files.steady_file(str(image)) is not None
-    monkeypatch.setattr(volume_image_files, "_LOCAL", LOCAL)
+    assert image_files.steady_file(str(image)) is not None
+    monkeypatch.setattr(image_files, "_LOCAL", LOCAL)
     for name in ("nfs4", "fuse.sshfs", "overlay", "zfs", ""):
-        monkeypatch.setattr(volume_image_files, "_file_system", lambda _fd, name=name: name)
-        assert volume_image_files.steady_file(str(image)) is None
+        monkeypatch.setattr(image_files, "_file_system", lambda _fd, name=name: name)
+        assert image_files.steady_file(str(image)) is None
 
 
 def test_the_type_of_a_file_system(image):
     with open("/proc/self/stat", encoding="ascii") as file:
-        assert volume_image_files._file_system(file.fileno()) == "proc"
+        assert image_files._file_system(file.fileno()) == "proc"
     words = subprocess.run(["stat", "-f", "-c", "%T", str(image)], capture_output=True, text=True, check=True).stdout
     with open(image, encoding="ascii") as file:
-        assert volume_image_files._file_system(file.fileno())[:3] == words[:3]
+        assert image_files._file_system(file.fileno())[:3] == words[:3]
 
 
 def test_a_file_that_is_being_written_is_copied(tmp_path, image):
@@ -124,8 +119,8 @@ def test_a_file_that_somebody_has_mapped_to_write_is_copied(image):
     with open(image, "r+b") as file:
         mapped = mmap.mmap(file.fileno(), 0)
     with mapped:
-        assert volume_image_files.steady_file(str(image)) is None
-    file = volume_image_files.steady_file(str(image))
+        assert image_files.steady_file(str(image)) is None
+    file = image_files.steady_file(str(image))
     assert file is not None
     file.close()
 
@@ -156,7 +151,7 @@ def test_what_is_no_file_is_left_to_the_fetch(tmp_path, name):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "fifo")
     path = "image" if name == "relative" else str(tmp_path / name)
-    assert volume_image_files.steady_file(path) is None
+    assert image_files.steady_file(path) is None
 
 
 def test_another_file_under_the_same_name_is_not_read(tmp_path, image):
@@ -211,7 +206,7 @@ def test_one_of_the_wrong_sum_or_too_large_is_refused(tmp_path, image):
 
 def test_a_sum_is_remembered_while_the_file_is_the_same(image):
     settle(image)
-    file = volume_image_files.steady_file(str(image))
+    file = image_files.steady_file(str(image))
     assert file.remembered_sha256() == ""
     assert file.hash(lambda done, total: None) == hashlib.sha256(DATA).hexdigest() == file.remembered_sha256()
     file.close()
@@ -220,14 +215,14 @@ def test_a_sum_is_remembered_while_the_file_is_the_same(image):
     image.write_bytes(DATA[::-1])
     os.utime(image, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert os.stat(image).st_mtime_ns == before.st_mtime_ns and os.stat(image).st_size == before.st_size
-    file = volume_image_files.steady_file(str(image))
+    file = image_files.steady_file(str(image))
     assert file.remembered_sha256() == ""
     file.close()
 
 
 def test_a_sum_of_a_file_that_just_changed_is_not_remembered(image):
     os.chmod(image, 0o600)
-    file = volume_image_files.steady_file(str(image))
+    file = image_files.steady_file(str(image))
     file.hash(lambda done, total: None)
     assert file.remembered_sha256() == ""
     file.close()
@@ -235,7 +230,7 @@ def test_a_sum_of_a_file_that_just_changed_is_not_remembered(image):
 
 def test_rubbish_is_not_remembered(image, tmp_path):
     settle(image)
-    file = volume_image_files.steady_file(str(image))
+    file = image_files.steady_file(str(image))
     file.hash(lambda done, total: None)
     (memory,) = (tmp_path / "remembered").iterdir()
     for text in ("", "[]", "{}", json.dumps({"sha256": "0" * 64})):
@@ -264,9 +259,9 @@ def make_qcow2(tmp_path, *options):
 
 def difference(qcow2, device, direct=True):
     argv = ["qemu-img", "map", "-f", "qcow2", "--output=json", str(qcow2)]
-    with volume_process.tied_lines(argv) as lines:
-        found = volume_verify.extents(lines, SIZE)
-        return volume_verify.first_difference(str(qcow2), found, str(device), SIZE, direct)
+    with process.tied_lines(argv) as lines:
+        found = verify.extents(lines, SIZE)
+        return verify.first_difference(str(qcow2), found, str(device), SIZE, direct)
 
 
 @pytest.mark.parametrize("options", [(), ("-o", "cluster_size=512"), ("-o", "cluster_size=2M"), ("-S", "0")])
@@ -274,7 +269,7 @@ def difference(qcow2, device, direct=True):
 def test_a_device_that_holds_the_image_is_the_image(tmp_path, options, direct):
     qcow2, device = make_qcow2(tmp_path, *options)
     assert difference(qcow2, device, direct) is None
-    volume_copy.verify(str(qcow2), "qcow2", "", str(device), SIZE, direct)
+    copy.verify(str(qcow2), "qcow2", "", str(device), SIZE, direct)
 
 
 @pytest.mark.parametrize(
@@ -289,9 +284,9 @@ def test_one_wrong_byte_is_found(tmp_path, at):
         file.seek(at)
         file.write(wrong)
     found = difference(qcow2, device)
-    assert found is not None and found <= at < found + volume_verify.CHUNK
+    assert found is not None and found <= at < found + verify.CHUNK
     with pytest.raises(ImageCopyFailure, match="not the image"):
-        volume_copy.verify(str(qcow2), "qcow2", "", str(device), SIZE, True)
+        copy.verify(str(qcow2), "qcow2", "", str(device), SIZE, True)
 
 
 def test_a_device_that_ends_too_early_is_not_the_image(tmp_path):
@@ -305,15 +300,15 @@ def test_compressed_clusters_are_left_to_qemu(tmp_path):
     with open(device, "r+b") as file:
         file.write(b"text that compresses " * 40_000)
     subprocess.run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", "-c", str(device), str(qcow2)], check=True)
-    with pytest.raises(volume_verify.Unplain):
+    with pytest.raises(verify.Unplain):
         difference(qcow2, device)
     argv = []
-    plain = volume_copy.run_tied
+    plain = copy.run_tied
     try:
-        volume_copy.run_tied = lambda words, **options: argv.append(words[1]) or words
-        volume_copy.verify(str(qcow2), "qcow2", "", str(device), SIZE)
+        copy.run_tied = lambda words, **options: argv.append(words[1]) or words
+        copy.verify(str(qcow2), "qcow2", "", str(device), SIZE)
     finally:
-        volume_copy.run_tied = plain
+        copy.run_tied = plain
     assert argv == ["compare"]
 
 
@@ -335,19 +330,19 @@ ZERO = b'{ "start": 0, "length": 8192, "depth": 0, "present": false, "zero": tru
     ],
 )
 def test_a_map_that_does_not_tell_all_is_not_gone_by(lines):
-    with pytest.raises(volume_verify.Unplain):
-        list(volume_verify.extents(lines, 16384))
+    with pytest.raises(verify.Unplain):
+        list(verify.extents(lines, 16384))
 
 
 def test_a_map_of_the_whole_disk():
     data = b'{ "start": 8192, "length": 8192, "depth": 0, "zero": false, "data": true, "offset": 327680}]'
-    found = list(volume_verify.extents([b"[" + ZERO + b",\n", data + b"\n"], 16384))
-    assert found == [volume_verify.Extent(0, 8192, None), volume_verify.Extent(8192, 8192, 327680)]
+    found = list(verify.extents([b"[" + ZERO + b",\n", data + b"\n"], 16384))
+    assert found == [verify.Extent(0, 8192, None), verify.Extent(8192, 8192, 327680)]
 
 
 def test_lines_of_a_program_that_is_not_read_to_its_end_end_it():
     pids = []
-    with volume_process.tied_lines(["/bin/sh", "-c", "echo $$; exec yes"]) as lines:
+    with process.tied_lines(["/bin/sh", "-c", "echo $$; exec yes"]) as lines:
         pids.append(int(next(lines)))
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
@@ -355,7 +350,7 @@ def test_lines_of_a_program_that_is_not_read_to_its_end_end_it():
 
 def test_leases_are_not_shared_with_programs_that_go_on(image):
     """A program that a run started does not hold the lease longer than the run."""
-    file = volume_image_files.steady_file(str(image))
+    file = image_files.steady_file(str(image))
     child = subprocess.Popen(["/bin/sleep", "60"])
     try:
         file.close()

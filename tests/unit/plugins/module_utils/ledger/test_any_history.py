@@ -322,7 +322,7 @@ class History(RuleBasedStateMachine):
         (refusal,) = self.world.refusals(asked(name), run="other")
         assert refusal["code"] == "InstanceLocked"
 
-    # --- resizing (row A84) ----------------------------------------------------------------------------------------
+    # --- resizing ----------------------------------------------------------------------------------------
 
     @precondition(lambda self: any(i.state == "active" and i.move is None for i in self.live.values()))
     @rule(which=st.integers(0, 4), host=st.sampled_from(HOSTS), size=st.integers(1, 3))
@@ -394,7 +394,7 @@ class History(RuleBasedStateMachine):
 
     @rule(spoiled=st.booleans())
     def audit(self, spoiled: bool) -> None:
-        """Usage counted from the claims changes nothing, and mends what was written behind the ledger (row A82)."""
+        """Usage counted from the claims changes nothing, and mends what was written behind the ledger."""
         with self.world.ledger.write() as conn:
             ids = list(conn.execute(sa.select(tables.compute_nodes.c.id)).scalars())
             if spoiled:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The two ends of attachments: who may end an export, and what is left of runs that died. source: row C33; semantics 20"""
+"""The two ends of attachments: who may end an export, and what is left of runs that died."""
 
 from __future__ import annotations
 

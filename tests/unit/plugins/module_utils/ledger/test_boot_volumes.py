@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Booting from volumes and with them, without a host. source: semantics 6, 10, 11"""
+"""Booting from volumes and with them, without a host."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_the_disk_that_the_image_of_a_snapshot_wants(bworld: BootWorld) -> None:
 
 
 def test_an_image_that_maps_its_root_to_a_snapshot(bworld: BootWorld) -> None:
-    """As one that was made of a volume-backed server (row A26)."""
+    """As one that was made of a volume-backed server."""
     bworld.report("h1")
     bworld.store()
     bworld.make("golden", size=2, image="cirros")

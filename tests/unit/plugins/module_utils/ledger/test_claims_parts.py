@@ -71,7 +71,7 @@ FULL = "Insufficient compute resources: %s."
     ],
 )
 def test_only_the_limits_decide(world: World, limits: dict[str, t.Any], reason: str | None) -> None:
-    """The node itself is smaller: without a limit nothing is looked at, 0 is a limit, equality fits (rows A77, A79)."""
+    """The node itself is smaller: without a limit nothing is looked at, 0 is a limit, equality fits."""
     node(world, memory_mb=4096)
     (uuid,) = waiting(world)
     found = take(world, wish(uuid, memory=5000, disk=300, vcpus=200, limits=limits))
@@ -88,7 +88,7 @@ def test_what_is_reserved_and_overused_counts(world: World) -> None:
 
 
 def test_all_reasons_in_their_order(world: World) -> None:
-    """Memory, disk, vCPU, NUMA, PCI: all are tested before anything is refused (rows A78, A81)."""
+    """Memory, disk, vCPU, NUMA, PCI: all are tested before anything is refused."""
     node(world, numa_topology=cells(), pci_passthrough_devices=CARD, isolated_disks=DISKS)
     (uuid,) = waiting(world)
     everything = wish(
@@ -188,7 +188,7 @@ def test_the_memory_of_a_cell(world: World) -> None:
 
 
 def test_a_host_without_cells_refuses_no_guest(world: World) -> None:
-    """The filter does (semantics 1)."""
+    """The filter does."""
     node(world)
     (uuid,) = waiting(world)
     assert take(world, wish(uuid, limits=RATIOS, numa=pinned())) == {uuid: "h1"}
@@ -331,7 +331,6 @@ def test_the_database_itself_gives_a_device_once(world: World) -> None:
 
 
 def test_a_second_release_does_nothing(world: World) -> None:
-    """Row A83."""
     node(world, numa_topology=cells(), pci_passthrough_devices=CARD)
     first, second = waiting(world, 2)
     take(world, wish(first, limits=RATIOS, numa=pinned(), pci=(A_GPU,)), wish(second, memory=7))
@@ -356,7 +355,7 @@ def test_release_on_one_host_or_of_one_kind(world: World) -> None:
     assert world.claims() == set()
 
 
-# --- moves (row A84) ---------------------------------------------------------------------------------------------------
+# --- moves ---------------------------------------------------------------------------------------------------
 
 
 def moving(world: World, target: str) -> str:

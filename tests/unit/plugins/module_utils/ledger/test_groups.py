@@ -53,7 +53,7 @@ def slots(world: World) -> list[tuple[int, int | None]]:
     return sorted(((r.compute_node_id, r.group_slot) for r in world.rows(tables.claims)), key=str)
 
 
-# --- the late check (row A61) ------------------------------------------------------------------------------------------
+# --- the late check ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_member_may_be_resized_on_its_own_host(world: World, policy: str, move
 
 
 def test_an_affinity_group_of_one_may_move(world: World) -> None:
-    """The late check leaves out the instance itself (semantics 8)."""
+    """The late check leaves out the instance itself."""
     hosts(world, 2)
     of = group("affinity")
     (mover,) = members(world, of, 1)
@@ -349,7 +349,7 @@ def test_a_group_is_not_forgotten_under_a_boot(world: World) -> None:
 
 @pytest.mark.parametrize("kind", ["postgresql"], indirect=True)
 def test_the_late_check_waits_for_whoever_has_the_group(world: World) -> None:
-    """The hole that Nova leaves (semantics 8): two claims for one group, on different hosts' locks, at once."""
+    """The hole that Nova leaves: two claims for one group, on different hosts' locks, at once."""
     hosts(world, 2)
     of = group("affinity")
     first, second = members(world, of, 2)

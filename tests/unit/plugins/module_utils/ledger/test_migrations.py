@@ -240,7 +240,7 @@ def test_a_plan_says_what_and_writes_nothing(empty_url: str, start: str | None) 
 def test_revisions_are_frozen_and_in_order() -> None:
     assert list(REVISIONS) == sorted(set(REVISIONS))
     for revision in REVISIONS:
-        module = importlib.import_module(runner.__package__ + ".migrations.r" + revision)
+        module = importlib.import_module(runner.__package__ + ".r" + revision)
         assert module.revision == revision
         assert not re.search(r"import .*\b(tables|states|core)\b", inspect.getsource(module))
 
@@ -363,7 +363,7 @@ def test_an_older_ledger_is_refused_until_it_is_upgraded(empty_url: str, monkeyp
 def test_an_upgrade_that_fails_leaves_nothing(
     empty_url: str, start: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = importlib.import_module(runner.__package__ + ".migrations.r" + REVISIONS[-1])
+    module = importlib.import_module(runner.__package__ + ".r" + REVISIONS[-1])
 
     def broken(op: t.Any, real: t.Any = module.upgrade) -> None:
         real(op)

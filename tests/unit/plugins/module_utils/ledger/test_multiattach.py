@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """Volumes that several instances have: on one host, on several, by one run and by many. The world refuses a login with
-credentials that its run does not know. source: semantics 10, 11; Cinder's _attachment_reserve; Nova's multiattach"""
+credentials that its run does not know. source: Cinder's _attachment_reserve; Nova's multiattach"""
 
 from __future__ import annotations
 

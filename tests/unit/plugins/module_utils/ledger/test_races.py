@@ -270,7 +270,7 @@ def test_moves_against_boots_for_the_same_places(world: World) -> None:
 
 @pytest.mark.parametrize("policy", ["anti-affinity", "affinity"])
 def test_members_of_one_group_at_once(world: World, policy: str) -> None:
-    """Without the filters: the late check alone, under the group's lock (row A61)."""
+    """Without the filters: the late check alone, under the group's lock."""
     of = ServerGroup(id="g", name="g", policy=policy)
     for number in range(4):
         world.report("h%d" % number, memory=50)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Volumes that instances get and lose while they live, without a host. source: semantics 3, 10, 11"""
+"""Volumes that instances get and lose while they live, without a host."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The XML of the sources (rows B66 to B69, C35 to C37) can be said with the configs, exactly."""
+"""The XML of the sources can be said with the configs, exactly."""
 
 from __future__ import annotations
 

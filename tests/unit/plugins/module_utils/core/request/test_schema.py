@@ -46,7 +46,7 @@ def test_no_version_has_a_property_twice(minor):
 
 
 def test_only_the_schema_that_covers_the_version_runs():
-    # row B82: five stacked, the request's version picks one
+    # five stacked, the request's version picks one
     spans = [("2.0", "2.0"), ("2.1", "2.18"), ("2.19", "2.31"), ("2.32", "2.32"), ("2.33", None)]
     stack = []
     for number, (low, high) in enumerate(spans):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Block devices that are volumes, in a request. source: semantics 10, 14; Nova's API (Queens)"""
+"""Block devices that are volumes, in a request. source: Nova's API (Queens)"""
 
 from __future__ import annotations
 

@@ -1,0 +1,126 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whole disks cleared before somebody else gets them: every byte of what the guest wrote is overwritten with zeros.
+
+The kernel is asked to zero (a device that can do so by itself does, as with ``blkdiscard --zeroout``), and where it
+will not, zeros are written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import struct
+import typing as t
+
+from ...core.errors import CommandFailed, InvalidInput
+from ..os.batch import progress
+from .devices import block_device
+
+ZERO, NONE = "zero", "none"
+#: What becomes of a whole disk whose guest is deleted.
+CHOICES = (ZERO, NONE)
+
+# linux/fs.h. BLKDISCARD alone would not do: many devices give back old data after it.
+_BLKZEROOUT, _BLKRRPART = 0x127F, 0x125F
+#: Bytes of one request: short enough that a process that is to end does not hang in it.
+_STEP = 256 * 1024**2
+_BLOCK = 1024**2
+_WILL_NOT = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EREMOTEIO)
+
+
+def checked_disks(disks: t.Iterable[t.Any]) -> list[dict[str, str]]:
+    """Disks as a module gets them, paths or {path, serial}, as {path, serial}.
+
+    :raises InvalidInput: a path that is not absolute, or goes through "..".
+    """
+    found = []
+    for disk in disks:
+        given = disk if isinstance(disk, dict) else {"path": disk}
+        path = given.get("path")
+        if not isinstance(path, str) or not path.startswith("/") or ".." in path.split("/") or "\0" in path:
+            raise InvalidInput(reason="%r is no absolute path of a disk" % (path,))
+        found.append({"path": path, "serial": str(given.get("serial") or "")})
+    return found
+
+
+def clear_disk(
+    disk: t.Mapping[str, str],
+    used_by: t.Mapping[str, str],
+    describe: t.Callable[[str], t.Mapping[str, t.Any]] | None = None,
+    check_mode: bool = False,
+) -> str:
+    """Overwrite a whole disk with zeros; its path. What the kernel or another guest uses is never touched.
+
+    :arg used_by: real path of a disk -> the domain, other than this disk's own, that has it.
+    :raises CommandFailed: it is not there, is no block device, is in use, or is another disk than the one that was given
+        to the guest (its serial tells), or writing failed.
+    """
+    path = disk["path"]
+    real = os.path.realpath(path)
+    if real in used_by:
+        raise _refusal(path, "the domain %s has it" % used_by[real])
+    try:
+        # With O_EXCL a block device refuses when a file system, LVM, RAID, swap or another such opener has it.
+        fd = os.open(real, os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC)
+    except OSError as error:
+        busy = error.errno == errno.EBUSY
+        raise _refusal(path, "it is in use by the kernel" if busy else str(error.strerror)) from error
+    try:
+        if not stat.S_ISBLK(os.fstat(fd).st_mode):
+            raise _refusal(path, "it is no block device")
+        if disk.get("serial"):
+            _check_serial(path, disk["serial"], (describe or block_device)(real))
+        if not check_mode:
+            progress.mark_changed()
+            try:
+                _zero(fd, os.lseek(fd, 0, os.SEEK_END))
+            except OSError as error:
+                raise _refusal(path, "writing zeros: %s" % error.strerror) from error
+            with contextlib.suppress(OSError):  # a loop device without partitions refuses
+                fcntl.ioctl(fd, _BLKRRPART)  # the guest's partitions are gone
+    finally:
+        os.close(fd)
+    return path
+
+
+def _check_serial(path: str, claimed: str, node: t.Mapping[str, t.Any]) -> None:
+    there = str(node.get("serial") or "")
+    if there != claimed:
+        raise _refusal(
+            path, "the disk with the serial %s was given to the guest, and %s is there now" % (claimed, there)
+        )
+
+
+def _zero(fd: int, size: int) -> None:
+    start = 0
+    while start < size:
+        length = min(_STEP, size - start)
+        try:
+            fcntl.ioctl(fd, _BLKZEROOUT, struct.pack("=QQ", start, length))
+        except OSError as error:
+            if error.errno not in _WILL_NOT:
+                raise
+            _write_zeros(fd, start, length)
+        start += length
+    os.fsync(fd)
+
+
+def _write_zeros(fd: int, start: int, length: int) -> None:
+    zeros = memoryview(bytes(_BLOCK))
+    end = start + length
+    while start < end:
+        start += os.pwrite(fd, zeros[: end - start], start)
+
+
+def _refusal(path: str, reason: str) -> CommandFailed:
+    return CommandFailed(
+        message="the disk %s could not be cleared: %s" % (path, reason),
+        remedy="Until it is cleared it stays with its instance. Free or repair the disk and delete again; where old data"
+        " may be seen by the next guest set bootflow_whole_disk_clear: none.",
+    )

@@ -1,0 +1,230 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The config drive as a file on the compute host: ISO 9660 or vfat, label config-2.
+
+The drive may hold a password: its file is for its owner only.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import hashlib
+import io
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import typing as t
+
+from ...core.errors import CommandFailed, DiskFull, InvalidInput, MissingLibrary, RemoteError
+from ...core.guest.config_drive_rules import check_format
+from ...core.guest.metadata import check_path
+from ...core.optional import optional_import
+from . import vfat
+
+pycdlib = optional_import("pycdlib")
+
+LABEL = "config-2"
+VFAT_SIZE = 64 << 20
+PUBLISHER = "BOOTFLOW.COMPUTE"
+ISO_TOOLS = ("xorriso", "genisoimage", "mkisofs")  # in this order, where pycdlib is missing
+TOOL_TIMEOUT = 120  # seconds
+
+# Where each format keeps the digest of what it was made of: ISO 9660's application identifier, FAT's boot code.
+_ISO_APPLICATION = 16 * 2048 + 574
+# (57 characters of it: Joliet has room for 64.)
+_MARK = "BOOTFLOW "
+_MARK_DIGITS = 48
+
+
+def content_digest(files: t.Mapping[str, bytes], fmt: str) -> str:
+    """sha256 (hex) of paths and contents: two drives with the same digest tell a guest the same."""
+    digest = hashlib.sha256(("%s %s 1\n" % (fmt, LABEL)).encode("ascii"))
+    for path in sorted(files):
+        digest.update(("%s %d\n" % (path, len(files[path]))).encode("utf-8"))
+        digest.update(files[path])
+    return digest.hexdigest()
+
+
+def build_iso(files: t.Mapping[str, bytes], label: str = LABEL) -> bytes:
+    """An ISO 9660 image with Joliet and Rock Ridge names.
+
+    :raises InvalidInput: a path that cannot be on a drive.
+    :raises MissingLibrary: neither pycdlib nor one of ISO_TOOLS is installed.
+    :raises CommandFailed: the tool failed.
+    """
+    _check_paths(files)
+    mark = _mark(files, "iso9660")
+    if pycdlib:
+        return _iso_with_pycdlib(files, label, mark)
+    tool = next((found for found in (shutil.which(name) for name in ISO_TOOLS) if found), None)
+    if tool is None:
+        raise MissingLibrary(name="pycdlib", package="python3-pycdlib", where="host")
+    return _iso_with_tool(tool, files, label, mark)
+
+
+def build_vfat(files: t.Mapping[str, bytes], label: str = LABEL, size: int = VFAT_SIZE) -> bytes:
+    """A FAT16 image of ``size`` bytes.
+
+    :raises InvalidInput: a path that cannot be on a drive, or the files do not fit.
+    """
+    return _vfat_used(files, label, size).ljust(size, b"\0")
+
+
+def write_config_drive(
+    path: str, files: t.Mapping[str, bytes], fmt: str = "iso9660", check_mode: bool = False, keep: bool = False
+) -> dict[str, t.Any]:
+    """Make the drive at ``path``, unless one of the same content and format is there.
+
+    The new file is complete before it takes its name; whatever fails, no part of it stays.
+
+    :arg path: absolute; its folder is made when missing.
+    :arg keep: a drive that is there stays whatever it was made of: its guest may have seen it already.
+    :returns: {changed, path, format, size in bytes}
+    :raises ConfigDriveUnknownFormat, InvalidInput: bad arguments.
+    :raises DiskFull, MissingLibrary, CommandFailed, RemoteError: the file could not be made or written.
+    """
+    check_format(fmt)
+    if not os.path.isabs(path) or os.path.basename(path) in ("", ".", ".."):
+        raise InvalidInput(reason="%r is not an absolute path of a file" % path)
+    _check_paths(files)
+    try:
+        mark = _MARK.encode("ascii") if keep else _mark(files, fmt)
+        size = _existing(path, mark, fmt)
+        if size is not None:
+            return {"changed": False, "path": path, "format": fmt, "size": size}
+        data = _vfat_used(files, LABEL, VFAT_SIZE) if fmt == "vfat" else build_iso(files)
+        size = VFAT_SIZE if fmt == "vfat" else len(data)
+        if not check_mode:
+            _write(path, data, size)
+        return {"changed": True, "path": path, "format": fmt, "size": size}
+    except OSError as e:
+        if e.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(host=socket.gethostname(), path=path, reason=e.strerror) from None
+        raise RemoteError(reason="the config drive %s cannot be written: %s" % (path, e.strerror or e)) from None
+
+
+def _existing(path: str, mark: bytes, fmt: str) -> int | None:
+    """The size of the drive at ``path``, in bytes, if its mark begins with ``mark``; otherwise None."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    with open(fd, "rb") as stream:
+        stream.seek(_ISO_APPLICATION if fmt == "iso9660" else vfat.BOOT_CODE)
+        return os.fstat(fd).st_size if stream.read(len(mark)) == mark else None
+
+
+def _write(path: str, data: bytes, size: int) -> None:
+    folder, name = os.path.split(path)
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    # What a killed run left behind. No other run works on this instance: the ledger sees to that.
+    for leftover in glob.glob(os.path.join(glob.escape(folder), ".%s.*.part" % glob.escape(name))):
+        os.unlink(leftover)
+    fd, temporary = tempfile.mkstemp(prefix=".%s." % name, suffix=".part", dir=folder)  # 0600
+    try:
+        with open(fd, "wb") as stream:
+            stream.write(data)
+            stream.truncate(size)
+            stream.flush()
+            os.fsync(fd)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder_fd)
+    finally:
+        os.close(folder_fd)
+
+
+def _check_paths(files: t.Mapping[str, bytes]) -> None:
+    if not files:
+        raise InvalidInput(reason="a config drive needs files")
+    for path in files:
+        check_path(path)
+        parts = path.split("/")
+        if any("/".join(parts[:depth]) in files for depth in range(1, len(parts))):
+            raise InvalidInput(reason="%r is below something that is a file" % path)
+
+
+def _mark(files: t.Mapping[str, bytes], fmt: str) -> bytes:
+    return (_MARK + content_digest(files, fmt)[:_MARK_DIGITS].upper()).encode("ascii")
+
+
+def _vfat_used(files: t.Mapping[str, bytes], label: str, size: int) -> bytes:
+    _check_paths(files)
+    return vfat.image(files, label, size, note=_mark(files, "vfat"))
+
+
+def _iso_with_pycdlib(files: t.Mapping[str, bytes], label: str, mark: bytes) -> bytes:
+    iso = pycdlib.PyCdlib()
+    iso.new(
+        interchange_level=3,
+        joliet=3,
+        rock_ridge="1.09",
+        vol_ident=label,
+        pub_ident_str=PUBLISHER,
+        app_ident_str=mark.decode("ascii"),
+    )
+    try:
+        iso_names: dict[str, str] = {"": ""}
+        taken: set[str] = set()
+        for path in sorted(files):
+            parts = path.split("/")
+            for depth in range(1, len(parts)):
+                folder = "/".join(parts[:depth])
+                if folder not in iso_names:
+                    iso_names[folder] = _iso_name(iso_names["/".join(parts[: depth - 1])], parts[depth - 1], taken, "")
+                    iso.add_directory(iso_names[folder], rr_name=parts[depth - 1], joliet_path="/" + folder)
+            iso_name = _iso_name(iso_names["/".join(parts[:-1])], parts[-1], taken, ".;1")
+            iso.add_fp(io.BytesIO(files[path]), len(files[path]), iso_name, rr_name=parts[-1], joliet_path="/" + path)
+        result = io.BytesIO()
+        iso.write_fp(result)
+    except pycdlib.pycdlibexception.PyCdlibException as e:
+        raise RemoteError(reason="the config drive cannot be made: %s" % e) from None
+    finally:
+        iso.close()
+    return result.getvalue()
+
+
+def _iso_name(folder: str, name: str, taken: set[str], end: str) -> str:
+    """A plain ISO 9660 path, unique; guests see the Rock Ridge or Joliet name."""
+    plain = re.sub(r"[^A-Z0-9_]", "_", name.upper())[:24]
+    candidate, number = "%s/%s%s" % (folder, plain, end), 0
+    while candidate in taken:
+        number += 1
+        candidate = "%s/%s_%d%s" % (folder, plain, number, end)
+    taken.add(candidate)
+    return candidate
+
+
+def _iso_with_tool(tool: str, files: t.Mapping[str, bytes], label: str, mark: bytes) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="bootflow-config-drive-") as folder:  # 0700
+        source, target = os.path.join(folder, "source"), os.path.join(folder, "drive")
+        for path, data in files.items():
+            place = os.path.join(source, *path.split("/"))
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            with open(place, "wb") as stream:
+                stream.write(data)
+        argv = [tool] + (["-as", "mkisofs"] if os.path.basename(tool) == "xorriso" else ["-ldots", "-allow-multidot"])
+        argv += ["-o", target, "-allow-lowercase", "-l", "-quiet", "-J", "-r"]
+        argv += ["-V", label, "-publisher", PUBLISHER, "-A", mark.decode("ascii"), source]
+        try:
+            done = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=TOOL_TIMEOUT, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as e:
+            raise CommandFailed(cmd=tool, rc=-1, stderr=str(e)) from None
+        if done.returncode != 0:
+            raise CommandFailed(
+                cmd=tool, rc=done.returncode, stderr=done.stderr.decode("utf-8", "replace").strip()[-500:]
+            )
+        with open(target, "rb") as stream:
+            return stream.read()

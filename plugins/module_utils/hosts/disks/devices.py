@@ -1,0 +1,153 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Physical disks that are set aside for guests, and why one of them can not be given away."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import typing as t
+
+from ...core.errors import CommandFailed
+from ..os.command import program, run
+
+GIB = 1024**3
+#: What lsblk may call a disk of its own; a loop device is one in a lab.
+WHOLE = ("disk", "loop", "mpath")
+_COLUMNS = "KNAME,TYPE,SIZE,RO,ROTA,TRAN,SERIAL,WWN,FSTYPE,MOUNTPOINT"
+#: Each of the first four sectors may hold the label of an LVM physical volume.
+_LABEL, _SECTOR, _SECTORS = b"LABELONE", 512, 4
+
+Node = t.Dict[str, t.Any]
+
+
+def isolated_disks(
+    paths: t.Iterable[str],
+    used_by: t.Mapping[str, str] | None = None,
+    describe: t.Callable[[str], Node] | None = None,
+    examine: t.Callable[[str], str] | None = None,
+) -> list[dict[str, t.Any]]:
+    """One row per path: {path, size_gb (GiB, rounded down), medium, serial, reason}.
+
+    ``medium`` is hdd, ssd or nvme; ``domain`` is there where one has the disk. Only a disk whose ``reason`` is empty may be given to a guest.
+
+    :arg used_by: real path of a disk -> the domain that has it.
+    """
+    describe, examine = describe or block_device, examine or why_busy
+    rows: list[dict[str, t.Any]] = []
+    seen: dict[str, str] = {}
+    for path in paths:
+        row: dict[str, t.Any] = {"path": path, "size_gb": 0, "medium": "", "serial": "", "reason": ""}
+        rows.append(row)
+        row["reason"] = _why_no_device(path)
+        if row["reason"]:
+            continue
+        real = os.path.realpath(path)
+        try:
+            node = describe(real)
+        except (CommandFailed, ValueError, LookupError) as error:
+            row["reason"] = "lsblk can not tell what it is: %s" % error
+            continue
+        row.update(size_gb=_int(node.get("size")) // GIB, medium=medium(node), serial=str(node.get("serial") or ""))
+        wwn = str(node.get("wwn") or "")
+        twin = seen.get(real) or (seen.get("wwn " + wwn) if wwn else None)
+        domain = (used_by or {}).get(real)
+        if twin:
+            row["reason"] = "is the same disk as %s" % twin
+        elif domain:
+            row.update(reason="the domain %s has it" % domain, domain=domain)
+        else:
+            row["reason"] = why_not_whole(node) or examine(real)
+        seen.setdefault(real, path)
+        if wwn:
+            seen.setdefault("wwn " + wwn, path)
+    return rows
+
+
+def _why_no_device(path: str) -> str:
+    if not path.startswith("/"):
+        return "is no absolute path"
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        return "is not there: %s" % error.strerror
+    return "" if stat.S_ISBLK(mode) else "is no block device"
+
+
+def block_device(path: str) -> Node:
+    """lsblk's tree of one device: the device with what is on it in ``children``.
+
+    :raises CommandFailed, ValueError, LookupError: lsblk failed, or said nothing of use.
+    :raises MissingLibrary: there is no lsblk.
+    """
+    done = run([program("lsblk", "util-linux"), "--json", "--bytes", "--output", _COLUMNS, path], timeout=30)
+    return t.cast(Node, json.loads(done.stdout)["blockdevices"][0])
+
+
+def _int(value: t.Any) -> int:
+    return int(value or 0)
+
+
+def _truth(value: t.Any) -> bool:
+    # Before util-linux 2.33 all values are texts.
+    return value in (True, 1, "1")
+
+
+def medium(node: Node) -> str:
+    """hdd, ssd or nvme."""
+    if node.get("tran") == "nvme" or str(node.get("kname") or "").startswith("nvme"):
+        return "nvme"
+    return "hdd" if _truth(node.get("rota")) else "ssd"
+
+
+def why_not_whole(node: Node) -> str:
+    """Why a device can not be given to a guest as a whole, "" when it can: it is none, or it or a part is in use."""
+    if node.get("type") not in WHOLE:
+        return "is of type %s and no whole disk" % node.get("type")
+    if not _int(node.get("size")):
+        return "has no size"
+    if _truth(node.get("ro")):
+        return "is read-only"
+    return _why_used(node, "it")
+
+
+def _why_used(node: Node, what: str) -> str:
+    mounted = [mount for mount in (node.get("mountpoints") or [node.get("mountpoint")]) if mount]
+    if mounted:
+        return "%s is mounted at %s" % (what, mounted[0])
+    kind = str(node.get("fstype") or "")
+    if kind == "LVM2_member":
+        return "%s is an LVM physical volume" % what
+    if kind.endswith("_member"):
+        return "%s is a part of a %s set" % (what, kind[: -len("_member")])
+    for child in node.get("children") or ():
+        if child.get("type") != "part":
+            return "%s is held by %s (%s)" % (what, child.get("kname"), child.get("type"))
+        reason = _why_used(child, "its partition %s" % child.get("kname"))
+        if reason:
+            return reason
+    return ""
+
+
+def why_busy(path: str) -> str:
+    """Why a disk can not be given away that lsblk finds nothing about: it asks udev, which may not run or not know.
+
+    Opened for itself alone, a device refuses when anything in the kernel has it or a partition of it: a file system in
+    any mount namespace, a member of btrfs or ZFS, a swap, a device-mapper target.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_EXCL)
+    except OSError as error:
+        return "is in use by the kernel" if error.errno == errno.EBUSY else "can not be opened: %s" % error.strerror
+    try:
+        head = os.read(fd, _SECTOR * _SECTORS)
+    except OSError as error:
+        return "can not be read: %s" % error.strerror
+    finally:
+        os.close(fd)
+    labels = [head[n * _SECTOR : n * _SECTOR + len(_LABEL)] for n in range(_SECTORS)]
+    return "it is an LVM physical volume" if _LABEL in labels else ""

@@ -1,0 +1,30 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What an instance's disks can be kept in. source: Nova's images_type"""
+
+from __future__ import annotations
+
+from ...core.errors import InvalidInput
+from ..lvm.lvm_tags import checked_name
+
+QCOW2, RAW, LVM, QCOW2_ON_LVM = "qcow2", "raw", "lvm", "qcow2_on_lvm"
+BACKENDS = (QCOW2, RAW, LVM, QCOW2_ON_LVM)
+#: Those that take their room from a volume group.
+ON_LVM = (LVM, QCOW2_ON_LVM)
+
+
+def checked_group(backend: str, volume_group: str) -> str:
+    """The volume group of a backend that keeps disks in one; "" for the others.
+
+    :raises InvalidInput: none is named, or LVM takes no such name.
+    """
+    if backend not in ON_LVM:
+        return ""
+    if not volume_group:
+        raise InvalidInput(
+            reason="no volume group is named, and the disk backend %s needs one" % backend,
+            remedy="Set bootflow_disk_volume_group for the host.",
+        )
+    return checked_name(volume_group, "volume group")

@@ -1,0 +1,158 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Images first, then the disks of all instances on this host: what the instance_disks module does."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core.disks.image_checks import check_fits_disk
+from ...core.errors import BootflowError, FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidInput, from_dict
+from ..images.images import BaseImage, ImageSource, TooLarge, cached_image, ensure_image
+from ..os.batch import run_batch
+from ..os.paths import checked_id, checked_instances_path, checked_uuid
+from .file_disks import MIB, DiskSpec
+from .local_disks import ensure_disks
+
+GIB = 1024**3
+
+
+def disk_spec(args: t.Mapping[str, t.Any]) -> DiskSpec:
+    """The spec for one element of the option ``instances[].disks``. Raises InvalidInput."""
+    if args.get("size_gb") is not None:
+        size = int(args["size_gb"]) * GIB
+    elif args.get("size_mb") is not None:
+        size = int(args["size_mb"]) * MIB
+    else:
+        size = 0
+    return DiskSpec(
+        name=args["name"],
+        kind=args["kind"],
+        size=size,
+        backend=args.get("backend") or "qcow2",
+        image_id=(args.get("image_id") or "") if args["kind"] == "image" else "",
+        fs=args.get("fs") or "ext4",
+        label=args.get("label") or "",
+    ).checked()
+
+
+class _Work:
+    """One call of the module: its images with what became of them."""
+
+    def __init__(
+        self,
+        instances_path: str,
+        uploads: t.Mapping[str, str],
+        allow_unverified: bool,
+        check_mode: bool,
+        volume_group: str = "",
+    ):
+        self.instances_path = checked_instances_path(instances_path)
+        self.uploads = uploads
+        self.allow_unverified = allow_unverified
+        self.check_mode = check_mode
+        self.volume_group = volume_group
+        self.sizes: dict[str, list[int]] = {}  # image id -> sizes of the disks that want it, bytes
+        self.bases: dict[str, BaseImage] = {}
+        self.too_large: dict[str, int] = {}  # image id -> virtual size
+        self.missing: set[str] = set()
+        self.unknown_size: set[str] = set()
+
+    def note_sizes(self, instances: t.Iterable[t.Mapping[str, t.Any]]) -> None:
+        for instance in instances:
+            for disk in instance["disks"]:
+                try:
+                    spec = disk_spec(disk)
+                except BootflowError:
+                    continue  # it is reported as this instance's own error
+                if spec.kind == "image":
+                    self.sizes.setdefault(spec.image_id, []).append(spec.size)
+
+    def max_bytes(self, image_id: str, limit: int | None) -> int | None:
+        """The largest disk that wants the image; None: one of them is as large as the image, whatever that is."""
+        sizes = self.sizes.get(image_id, [])
+        largest = None if not sizes or 0 in sizes else max(sizes)
+        if limit and (largest is None or limit < largest):
+            return limit
+        return largest
+
+    def image(self, args: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        image_id = checked_id(args["id"], "image id")
+        source = ImageSource(
+            id=image_id,
+            name=args.get("name") or "",
+            disk_format=args["disk_format"],
+            checksum=args.get("checksum") or "",
+            url=args.get("url") or "",
+            path=self.uploads.get(image_id) or args.get("path_on_host") or "",
+            allow_unverified=self.allow_unverified,
+        )
+        found = cached_image(source, self.instances_path)
+        if found is None and not source.path and not source.url:
+            self.missing.add(image_id)
+            return {"changed": False, "virtual_size": None, "path": ""}
+        if found is None and self.check_mode:
+            self.unknown_size.add(image_id)
+            return {"changed": True, "virtual_size": None, "path": ""}
+        limit = args.get("virtual_size_limit")
+        try:
+            base = ensure_image(source, self.instances_path, self.max_bytes(image_id, limit))
+        except TooLarge as error:
+            if limit and error.virtual_size > limit:
+                raise ImageUnacceptable(
+                    image_id=image_id,
+                    reason="its virtual size is %d bytes, the limit is %d" % (error.virtual_size, limit),
+                ) from None
+            self.too_large[image_id] = error.virtual_size
+            largest = self.max_bytes(image_id, limit) or 0
+            raise FlavorDiskSmallerThanImage(flavor_size=largest, image_size=error.virtual_size) from None
+        self.bases[image_id] = base
+        return {"changed": base.changed, "virtual_size": base.virtual_size, "path": base.path}
+
+    def instance(
+        self, args: t.Mapping[str, t.Any], image_results: t.Mapping[str, t.Mapping[str, t.Any]]
+    ) -> dict[str, t.Any]:
+        uuid = checked_uuid(args["uuid"])
+        specs = [disk_spec(disk) for disk in args["disks"]]
+        pending = []
+        for spec in specs:
+            if spec.kind != "image" or spec.image_id in self.bases or spec.image_id in self.unknown_size:
+                continue
+            if spec.image_id in self.missing:
+                pending.append(spec.image_id)
+            elif spec.image_id in self.too_large:
+                check_fits_disk(self.too_large[spec.image_id], spec.size)
+            error = (image_results.get(spec.image_id) or {}).get("error")
+            if error:
+                raise from_dict(error)
+            if spec.image_id not in image_results:
+                raise InvalidInput(reason="image %s of disk %s is not among the images" % (spec.image_id, spec.name))
+        if pending:
+            return {"changed": False, "disks": [], "pending": pending}
+        result = ensure_disks(self.instances_path, uuid, specs, self.bases, self.check_mode, self.volume_group)
+        result["pending"] = []
+        return result
+
+
+def make_disks(
+    instances_path: str,
+    images: t.Sequence[t.Mapping[str, t.Any]],
+    instances: t.Sequence[t.Mapping[str, t.Any]],
+    uploads: t.Mapping[str, str],
+    allow_unverified: bool = False,
+    workers: int = 4,
+    check_mode: bool = False,
+    volume_group: str = "",
+) -> dict[str, t.Any]:
+    """{outcomes by uuid, image_outcomes by id, missing_images}; see the module instance_disks for the fields.
+
+    :arg volume_group: where the backends lvm and qcow2_on_lvm have their disks.
+    :raises InvalidInput: instances_path is not acceptable, or an image or instance is given twice.
+    """
+    work = _Work(instances_path, uploads, allow_unverified, check_mode, volume_group)
+    work.note_sizes(instances)
+    image_results = run_batch([(image["id"], image) for image in images], work.image, workers)
+    results = run_batch([(i["uuid"], i) for i in instances], lambda i: work.instance(i, image_results), workers)
+    return {"outcomes": results, "image_outcomes": image_results, "missing_images": sorted(work.missing)}

@@ -1,0 +1,247 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The disks of an instance that are files: made once, complete or not there, and never looked into again.
+
+``disk.info`` beside them remembers what each disk was made as. It is written before the disk gets its name, and it, not the
+disk's own bytes, says which format a disk has: a guest writes what it likes into its disk. source: CVE-2015-7548, CVE-2016-2140.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ...core.disks.image_checks import check_fits_disk
+from ...core.errors import InvalidDiskInfo, InvalidInput
+from ..images.images import CONVERT_TIMEOUT, QEMU_IMG_PACKAGE, BaseImage
+from ..os.batch import progress
+from ..os.command import program, run
+from ..os.files import fsync_dir, read_json, write_json
+from ..os.module_errors import as_bootflow_error
+from ..os.paths import checked_disk_name, make_dirs
+from .disk_backends import BACKENDS
+
+MIB = 1024**2
+KINDS = ("image", "ephemeral", "swap")
+FILE_SYSTEMS = ("ext4", "ext3", "ext2", "xfs", "vfat", "none")
+_LABEL = re.compile(r"[A-Za-z0-9_.-]{1,16}\Z")
+_PART = ".part"
+
+
+@dataclass(frozen=True)
+class DiskSpec:
+    """A wished disk. ``size`` is in bytes; 0 for an image: as large as the image."""
+
+    name: str
+    kind: str  # image, ephemeral, swap
+    size: int
+    backend: str = "qcow2"
+    image_id: str = ""
+    fs: str = "ext4"  # of an ephemeral disk
+    label: str = ""
+
+    def checked(self) -> DiskSpec:
+        """Itself. Raises InvalidInput when a field is none of its words, or a size is missing."""
+        checked_disk_name(self.name)
+        for value, words, what in (
+            (self.kind, KINDS, "kind"),
+            (self.backend, BACKENDS, "backend"),
+            (self.fs, FILE_SYSTEMS, "fs"),
+        ):
+            if value not in words:
+                raise InvalidInput(reason="%s %r of disk %s is none of %s" % (what, value, self.name, ", ".join(words)))
+        if self.size < 0 or (self.size == 0 and self.kind != "image"):
+            raise InvalidInput(reason="disk %s needs a size" % self.name)
+        if self.kind == "image" and not self.image_id:
+            raise InvalidInput(reason="disk %s needs an image_id" % self.name)
+        if self.label and not _LABEL.match(self.label):
+            raise InvalidInput(reason="label %r of disk %s is not acceptable" % (self.label, self.name))
+        return self
+
+
+def disk_size(spec: DiskSpec, base: BaseImage | None) -> int:
+    """Bytes of the disk.
+
+    :raises FlavorDiskSmallerThanImage: the image is larger than the disk.
+    """
+    if spec.kind != "image" or base is None:
+        return spec.size
+    return check_fits_disk(base.virtual_size, spec.size)
+
+
+def ensure_files(
+    folder: str, specs: t.Sequence[DiskSpec], bases: t.Mapping[str, BaseImage], check_mode: bool
+) -> dict[str, t.Any]:
+    """Make the disks that are missing in the folder; {changed, disks: [{name, path, format, virtual_size}]}.
+
+    :arg bases: image id -> image in the cache.
+    :raises InvalidDiskInfo: a file is in the way that is not recorded, or is recorded as another kind of disk.
+    :raises FlavorDiskSmallerThanImage, DiskFull, CommandFailed, InvalidInput: as named.
+    """
+    disks = []
+    records = records_of(folder)
+    # An instance without a disk of its own (its root is a volume) has a config drive and a console there all the same.
+    changed = not specs and not os.path.isdir(folder)
+    if changed and not check_mode:
+        progress.mark_changed()
+        make_dirs(os.path.dirname(folder))
+        make_dirs(folder)
+    for spec in specs:
+        path = os.path.join(folder, spec.name)
+        record = records.get(spec.name)
+        if os.path.lexists(path):
+            if not os.path.isfile(path) or os.path.islink(path):
+                raise InvalidDiskInfo(reason="%s is there, but is no regular file" % path)
+            size = recorded_size(path, spec, record)
+        else:
+            size = disk_size(spec, bases.get(spec.image_id))
+            changed = True
+            if not check_mode:
+                progress.mark_changed()
+                _make_disk(folder, path, spec, size, bases.get(spec.image_id), records)
+        disks.append({"name": spec.name, "path": path, "format": spec.backend, "virtual_size": size})
+    return {"changed": changed, "disks": disks}
+
+
+def records_of(folder: str) -> dict[str, t.Any]:
+    """What the folder's disk.info says, by the disks' names."""
+    data = read_json(os.path.join(folder, "disk.info"))
+    return data if isinstance(data, dict) else {}
+
+
+def write_records(folder: str, records: t.Mapping[str, t.Any]) -> None:
+    write_json(os.path.join(folder, "disk.info"), records, 0o600)
+
+
+def record_of(spec: DiskSpec, size: int, base: BaseImage | None) -> dict[str, t.Any]:
+    """What disk.info is to remember of a disk."""
+    return {
+        "kind": spec.kind,
+        "format": spec.backend,
+        "virtual_size": size,
+        "image_id": spec.image_id,
+        "base": os.path.basename(base.path) if base is not None and spec.kind == "image" else "",
+    }
+
+
+def recorded_size(path: str, spec: DiskSpec, record: t.Any) -> int:
+    """Bytes of a disk that is there, as disk.info has them.
+
+    :raises InvalidDiskInfo: it is not recorded, or as another kind of disk.
+    """
+    if not isinstance(record, dict) or not isinstance(record.get("virtual_size"), int):
+        raise InvalidDiskInfo(
+            reason="%s is there, but disk.info does not know it" % path,
+            remedy="Delete the instance on this host, or move the disk away.",
+        )
+    wanted = {"format": spec.backend, "kind": spec.kind, "image_id": spec.image_id}
+    for key, value in wanted.items():
+        if record.get(key) != value:
+            raise InvalidDiskInfo(
+                reason="%s was made with %s %s, not %s" % (path, key, record.get(key), value),
+                remedy="Delete the instance on this host first.",
+            )
+    return int(record["virtual_size"])
+
+
+def _make_disk(
+    folder: str, path: str, spec: DiskSpec, size: int, base: BaseImage | None, records: dict[str, t.Any]
+) -> None:
+    make_dirs(os.path.dirname(folder))
+    make_dirs(folder)
+    temporary = path + _PART
+    raw = path + ".raw" + _PART
+    _remove(temporary, raw)
+    try:
+        if spec.kind == "image":
+            _from_image(needed(base, spec), temporary, spec.backend, size)
+        else:
+            _formatted(temporary, raw, spec, size)
+        os.chmod(temporary, 0o600)
+        _sync(temporary)
+        records[spec.name] = record_of(spec, size, base)
+        write_records(folder, records)
+        os.rename(temporary, path)
+        fsync_dir(folder)
+    except OSError as error:
+        raise as_bootflow_error(error, path) from None
+    finally:
+        _remove(temporary, raw)
+
+
+def needed(base: BaseImage | None, spec: DiskSpec) -> BaseImage:
+    """The image that the disk is made from. Raises InvalidInput where it is not in the cache."""
+    if base is None:
+        raise InvalidInput(reason="image %s of disk %s is not in the cache" % (spec.image_id, spec.name))
+    return base
+
+
+def _from_image(base: BaseImage, target: str, backend: str, size: int) -> None:
+    """qcow2: an overlay that names its base's format (nobody probes it); raw: a sparse copy."""
+    qemu_img = program("qemu-img", QEMU_IMG_PACKAGE)
+    if backend == "qcow2":
+        run(
+            [qemu_img, "create", "-q", "-f", "qcow2", "-F", "raw", "-b", base.path, target, str(size)],
+            timeout=60.0,
+            path=target,
+        )
+        return
+    run([qemu_img, "convert", "-f", "raw", "-O", "raw", base.path, target], timeout=CONVERT_TIMEOUT, path=target)
+    os.truncate(target, size)
+
+
+def _formatted(target: str, raw: str, spec: DiskSpec, size: int) -> None:
+    fd = os.open(raw, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(fd, size)
+    finally:
+        os.close(fd)
+    format_disk(spec, raw)
+    if spec.backend == "raw":
+        os.rename(raw, target)
+        return
+    qemu_img = program("qemu-img", QEMU_IMG_PACKAGE)
+    run([qemu_img, "convert", "-f", "raw", "-O", "qcow2", raw, target], timeout=CONVERT_TIMEOUT, path=target)
+
+
+def format_disk(spec: DiskSpec, path: str) -> None:
+    """Make swap, or an ephemeral disk's file system, on a raw file or a block device."""
+    if spec.kind == "swap":
+        label = ["-L", spec.label] if spec.label else []
+        run([program("mkswap", "util-linux")] + label + [path], timeout=600.0, path=path)
+    elif spec.fs != "none":
+        run(_mkfs(spec, path), timeout=600.0, path=path)
+
+
+def _mkfs(spec: DiskSpec, path: str) -> list[str]:
+    label = spec.label or default_label(spec.name)
+    if spec.fs == "vfat":
+        return [program("mkfs.vfat", "dosfstools"), "-n", label[:11], path]
+    if spec.fs == "xfs":
+        return [program("mkfs.xfs", "xfsprogs"), "-q", "-f", "-L", label[:12], path]
+    return [program("mkfs." + spec.fs, "e2fsprogs"), "-q", "-F", "-L", label[:16], path]
+
+
+def default_label(name: str) -> str:
+    """ "ephemeral0" for "disk.eph0", as Nova names them; else the name's last word."""
+    found = re.match(r"disk\.eph(\d+)\Z", name)
+    return "ephemeral" + found.group(1) if found else name.rpartition(".")[2]
+
+
+def _sync(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _remove(*paths: str) -> None:
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)

@@ -1,0 +1,202 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Logical volumes of instances: made for one instance, tagged with it, wiped and removed with it.
+
+Names are Nova's, <uuid>_disk and <uuid>_disk.eph0. Whose a volume is, its tags say; one without ours is never touched.
+source: Nova's libvirt driver (images_type lvm, volume_clear)
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import typing as t
+from dataclasses import dataclass
+
+from ...core.errors import BootflowError, CommandFailed, Conflict, DiskFull, VolumeIsBusy
+from ..lvm import lvm
+from ..lvm.lvm import LogicalVolume, VolumeGroup
+from ..lvm.lvm_tags import DELETING, INCOMPLETE, owner_tags
+from ..os.batch import progress
+from ..volumes import copy
+from .instance_tags import INSTANCE, of_instance
+
+MIB = 1024**2
+ZERO, SHRED, NONE = "zero", "shred", "none"
+#: What becomes of the data of a volume whose instance is deleted.
+CLEARS = (ZERO, SHRED, NONE)
+#: Seconds after which a volume that is still open is in use: udev looks into what was just closed.
+_SETTLES = 10.0
+
+
+@dataclass(frozen=True)
+class Clearing:
+    """How volumes are wiped; ``size_mb``: only so many first MiB, 0 all."""
+
+    how: str = ZERO
+    size_mb: int = 0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A volume to be made. ``source``: "image/<id>", or "" for an empty one."""
+
+    name: str
+    size: int  # bytes
+    source: str = ""
+
+
+def volume_name(uuid: str, disk: str) -> str:
+    return "%s_%s" % (uuid, disk)
+
+
+def whole(group: VolumeGroup, uuid: str, name: str) -> LogicalVolume | None:
+    """The instance's volume of that name; None where it is not there, or not whole.
+
+    :raises Conflict: somebody else's has the name.
+    """
+    lv = group.lvs.get(name)
+    if lv is None:
+        return None
+    if lv not in of_instance(group, uuid):
+        raise Conflict(
+            message="The logical volume %s/%s is there, and its tags do not say that it is of instance %s"
+            % (group.name, name, uuid),
+            remedy="Rename or remove it (lvs -o +lv_tags %s)." % group.name,
+        )
+    return None if lv.tags & {INCOMPLETE, DELETING} else lv
+
+
+def begin(vg: str, uuid: str, wanted: t.Sequence[Wanted]) -> None:
+    """Make the volumes, marked as incomplete; finish() takes the mark away. What a killed run left is begun anew.
+
+    :raises DiskFull: the group has not the room for all of them.
+    :raises VolumeIsBusy: what was left is still open.
+    """
+    with lvm.group_lock(vg):
+        group = lvm.read_group(vg)
+        kept, left = _left_over(group, uuid, wanted)
+        if not left:
+            _create(group, uuid, wanted, kept)
+            return
+    remove(vg, left, Clearing())
+    with lvm.group_lock(vg):
+        _create(lvm.read_group(vg), uuid, wanted, kept)
+
+
+def _left_over(
+    group: VolumeGroup, uuid: str, wanted: t.Sequence[Wanted]
+) -> tuple[list[LogicalVolume], list[LogicalVolume]]:
+    """What a killed run left: to be written over, for others must not get what is in it, and to be wiped."""
+    kept, left = [], []
+    for each in wanted:
+        lv = group.lvs.get(each.name)
+        if lv is not None and whole(group, uuid, each.name) is None:
+            again = DELETING not in lv.tags and lv.size == group.rounded(each.size)
+            (kept if again else left).append(lv)
+    return kept, left
+
+
+def _create(group: VolumeGroup, uuid: str, wanted: t.Sequence[Wanted], kept: t.Sequence[LogicalVolume]) -> None:
+    there = {lv.name for lv in kept}
+    missing = [each for each in wanted if each.name not in there]
+    _check_room(group, missing)
+    sleeping = [lv.name for lv in kept if not lv.is_active]
+    if sleeping:
+        lvm.set_active(group.name, sleeping, True)
+    for each in missing:
+        progress.mark_changed()
+        tags = owner_tags(INSTANCE, uuid, source=each.source) + [INCOMPLETE]
+        lvm.create_thick(group.name, each.name, group.rounded(each.size), tags)
+
+
+def _check_room(group: VolumeGroup, wanted: t.Sequence[Wanted]) -> None:
+    free = group.free
+    for each in wanted:
+        size = group.rounded(each.size)
+        if size > free:
+            raise DiskFull(
+                host=socket.gethostname(),
+                path="volume group %s" % group.name,
+                reason="Insufficient Space on Volume Group %s. Only %d bytes available, but %d bytes required by volume %s."
+                % (group.name, free, size, each.name),
+                remedy="Extend it (vgextend), or lower the host's disk_allocation_ratio.",
+            )
+        free -= size
+
+
+def finish(vg: str, names: t.Sequence[str]) -> None:
+    """The volumes are whole."""
+    with lvm.group_lock(vg):
+        lvm.change_tags(vg, names, remove=[INCOMPLETE])
+
+
+def activate(vg: str, lvs: t.Sequence[LogicalVolume]) -> bool:
+    """Whether one of them had to be activated, as after a restart of a host that does not do so by itself."""
+    sleeping = [lv.name for lv in lvs if not lv.is_active]
+    if sleeping:
+        progress.mark_changed()
+        with lvm.group_lock(vg):
+            lvm.set_active(vg, sleeping, True)
+    return bool(sleeping)
+
+
+def remove(vg: str, lvs: t.Sequence[LogicalVolume], clearing: Clearing) -> None:
+    """Wipe the volumes and remove them. An interrupted removal is gone on with by the next.
+
+    :raises VolumeIsBusy: one is open; it is not wiped.
+    :raises CommandFailed: one could not be overwritten; it stays, and no guest gets it.
+    """
+    if not lvs:
+        return
+    progress.mark_changed()
+    names = [lv.name for lv in lvs]
+    with lvm.group_lock(vg):
+        _check_closed(vg, names)
+        marked = [lv.name for lv in lvs if DELETING not in lv.tags]
+        if marked:
+            lvm.change_tags(vg, marked, add=[DELETING])
+        sleeping = [lv.name for lv in lvs if not lv.is_active]
+        if sleeping and clearing.how != NONE:
+            lvm.set_active(vg, sleeping, True)
+    for lv in lvs:
+        _wipe(lvm.device_path(vg, lv.name), lv.size, clearing)
+    with lvm.group_lock(vg):
+        lvm.remove(vg, names)
+
+
+def _check_closed(vg: str, names: t.Sequence[str]) -> None:
+    deadline = time.monotonic() + _SETTLES
+    while True:
+        lvs = lvm.read_group(vg).lvs
+        used = [name for name in names if name in lvs and lvs[name].is_open]
+        if not used:
+            return
+        if time.monotonic() > deadline:
+            raise VolumeIsBusy(
+                message="The logical volume %s/%s is open, and is not wiped" % (vg, used[0]),
+                remedy="See who has it (fuser -v, findmnt, dmsetup ls --tree), end that, and delete the instance again.",
+            )
+        time.sleep(0.3)
+
+
+def _wipe(path: str, size: int, clearing: Clearing) -> None:
+    if clearing.how == NONE:
+        return
+    length = min(size, clearing.size_mb * MIB) if clearing.size_mb else size
+    try:
+        if clearing.how == SHRED:
+            os.close(os.open(path, os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC))  # a file system on it refuses
+            copy.shred(path, length)
+        else:
+            copy.zero(path, length)
+    except (OSError, BootflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error.message
+        raise CommandFailed(
+            message="The logical volume %s could not be wiped: %s" % (path, reason),
+            remedy="Until then it stays with its instance. Repair the disk and delete the instance again; where old data"
+            " may be seen by the next guest set bootflow_disk_volume_clear: none.",
+        ) from None

@@ -1,0 +1,117 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""An instance removed from this host: its domain, its logical volumes and its directory, and its whole disks cleared. Nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import typing as t
+from dataclasses import dataclass
+
+from ...core.errors import InvalidInput
+from ..libvirt.domains import remove_domain
+from ..os.batch import progress
+from ..os.locks import host_lock
+from ..os.paths import instance_dir
+from .clear import clear_disk
+from .local_removal import NO_GROUP, LocalVolumes, remove_volumes
+
+
+@dataclass(frozen=True)
+class Disks:
+    """The whole disks that an instance has here ({path, serial}), to be cleared.
+
+    ``used_by`` gives real path -> domain for what other instances have, as it is when asked. Unless ``always`` they are
+    cleared only where the domain is there: without one no guest of this build has run.
+    """
+
+    disks: t.Sequence[t.Mapping[str, str]] = ()
+    used_by: t.Callable[[], t.Mapping[str, str]] = dict
+    always: bool = True
+
+
+def remove_instance(
+    connection: t.Any,
+    instances_path: str,
+    uuid: str,
+    check_mode: bool = False,
+    disks: Disks = Disks(),
+    local: LocalVolumes = NO_GROUP,
+) -> dict[str, t.Any]:
+    """Remove domain, logical volumes and directory of one instance, clear its whole disks; {changed, removed: [words and paths]}.
+
+    Nothing there: unchanged. The domain goes first: a directory is never taken away below a running guest. It goes for
+    good only once its disks are cleared, so that they are when a removal is interrupted and begun again.
+
+    :raises InvalidInput: ``uuid`` is none, or a file system that is not the instance's is mounted inside the directory.
+    :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone; the directory then stays.
+    :raises CommandFailed: a disk could not be cleared; domain (stopped) and directory stay. Or a logical volume; it and the
+        directory stay.
+    :raises VolumeIsBusy, DriverNotInitialized: see local_removal.
+    """
+    folder = instance_dir(instances_path, uuid)
+    uuid = os.path.basename(folder)
+    if check_mode or not os.path.isdir(os.path.dirname(folder)):
+        return _remove(connection, folder, uuid, check_mode, disks, local)
+    with host_lock(instances_path, "instance-" + uuid):
+        return _remove(connection, folder, uuid, check_mode, disks, local)
+
+
+def _remove(
+    connection: t.Any, folder: str, uuid: str, check_mode: bool, disks: Disks, local: LocalVolumes
+) -> dict[str, t.Any]:
+    cleared: list[str] = []
+
+    def clear() -> None:
+        used_by = disks.used_by() if disks.disks else {}
+        cleared.extend(clear_disk(disk, used_by, check_mode=check_mode) for disk in disks.disks)
+
+    removed = remove_domain(connection, uuid, check_mode, stopped=clear)
+    if not cleared and (disks.always or (removed and check_mode)):
+        clear()  # without its domain: the host was made anew, or somebody removed it by hand
+    removed += ["data of disk %s" % path for path in cleared]
+    volumes = remove_volumes(folder, uuid, local, check_mode)
+    removed += volumes.words
+    removed += remove_tree(folder, check_mode, volumes.places if check_mode else ())
+    return {"changed": bool(removed), "removed": removed}
+
+
+def remove_tree(folder: str, check_mode: bool = False, unmounted: t.Collection[str] = ()) -> list[str]:
+    """Remove a directory, never following a link or crossing into another file system; the paths that were removed.
+
+    A link in the directory's own place is removed as a link.
+
+    :arg unmounted: folders on which something is mounted that would not be by then.
+    :raises InvalidInput: something is mounted inside.
+    """
+    try:
+        status = os.lstat(folder)
+    except FileNotFoundError:
+        return []
+    if not stat.S_ISDIR(status.st_mode):
+        if not check_mode:
+            progress.mark_changed()
+            os.unlink(folder)
+        return [folder]
+    paths = _contents(folder, status.st_dev, unmounted)
+    if not check_mode:
+        progress.mark_changed()
+        shutil.rmtree(folder)
+    return paths + [folder]
+
+
+def _contents(folder: str, device: int, unmounted: t.Collection[str]) -> list[str]:
+    paths = []
+    for parent, folders, files in os.walk(folder):
+        for name in list(folders):
+            path = os.path.join(parent, name)
+            if os.path.realpath(path) in unmounted:
+                folders.remove(name)
+            elif os.path.ismount(path) or os.lstat(path).st_dev != device:
+                raise InvalidInput(reason="%s is a mount point" % path, remedy="Unmount it first.")
+        paths += [os.path.join(parent, name) for name in sorted(files)]
+    return paths

@@ -1,0 +1,64 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The local disks of one instance, whatever keeps them: files, or room of a volume group."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ...core.errors import InvalidInput
+from ..images.images import BaseImage
+from ..os.locks import host_lock
+from ..os.paths import instance_dir
+from .disk_backends import LVM, ON_LVM, QCOW2_ON_LVM, checked_group
+from .file_disks import DiskSpec, ensure_files
+from .lvm_disks import ensure_volumes
+from .mounted_disks import ensure_mounted
+
+
+def ensure_disks(
+    instances_path: str,
+    uuid: str,
+    specs: t.Sequence[DiskSpec],
+    bases: t.Mapping[str, BaseImage],
+    check_mode: bool = False,
+    volume_group: str = "",
+) -> dict[str, t.Any]:
+    """Make the disks of one instance that are missing; {changed, disks: [{name, path, format, virtual_size}]}.
+
+    A disk that is there stays as it is, whatever it contains.
+
+    :arg bases: image id -> image in the cache.
+    :arg volume_group: for the backends lvm and qcow2_on_lvm.
+    :raises InvalidDiskInfo: a file is in the way that is not recorded, or is recorded as another kind of disk.
+    :raises DriverNotInitialized: the volume group is not there, or cannot be used.
+    :raises FlavorDiskSmallerThanImage, DiskFull, CommandFailed, InvalidInput: as named.
+    """
+    folder = instance_dir(instances_path, uuid)
+    uuid = os.path.basename(folder)
+    names = [spec.checked().name for spec in specs]
+    if len(set(names)) != len(names):
+        raise InvalidInput(reason="instance %s has two disks of the same name" % uuid)
+    make = _maker(uuid, specs, volume_group)
+    if check_mode:
+        return make(folder, specs, bases, True)
+    with host_lock(instances_path, "instance-" + uuid):
+        return make(folder, specs, bases, False)
+
+
+_Maker = t.Callable[[str, t.Sequence[DiskSpec], t.Mapping[str, BaseImage], bool], t.Dict[str, t.Any]]
+
+
+def _maker(uuid: str, specs: t.Sequence[DiskSpec], volume_group: str) -> _Maker:
+    backends = {spec.backend for spec in specs}
+    on_lvm = backends.intersection(ON_LVM)
+    if not on_lvm:
+        return ensure_files
+    if len(backends) > 1:
+        raise InvalidInput(reason="the disks of instance %s are to be %s at once" % (uuid, ", ".join(sorted(backends))))
+    vg = checked_group(*on_lvm, volume_group)
+    ensure = {LVM: ensure_volumes, QCOW2_ON_LVM: ensure_mounted}[specs[0].backend]
+    return lambda folder, wanted, bases, check_mode: ensure(vg, folder, wanted, bases, check_mode)

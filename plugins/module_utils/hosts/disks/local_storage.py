@@ -1,0 +1,45 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the disks of instances have on this host, where a volume group keeps them. source: Nova's _get_local_gb_info"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core.errors import DriverNotInitialized
+from ..lvm import lvm
+from .disk_backends import QCOW2_ON_LVM, checked_group
+from .instance_tags import by_instance
+from .qcow2_room import GIB, promised_gb
+
+
+def group_facts(backend: str, volume_group: str) -> dict[str, t.Any]:
+    """local_gb, local_gb_used and disk_available_least, in GiB rounded down, of the volume group, and instance_volumes.
+
+    On it nothing is promised twice: what is free, is free. For qcow2_on_lvm they are what of it guests' disks can be.
+
+    :raises InvalidInput: no group is named.
+    :raises DriverNotInitialized: it is not there, or cannot be used.
+    """
+    vg = checked_group(backend, volume_group)
+    try:
+        group = lvm.read_group(vg)
+        lvm.check_group(group)
+    except DriverNotInitialized as error:
+        raise DriverNotInitialized(
+            message=error.message,
+            remedy="Make it (vgcreate %s DEVICES) or repair it, or correct the host's bootflow_disk_volume_group." % vg,
+        ) from None
+
+    def gb(room: int) -> int:
+        return promised_gb(room, group.extent_size) if backend == QCOW2_ON_LVM else room // GIB
+
+    total, free = gb(group.size), gb(group.free)
+    return {
+        "local_gb": total,
+        "local_gb_used": total - free,
+        "disk_available_least": free,
+        "instance_volumes": by_instance(group),
+    }

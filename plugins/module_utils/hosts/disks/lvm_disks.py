@@ -1,0 +1,100 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Disks that are logical volumes, Nova's images_type lvm: raw, each as large as it is said to be.
+
+source: Nova's libvirt driver (imagebackend Lvm)
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..images.images import CONVERT_TIMEOUT, QEMU_IMG_PACKAGE, BaseImage
+from ..lvm import lvm
+from ..os.batch import progress
+from ..os.command import program
+from ..os.paths import make_dirs
+from ..volumes.copy import flush
+from ..volumes.process import run_tied
+from .file_disks import DiskSpec, disk_size, format_disk, needed, record_of, recorded_size, records_of, write_records
+from .instance_volumes import Wanted, activate, begin, finish, volume_name, whole
+
+RAW = "raw"
+
+
+def ensure_volumes(
+    vg: str, folder: str, specs: t.Sequence[DiskSpec], bases: t.Mapping[str, BaseImage], check_mode: bool
+) -> dict[str, t.Any]:
+    """As disks.ensure_files(), with logical volumes; disk.info in the instance's folder says what each was made as."""
+    uuid = folder.rpartition("/")[2]
+    group = lvm.read_group(vg)
+    lvm.check_group(group)
+    records = records_of(folder)
+    there, missing, sizes = [], [], {}
+    for spec in specs:
+        name = volume_name(uuid, spec.name)
+        lv = whole(group, uuid, name)
+        if lv is None:
+            missing.append(spec)
+            sizes[spec.name] = group.rounded(disk_size(spec, bases.get(spec.image_id)))
+        else:
+            sizes[spec.name] = recorded_size(group.path(name), spec, records.get(spec.name))
+            there.append(lv)
+    changed = bool(missing) or any(not lv.is_active for lv in there)
+    if not check_mode:
+        activate(vg, there)
+        if missing:
+            progress.mark_changed()
+            make_dirs(folder.rpartition("/")[0])
+            make_dirs(folder)
+            for spec in missing:
+                record = record_of(spec, sizes[spec.name], bases.get(spec.image_id))
+                records[spec.name] = dict(record, volume_group=vg)
+            # Before the first of them is made: a removal looks here for the volume group.
+            write_records(folder, records)
+            _make(vg, uuid, missing, sizes, bases)
+    disks = [
+        {
+            "name": spec.name,
+            "path": group.path(volume_name(uuid, spec.name)),
+            "format": RAW,
+            "virtual_size": sizes[spec.name],
+        }
+        for spec in specs
+    ]
+    return {"changed": changed, "disks": disks}
+
+
+def _make(
+    vg: str,
+    uuid: str,
+    specs: t.Sequence[DiskSpec],
+    sizes: t.Mapping[str, int],
+    bases: t.Mapping[str, BaseImage],
+) -> None:
+    names = {spec.name: volume_name(uuid, spec.name) for spec in specs}
+    images = {spec.name: needed(bases.get(spec.image_id), spec) for spec in specs if spec.kind == "image"}
+    begin(
+        vg,
+        uuid,
+        [
+            Wanted(names[spec.name], sizes[spec.name], "image/%s" % spec.image_id if spec.name in images else "")
+            for spec in specs
+        ],
+    )
+    for spec in specs:
+        path = lvm.device_path(vg, names[spec.name])
+        if spec.name in images:
+            write_image(images[spec.name].path, path)
+        else:
+            format_disk(spec, path)
+        flush(path)
+    finish(vg, list(names.values()))
+
+
+def write_image(source: str, path: str) -> None:
+    """A raw image onto a block device, past the page cache. It ends with the run that began it. Raises CommandFailed."""
+    argv = [program("qemu-img", QEMU_IMG_PACKAGE), "convert", "-n", "-f", RAW, "-O", RAW, "-t", "none", source, path]
+    run_tied(argv, timeout=CONVERT_TIMEOUT)

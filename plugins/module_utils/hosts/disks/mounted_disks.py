@@ -1,0 +1,98 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""qcow2 files on a logical volume of the instance's own, which is mounted on <uuid>/disk: <uuid>/disk/disk and so on.
+
+The files are layers over the raw images of the cache, as those of the backend qcow2. The volume has the room for all that
+they can become, so that no guest ever finds its disk full that has room left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing as t
+
+from ...core.errors import InvalidDiskInfo
+from ..images.images import BaseImage
+from ..lvm import lvm
+from ..os import fstab, mounts
+from ..os.batch import progress
+from ..os.command import program, run
+from ..os.paths import make_dirs
+from ..volumes.copy import flush
+from .disk_backends import QCOW2, QCOW2_ON_LVM
+from .file_disks import DiskSpec, disk_size, ensure_files, records_of, write_records
+from .instance_volumes import Wanted, activate, begin, finish, volume_name, whole
+from .qcow2_room import MKFS_OPTIONS, volume_room
+
+#: The folder, and the end of the logical volume's name.
+DISK = "disk"
+
+
+def ensure_mounted(
+    vg: str, folder: str, specs: t.Sequence[DiskSpec], bases: t.Mapping[str, BaseImage], check_mode: bool
+) -> dict[str, t.Any]:
+    """As disks.ensure_files(), in the folder on which the instance's logical volume is mounted."""
+    uuid = folder.rpartition("/")[2]
+    name = volume_name(uuid, DISK)
+    device, place = lvm.device_path(vg, name), os.path.join(folder, DISK)
+    files = [dataclasses.replace(spec, backend=QCOW2) for spec in specs]
+    group = lvm.read_group(vg)
+    lvm.check_group(group)
+    lv = whole(group, uuid, name)
+    if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place)):
+        raise InvalidDiskInfo(
+            reason="%s is there, and is no folder" % place, remedy="Delete the instance on this host first."
+        )
+    is_mounted = lv is not None and lv.is_active and mounts.is_on(device, place)
+    if check_mode and not is_mounted:
+        return {"changed": True, "disks": [_described(place, spec, bases) for spec in files]}
+    changed = not is_mounted or not fstab.has(uuid, device, place)
+    if not check_mode:
+        if lv is None:
+            _make(vg, uuid, name, folder, [disk_size(spec, bases.get(spec.image_id)) for spec in specs])
+        else:
+            activate(vg, [lv])
+        if not is_mounted:
+            _mount(device, place)
+        fstab.add(uuid, device, place)
+    result = ensure_files(place, files, bases, check_mode)
+    return {"changed": result["changed"] or changed, "disks": result["disks"]}
+
+
+def _described(place: str, spec: DiskSpec, bases: t.Mapping[str, BaseImage]) -> dict[str, t.Any]:
+    return {
+        "name": spec.name,
+        "path": os.path.join(place, spec.name),
+        "format": QCOW2,
+        "virtual_size": disk_size(spec, bases.get(spec.image_id)),
+    }
+
+
+def _make(vg: str, uuid: str, name: str, folder: str, sizes: t.Sequence[int]) -> None:
+    progress.mark_changed()
+    make_dirs(folder.rpartition("/")[0])
+    make_dirs(folder)
+    size = volume_room(sizes)
+    record = {"kind": DISK, "format": QCOW2_ON_LVM, "virtual_size": size, "volume_group": vg}
+    # Before it is made: a removal looks here for the volume group.
+    write_records(folder, dict(records_of(folder), **{DISK: record}))
+    begin(vg, uuid, [Wanted(name, size)])
+    device = lvm.device_path(vg, name)
+    run([program("mkfs.ext4", "e2fsprogs"), "-q", "-F", *MKFS_OPTIONS, device], timeout=600.0, path=device)
+    flush(device)
+    finish(vg, [name])
+
+
+def _mount(device: str, place: str) -> None:
+    make_dirs(place)
+    if os.listdir(place):
+        raise InvalidDiskInfo(
+            reason="%s is not empty, and nothing is mounted there" % place,
+            remedy="Delete the instance on this host, or move away what is in it.",
+        )
+    progress.mark_changed()
+    mounts.mount(device, place)
+    os.chmod(place, 0o711)  # QEMU, another user, has to get through

@@ -1,0 +1,378 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a compute node is and has left, in the fields of Nova's get_available_resource."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ...core.errors import InvalidInput
+from ...core.guest.domain.metadata import NOVA_NAMESPACE
+from ...core.instances.power_states import power_state_of
+from ...core.optional import optional_import
+from ..disks.devices import isolated_disks
+from ..disks.disk_backends import ON_LVM
+from ..disks.local_storage import group_facts
+from ..iscsi.connector_facts import initiator_name, qemu_opens_iscsi
+from ..libvirt.connection import libvirt, libvirt_errors
+from ..os.paths import checked_instances_path, checked_uuid
+from .metrics import cpu_metrics
+from .pci import pci_passthrough_devices
+from .virt_probe import Verdict, working_virt_type
+
+etree = optional_import("lxml.etree")
+
+GIB = 1024**3
+MAKER = "bootflow.compute"  # as core.guest.platform writes it
+
+#: Our words for libvirt's architectures, where they differ. source: Nova's canonical architecture names
+_CANONICAL_ARCH = {"i386": "i686", "i486": "i686", "i586": "i686", "amd64": "x86_64", "arm64": "aarch64"}
+
+
+def compute_node(
+    connection: t.Any,
+    instances_path: str,
+    virt_type: str = "auto",
+    arch: str = "",
+    write_cache: bool = True,
+    pci_device_spec: t.Any = (),
+    isolated_disk_paths: t.Sequence[str] = (),
+    disk_backend: str = "qcow2",
+    volume_group: str = "",
+    disk_medium: str = "",
+) -> dict[str, t.Any]:
+    """Facts of this host for the scheduler and the guest's XML.
+
+    :arg virt_type: auto (tried out), kvm or qemu.
+    :arg arch: architecture of the guests to come; "" is the host's own.
+    :arg write_cache: keep the probe's answer and the CPUs' times below instances_path.
+    :arg pci_device_spec: which PCI devices may be given to guests, in the form of Nova's passthrough_whitelist.
+    :arg isolated_disk_paths: physical disks that may be given to guests whole.
+    :arg disk_backend: what keeps the local disks of guests; of lvm and qcow2_on_lvm the sizes are those of ``volume_group``.
+    :arg disk_medium: what they lie on, as the host's administrator says: hdd, ssd, nvme.
+    :raises InvalidInput: an entry of pci_device_spec is wrong, or no volume group is named.
+    :raises DriverNotInitialized: the volume group is not there.
+    :raises HypervisorUnavailable: libvirt is gone, or virt_type is kvm and it has none.
+    """
+    instances_path = checked_instances_path(instances_path)
+    with libvirt_errors():
+        capabilities = _parse(connection.getCapabilities())
+        domains = list_domains(connection)
+        host_cpu = cpu_info(connection, capabilities)
+        guests = guest_support(capabilities)
+        arch = _canonical(arch) or host_cpu["arch"]
+        emulator = guests["emulators"].get(arch, "")
+        verdict = working_virt_type(
+            virt_type, emulator, arch, instances_path, "kvm" in guests["domain_types"].get(arch, ()), write_cache
+        )
+        node: dict[str, t.Any] = {
+            "hypervisor_hostname": connection.getHostname(),
+            "host_uuid": capabilities.findtext("host/uuid") or "",
+            "vcpus": online_cpus(connection),
+            "memory_mb": int(connection.getInfo()[1]),
+            "memory_mb_used": memory_used_mb(),
+            "hypervisor_type": connection.getType(),
+            "hypervisor_version": connection.getVersion(),
+            "libvirt_version": connection.getLibVersion(),
+            "cpu_info": host_cpu,
+            "numa_topology": numa_topology(capabilities),
+            "supported_instances": [
+                row for row in guests["supported_instances"] if verdict.virt_type == "kvm" or row[1] != "kvm"
+            ],
+            "pci_passthrough_devices": pci_passthrough_devices(connection, pci_device_spec),
+            "isolated_disks": isolated_disks(
+                isolated_disk_paths, block_devices_of(domains) if isolated_disk_paths else {}
+            ),
+            "metrics": cpu_metrics(connection, instances_path, write_cache),
+            "emulators": guests["emulators"],
+            "machine_types": guests["machine_types"],
+            "uefi": has_uefi(connection, emulator, arch, verdict),
+            "initiator": initiator_name(),
+            "qemu_iscsi": qemu_opens_iscsi(),
+        }
+        if disk_backend in ON_LVM:
+            node.update(group_facts(disk_backend, volume_group))
+        else:
+            node.update(disk_facts(instances_path))
+            node["disk_available_least"] = (free_bytes(instances_path) - overcommitted_bytes(domains)) // GIB
+        node["stats"] = {"disk_backend": disk_backend, **({"disk_medium": disk_medium} if disk_medium else {})}
+        node["vcpus_used"] = vcpus_used(domains)
+    node["virt_type"] = verdict.virt_type
+    node["virt_type_reason"] = verdict.reason
+    node["domains"] = domain_facts(domains)
+    node["instance_folders"] = instance_folders(instances_path)
+    node["running_domains"] = sum(1 for d in domains if d["active"])
+    return node
+
+
+def _parse(xml: str) -> t.Any:
+    return etree.fromstring(
+        xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
+    )
+
+
+def _canonical(arch: str) -> str:
+    return _CANONICAL_ARCH.get(arch, arch)
+
+
+def online_cpus(connection: t.Any) -> int:
+    """Number of the host's CPUs that are online."""
+    try:
+        return int(connection.getCPUMap(0)[2])
+    except libvirt.libvirtError:
+        return int(connection.getInfo()[2])
+
+
+def memory_used_mb(meminfo: str = "/proc/meminfo") -> int:
+    """Memory in MB that is neither free nor buffers nor page cache, as Nova counts.
+
+    Against the kernel's own total: libvirt's, the sum of the NUMA cells, lacks memory that was plugged in later.
+    """
+    values = {}
+    with open(meminfo, encoding="ascii") as file:
+        for line in file:
+            name, _colon, rest = line.partition(":")
+            values[name] = int(rest.split()[0])
+    available = values.get("MemFree", 0) + values.get("Buffers", 0) + values.get("Cached", 0)
+    return max(0, values.get("MemTotal", 0) - available) // 1024
+
+
+def _existing(path: str) -> str:
+    """``path``, or the nearest folder above it that exists: the disk it will be on."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def disk_facts(instances_path: str) -> dict[str, int]:
+    """local_gb and local_gb_used, in GiB rounded down, of the file system of instances_path."""
+    found = os.statvfs(_existing(instances_path))
+    return {
+        "local_gb": found.f_frsize * found.f_blocks // GIB,
+        "local_gb_used": found.f_frsize * (found.f_blocks - found.f_bfree) // GIB,
+    }
+
+
+def free_bytes(instances_path: str) -> int:
+    """Bytes that the instances could still write."""
+    found = os.statvfs(_existing(instances_path))
+    return found.f_frsize * found.f_bavail
+
+
+def list_domains(connection: t.Any) -> list[dict[str, t.Any]]:
+    """All domains of the host. One that vanishes meanwhile is left out."""
+    rows = []
+    for domain in connection.listAllDomains(0):
+        try:
+            state = domain.info()[0]
+            rows.append(
+                {
+                    "uuid": domain.UUIDString(),
+                    "name": domain.name(),
+                    "power_state": power_state_of(state),
+                    "active": bool(domain.isActive()),
+                    "domain": domain,
+                }
+            )
+        except libvirt.libvirtError:
+            continue
+    return sorted(rows, key=lambda row: str(row["name"]))
+
+
+def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """uuid, name, power_state, memory_mb, vcpus of each domain, and whether this collection made it (``ours``)."""
+    found = []
+    for row in domains:
+        try:
+            xml = _parse(row["domain"].XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+            _state, most, _now, cpus, _time = row["domain"].info()
+        except libvirt.libvirtError:
+            continue
+        found.append(
+            {
+                "uuid": row["uuid"],
+                "name": row["name"],
+                "power_state": row["power_state"],
+                "memory_mb": int(most) // 1024,
+                "vcpus": int(cpus),
+                "ours": made_by_us(xml),
+            }
+        )
+    return found
+
+
+def made_by_us(xml: t.Any) -> bool:
+    """Whether a domain's XML has the instance's metadata and our name as its maker: Nova's own guests have the first, too."""
+    maker = xml.findtext("sysinfo/system/entry[@name='manufacturer']")
+    return xml.find("metadata/{%s}instance" % NOVA_NAMESPACE) is not None and maker == MAKER
+
+
+def instance_folders(instances_path: str) -> list[str]:
+    """UUIDs that have a folder below ``instances_path``."""
+    try:
+        names = os.listdir(instances_path)
+    except OSError:
+        return []
+    found = []
+    for name in names:
+        try:
+            found.append(checked_uuid(name))
+        except InvalidInput:
+            continue  # the image cache, locks, and what is not ours
+    return sorted(found)
+
+
+def vcpus_used(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:
+    """Virtual CPUs of the running domains."""
+    total = 0
+    for row in domains:
+        if row["active"]:
+            try:
+                total += int(row["domain"].info()[3])
+            except libvirt.libvirtError:
+                continue
+    return total
+
+
+def overcommitted_bytes(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:
+    """Bytes that the domains' files may still grow by: virtual minus allocated size.
+
+    The virtual size comes from libvirt, which reads it with the format in the domain's definition: no disk is probed.
+    """
+    total = 0
+    for row in domains:
+        domain = row["domain"]
+        try:
+            xml = _parse(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+        except libvirt.libvirtError:
+            continue
+        for disk in xml.iterfind("devices/disk[@type='file']"):
+            if disk.get("device", "disk") != "disk":
+                continue
+            source = disk.find("source")
+            path = source.get("file") if source is not None else None
+            if not path:
+                continue
+            try:
+                capacity = int(domain.blockInfo(path, 0)[0])
+                total += capacity - os.stat(path).st_blocks * 512
+            except (libvirt.libvirtError, OSError):
+                continue
+    return total
+
+
+def block_devices_of(domains: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, str]:
+    """Real path of each block device that a domain has as a disk, now or at its next start -> name of that domain."""
+    found: dict[str, str] = {}
+    for row in domains:
+        for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
+            try:
+                xml = _parse(row["domain"].XMLDesc(flags))
+            except libvirt.libvirtError:
+                continue
+            for source in xml.iterfind("devices/disk[@type='block']/source"):
+                if source.get("dev"):
+                    found.setdefault(os.path.realpath(source.get("dev")), str(row["name"]))
+    return found
+
+
+def cpu_info(connection: t.Any, capabilities: t.Any) -> dict[str, t.Any]:
+    """arch, model, vendor, features (all, sorted), topology {sockets, cores, threads, cells} of the host's CPU."""
+    cpu = capabilities.find("host/cpu")
+    topology = cpu.find("topology")
+    features = {feature.get("name") for feature in cpu.iterfind("feature")}
+    features |= _model_features(connection, cpu)
+    return {
+        "arch": _canonical(cpu.findtext("arch") or ""),
+        "model": cpu.findtext("model") or "",
+        "vendor": cpu.findtext("vendor") or "",
+        "features": sorted(str(name) for name in features if name),
+        "topology": {
+            "sockets": int(topology.get("sockets", 1)) if topology is not None else 1,
+            "cores": int(topology.get("cores", 1)) if topology is not None else 1,
+            "threads": int(topology.get("threads", 1)) if topology is not None else 1,
+            "cells": max(1, len(capabilities.findall("host/topology/cells/cell"))),
+        },
+    }
+
+
+def _model_features(connection: t.Any, cpu: t.Any) -> set[str]:
+    """The features that the CPU's model stands for; capabilities list only those beyond it."""
+    if cpu.find("model") is None:
+        return set()
+    try:
+        expanded = connection.baselineCPU(
+            [etree.tostring(cpu, encoding="unicode")], libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
+        )
+    except libvirt.libvirtError:
+        return set()
+    return {str(f.get("name")) for f in _parse(expanded).iterfind("feature") if f.get("policy") != "disable"}
+
+
+def guest_support(capabilities: t.Any) -> dict[str, t.Any]:
+    """From the capabilities' guests: supported_instances [[arch, hv_type, vm_mode]], and per architecture the emulator,
+    the machine types (aliases and what they stand for) and the domain types."""
+    result: dict[str, t.Any] = {"supported_instances": [], "emulators": {}, "machine_types": {}, "domain_types": {}}
+    for guest in capabilities.iterfind("guest"):
+        arch_element = guest.find("arch")
+        arch = _canonical(arch_element.get("name"))
+        vm_mode = guest.findtext("os_type") or "hvm"
+        kinds = [domain.get("type") for domain in arch_element.iterfind("domain")]
+        for kind in kinds:
+            if [arch, kind, vm_mode] not in result["supported_instances"]:
+                result["supported_instances"].append([arch, kind, vm_mode])
+        result["domain_types"].setdefault(arch, kinds)
+        result["emulators"].setdefault(arch, arch_element.findtext("emulator") or "")
+        names = result["machine_types"].setdefault(arch, [])
+        for machine in arch_element.iterfind("machine"):
+            for name in (machine.text, machine.get("canonical")):
+                if name and name not in names:
+                    names.append(name)
+    return result
+
+
+def numa_topology(capabilities: t.Any) -> dict[str, t.Any] | None:
+    """The host's NUMA cells, None where libvirt reports none. Memory in MB, pages in kB."""
+    cells = []
+    for cell in capabilities.iterfind("host/topology/cells/cell"):
+        cpus, siblings = [], []
+        for cpu in cell.iterfind("cpus/cpu"):
+            cpus.append(int(cpu.get("id")))
+            group = parse_cpu_list(cpu.get("siblings") or cpu.get("id"))
+            if group not in siblings:
+                siblings.append(group)
+        cells.append(
+            {
+                "id": int(cell.get("id")),
+                "memory_mb": int(cell.findtext("memory") or 0) // 1024,
+                "cpus": sorted(cpus),
+                "siblings": siblings,
+                "pages": [
+                    {"size_kb": int(page.get("size")), "total": int(page.text or 0)} for page in cell.iterfind("pages")
+                ],
+            }
+        )
+    return {"cells": cells} if cells else None
+
+
+def parse_cpu_list(text: str) -> list[int]:
+    """ "0-2,5" as [0, 1, 2, 5]."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        numbers.update(range(int(first), int(last if dash else first) + 1))
+    return sorted(numbers)
+
+
+def has_uefi(connection: t.Any, emulator: str, arch: str, verdict: Verdict) -> bool:
+    """Whether libvirt finds a UEFI firmware for the guests."""
+    try:
+        capabilities = _parse(
+            connection.getDomainCapabilities(emulator or None, arch or None, None, verdict.virt_type, 0)
+        )
+    except libvirt.libvirtError:
+        return False
+    return any(value.text == "efi" for value in capabilities.iterfind("os/enum[@name='firmware']/value"))

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How busy the host's CPUs are, under the names of Nova's CPU monitor."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ..libvirt.connection import libvirt
+from ..os.files import read_json, write_json
+from ..os.paths import PROBE, checked_instances_path, make_dirs
+
+#: Kinds of CPU time, in nanoseconds over all CPUs since the host started.
+TIMES = ("user", "kernel", "idle", "iowait")
+BUSY = ("user", "kernel", "iowait")
+
+
+def cpu_metrics(connection: t.Any, instances_path: str, write: bool = True) -> dict[str, int]:
+    """``cpu.frequency`` (MHz), ``cpu.<kind>.time`` (ns), ``cpu.<kind>.percent`` and ``cpu.percent``.
+
+    The percentages are of the time since the report before, whose times are kept below instances_path; in the first
+    report since the host started they are of the time since then. Empty where libvirt has no such numbers.
+
+    :arg write: keep this report's times for the next.
+    """
+    try:
+        stats = connection.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS, 0)
+        frequency = int(connection.getInfo()[3])
+    except libvirt.libvirtError:
+        return {}
+    if not all(kind in stats for kind in TIMES):
+        return {}
+    sample = {kind: int(stats[kind]) for kind in TIMES}
+    kept = os.path.join(checked_instances_path(instances_path), PROBE, "cpu.json")
+    boot = boot_id()
+    metrics = metrics_of(sample, frequency, _previous(read_json(kept), boot))
+    if write:
+        make_dirs(os.path.dirname(os.path.dirname(kept)))
+        make_dirs(os.path.dirname(kept))
+        write_json(kept, dict(sample, boot_id=boot))
+    return metrics
+
+
+def metrics_of(
+    sample: t.Mapping[str, int], frequency: int, previous: t.Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """The metrics of a sample against the one before; against zero where there is none that is older."""
+    if previous is None or _total(sample) <= _total(previous) or any(sample[k] < previous[k] for k in TIMES):
+        previous = dict.fromkeys(TIMES, 0)
+    total = _total(sample) - _total(previous)
+    spent = {kind: sample[kind] - previous[kind] for kind in TIMES}
+    metrics = {"cpu.frequency": frequency}
+    metrics.update(("cpu.%s.time" % kind, sample[kind]) for kind in TIMES)
+    metrics.update(("cpu.%s.percent" % kind, _percent(spent[kind], total)) for kind in TIMES)
+    metrics["cpu.percent"] = _percent(sum(spent[kind] for kind in BUSY), total)
+    return metrics
+
+
+def _total(sample: t.Mapping[str, int]) -> int:
+    return sum(sample[kind] for kind in TIMES)
+
+
+def _percent(part: int, total: int) -> int:
+    # Nova's arithmetic to the bit: 29 of 100 are 28 %.
+    return int(part / total * 100) if total else 0
+
+
+def _previous(kept: t.Any, boot: str) -> dict[str, int] | None:
+    """The sample that was kept, when it is whole and of this start of the host."""
+    if not isinstance(kept, dict) or kept.get("boot_id") != boot:
+        return None
+    if not all(isinstance(kept.get(kind), int) for kind in TIMES):
+        return None
+    return {kind: kept[kind] for kind in TIMES}
+
+
+def boot_id(path: str = "/proc/sys/kernel/random/boot_id") -> str:
+    """A word that changes with each start of the host."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,233 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Does KVM really work here? What is listed in libvirt's capabilities may still hang every guest.
+
+A boot sector goes the way of a kernel - firmware, protected mode, page tables, long mode, an interrupt through its own
+descriptor table, CPUID - and says so on its serial port. A /dev/kvm without hardware behind it stops on the way (its
+instruction emulator gives up, or nothing happens), and then guests here run under TCG. Takes 0.1 s where KVM works.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import typing as t
+from dataclasses import dataclass
+
+from ...core.errors import HypervisorUnavailable, InvalidInput
+from ..os.files import read_json, write_json
+from ..os.paths import PROBE, checked_instances_path, make_dirs
+
+#: Seconds for the marker; where nothing failed visibly a second try gets more, for a host under load.
+FIRST_TRY, SECOND_TRY = 3.0, 10.0
+MARKER = b"BOOTFLOW-LONG-MODE"
+#: What isa-debug-exit makes of the stub's last write: (0x2a << 1) | 1.
+EXIT_CODE = 85
+
+# The stub, at 0x7c00. Page tables at 0x1000 (PML4), 0x2000, 0x3000 (one 2 MiB page, identity), IDT at 0x4000.
+_STUB = bytes.fromhex(
+    "fa31c08ed88ec08ed0bc007c"  # cli; ds = es = ss = 0; sp = 0x7c00
+    "bf0010b90018f3ab"  # 0x1000-0x3fff = 0
+    "c70600100320c70600200330c70600308300"  # PML4[0], PDPT[0], PD[0]
+    "660f0116007d"  # lgdt
+    "66b8200000000f22e0"  # cr4 = PAE
+    "66b8001000000f22d8"  # cr3 = PML4
+    "66b9800000c00f32660d000100000f30"  # EFER |= LME
+    "0f20c0660d010000800f22c0"  # cr0 |= PG | PE
+    "66ea627c00000800"  # jmp 8:long
+    "b8100000008ed0bc007c0000"  # long: ss = 0x10; esp = 0x7c00
+    "bf0040000031c0b940000000f3ab"  # IDT = 0
+    "c7042530400000d07c0800c7042534400000008e0000"  # IDT[3] = interrupt gate to handler
+    "0f011c25067d0000"  # lidt
+    "31dbcc83fb01752b"  # ebx = 0; int3; ebx == 1, or hlt
+    "0f20d80f22d80fa2"  # cr3 = cr3; cpuid
+    "bed47c0000b913000000baf8030000"  # esi = marker; ecx = 19; edx = serial port
+    "8a06ffc6eeffc975f7"  # out each byte
+    "b82a000000baf4000000ef"  # out 0x2a to isa-debug-exit
+    "f4ebfd"  # hlt for ever
+    "ffc348cf"  # handler: ebx += 1; iretq
+) + MARKER + b"\n"  # fmt: skip
+_GDT_AT = 0xE8
+_GDT = bytes.fromhex("000000000000000000000000009a20000000000000920000") + bytes.fromhex(
+    "1700e87c00003f000040000000000000"
+)
+
+
+def boot_sector() -> bytes:
+    """The stub as 512 bytes that a BIOS boots."""
+    return (_STUB.ljust(_GDT_AT, b"\x90") + _GDT).ljust(510, b"\0") + b"\x55\xaa"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What guests run under here, and why."""
+
+    virt_type: str  # kvm, qemu
+    reason: str
+    cached: bool = False
+
+
+def working_virt_type(
+    setting: str,
+    emulator: str,
+    arch: str,
+    instances_path: str,
+    kvm_listed: bool,
+    write_cache: bool = True,
+) -> Verdict:
+    """``kvm`` or ``qemu``, by the setting (auto, kvm, qemu) and, for auto, by trying it out.
+
+    The answer is kept in <instances_path>/_probe/kvm.json and holds for this boot, kernel, QEMU and /dev/kvm.
+
+    :arg emulator: path of the QEMU binary.
+    :arg kvm_listed: libvirt's capabilities list KVM for this architecture.
+    :raises InvalidInput: an unknown setting.
+    :raises HypervisorUnavailable: kvm is demanded, and not listed.
+    """
+    if setting == "qemu":
+        return Verdict("qemu", "virt_type is set to qemu")
+    if setting == "kvm":
+        if not kvm_listed:
+            raise HypervisorUnavailable(
+                host=platform.node(),
+                reason="virt_type is set to kvm, but libvirt does not offer it",
+                remedy="Set virt_type to auto or qemu.",
+            )
+        return Verdict("kvm", "virt_type is set to kvm")
+    if setting != "auto":
+        raise InvalidInput(reason="virt_type %r is none of auto, kvm, qemu" % setting)
+    if not kvm_listed or not os.path.exists("/dev/kvm"):
+        return Verdict("qemu", "libvirt does not offer KVM here")
+    if arch != "x86_64" or not _x86_emulator(emulator):
+        return Verdict("kvm", "libvirt offers KVM (it is only tried out on x86_64)")
+    key = _key(emulator)
+    cache = os.path.join(checked_instances_path(instances_path), PROBE, "kvm.json")
+    known = read_json(cache)
+    if isinstance(known, dict) and known.get("key") == key and known.get("virt_type") in ("kvm", "qemu"):
+        return Verdict(known["virt_type"], str(known.get("reason", "")), cached=True)
+    verdict = probe(emulator)
+    if write_cache:
+        make_dirs(os.path.dirname(os.path.dirname(cache)))
+        make_dirs(os.path.dirname(cache))
+        write_json(cache, {"key": key, "virt_type": verdict.virt_type, "reason": verdict.reason})
+    return verdict
+
+
+def _x86_emulator(emulator: str) -> bool:
+    return (
+        bool(emulator)
+        and (os.path.basename(emulator) in ("qemu-system-x86_64", "qemu-kvm", "kvm"))
+        and os.access(emulator, os.X_OK)
+    )
+
+
+def _key(emulator: str) -> str:
+    binary = os.stat(emulator)
+    device = os.stat("/dev/kvm")
+    boot_id = ""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot_id = file.read().strip()
+    except OSError:
+        pass
+    return json.dumps(
+        [
+            1,
+            platform.release(),
+            platform.version(),
+            boot_id,
+            os.path.realpath(emulator),
+            binary.st_size,
+            int(binary.st_mtime),
+            device.st_ino,
+        ]
+    )
+
+
+def probe(emulator: str, accelerator: str = "kvm", first: float = FIRST_TRY, second: float = SECOND_TRY) -> Verdict:
+    """Run the stub under ``accelerator``, once, or once more with more time when it neither ended nor failed."""
+    reason = _try(emulator, accelerator, first)
+    if reason is None:
+        return Verdict("kvm", "a guest reached long mode")
+    if reason == "":
+        reason = _try(emulator, accelerator, second)
+        if reason is None:
+            return Verdict("kvm", "a guest reached long mode")
+    return Verdict("qemu", "KVM is listed but does not work: %s" % (reason or "a guest hangs before long mode"))
+
+
+def _try(emulator: str, accelerator: str, seconds: float) -> str | None:
+    """None: it works. "": no sign of life in time. Else what QEMU said."""
+    folder = tempfile.mkdtemp(prefix="bootflow-probe-")
+    try:
+        sector = os.path.join(folder, "sector")
+        serial = os.path.join(folder, "serial")
+        with open(sector, "wb") as file:
+            file.write(boot_sector())
+        return _run_stub(_argv(emulator, accelerator, sector, serial), os.path.join(folder, "stderr"), serial, seconds)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _argv(emulator: str, accelerator: str, sector: str, serial: str) -> list[str]:
+    options = [
+        "-accel",
+        accelerator,
+        "-m",
+        "16",
+        "-smp",
+        "1",
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-monitor",
+        "none",
+    ]
+    options += [
+        "-serial",
+        "file:" + serial,
+        "-drive",
+        "file=%s,format=raw,if=ide,snapshot=on" % sector.replace(",", ",,"),
+    ]
+    return [emulator] + options + ["-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-no-reboot"]
+
+
+def _run_stub(argv: t.Sequence[str], errors: str, serial: str, seconds: float) -> str | None:
+    with open(errors, "wb") as stderr:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr, start_new_session=True
+        )
+    deadline = time.monotonic() + seconds
+    try:
+        while process.poll() is None and time.monotonic() < deadline:
+            # QEMU stays, with its guest stopped, when KVM gives up.
+            if b"KVM internal error" in _read(errors) or b"KVM: entry failed" in _read(errors):
+                return "KVM internal error"
+            time.sleep(0.02)
+        if process.returncode is None:
+            return ""
+        if process.returncode == EXIT_CODE and MARKER in _read(serial):
+            return None
+        words = _read(errors).decode("utf-8", "replace").strip().splitlines()
+        return words[-1][:300] if words else "QEMU ended with %s" % process.returncode
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""

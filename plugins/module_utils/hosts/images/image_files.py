@@ -1,0 +1,147 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Image files of this host that are read where they lie, because nobody can change them between check and copy.
+
+Such a file is a regular one of a file system of this host's kernel (on another machine, or in a FUSE program, it could
+change unseen) that this run's user (root) owns and nobody else may write, and a read lease is held on it from before it is
+hashed: the kernel gives none while anybody has the file open for writing, and it is gone when somebody opens it so
+afterwards, which is looked at before a volume counts as filled. The file is only reached through the descriptor that
+holds the lease, so another file under its name is not read. Every other file is copied first, as what comes from a URL.
+
+What this holds against: whoever opens the file to write, truncates it, or maps it (also by a hard link, through the kernel's NFS
+server, or as a loop device), before or after. A writer waits up to fs.lease-break-time, and its lease is never had back, so
+that it is seen at the next look, the last of which comes after the volume was compared. What it does not hold against: root
+writing to the block device below the file system, or mounting one that others made. Where the check is to hold against them
+as well, leave ``verify`` on: of a raw image the sha256 of what the volume holds is compared with the catalogue's.
+
+The sha256 of such a file is remembered in /run/bootflow until the host restarts, with the file's inode, size and times
+(the change time cannot be set back); as long as they agree the file is not read again to hash it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import signal
+import stat
+import time
+import typing as t
+
+from ..os.files import read_json, write_json
+from ..os.paths import make_dirs
+from .fetch import CHUNK, Progress
+
+REMEMBERED = "/run/bootflow/images"
+#: Nanoseconds. A file that changed so lately may change again without another time on it: the kernel's clock has steps.
+_SETTLED = 2 * 10**9
+#: Not among them: overlay (its layers may be on another machine, and be changed behind it), zfs (a rollback changes files that
+#: are open, and breaks no lease).
+_LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs")
+
+
+class SteadyFile:
+    """An open image file under a read lease."""
+
+    def __init__(self, fd: int, status: os.stat_result):
+        self._fd = fd
+        self._status = status
+
+    @property
+    def path(self) -> str:
+        """Leads to this file, whatever has its name now; for programs of this run too."""
+        return "/proc/%d/fd/%d" % (os.getpid(), self._fd)
+
+    @property
+    def size(self) -> int:
+        return self._status.st_size
+
+    def is_steady(self) -> bool:
+        """Nobody could write to it, or began to try, since it was opened."""
+        try:
+            return fcntl.fcntl(self._fd, fcntl.F_GETLEASE) == fcntl.F_RDLCK
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def remembered_sha256(self) -> str:
+        """What was hashed since this host's start; "" when it was not, or the file is another by now."""
+        known = read_json(self._memory())
+        return str(known["sha256"]) if isinstance(known, dict) and known == self._mark(known.get("sha256", "")) else ""
+
+    def hash(self, on_progress: Progress) -> str:
+        """Its sha256, from all of its bytes; remembered."""
+        digest = hashlib.sha256()
+        done = 0
+        buffer = bytearray(CHUNK)
+        with memoryview(buffer) as view:
+            while True:
+                got = os.preadv(self._fd, [buffer], done)
+                if got <= 0:
+                    break
+                digest.update(view[:got])
+                done += got
+                on_progress(done, self.size)
+        sha256 = digest.hexdigest()
+        if done == self.size and self.is_steady() and time.time_ns() - self._status.st_ctime_ns > _SETTLED:
+            with contextlib.suppress(OSError):
+                make_dirs(REMEMBERED, 0o700)
+                write_json(self._memory(), self._mark(sha256), 0o600)
+        return sha256
+
+    def _memory(self) -> str:
+        return os.path.join(REMEMBERED, "%x-%d.json" % (self._status.st_dev, self._status.st_ino))
+
+    def _mark(self, sha256: t.Any) -> dict[str, t.Any]:
+        found = self._status
+        return {"size": found.st_size, "mtime_ns": found.st_mtime_ns, "ctime_ns": found.st_ctime_ns, "sha256": sha256}
+
+
+def steady_file(path: str) -> SteadyFile | None:
+    """The file open and under a lease; None when it is not there, or others could change it."""
+    if not path.startswith("/") or "\0" in path:
+        return None
+    try:
+        # O_NONBLOCK: opening a FIFO must not wait for a writer
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(fd)
+        ours = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if stat.S_ISREG(status.st_mode) and ours and _file_system(fd) in _LOCAL:
+            # The signal of a lease that is broken ends a process unless it is one that is passed over.
+            fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            # As it is now that nobody can change it.
+            return SteadyFile(fd, os.fstat(fd))
+    except OSError:
+        pass  # a file system without leases, or somebody writes to it
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return None
+
+
+def _file_system(fd: int) -> str:
+    """Type of the file system that the open file is on; "" when the kernel does not tell."""
+    mount = ""
+    with open("/proc/self/fdinfo/%d" % fd, encoding="ascii") as file:
+        for line in file:
+            if line.startswith("mnt_id:"):
+                mount = line.split()[1]
+    # Fields: mount id, parent, ..., any number of options, "-", type, ...; source: proc(5)
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            words = line.split()
+            if words[0] == mount and "-" in words[6:]:
+                return words[words.index("-", 6) + 1]
+    return ""

@@ -1,0 +1,239 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Images on this host: fetched once, verified, made raw, kept in <instances_path>/_base.
+
+``_base/<id>.json`` is the marker of an image: its file, that file's size and time, the sha256 of what was fetched. As
+long as these agree the image is trusted without being read again. The file's own name ends with the beginning of the
+sha256, so that an image whose catalogue entry changes never replaces the file below a running guest's disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import typing as t
+from dataclasses import dataclass
+
+from ...core.disks import image_checks
+from ...core.errors import ImageChecksumMismatch, ImageUnacceptable
+from ..os.batch import progress
+from ..os.command import UNTRUSTED_IMAGE, program, run
+from ..os.files import fsync_dir, write_json
+from ..os.locks import host_lock
+from ..os.module_errors import as_bootflow_error
+from ..os.paths import base_dir, checked_id, make_dirs
+from .fetch import Progress, fetch, local_source
+
+QEMU_IMG_PACKAGE = "qemu-utils"
+
+#: Seconds for one conversion; it also ends a qemu-img that hangs on a dead file system.
+CONVERT_TIMEOUT = 3600.0
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """An image as the catalogue has it, and where this host gets it."""
+
+    id: str
+    disk_format: str
+    checksum: str = ""  # sha256
+    url: str = ""  # http(s):// or file://
+    path: str = ""  # a file of this host
+    name: str = ""
+    allow_unverified: bool = False
+
+    @property
+    def label(self) -> str:
+        """What a person knows it by."""
+        return self.name or self.id
+
+
+@dataclass(frozen=True)
+class BaseImage:
+    """A verified raw file of the cache."""
+
+    path: str
+    virtual_size: int  # bytes
+    sha256: str  # of the file as it was fetched
+    changed: bool = False
+
+
+class TooLarge(Exception):
+    """The image is larger than every disk that wants it: it was checked, but not converted."""
+
+    def __init__(self, virtual_size: int):
+        super().__init__(virtual_size)
+        self.virtual_size = virtual_size
+
+
+def image_info(path: str, driver: str) -> dict[str, t.Any] | None:
+    """``qemu-img info`` of ``path`` opened as ``driver`` (never probed), under limits; None when it cannot be read.
+
+    :raises MissingLibrary: no qemu-img.
+    """
+    argv = [program("qemu-img", QEMU_IMG_PACKAGE), "info", "-f", driver, "--output=json", os.path.abspath(path)]
+    done = run(argv, limits=UNTRUSTED_IMAGE, timeout=60.0, check=False)
+    if done.rc != 0:
+        return None
+    try:
+        info = json.loads(done.stdout)
+    except ValueError:
+        return None
+    return info if isinstance(info, dict) else None
+
+
+def check_image_file(path: str, disk_format: str, image_id: str) -> tuple[str, int]:
+    """Check a fetched file by its bytes, then by qemu-img; (driver, virtual size in bytes).
+
+    :raises ImageUnacceptable, InvalidDiskFormat: see core.disks.image_checks.
+    :raises MissingLibrary: it is not raw, and there is no qemu-img (then only raw is accepted).
+    """
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+
+        def read_at(offset: int, length: int) -> bytes:
+            if offset < 0 or offset >= size:
+                return b""
+            file.seek(offset)
+            return file.read(length)
+
+        driver = image_checks.check_signature(read_at, size, disk_format, image_id)
+    if driver == "raw":
+        return driver, size
+    return driver, image_checks.check_info(image_info(path, driver), driver, image_id)
+
+
+def cached_image(image: ImageSource, instances_path: str) -> BaseImage | None:
+    """The image when it is in the cache, whole and with the catalogue's checksum; else None. Reads no image data."""
+    folder = base_dir(instances_path)
+    wanted = image_checks.normal_checksum(image.checksum, image.id)
+    try:
+        with open(os.path.join(folder, checked_id(image.id, "image id") + ".json"), encoding="utf-8") as file:
+            marker = json.load(file)
+        name = str(marker["file"])
+        if os.path.basename(name) != name or (wanted and marker["sha256"] != wanted):
+            return None
+        # Without a checksum the place it came from is all there is to know it by.
+        if not wanted and marker["source"] != _source_name(image) and _source_name(image):
+            return None
+        path = os.path.join(folder, name)
+        found = os.lstat(path)
+        if (found.st_size, found.st_mtime_ns) != (marker["size"], marker["mtime_ns"]):
+            return None
+        return BaseImage(path=path, virtual_size=int(marker["size"]), sha256=str(marker["sha256"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def ensure_image(
+    image: ImageSource,
+    instances_path: str,
+    max_bytes: int | None = None,
+    on_progress: Progress | None = None,
+    lock_timeout: float = 7200.0,
+) -> BaseImage:
+    """The image in the cache, fetched and verified if it was not there. Any number of processes may ask at once.
+
+    :arg max_bytes: size of the largest disk that wants it; a larger image is refused before it is made raw.
+    :arg on_progress: called with (bytes so far, bytes in all or None) during the fetch.
+    :raises TooLarge: larger than max_bytes.
+    :raises ImageDownloadFailed, ImageChecksumMismatch, ImageUnacceptable, InvalidDiskFormat, DiskFull: as named.
+    """
+    image_checks.driver_of(image.disk_format, image.label)
+    found = cached_image(image, instances_path)
+    if found is None:
+        wanted = image_checks.normal_checksum(image.checksum, image.label)
+        if not wanted and not image.allow_unverified:
+            raise ImageUnacceptable(
+                image_id=image.label,
+                reason="it has no checksum",
+                remedy="Write its sha256 in bootflow_images, or allow unverified images.",
+            )
+        with host_lock(instances_path, "image-" + image.id, timeout=lock_timeout):
+            found = cached_image(image, instances_path)
+            if found is None:
+                found = _fill_cache(image, wanted, instances_path, max_bytes, on_progress)
+    if max_bytes is not None and found.virtual_size > max_bytes:
+        raise TooLarge(found.virtual_size)
+    return found
+
+
+def _source_name(image: ImageSource) -> str:
+    return image.path or image.url
+
+
+def _fill_cache(
+    image: ImageSource, wanted: str, instances_path: str, max_bytes: int | None, on_progress: Progress | None
+) -> BaseImage:
+    folder = base_dir(instances_path)
+    make_dirs(os.path.dirname(folder))
+    make_dirs(folder)
+    fetched = os.path.join(folder, image.id + ".part")
+    converted = os.path.join(folder, image.id + ".raw-part")
+    try:
+        # What a killed run left; the lock says that nobody is writing it now.
+        _remove(fetched, converted)
+        sha256 = _fetch(image, fetched, on_progress)
+        if wanted and sha256 != wanted:
+            raise ImageChecksumMismatch(image_id=image.label, actual=sha256, expected=wanted)
+        driver, virtual_size = check_image_file(fetched, image.disk_format, image.label)
+        if max_bytes is not None and virtual_size > max_bytes:
+            raise TooLarge(virtual_size)
+        raw = fetched
+        if driver != "raw":
+            _convert_to_raw(fetched, driver, converted)
+            raw = converted
+        return _publish(image, raw, sha256, folder)
+    except OSError as error:
+        raise as_bootflow_error(error, folder) from None
+    finally:
+        _remove(fetched, converted)
+
+
+def _fetch(image: ImageSource, target: str, on_progress: Progress | None) -> str:
+    digest = hashlib.sha256()
+    source = local_source(image.path) if image.path else image.url
+    fetch(source, target, image.label, digest.update, on_progress)
+    return digest.hexdigest()
+
+
+def _convert_to_raw(source: str, driver: str, target: str) -> None:
+    """source: with the format that was checked."""
+    qemu_img = program("qemu-img", QEMU_IMG_PACKAGE)
+    run([qemu_img, "convert", "-f", driver, "-O", "raw", source, target], timeout=CONVERT_TIMEOUT, path=target)
+
+
+def _publish(image: ImageSource, raw: str, sha256: str, folder: str) -> BaseImage:
+    """Give the raw file its name, then write the marker: a crash between the two only means fetching again."""
+    progress.mark_changed()
+    os.chmod(raw, 0o644)
+    with open(raw, "rb") as file:
+        os.fsync(file.fileno())
+    name = "%s-%s" % (image.id, sha256[:16])
+    path = os.path.join(folder, name)
+    # A file of that name has the same content, and guests that run on it keep it open: it may be replaced.
+    os.rename(raw, path)
+    fsync_dir(folder)
+    found = os.lstat(path)
+    marker = {
+        "id": image.id,
+        "name": image.name,
+        "file": name,
+        "sha256": sha256,
+        "disk_format": image.disk_format,
+        "source": _source_name(image),
+        "size": found.st_size,
+        "mtime_ns": found.st_mtime_ns,
+    }
+    write_json(os.path.join(folder, image.id + ".json"), marker)
+    return BaseImage(path=path, virtual_size=found.st_size, sha256=sha256, changed=True)
+
+
+def _remove(*paths: str) -> None:
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)

@@ -1,0 +1,226 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The SCSI disks of iSCSI sessions in sysfs: which there are, who uses one, and how one leaves the kernel.
+
+source: the kernel's sysfs; os-brick's linuxscsi (Queens)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+import shutil
+import time
+import typing as t
+
+from ...core.errors import CommandFailed, VolumePathNotRemoved
+from ..os.command import program, run
+from ..os.sysfs import tell_kernel
+
+_ADDRESS = re.compile(r"\d+:\d+:\d+:(\d+)\Z")
+_HOST = re.compile(r"/host(\d+)/")
+
+#: What the device mapper's UUID of a map of multipathd begins with; the WWID follows.
+MAP = "mpath-"
+
+
+class Devices:
+    """The disks of this host. ``sys``, ``proc`` and ``dev`` are other folders in tests."""
+
+    def __init__(self, sys: str = "/sys", proc: str = "/proc", dev: str = "/dev", timeout: float = 30.0) -> None:
+        self.sys = sys
+        self.proc = proc
+        self.dev = dev
+        self.timeout = timeout
+
+    # ---- what there is -------------------------------------------------------------------------------------------------
+
+    def disks_of_session(self, number: int, lun: int | None = None) -> list[str]:
+        """The kernel's names of a session's disks, of one LUN or of all."""
+        found = []
+        pattern = os.path.join(self.sys, "class/iscsi_session/session%d/device/target*/*:*:*:*" % number)
+        for folder in sorted(glob.glob(pattern)):
+            address = _ADDRESS.search(folder)
+            if address and (lun is None or int(address.group(1)) == lun):
+                found.extend(sorted(os.listdir(folder + "/block")) if os.path.isdir(folder + "/block") else [])
+        return found
+
+    def luns_of_session(self, number: int) -> list[int]:
+        """The LUNs of a session that are disks: not the controller that some targets have."""
+        pattern = os.path.join(self.sys, "class/iscsi_session/session%d/device/target*/*:*:*:*" % number)
+        found = [_ADDRESS.search(folder) for folder in glob.glob(pattern) if os.path.isdir(folder + "/block")]
+        return sorted(int(address.group(1)) for address in found if address)
+
+    def _block(self, name: str, *parts: str) -> str:
+        return os.path.join(self.sys, "block", name, *parts)
+
+    def size(self, name: str) -> int:
+        """Bytes; 0 when it is not there."""
+        text = _read(self._block(name, "size"))
+        return int(text) * 512 if text.isdigit() else 0
+
+    def serial(self, name: str) -> str:
+        """The unit serial number (VPD page 80h); "" when there is none."""
+        try:
+            with open(self._block(name, "device", "vpd_pg80"), "rb") as file:
+                page = file.read()
+        except OSError:
+            return ""
+        return page[4 : 4 + int.from_bytes(page[2:4], "big")].decode("ascii", "replace").strip("\0 ")
+
+    def map_of(self, names: t.Sequence[str]) -> str:
+        """The kernel's name, dm-N, of the map that multipathd made over a disk of these; "" when there is none."""
+        for name in names:
+            for holder in self._holders(name):
+                if self.map_uuid(holder).startswith(MAP):
+                    return holder
+        return ""
+
+    def map_uuid(self, name: str) -> str:
+        """mpath-WWID of a map dm-N; "" when it is not there."""
+        return _read(self._block(name, "dm", "uuid"))
+
+    def map_name(self, name: str) -> str:
+        """What multipathd calls a map dm-N: its WWID, or the name that the administrator wants."""
+        return _read(self._block(name, "dm", "name"))
+
+    def map_path(self, name: str) -> str:
+        """The link to a map dm-N that bears its WWID: with user_friendly_names, mpatha may be another volume some day."""
+        by_id = os.path.join(self.dev, "disk/by-id/dm-uuid-" + self.map_uuid(name))
+        return by_id if os.path.exists(by_id) else os.path.join(self.dev, "mapper", self.map_name(name))
+
+    def members(self, name: str) -> list[str]:
+        """The disks of a map dm-N, without those that are just leaving the kernel."""
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(each for each in os.listdir(self._block(name, "slaves")) if os.path.exists(self._block(each)))
+        return []
+
+    def is_logged_in(self, number: int) -> bool:
+        """Whether a session has its connection; the kernel keeps trying while it has not."""
+        path = os.path.join(self.sys, "class/iscsi_session/session%d/state" % number)
+        return _read(path) in ("LOGGED_IN", "")
+
+    def _holders(self, name: str) -> list[str]:
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(os.listdir(self._block(name, "holders")))
+        return []
+
+    def _partitions(self, name: str) -> list[str]:
+        return [os.path.basename(os.path.dirname(path)) for path in glob.glob(self._block(name, "*", "partition"))]
+
+    # ---- who uses it ---------------------------------------------------------------------------------------------------
+
+    def users(self, names: t.Sequence[str]) -> list[str]:
+        """Why these disks may not go, one text per reason: mounted, swap, held by another device, open in a process.
+
+        multipathd's map over them is no reason by itself; who uses the map is.
+        """
+        looked_at: list[str] = []
+        reasons: list[str] = []
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop(0)
+            if name in looked_at:
+                continue
+            looked_at.append(name)
+            for part in [name] + self._partitions(name):
+                for holder in self._holders(part):
+                    if self.map_uuid(holder).startswith((MAP, "part")):
+                        waiting.append(holder)
+                    else:
+                        label = self.map_name(holder) or holder
+                        reasons.append("%s is part of %s" % (part, label))
+        nodes = {}
+        for name in looked_at:
+            for part in [name] + self._partitions(name):
+                number = _read(os.path.join(self._block(name), part if part != name else "", "dev"))
+                if number:
+                    nodes[number] = part
+        return reasons + self._mounts(nodes) + self._openers(nodes)
+
+    def _mounts(self, nodes: t.Mapping[str, str]) -> list[str]:
+        reasons = []
+        for line in _read(os.path.join(self.proc, "self/mountinfo")).splitlines():
+            words = line.split(" ")
+            if len(words) > 4 and words[2] in nodes:
+                reasons.append("%s is mounted at %s" % (nodes[words[2]], words[4]))
+        for line in _read(os.path.join(self.proc, "swaps")).splitlines()[1:]:
+            name = os.path.basename(os.path.realpath(line.split(" ")[0].split("\t")[0]))
+            if name in nodes.values():
+                reasons.append("%s is swap" % name)
+        return reasons
+
+    def _openers(self, nodes: t.Mapping[str, str]) -> list[str]:
+        """Processes that have a node of one of these devices open; udev looks at new disks for a moment and is left out."""
+        reasons = set()
+        for link in glob.iglob(os.path.join(self.proc, "[0-9]*/fd/*")):
+            try:
+                target = os.readlink(link)
+                if not target.startswith(self.dev + "/"):
+                    continue
+                device = os.stat(link).st_rdev
+            except OSError:
+                continue
+            name = nodes.get("%d:%d" % (os.major(device), os.minor(device)))
+            pid = link[len(self.proc) :].strip("/").split("/")[0]
+            program_name = _read(os.path.join(self.proc, pid, "comm"))
+            if name and program_name not in ("systemd-udevd", "(udev-worker)", "multipathd"):
+                reasons.add("%s is open in %s (process %s)" % (name, program_name, pid))
+        return sorted(reasons)
+
+    # ---- change --------------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Wait until udev has made its links."""
+        udevadm = shutil.which("udevadm")
+        if udevadm:
+            run([udevadm, "settle", "--timeout=10"], timeout=20, check=False)
+
+    def scan(self, number: int, lun: int) -> None:
+        """Have a session's host look for one LUN, and for no other: a volume that is just leaving must not come back.
+
+        :raises WaitTimeout: the target does not answer.
+        """
+        found = _HOST.search(os.path.realpath(os.path.join(self.sys, "class/iscsi_session/session%d" % number)) + "/")
+        if found:
+            path = os.path.join(self.sys, "class/scsi_host/host%s/scan" % found.group(1))
+            with contextlib.suppress(FileNotFoundError, CommandFailed):
+                tell_kernel(path, "- - %d" % lun)
+
+    def rescan(self, name: str) -> None:
+        """Have the kernel ask a disk for its size. :raises WaitTimeout: the target does not answer."""
+        tell_kernel(self._block(name, "device", "rescan"), "1")
+
+    def flush(self, names: t.Sequence[str]) -> None:
+        """Write what is in the caches of these disks."""
+        for name in names:
+            run([program("blockdev", "util-linux"), "--flushbufs", os.path.join(self.dev, name)], timeout=300)
+
+    def delete(self, names: t.Sequence[str]) -> None:
+        """Take these disks out of the kernel.
+
+        :raises WaitTimeout: the kernel is still at it; the target does not answer.
+        :raises VolumePathNotRemoved: one is still there after the timeout.
+        """
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                tell_kernel(self._block(name, "device", "delete"), "1", timeout=300)
+        deadline = time.monotonic() + self.timeout
+        for name in names:
+            while os.path.exists(self._block(name)):
+                if time.monotonic() > deadline:
+                    raise VolumePathNotRemoved(volume_path=os.path.join(self.dev, name))
+                time.sleep(0.05)
+        self.settle()
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,538 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The kernel's iSCSI initiator: log in and wait for the disk; take the disk away, whole, before the last logout.
+
+source: 19 (CVE-2023-2088); os-brick's iSCSI connector (Queens); open-iscsi's README
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import re
+import time
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ...core.errors import (
+    BootflowError,
+    CommandFailed,
+    FailedISCSITargetPortalLogin,
+    InvalidInput,
+    RemoteError,
+    VolumeDeviceNotFound,
+    VolumePathNotRemoved,
+    WaitTimeout,
+)
+from ...core.volumes.chap import chap_of
+from ...core.volumes.names import ChapCredentials, by_path_names, check_iqn, portal, split_portal
+from ..os.batch import progress, run_batch
+from ..os.command import TIMED_OUT, Completed, program, run
+from ..os.locks import LOCK_ROOT, host_lock
+from ..os.paths import checked_uuid
+from .devices import Devices
+from .multipath import Multipath
+from .records import NodeRecords
+
+CONNECTED, DISCONNECTED, RESCANNED = "connected", "disconnected", "rescanned"
+STATES = (CONNECTED, DISCONNECTED, RESCANNED)
+
+# iscsiadm(8): exit codes
+_EXISTS, _NO_RECORDS, _AUTH_FAILED, _IN_USE = 15, 21, 24, 255
+_NO_LOGIN = "Unable to login to iSCSI Target Portal: "
+_SESSION = re.compile(r"(\w+): \[(\d+)\] (\S+?),(-?\d+) (\S+)")
+
+
+@dataclass(frozen=True)
+class Session:
+    """A line of ``iscsiadm -m session``: ``tcp: [1] 192.0.2.1:3260,1 iqn...``."""
+
+    number: int
+    portal: str
+    group: str
+    iqn: str
+    transport: str = "tcp"
+
+
+def parse_sessions(text: str) -> list[Session]:
+    """The sessions in the output of ``iscsiadm -m session``; lines of another form are left out."""
+    found = [_SESSION.match(line.strip()) for line in text.splitlines()]
+    return [
+        Session(int(each.group(2)), each.group(3), each.group(4), each.group(5), each.group(1))
+        for each in found
+        if each
+    ]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A volume as a target offers it. ``portals``: several are several sessions to one disk.
+
+    ``shared``: another guest of this host has the disk already, with credentials that nobody knows any more: the records of
+    its login stay as they are.
+    """
+
+    volume_id: str
+    iqn: str
+    lun: int
+    portals: tuple[str, ...]
+    chap: ChapCredentials | None = None
+    state: str = CONNECTED
+    shared: bool = False
+
+
+def connection_of(args: t.Mapping[str, t.Any]) -> Connection:
+    """The wish in an element of the option ``connections``.
+
+    :raises InvalidInput: a name, portal, LUN or credential that is none.
+    """
+    volume_id = checked_uuid(args.get("volume_id") or "")
+    state = args.get("state") or CONNECTED
+    lun = args.get("lun")
+    if state not in STATES:
+        raise InvalidInput(reason="state %r is none of %s" % (state, ", ".join(STATES)))
+    if isinstance(lun, bool) or not isinstance(lun, int) or not 0 <= lun <= 16383:
+        raise InvalidInput(reason="%r of volume %s is no LUN" % (lun, volume_id))
+    portals = [portal(*split_portal(each)) for each in args.get("portals") or ()]
+    if not portals or len(set(portals)) < len(portals):
+        raise InvalidInput(reason="volume %s has no portal, or one twice" % volume_id)
+    return Connection(
+        volume_id=volume_id,
+        iqn=check_iqn(args.get("iqn")),
+        lun=lun,
+        portals=tuple(portals),
+        chap=chap_of(args.get("chap_user"), args.get("chap_secret"), volume_id),
+        state=state,
+        shared=bool(args.get("shared")),
+    )
+
+
+def login_problem(text: str) -> str:
+    """Of what iscsiadm says of a failed login, the line with the reason."""
+    lines = [line.strip() for line in text.splitlines() if line.strip().startswith("iscsiadm: ")]
+    reasons = [line for line in lines if "reported error" in line] + lines
+    return reasons[0][len("iscsiadm: ") :].rstrip(".") if reasons else ""
+
+
+class Initiator:
+    """iscsiadm and the devices of this host. The arguments are there for tests.
+
+    :arg wait_tries: how often a path is looked for, after 1, 4, 9... seconds as in os-brick (num_volume_device_scan_tries).
+    """
+
+    def __init__(
+        self,
+        devices: Devices | None = None,
+        records: NodeRecords | None = None,
+        wait_tries: int = 5,
+        sleep: t.Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.devices = devices or Devices()
+        self.multipath = Multipath(self.devices, sleep)
+        self.records = records or NodeRecords()
+        self.wait_tries = wait_tries
+        self.sleep = sleep
+
+    # ---- looking -------------------------------------------------------------------------------------------------------
+
+    def sessions(self, iqn: str) -> list[Session]:
+        """The sessions with a target."""
+        return [session for session in self.every_session() if session.iqn == iqn]
+
+    def every_session(self) -> list[Session]:
+        """The sessions of this host, with whatever target."""
+        return parse_sessions(self._iscsiadm("-m", "session", ok=(0, _NO_RECORDS)).stdout)
+
+    def result(self, wish: Connection, sessions: t.Sequence[Session]) -> dict[str, t.Any]:
+        """path, device, devices, multipath, serial, size and sessions of a volume that is connected."""
+        devices = self._disks(wish, sessions)
+        over = self.devices.map_of(devices)
+        multipath = self.devices.map_path(over) if over else ""
+        path = multipath or self._path(wish, sessions)
+        return {
+            "path": path,
+            "device": os.path.realpath(path) if path else "",
+            "devices": ["/dev/" + name for name in devices],
+            "multipath": multipath,
+            "serial": self.devices.serial(devices[0]) if devices else "",
+            "size": self.devices.size(over or devices[0]) if devices else 0,
+            "sessions": [{"number": s.number, "portal": s.portal, "group": s.group} for s in sessions],
+        }
+
+    def _disks(self, wish: Connection, sessions: t.Sequence[Session]) -> list[str]:
+        return [name for s in sessions for name in self.devices.disks_of_session(s.number, wish.lun)]
+
+    def _path(self, wish: Connection, sessions: t.Sequence[Session]) -> str:
+        portals = [s.portal for s in sessions if s.portal in wish.portals] or list(wish.portals)
+        for where in portals:
+            for pattern in by_path_names(where, wish.iqn, wish.lun):
+                for path in sorted(glob.glob(pattern)) if "*" in pattern else [pattern]:
+                    # A link that udev has not taken away yet leads nowhere.
+                    if os.path.exists(path):
+                        return path
+        return ""
+
+    # ---- connect -------------------------------------------------------------------------------------------------------
+
+    def connect(self, wish: Connection, check_mode: bool = False) -> dict[str, t.Any]:
+        """Log in at every portal, and wait for the disk, or with several portals for multipathd's map of the disks.
+
+        Without multipathd one portal is taken, as by os-brick without enforce_multipath: two disks of one volume that
+        know nothing of each other are of no use.
+
+        :raises FailedISCSITargetPortalLogin: no portal let us in.
+        :raises VolumeDeviceNotFound: the disk did not appear.
+        :raises WaitTimeout: it did not, for the target answers no command.
+        """
+        before = self.sessions(wish.iqn)
+        if len(wish.portals) == 1:
+            return self._connect(wish, wish.portals, before, check_mode)
+        if not self.devices.map_of(self._disks(wish, before)) and not self.multipath.runs():
+            return self._connect_at_one(wish, before, check_mode)
+        result = self._connect(wish, wish.portals, before, check_mode)
+        if not check_mode:
+            self._make_map(wish, result)
+        return result
+
+    def _make_map(self, wish: Connection, result: dict[str, t.Any]) -> None:
+        """Have multipathd make its map over the disks of all sessions, and put it into the result."""
+        sessions = self.sessions(wish.iqn)
+        names = self._disks(wish, sessions)
+        there = self.devices.map_of(names)
+        made = self.multipath.make(names)
+        result.update(self.result(wish, sessions))
+        if made and not there:
+            result.update(changed=True, changes=sorted({*result["changes"], "map"}))
+        if not made:
+            result["warnings"].append(
+                "multipathd made no map of %s; %s is used alone" % (" ".join(names), result["path"])
+            )
+
+    def _connect_at_one(self, wish: Connection, before: t.Sequence[Session], check_mode: bool) -> dict[str, t.Any]:
+        """At the portal that there is a session with, or else at the first that leads to the disk."""
+        there = [where for where in wish.portals if any(session.portal == where for session in before)]
+        failed: list[str] = []
+        problem: BootflowError | None = None
+        for where in there + [each for each in wish.portals if each not in there]:
+            try:
+                result = self._connect(wish, [where], before, check_mode)
+            except (FailedISCSITargetPortalLogin, VolumeDeviceNotFound, WaitTimeout) as error:
+                refused = isinstance(error, FailedISCSITargetPortalLogin)
+                failed.append(error.message[len(_NO_LOGIN) :] if refused else "%s: %s" % (where, error.message))
+                problem = error
+                # What the kernel waits for at a portal that does not answer, a logout would wait for, too.
+                if not isinstance(error, WaitTimeout):
+                    self._leave(wish, where)
+                continue
+            text = "multipathd does not run on this host: of %d portals only %s is used"
+            result["warnings"].append(text % (len(wish.portals), where))
+            result["failed_portals"] = failed
+            return result
+        if isinstance(problem, (VolumeDeviceNotFound, WaitTimeout)):
+            raise problem
+        raise _no_login(failed)
+
+    def _leave(self, wish: Connection, where: str) -> None:
+        """Log out of a portal that does not lead to the disk, when nobody else needs it."""
+        mine = [session for session in self.sessions(wish.iqn) if session.portal == where]
+        if not wish.shared and not any(self.devices.disks_of_session(session.number) for session in mine):
+            for session in mine:
+                self._node(wish.iqn, session.portal, "--logout", ok=(0, _NO_RECORDS), timeout=150)
+            self._delete_record(wish.iqn, where)
+
+    def _connect(
+        self, wish: Connection, portals: t.Sequence[str], before: t.Sequence[Session], check_mode: bool
+    ) -> dict[str, t.Any]:
+        """:arg before: the sessions that there are with the target."""
+        changes: list[str] = []
+        missing = [where for where in portals if not any(session.portal == where for session in before)]
+        if missing:
+            changes.append("session")
+        if not all(self._record_is_right(wish, where) for where in portals):
+            changes.append("record")
+        told = {"changed": bool(changes), "changes": sorted(changes), "failed_portals": [], "warnings": []}
+        if check_mode:
+            return dict(self.result(wish, before), **told)
+        for where in portals:
+            self._make_record(wish, where)
+        failures = self._log_in(wish, missing)
+        sessions = [session for session in self.sessions(wish.iqn) if session.portal in portals]
+        if not sessions:
+            # A record with automatic startup would try again at every start of the host.
+            for where in () if wish.shared else portals:
+                self._delete_record(wish.iqn, where)
+            raise _no_login(failures)
+        silent = self._wait(wish, sessions)
+        if silent is None:
+            raise VolumeDeviceNotFound(
+                device=by_path_names(portals[0], wish.iqn, wish.lun)[0],
+                remedy="The target has no LUN %d for this initiator, or udev does not run." % wish.lun,
+            )
+        told["failed_portals"] = failures
+        told["warnings"] = ["no session with portal %s" % failure for failure in failures]
+        told["warnings"] += ["portal %s answers no command" % where for where in silent]
+        return dict(self.result(wish, sessions), **told)
+
+    def _log_in(self, wish: Connection, portals: t.Sequence[str]) -> list[str]:
+        """At all of these at once, for one that is down takes minutes. Returns what failed."""
+        if not portals:
+            return []
+        progress.mark_changed()
+        with ThreadPoolExecutor(len(portals)) as pool:
+            problems = list(pool.map(lambda where: self._login(wish, where), portals))
+        return ["%s: %s" % (where, problem) for where, problem in zip(portals, problems) if problem]
+
+    def _record_is_right(self, wish: Connection, where: str) -> bool:
+        return wish.shared or self.records.are_right(wish.iqn, where, wish.chap)
+
+    def _make_record(self, wish: Connection, where: str) -> None:
+        if wish.shared:
+            return
+        records = self.records
+        if not records.are_whole(wish.iqn, where):
+            progress.mark_changed()
+            self._delete_record(wish.iqn, where)
+        if not records.files(wish.iqn, where):
+            progress.mark_changed()
+            self._node(wish.iqn, where, "-o", "new", ok=(0, _EXISTS))
+        if not records.files(wish.iqn, where):
+            raise CommandFailed(
+                cmd="iscsiadm",
+                rc=0,
+                stderr="made no record of %s below %s" % (wish.iqn, " or ".join(records.folders)),
+            )
+        if not records.are_right(wish.iqn, where, wish.chap):
+            progress.mark_changed()
+            records.write(wish.iqn, where, wish.chap)
+
+    def _login(self, wish: Connection, where: str) -> str:
+        """ "" when it is logged in, or else why not."""
+        done = self._node(wish.iqn, where, "--login", ok=None, timeout=150)
+        if done.rc in (0, _EXISTS):
+            return ""
+        if done.rc == _AUTH_FAILED:
+            return "the target refused the login (CHAP credentials, or no ACL for this initiator)"
+        if done.rc == TIMED_OUT:
+            return "iscsiadm was " + done.stderr
+        return login_problem(done.stderr + done.stdout) or "iscsiadm ended with %d" % done.rc
+
+    def _wait(self, wish: Connection, sessions: t.Sequence[Session]) -> list[str] | None:
+        """For the disk of every session that has its connection; after two looks for one of them.
+
+        :returns: the portals that answer no command; None: the disk did not appear.
+        :raises WaitTimeout: it did not appear, and not all portals answer.
+        """
+        silent: dict[int, WaitTimeout] = {}
+        for attempt in range(self.wait_tries + 1):
+            self.devices.settle()
+            answering = [session for session in sessions if session.number not in silent]
+            late = [
+                session
+                for session in answering
+                if self.devices.is_logged_in(session.number)
+                and not self.devices.disks_of_session(session.number, wish.lun)
+            ]
+            if self._disks(wish, sessions) and self._path(wish, sessions) and not (late and attempt < 2):
+                return [session.portal for session in sessions if session.number in silent]
+            if not answering or attempt == self.wait_tries:
+                break
+            for session in late or answering:
+                try:
+                    self.devices.scan(session.number, wish.lun)
+                except WaitTimeout as problem:
+                    silent[session.number] = problem
+            # The first look is often a moment too early; then 1, 4, 9... seconds.
+            self.sleep(0.3 if attempt == 0 else attempt**2)
+        if silent:
+            raise next(iter(silent.values()))
+        return None
+
+    # ---- disconnect ----------------------------------------------------------------------------------------------------
+
+    def disconnect(self, wish: Connection, check_mode: bool = False) -> dict[str, t.Any]:
+        """Flush the disk, take it from the kernel, and log out when the target has no other disk here.
+
+        :raises VolumePathNotRemoved: it is mounted, held or open, and nothing was done; or it would not go.
+        """
+        sessions = self.sessions(wish.iqn)
+        disks = self._disks(wish, sessions)
+        others = [
+            name for session in sessions for name in self.devices.disks_of_session(session.number) if name not in disks
+        ]
+        records = [
+            where for where in self.records.portals(wish.iqn, wish.portals) if self.records.paths(wish.iqn, where)
+        ]
+        changes = (["disk"] if disks else []) + (["session"] if sessions and not others else [])
+        if records and not others:
+            changes.append("record")
+        users = self.devices.users(disks)
+        if users:
+            # What udev runs when the guest has closed its disk.
+            self.devices.settle()
+            users = self.devices.users(disks)
+        if users:
+            raise VolumePathNotRemoved(
+                message="%s of volume %s is in use: %s"
+                % (" ".join("/dev/" + d for d in disks), wish.volume_id, "; ".join(users)),
+                remedy="Detach the disk from its guest, unmount it, or end what has it open.",
+            )
+        if not check_mode:
+            if disks:
+                progress.mark_changed()
+                self._remove(disks)
+            if not others:
+                self._logout(wish, sessions, records)
+        return {
+            "changed": bool(changes),
+            "changes": changes,
+            "path": "",
+            "device": "",
+            "devices": [],
+            "multipath": "",
+            "sessions": [{"number": s.number, "portal": s.portal, "group": s.group} for s in sessions]
+            if others
+            else [],
+        }
+
+    def _remove(self, disks: t.Sequence[str]) -> None:
+        """The map first. What was written, was written through it; a path of it that is down cannot be flushed."""
+        over = self.devices.map_of(disks)
+        if over:
+            self.multipath.remove(over)
+        else:
+            self.devices.flush(disks)
+        self.devices.delete(disks)
+        self.multipath.forget(disks)
+
+    def _logout(self, wish: Connection, sessions: t.Sequence[Session], records: t.Sequence[str]) -> None:
+        for session in sessions:
+            progress.mark_changed()
+            self._node(wish.iqn, session.portal, "--logout", ok=(0, _NO_RECORDS), timeout=150)
+        left = self.sessions(wish.iqn)
+        if left:
+            raise VolumePathNotRemoved(
+                message="the session with %s at %s did not end" % (wish.iqn, ", ".join(s.portal for s in left))
+            )
+        for where in records:
+            progress.mark_changed()
+            self._delete_record(wish.iqn, where)
+
+    def _delete_record(self, iqn: str, where: str) -> None:
+        if self.records.files(iqn, where):
+            self._node(iqn, where, "-o", "delete", ok=(0, _NO_RECORDS))
+        self.records.clear(iqn, where)  # iscsiadm sees none in an empty file, which is what a lost power leaves
+
+    # ---- extend --------------------------------------------------------------------------------------------------------
+
+    def rescan(self, wish: Connection, check_mode: bool = False) -> dict[str, t.Any]:
+        """Have the kernel ask for the disk's size again, after the volume grew, and multipathd give its map that size.
+
+        :raises VolumeDeviceNotFound: it is not connected.
+        :raises RemoteError: a path is down. It would come back with the old size.
+        """
+        sessions = self.sessions(wish.iqn)
+        disks = self._disks(wish, sessions)
+        if not disks:
+            raise VolumeDeviceNotFound(device=by_path_names(wish.portals[0], wish.iqn, wish.lun)[0])
+        before = self.result(wish, sessions)["size"]
+        if not check_mode:
+            down = [session.portal for session in sessions if not self.devices.is_logged_in(session.number)]
+            if not down:
+                for name in disks:
+                    self.devices.rescan(name)
+                sizes = {name: self.devices.size(name) for name in disks}
+                down = [name for name in disks if sizes[name] != max(sizes.values())]
+            if down:
+                raise RemoteError(
+                    reason="All paths need to be up to extend the device of volume %s: %s"
+                    % (wish.volume_id, ", ".join(down)),
+                    remedy="Run the same again when all portals can be reached.",
+                )
+            over = self.devices.map_of(disks)
+            if over:
+                self.multipath.resize(over, self.devices.size(disks[0]))
+        result = self.result(wish, sessions)
+        changed = result["size"] != before
+        result.update(changed=changed, changes=["size"] if changed else [])
+        return result
+
+    # ---- iscsiadm ------------------------------------------------------------------------------------------------------
+
+    def _node(
+        self, iqn: str, where: str, *words: str, ok: t.Collection[int] | None = (0,), timeout: float = 60
+    ) -> Completed:
+        return self._iscsiadm("-m", "node", "-T", iqn, "-p", where, *words, ok=ok, timeout=timeout)
+
+    def _iscsiadm(self, *words: str, ok: t.Collection[int] | None = (0,), timeout: float = 60) -> Completed:
+        """:arg ok: the exit codes that are no error; None: all."""
+        done = run([program("iscsiadm", "open-iscsi")] + list(words), timeout=timeout, check=False)
+        if ok is not None and done.rc not in ok:
+            raise CommandFailed(cmd="iscsiadm", rc=done.rc, stderr=(done.stderr.strip() or done.stdout.strip())[-2000:])
+        return done
+
+
+def _no_login(failures: t.Sequence[str]) -> FailedISCSITargetPortalLogin:
+    return FailedISCSITargetPortalLogin(
+        message=_NO_LOGIN + "; ".join(failures),
+        remedy="Check portal, network, the target's service and the CHAP credentials.",
+    )
+
+
+def make_connections(
+    wishes: t.Sequence[t.Mapping[str, t.Any]],
+    initiator: Initiator | None = None,
+    workers: int = 4,
+    check_mode: bool = False,
+) -> dict[str, t.Any]:
+    """Connect, disconnect and rescan volumes.
+
+    :returns: ``outcomes`` by volume id, and ``before`` and ``after`` for a diff, without secrets.
+    :raises InvalidInput: a volume is given twice.
+    """
+    worker = initiator or Initiator()
+    before: dict[str, t.Any] = {}
+    after: dict[str, t.Any] = {}
+
+    def one(args: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        wish = connection_of(args)
+        # Disks of one target share their sessions.
+        with host_lock(LOCK_ROOT, "iscsi-" + hashlib.sha256(wish.iqn.encode()).hexdigest()[:32]):
+            before[wish.volume_id] = after[wish.volume_id] = shown(worker, wish)
+            actions = {CONNECTED: worker.connect, DISCONNECTED: worker.disconnect, RESCANNED: worker.rescan}
+            result = actions[wish.state](wish, check_mode)
+            after[wish.volume_id] = (
+                shown(worker, wish) if not check_mode else wished(before[wish.volume_id], wish, result)
+            )
+        return dict(result, iqn=wish.iqn, lun=wish.lun)
+
+    outcomes = run_batch([(str(args.get("volume_id")), args) for args in wishes], one, workers)
+    return {"outcomes": outcomes, "before": before, "after": after}
+
+
+def shown(initiator: Initiator, wish: Connection) -> dict[str, t.Any]:
+    """A volume's connection for a diff; no secret is in it."""
+    sessions = initiator.sessions(wish.iqn)
+    found = initiator.result(wish, sessions)
+    portals = [where for where in wish.portals if where in {session.portal for session in sessions}] or wish.portals
+    records = all(initiator._record_is_right(wish, where) for where in portals)
+    return {
+        "connected": bool(found["devices"]),
+        "portals": sorted(session.portal for session in sessions),
+        "record": "as wished" if records else "other or none",
+        "size": found["size"],
+    }
+
+
+def wished(before: t.Mapping[str, t.Any], wish: Connection, result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What shown() would say afterwards; in check mode."""
+    if not result["changed"]:
+        return dict(before)
+    if wish.state == CONNECTED:
+        portals = sorted(set(before["portals"]) | set(wish.portals))
+        return dict(before, connected=True, portals=portals, record="as wished")
+    kept = [each["portal"] for each in result["sessions"]]
+    return dict(before, connected=False, portals=kept, record=before["record"] if kept else "other or none", size=0)

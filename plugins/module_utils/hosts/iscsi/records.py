@@ -1,0 +1,175 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What iscsiadm keeps of a target at a portal.
+
+iscsiadm takes a CHAP secret only on its command line. It keeps what it is told in a file per node and portal, of mode
+0600, of lines ``name = value``; so the record is made by iscsiadm, and the secret is written into that file, under
+iscsiadm's own lock.
+
+source: open-iscsi's README
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import tempfile
+import time
+import typing as t
+
+from ...core.errors import InvalidInput, WaitTimeout
+from ...core.volumes.names import ChapCredentials, portal, split_portal
+
+NODE_FOLDERS = ("/etc/iscsi/nodes", "/var/lib/iscsi/nodes")
+DATABASE_LOCK = "/run/lock/iscsi/lock"
+
+
+def with_settings(text: str, settings: t.Mapping[str, str | None]) -> str:
+    """A node's record with these values; None takes a setting away."""
+    lines = [line for line in text.splitlines() if line.partition(" = ")[0].strip() not in settings]
+    added = ["%s = %s" % (name, value) for name, value in settings.items() if value is not None]
+    end = lines.index("# END RECORD") if "# END RECORD" in lines else len(lines)
+    return "\n".join(lines[:end] + added + lines[end:]) + "\n"
+
+
+def settings_of(text: str) -> dict[str, str]:
+    """The values in a node's record."""
+    pairs = (line.partition(" = ") for line in text.splitlines() if not line.startswith("#"))
+    return {name.strip(): value.strip() for name, equals, value in pairs if equals}
+
+
+def login_settings(chap: ChapCredentials | None) -> dict[str, str | None]:
+    """What of a record says how to log in, and when: at each start of the host."""
+    return {
+        "node.startup": "automatic",
+        "node.session.auth.authmethod": "CHAP" if chap else "None",
+        "node.session.auth.username": chap.user if chap else None,
+        "node.session.auth.password": chap.secret if chap else None,
+    }
+
+
+@contextlib.contextmanager
+def database_lock(path: str = DATABASE_LOCK, timeout: float = 30.0) -> t.Iterator[None]:
+    """iscsiadm's lock of its records: a second link to its file."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            os.link(path, path + ".write")
+            break
+        except FileExistsError:
+            if time.monotonic() > deadline:
+                raise WaitTimeout(what="iscsiadm's lock %s.write" % path, seconds=int(timeout), host="") from None
+            time.sleep(0.05)
+    try:
+        yield
+    finally:
+        os.unlink(path + ".write")
+
+
+class NodeRecords:
+    """The records of this host. The arguments are there for tests."""
+
+    def __init__(self, folders: t.Sequence[str] = NODE_FOLDERS, lock: str = DATABASE_LOCK) -> None:
+        self.folders = tuple(folders)
+        self.lock = lock
+
+    # ---- looking -------------------------------------------------------------------------------------------------------
+
+    def targets(self) -> set[str]:
+        """The targets that there is a record of."""
+        return {
+            name for folder in self.folders if os.path.isdir(folder) for name in os.listdir(folder) if name[:1] != "."
+        }
+
+    def portals(self, iqn: str, portals: t.Iterable[str] = ()) -> list[str]:
+        """These portals of a target, and those that it has a record of, which discovery may have put beside them."""
+        found = list(portals)
+        for folder in self.folders:
+            for path in sorted(glob.glob(os.path.join(glob.escape(os.path.join(folder, iqn)), "*"))):
+                words = os.path.basename(path).split(",")
+                with contextlib.suppress(InvalidInput, ValueError, IndexError):
+                    where = portal(words[0], int(words[1]))
+                    if where not in found:
+                        found.append(where)
+        return found
+
+    def paths(self, iqn: str, where: str) -> list[str]:
+        """The files or folders of the record of a node at a portal."""
+        address, port = split_portal(where)
+        found: list[str] = []
+        for folder in self.folders:
+            base = os.path.join(glob.escape(os.path.join(folder, iqn)), glob.escape("%s,%d" % (address, port)))
+            found += glob.glob(base) + glob.glob(base + ",*")
+        return found
+
+    def files(self, iqn: str, where: str) -> list[str]:
+        """The files in which the record of a node at a portal is."""
+        found: list[str] = []
+        for path in self.paths(iqn, where):
+            found.extend([path] if os.path.isfile(path) else sorted(glob.glob(os.path.join(glob.escape(path), "*"))))
+        return found
+
+    def are_whole(self, iqn: str, where: str) -> bool:
+        """Whether there is no record, or one that is more than what a lost power leaves: an empty file or folder."""
+        files = self.files(iqn, where)
+        whole = bool(files) and all(_settings_in(path).get("node.name") == iqn for path in files)
+        return whole or not self.paths(iqn, where)
+
+    def are_right(self, iqn: str, where: str, chap: ChapCredentials | None) -> bool:
+        """Whether there is a record, with these credentials."""
+        files = self.files(iqn, where)
+        return bool(files) and all(_is_right(path, chap) for path in files)
+
+    # ---- change --------------------------------------------------------------------------------------------------------
+
+    def write(self, iqn: str, where: str, chap: ChapCredentials | None) -> None:
+        """Put the credentials into the record."""
+        for path in self.files(iqn, where):
+            if not _is_right(path, chap):
+                self._set(path, login_settings(chap))
+
+    def _set(self, path: str, settings: t.Mapping[str, str | None]) -> None:
+        with database_lock(self.lock):
+            with open(path, encoding="utf-8") as file:
+                text = with_settings(file.read(), settings)
+            # Outside of the folders that iscsiadm reads as records, and on their file system.
+            folder = next(each for each in self.folders if path.startswith(each + "/"))
+            fd, temporary = tempfile.mkstemp(prefix=".bootflow-", dir=os.path.dirname(folder))
+            try:
+                with os.fdopen(fd, "w", encoding="utf-8") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.rename(temporary, path)  # of mode 0600, as mkstemp makes it
+            except BaseException:
+                os.unlink(temporary)
+                raise
+
+    def clear(self, iqn: str, where: str) -> None:
+        """Take away what is left of a record when iscsiadm has deleted it, or sees none."""
+        left = self.paths(iqn, where)
+        if not left:
+            return
+        with database_lock(self.lock):
+            for path in left:
+                for file in self.files(iqn, where):
+                    os.unlink(file)
+                if os.path.isdir(path):
+                    os.rmdir(path)
+                with contextlib.suppress(OSError):  # the target's folder goes with its last record
+                    os.rmdir(os.path.dirname(path))
+
+
+def _settings_in(path: str) -> dict[str, str]:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return settings_of(file.read())
+
+
+def _is_right(path: str, chap: ChapCredentials | None) -> bool:
+    has = _settings_in(path)
+    return all(has.get(name) == value for name, value in login_settings(chap).items())

@@ -1,0 +1,66 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a compute host has of targets of volumes that nobody named: sessions, records of iscsiadm, secrets of libvirt."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core.errors import MissingLibrary
+from ...core.volumes.names import target_of_secret, volume_id_of_target
+from ..libvirt.secrets import secrets_there
+from ..os.module_errors import as_bootflow_error
+from .initiator import Initiator
+
+
+def sessions_there(initiator: Initiator, prefixes: t.Sequence[str], known: t.Collection[str]) -> list[dict[str, t.Any]]:
+    """Targets with one of the prefixes that this host is logged in to, or keeps a record of: iqn, volume_id, session
+    (whether it is logged in), luns, portals, and in_use (why its disks may not go).
+
+    :arg known: targets that somebody knows are left out: who uses a disk is not found out for nothing.
+    """
+    try:
+        sessions = initiator.every_session()
+    except MissingLibrary:  # without iscsiadm nobody is logged in; its records may outlive it
+        sessions = []
+    found = []
+    for iqn in sorted({s.iqn for s in sessions} | initiator.records.targets()):
+        volume_id = volume_id_of_target(iqn, prefixes)
+        if not volume_id or iqn in known:
+            continue
+        mine = [s for s in sessions if s.iqn == iqn]
+        portals = initiator.records.portals(iqn, sorted({s.portal for s in mine}))
+        if not portals:
+            continue  # an empty folder
+        disks = [name for s in mine for name in initiator.devices.disks_of_session(s.number)]
+        found.append(
+            {
+                "iqn": iqn,
+                "volume_id": volume_id,
+                "session": bool(mine),
+                "luns": sorted({lun for s in mine for lun in initiator.devices.luns_of_session(s.number)}),
+                "portals": portals,
+                "in_use": initiator.devices.users(disks) if disks else [],
+            }
+        )
+    return found
+
+
+def iscsi_ends(
+    connection: t.Any, prefixes: t.Sequence[str], known: t.Collection[str] = (), initiator: Initiator | None = None
+) -> dict[str, t.Any]:
+    """{sessions, secrets, error}: see sessions_there(); a secret has iqn and volume_id.
+
+    Nothing of it fails the host: ``error`` says what could not be read.
+    """
+    found: dict[str, t.Any] = {"sessions": [], "secrets": [], "error": None}
+    try:
+        found["sessions"] = sessions_there(initiator or Initiator(), prefixes, known)
+        targets = {name: target_of_secret(name) for name in secrets_there(connection)}
+        named = {n: volume_id_of_target(iqn, prefixes) for n, iqn in targets.items() if iqn not in known}
+        found["secrets"] = [{"iqn": name, "volume_id": volume_id} for name, volume_id in named.items() if volume_id]
+    except Exception as error:  # whatever it is: the host's other facts are told
+        found["error"] = as_bootflow_error(error).as_dict()
+    return found

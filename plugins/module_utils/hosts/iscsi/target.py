@@ -1,0 +1,453 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Volumes exported by iSCSI: one target each, for the initiators that are named and for nobody else.
+
+What an export is to be (``Export``), what there is (``Found``), what has to change, and the batch over both. How LIO and
+tgt do it is in ``iscsi_target_lio`` and ``iscsi_target_tgt``, behind ``Target``.
+
+source: Cinder's iSCSI targets (Queens)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ...core.errors import (
+    BootflowError,
+    CommandFailed,
+    InvalidInput,
+    ISCSITargetCreateFailed,
+    ISCSITargetNotFoundForVolume,
+    ISCSITargetRemoveFailed,
+)
+from ...core.volumes.chap import chap_of
+from ...core.volumes.names import (
+    IQN_PREFIX,
+    LUN_OF_TARGET,
+    ChapCredentials,
+    ProviderLocation,
+    check_initiator,
+    portal,
+    split_portal,
+    target_iqn,
+    volume_name,
+)
+from ..os.batch import progress, run_batch
+from ..os.locks import LOCK_ROOT, host_lock
+from ..os.module_errors import failure
+from ..os.paths import checked_uuid
+
+PRESENT, ABSENT = "present", "absent"
+STATES = (PRESENT, ABSENT)
+TARGETS = tuple(sorted(LUN_OF_TARGET))
+
+_PATH = re.compile(r"/[A-Za-z0-9._+/:@-]+\Z")
+
+
+#: Credentials of an initiator that is let in, and of which only the running target knows the secret.
+UNKNOWN = ChapCredentials("", "")
+
+
+@dataclass(frozen=True)
+class Login:
+    """An initiator that may log in. ``chap``: with what; None: its name is enough."""
+
+    initiator: str
+    chap: ChapCredentials | None = None
+
+    @property
+    def secret(self) -> tuple[str, str] | None:
+        """(user, secret) as it stands in the aspects, or None."""
+        return (self.chap.user, self.chap.secret) if self.chap is not None else None
+
+
+@dataclass(frozen=True)
+class Export:
+    """What is wished of one volume's target. ``logins`` empty: the target is there, and lets nobody in.
+
+    ``keep``: initiators that others let in, and whose credentials nobody here knows: they stay as they are, those that are
+    not there stay out. resolved() makes logins of them.
+    """
+
+    volume_id: str
+    iqn: str
+    path: str = ""
+    logins: tuple[Login, ...] = ()
+    keep: tuple[str, ...] = ()
+    portals: tuple[str, ...] = ()
+    write_cache: bool = True
+    state: str = PRESENT
+    force: bool = False
+
+    @property
+    def name(self) -> str:
+        return volume_name(self.volume_id)
+
+    @property
+    def initiators(self) -> tuple[str, ...]:
+        return tuple(login.initiator for login in self.logins)
+
+    @property
+    def credentials(self) -> dict[str, tuple[str, str] | None]:
+        """Initiator -> (user, secret) or None."""
+        return {login.initiator: login.secret for login in self.logins}
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """The names of the accounts, those of which the secret is known."""
+        return tuple(sorted({login.chap.user for login in self.logins if login.chap and login.chap.secret}))
+
+    @property
+    def unsaved(self) -> tuple[str, ...]:
+        """Initiators that a restart of the service would shut out: what they log in with is saved nowhere."""
+        return tuple(login.initiator for login in self.logins if login.chap is not None and not login.chap.secret)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A target as it is. ``aspects``: what there is of a wish; compared with ``Target.aspects()``.
+
+    Its ``chap`` is {initiator: (user, secret), or None without}; the secret is "" where only the running target knows it.
+    """
+
+    iqn: str
+    aspects: t.Mapping[str, t.Any]
+    sessions: tuple[str, ...] = ()  # initiators that are logged in
+    group: str = "1"
+    saved: t.Any = None  # what a restart of the service would bring back
+    ours: bool = False  # made by this collection: what else bears such a name is somebody else's
+    details: t.Mapping[str, t.Any] = field(default_factory=dict)
+
+
+class Target(t.Protocol):
+    """One implementation of targets on this host."""
+
+    name: str
+    lun: int
+
+    def iqns(self) -> set[str]:
+        """The names of all targets, whoever made them; also what only a saved configuration knows."""
+
+    def read(self, exports: t.Sequence[Export]) -> dict[str, Found]:
+        """What there is of these exports' targets, by iqn; also what only a saved configuration knows."""
+
+    def aspects(self, export: Export) -> dict[str, t.Any]:
+        """What a resolved() export looks like when it is as wished. Secrets are in ``chap``, and nowhere else."""
+
+    def is_saved(self, export: Export, found: Found) -> bool:
+        """Whether a restart of the service would bring the export back as it is."""
+
+    def apply(self, export: Export, found: Found | None) -> None:
+        """Make it so."""
+
+    def remove(self, export: Export, found: Found) -> None:
+        """Take away the target, its backstore and what was saved of it."""
+
+    def save(self, exports: t.Sequence[Export]) -> None:
+        """Once after all: make what was applied and removed last over a restart."""
+
+
+def export_of(args: t.Mapping[str, t.Any], prefix: str = IQN_PREFIX, portals: t.Sequence[str] = ()) -> Export:
+    """The wish in an element of the option ``exports``.
+
+    :raises InvalidInput: a name, path, portal or credential that is none, or that a target's configuration cannot hold.
+    """
+    volume_id = checked_uuid(args.get("volume_id") or "")
+    state = args.get("state") or PRESENT
+    if state not in STATES:
+        raise InvalidInput(reason="state %r is none of %s" % (state, ", ".join(STATES)))
+    path = args.get("path") or ""
+    if state == PRESENT and (not _PATH.match(path) or ".." in path.split("/")):
+        raise InvalidInput(
+            reason="path %s of volume %s is not an absolute path that a target can export" % (ascii(path), volume_id)
+        )
+    logins = _logins(args, volume_id)
+    return Export(
+        volume_id=volume_id,
+        iqn=target_iqn(volume_name(volume_id), prefix),
+        path=path,
+        logins=tuple(sorted(logins, key=lambda login: login.initiator)),
+        keep=tuple(sorted({check_initiator(n) for n in args.get("keep") or ()} - {each.initiator for each in logins})),
+        portals=tuple(portal(*split_portal(each)) for each in portals),
+        write_cache=args.get("write_cache") is not False,
+        state=state,
+        force=bool(args.get("force")),
+    )
+
+
+def _logins(args: t.Mapping[str, t.Any], volume_id: str) -> list[Login]:
+    """Those of the options ``initiators``, which have one pair of credentials, and of ``logins``, which have each its own."""
+    common = chap_of(args.get("chap_user"), args.get("chap_secret"), volume_id)
+    found = [Login(name, common) for name in sorted({check_initiator(n) for n in args.get("initiators") or ()})]
+    for each in args.get("logins") or ():
+        chap = chap_of(each.get("chap_user"), each.get("chap_secret"), volume_id)
+        found.append(Login(check_initiator(each.get("initiator")), chap))
+    names = [login.initiator for login in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    secrets: dict[str, str] = {}
+    for login in found:
+        # One account of a target has one secret.
+        if login.chap is not None and secrets.setdefault(login.chap.user, login.chap.secret) != login.chap.secret:
+            twice.append(login.chap.user)
+    if twice:
+        raise InvalidInput(
+            reason="volume %s has %s twice" % (volume_id, ", ".join(twice)),
+            remedy="Name each initiator once, and give each a chap_user of its own.",
+        )
+    return found
+
+
+def resolved(export: Export, found: Found | None) -> Export:
+    """The export with logins for those it keeps, of what there is: their credentials go on, in what is saved too."""
+    has = found.aspects.get("chap", {}) if found is not None else {}
+    there = found.aspects.get("initiators", ()) if found is not None else ()
+    kept = []
+    for name in export.keep:
+        if name in there:
+            pair = has.get(name)
+            kept.append(Login(name, ChapCredentials(*pair) if pair is not None else None))
+    logins = sorted([*export.logins, *kept], key=lambda login: login.initiator)
+    return replace(export, logins=tuple(logins))
+
+
+def check_path(export: Export) -> int:
+    """The size of what is to be exported, 0 for a block device.
+
+    :raises ISCSITargetCreateFailed: it is not there, or is neither a block device nor a regular file.
+    """
+    try:
+        found = os.stat(export.path)
+    except OSError as error:
+        raise create_failed(
+            export, "%s: %s" % (export.path, error.strerror), "Activate or create the volume first."
+        ) from None
+    if stat.S_ISBLK(found.st_mode):
+        return 0
+    if stat.S_ISREG(found.st_mode) and found.st_size:
+        return found.st_size
+    raise create_failed(export, "%s is neither a block device nor a file with content" % export.path)
+
+
+def create_failed(export: Export, reason: str, remedy: str | None = None) -> ISCSITargetCreateFailed:
+    """Cinder's error with what was wrong."""
+    return ISCSITargetCreateFailed(
+        message="Failed to create iscsi target for volume %s: %s" % (export.volume_id, reason), remedy=remedy
+    )
+
+
+def remove_failed(export: Export, reason: str, remedy: str | None = None) -> ISCSITargetRemoveFailed:
+    """Cinder's error with what was wrong."""
+    return ISCSITargetRemoveFailed(
+        message="Failed to remove iscsi target for volume %s: %s" % (export.volume_id, reason), remedy=remedy
+    )
+
+
+def shown(aspects: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """For a diff: of credentials only whether there are some."""
+    plain = {key: value for key, value in aspects.items() if key != "accounts"}
+    return {key: (any(value.values()) if key == "chap" else value) for key, value in sorted(plain.items())}
+
+
+def differences(wished: t.Mapping[str, t.Any], found: t.Mapping[str, t.Any]) -> list[str]:
+    """The names of what is not as wished, in order; of an initiator that comes or goes only that, not its credentials."""
+    changed = sorted(key for key, value in wished.items() if found.get(key) != value)
+    if "chap" in changed and "chap" in found:
+        both = set(wished["chap"]) & set(found["chap"])
+        if all(wished["chap"][name] == found["chap"][name] for name in both) and "initiators" in changed:
+            changed.remove("chap")
+    if "accounts" in changed:  # what follows from the others, or credentials that nobody was given
+        changed.remove("accounts")
+        if "chap" not in changed and "initiators" not in changed:
+            changed.append("chap")
+    return sorted(changed)
+
+
+def location(target: Target, export: Export, found: Found | None) -> str:
+    """Cinder's provider_location: ``portal,group iqn lun``; "" when no portal is known."""
+    if not export.portals or export.state == ABSENT:
+        return ""
+    return str(ProviderLocation(export.portals, export.iqn, target.lun, found.group if found else "1"))
+
+
+def make_exports(
+    target: Target,
+    wishes: t.Sequence[t.Mapping[str, t.Any]],
+    prefix: str = IQN_PREFIX,
+    portals: t.Sequence[str] = (),
+    check_mode: bool = False,
+) -> dict[str, t.Any]:
+    """Export volumes and end exports.
+
+    :returns: ``outcomes`` by volume id, and ``before`` and ``after`` for a diff, without secrets.
+    :raises InvalidInput: a portal that is none, or a volume that is given twice.
+    """
+    for each in portals:
+        split_portal(each)
+    exports: dict[str, Export] = {}
+    before: dict[str, t.Any] = {}
+    after: dict[str, t.Any] = {}
+
+    def checked(args: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        export = export_of(args, prefix, portals)
+        exports[str(args["volume_id"])] = export
+        return {}
+
+    pairs = [(str(args.get("volume_id")), args) for args in wishes]
+    outcomes = run_batch(pairs, checked, workers=1)
+    if not exports:
+        return {"outcomes": outcomes, "before": before, "after": after}
+    # One run at a time: numbers of targets are given out, and LIO saves all of its configuration at once.
+    with host_lock(LOCK_ROOT, "iscsi-target-" + target.name):
+        there = target.read(list(exports.values()))
+        touched: list[Export] = []
+        for key, export in exports.items():
+            exports[key] = resolved(export, there.get(export.iqn))
+
+        def one(export: Export) -> dict[str, t.Any]:
+            found = there.get(export.iqn)
+            before[export.volume_id] = shown(found.aspects) if found else {}
+            if export.state == ABSENT:
+                return _remove(target, export, found, check_mode, touched, after)
+            return _apply(target, export, found, check_mode, touched, after)
+
+        outcomes.update(run_batch([(key, exports[key]) for key in exports], one, workers=1))
+        if touched:
+            target.save(touched)
+            now = target.read(touched)
+            for key, export in exports.items():
+                if export in touched and not outcomes[key]["error"]:
+                    outcomes[key].update(_verified(target, export, now.get(export.iqn)))
+    for key, export in exports.items():
+        if outcomes[key]["error"]:
+            after[export.volume_id] = before.get(export.volume_id, {})
+    return {"outcomes": {key: outcomes[key] for key, args in pairs}, "before": before, "after": after}
+
+
+def _result(target: Target, export: Export, found: Found | None, changes: t.Sequence[str]) -> dict[str, t.Any]:
+    return {
+        "changed": bool(changes),
+        "changes": list(changes),
+        "iqn": export.iqn,
+        "lun": target.lun,
+        "path": export.path,
+        "portals": list(export.portals),
+        "provider_location": location(target, export, found),
+        "sessions": list(found.sessions) if found else [],
+        "initiators": list(export.initiators),
+        "unsaved": list(export.unsaved),
+    }
+
+
+def _apply(
+    target: Target,
+    export: Export,
+    found: Found | None,
+    check_mode: bool,
+    touched: list[Export],
+    after: dict[str, t.Any],
+) -> dict[str, t.Any]:
+    if not export.logins and export.keep and (found is None or not found.aspects):
+        after[export.volume_id] = shown(found.aspects) if found else {}
+        return _result(target, export, None, [])  # those to be kept went with their target
+    check_path(export)
+    if len({login.chap is None for login in export.logins}) > 1:
+        raise create_failed(
+            export,
+            "some of its initiators log in with credentials, others without",
+            "Give all of them credentials, or none.",
+        )
+    wished = target.aspects(export)
+    changes = differences(wished, found.aspects) if found else ["target"]
+    if found and not changes and not target.is_saved(export, found):
+        changes = ["saved"]
+    after[export.volume_id] = shown(wished)
+    if "chap" in changes and found and any(found.aspects.get("chap", {}).values()) and any(wished["chap"].values()):
+        after[export.volume_id]["chap"] = "other credentials"
+    if found and "path" in changes and found.sessions and not export.force:
+        raise create_failed(
+            export,
+            "%s exports %s, and %s uses it" % (export.iqn, found.aspects.get("path"), ", ".join(found.sessions)),
+            "Detach it there first.",
+        )
+    if changes and not check_mode:
+        progress.mark_changed()
+        touched.append(export)
+        try:
+            target.apply(export, found)
+        except Exception as error:  # rtslib has one class for everything, and OSErrors of configfs come as they are
+            if found is None:
+                _undo(target, export)
+            if isinstance(error, BootflowError) and not isinstance(error, CommandFailed):
+                raise
+            raise create_failed(export, _plain(error, export), getattr(error, "remedy", None)) from None
+    return _result(target, export, found, changes)
+
+
+def _remove(
+    target: Target,
+    export: Export,
+    found: Found | None,
+    check_mode: bool,
+    touched: list[Export],
+    after: dict[str, t.Any],
+) -> dict[str, t.Any]:
+    after[export.volume_id] = {}
+    if found is None:
+        return _result(target, export, None, [])
+    if found.sessions and not export.force:
+        raise remove_failed(
+            export,
+            "%s is logged in" % ", ".join(found.sessions),
+            "Detach the volume there first; force ends the session under the guest.",
+        )
+    if not check_mode:
+        progress.mark_changed()
+        touched.append(export)
+        try:
+            target.remove(export, found)
+        except Exception as error:
+            if isinstance(error, BootflowError) and not isinstance(error, CommandFailed):
+                raise
+            raise remove_failed(export, _plain(error, export), getattr(error, "remedy", None)) from None
+    result = _result(target, export, found, ["target"])
+    result.update(sessions=[], initiators=[], unsaved=[])
+    return result
+
+
+def _undo(target: Target, export: Export) -> None:
+    # What was half made must not be found by an initiator. The reason of the failure is what is told.
+    with contextlib.suppress(Exception):
+        found = target.read([export]).get(export.iqn)
+        if found is not None:
+            target.remove(export, found)
+
+
+def _plain(error: BaseException, export: Export) -> str:
+    text = str(error) or type(error).__name__
+    for login in export.logins:
+        if login.chap is not None and login.chap.secret:
+            text = text.replace(login.chap.secret, "***")
+    return text
+
+
+def _verified(target: Target, export: Export, found: Found | None) -> dict[str, t.Any]:
+    """What is there afterwards; an error when it is not as wished: a target's tools may fail without a word."""
+    if export.state == ABSENT:
+        if found is None:
+            return {}
+        return failure(remove_failed(export, "it is still there"), changed=True)
+    if found is None:
+        return failure(ISCSITargetNotFoundForVolume(volume_id=export.volume_id), changed=True)
+    wrong = differences(target.aspects(export), found.aspects)
+    if wrong:
+        return failure(create_failed(export, "not as wished: %s" % ", ".join(wrong)), changed=True)
+    if not target.is_saved(export, found):
+        return failure(create_failed(export, "it would not come back with its service"), changed=True)
+    return {"provider_location": location(target, export, found), "sessions": list(found.sessions)}

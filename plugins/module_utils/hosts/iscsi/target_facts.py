@@ -1,0 +1,58 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which targets of volumes this host has, whoever knows of them. No secret is in what is told."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core.volumes.names import volume_id_of_target
+from ..os.module_errors import as_bootflow_error
+from .target import ABSENT, Export, Target
+from .target_lio import LioTarget
+from .target_tgt import TgtTarget
+
+KINDS: t.Mapping[str, t.Callable[[], Target]] = {LioTarget.name: LioTarget, TgtTarget.name: TgtTarget}
+
+
+def targets_there(target: Target, prefix: str) -> list[dict[str, t.Any]]:
+    """The targets of volumes with this prefix: iqn, volume_id, path, sessions, running, ours.
+
+    ``running``: initiators find it; otherwise only a saved configuration has it, or part of it is gone. ``ours``: this
+    collection made it; Cinder gives its own the same names.
+    """
+    named = {iqn: volume_id_of_target(iqn, [prefix]) for iqn in target.iqns()}
+    exports = [Export(volume_id, iqn, state=ABSENT) for iqn, volume_id in sorted(named.items()) if volume_id]
+    there = target.read(exports) if exports else {}
+    return [
+        {
+            "iqn": e.iqn,
+            "volume_id": e.volume_id,
+            "path": str(there[e.iqn].aspects.get("path") or ""),
+            "sessions": sorted(there[e.iqn].sessions),
+            "running": bool(there[e.iqn].aspects),
+            "ours": there[e.iqn].ours,
+        }
+        for e in exports
+        if e.iqn in there
+    ]
+
+
+def targets_facts(
+    asked: t.Sequence[t.Mapping[str, t.Any]], kinds: t.Mapping[str, t.Callable[[], Target]] | None = None
+) -> list[dict[str, t.Any]]:
+    """For each of ``asked`` (target, iqn_prefix) the same with ``exports`` as targets_there() gives them, and ``error``.
+
+    One that cannot be read does not fail the others.
+    """
+    found = []
+    for args in asked:
+        answer: dict[str, t.Any] = {"target": args["target"], "iqn_prefix": args["iqn_prefix"]}
+        try:
+            answer.update(exports=targets_there((kinds or KINDS)[args["target"]](), args["iqn_prefix"]), error=None)
+        except Exception as error:  # rtslib has one class for everything, and OSErrors of configfs come as they are
+            answer.update(exports=[], error=as_bootflow_error(error).as_dict())
+        found.append(answer)
+    return found

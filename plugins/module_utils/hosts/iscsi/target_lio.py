@@ -1,0 +1,289 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Targets of LIO, the kernel's, through rtslib in this process: no secret is on a command line.
+
+source: Cinder's LIO target and its rtstool (Queens); rtslib-fb
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import stat
+import typing as t
+
+from ...core.errors import CommandFailed
+from ...core.optional import optional_import, require
+from ...core.volumes.names import LUN_OF_TARGET, portal, split_portal
+from ..os.files import write_json
+from .target import Export, Found, check_path, create_failed
+
+rtslib: t.Any = optional_import("rtslib_fb")
+
+ALL_ADDRESSES = "0.0.0.0:3260"
+#: Nobody is let in without an ACL, discovery tells a target only to who has one, and what LIO makes up is not kept.
+ATTRIBUTES: t.Mapping[str, str] = {
+    "generate_node_acls": "0",
+    "cache_dynamic_acls": "0",
+    "demo_mode_discovery": "0",
+    "demo_mode_write_protect": "1",
+}
+
+
+def save_file_of(library: t.Any) -> str:
+    """Where this rtslib (Debian and others differ) keeps what is restored at a start."""
+    name = getattr(library, "__name__", "rtslib_fb") + ".root"
+    try:
+        module = importlib.import_module(name)
+    except ImportError:
+        module = None
+    return str(getattr(module, "default_save_file", "") or "/etc/target/saveconfig.json")
+
+
+class LioTarget:
+    """LIO on this host.
+
+    :raises MissingLibrary: rtslib is not installed for this Python.
+    """
+
+    name = "lio"
+    lun = LUN_OF_TARGET["lio"]
+
+    def __init__(self, save_file: str = "", library: t.Any = None) -> None:
+        self.library = library or rtslib
+        require(self.library, "rtslib_fb (Python)", "python3-rtslib-fb", "host")
+        self.save_file = save_file or save_file_of(self.library)
+        self._root: t.Any = None
+
+    @property
+    def root(self) -> t.Any:
+        if self._root is None:
+            self._root = self.library.RTSRoot()  # loads the kernel's modules and mounts configfs where needed
+        return self._root
+
+    # ---- what there is -------------------------------------------------------------------------------------------------
+
+    def iqns(self) -> set[str]:
+        found: set[str] = set()
+        for configuration in (self.root.dump(), self._saved()[0]):
+            found.update(str(each.get("wwn")) for each in configuration.get("targets") or ())
+            found.update(str(each.get("name")) for each in configuration.get("storage_objects") or ())
+        return found
+
+    def read(self, exports: t.Sequence[Export]) -> dict[str, Found]:
+        dump = self.root.dump()
+        saved, mode = self._saved()
+        wanted = {export.iqn: export.volume_id for export in exports}
+        targets = {target["wwn"]: target for target in dump["targets"] if target["wwn"] in wanted}
+        stores = {store["name"]: store for store in dump["storage_objects"] if store["name"] in wanted}
+        sessions = self._sessions(wanted)
+        result = {}
+        for iqn in sorted(wanted):
+            kept_stores, kept_targets = part_of(saved, iqn)
+            if iqn in targets or iqn in stores or kept_stores or kept_targets:
+                aspects = self._aspects_of(targets.get(iqn), stores.get(iqn))
+                # Compared by what matters: a restore changes orders and numbers.
+                kept = self._aspects_of(kept_targets[0], kept_stores[0]) if kept_stores and kept_targets else {}
+                result[iqn] = Found(
+                    iqn,
+                    aspects,
+                    sessions=tuple(sorted(sessions.get(iqn, ()))),
+                    saved=bool(aspects) and kept == aspects and mode == 0o600,
+                    # As _make_store() names it; others let the kernel make up a number.
+                    ours=wanted[iqn] in [each.get("wwn") for each in [stores.get(iqn, {}), *kept_stores]],
+                )
+        return result
+
+    def _sessions(self, wanted: t.Collection[str]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for target in self.root.targets:
+            if target.fabric_module.name == "iscsi" and target.wwn in wanted:
+                acls = [acl for tpg in target.tpgs for acl in tpg.node_acls]
+                found[target.wwn] = [acl.node_wwn for acl in acls if acl.session]
+        return found
+
+    def _saved(self) -> tuple[dict[str, t.Any], int]:
+        try:
+            with open(self.save_file, encoding="utf-8") as file:
+                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+                data = json.load(file)
+        except (OSError, ValueError):
+            return {}, 0
+        return (data if isinstance(data, dict) else {}), mode
+
+    def _aspects_of(
+        self, target: t.Mapping[str, t.Any] | None, store: t.Mapping[str, t.Any] | None
+    ) -> dict[str, t.Any]:
+        if target is None or store is None or len(target["tpgs"]) != 1:
+            return {}
+        tpg = target["tpgs"][0]
+        own = "/backstores/%s/%s" % (store["plugin"], store["name"])
+        luns = {(each["index"], each["storage_object"]) for each in tpg["luns"]}
+        chap = {
+            acl["node_wwn"]: (acl.get("chap_userid") or "", acl.get("chap_password") or "") for acl in tpg["node_acls"]
+        }
+        mapped = all(
+            [(each["index"], each["tpg_lun"], bool(each["write_protect"])) for each in acl["mapped_luns"]]
+            == [(self.lun, self.lun, False)]
+            for acl in tpg["node_acls"]
+        )
+        attributes = {key: str(tpg["attributes"].get(key)) for key in ATTRIBUTES}
+        attributes["authentication"] = str(tpg["attributes"].get("authentication"))
+        return {
+            "path": store["dev"],
+            "plugin": store["plugin"],
+            "write_cache": bool(store.get("write_back")) if store["plugin"] == "fileio" else None,
+            "luns": luns == {(self.lun, own)} and mapped,
+            "initiators": tuple(sorted(acl["node_wwn"] for acl in tpg["node_acls"])),
+            "chap": {name: pair if pair != ("", "") else None for name, pair in chap.items()},
+            "portals": tuple(sorted(_portal_of(each) for each in tpg["portals"])),
+            "attributes": attributes,
+            "enabled": bool(tpg["enable"]),
+        }
+
+    def aspects(self, export: Export) -> dict[str, t.Any]:
+        is_file = os.path.isfile(export.path)
+        chap = export.credentials
+        return {
+            "path": export.path,
+            "plugin": "fileio" if is_file else "block",
+            # A block device has the cache that its own queue has: LIO takes no other word for it.
+            "write_cache": export.write_cache if is_file else None,
+            "luns": True,
+            "initiators": export.initiators,
+            "chap": chap,
+            "portals": tuple(sorted(export.portals or (ALL_ADDRESSES,))),
+            # Without credentials, too, nobody gets in whom no ACL names.
+            "attributes": dict(ATTRIBUTES, authentication="1" if any(chap.values()) or not chap else "0"),
+            "enabled": True,
+        }
+
+    def is_saved(self, export: Export, found: Found) -> bool:
+        return bool(found.saved)
+
+    # ---- change --------------------------------------------------------------------------------------------------------
+
+    def apply(self, export: Export, found: Found | None) -> None:
+        has = found.aspects if found else {}
+        if has and (has["path"], has["plugin"], has["luns"]) != (
+            export.path,
+            self.aspects(export)["plugin"],
+            True,
+        ):
+            has = {}
+        if not has:
+            # Nothing of it, or something that cannot become it.
+            self._delete(export.iqn)
+        wished = self.aspects(export)
+        store = self._store(export) or self._make_store(export, wished)
+        if wished["write_cache"] is not None and has.get("write_cache") not in (None, wished["write_cache"]):
+            store.set_attribute("emulate_write_cache", str(int(wished["write_cache"])))
+        target = self.library.Target(self.library.FabricModule("iscsi"), export.iqn)
+        tpg = self.library.TPG(target, 1)
+        if has.get("attributes") != wished["attributes"]:
+            for name, value in wished["attributes"].items():
+                tpg.set_attribute(name, value)
+        luns = {lun.lun: lun for lun in tpg.luns}
+        lun = luns.get(self.lun) or self.library.LUN(tpg, self.lun, storage_object=store)
+        self._set_acls(export, tpg, lun, wished)
+        self._set_portals(export, tpg, wished)
+        if not tpg.enable:
+            tpg.enable = True
+
+    def _store(self, export: Export) -> t.Any:
+        for store in self.root.storage_objects:
+            if store.name == export.iqn:
+                return store
+        return None
+
+    def _make_store(self, export: Export, wished: t.Mapping[str, t.Any]) -> t.Any:
+        size = check_path(export)
+        # The volume's id as unit serial: the disk has one identity on every host and for ever.
+        if wished["plugin"] == "fileio":
+            return self.library.FileIOStorageObject(
+                export.iqn, export.path, size, wwn=export.volume_id, write_back=bool(wished["write_cache"])
+            )
+        return self.library.BlockStorageObject(export.iqn, export.path, wwn=export.volume_id)
+
+    def _set_acls(self, export: Export, tpg: t.Any, lun: t.Any, wished: t.Mapping[str, t.Any]) -> None:
+        there = {acl.node_wwn: acl for acl in tpg.node_acls}
+        for name, acl in there.items():
+            if name not in export.initiators:
+                acl.delete()  # LIO ends its session
+        for name, pair in wished["chap"].items():
+            user, secret = pair or ("", "")
+            acl = there.get(name) or self.library.NodeACL(tpg, name, mode="create")
+            if (acl.chap_userid or "", acl.chap_password or "") != (user, secret):
+                acl.chap_userid, acl.chap_password = user, secret
+            if not list(acl.mapped_luns):
+                self.library.MappedLUN(acl, self.lun, self.lun)
+
+    def _set_portals(self, export: Export, tpg: t.Any, wished: t.Mapping[str, t.Any]) -> None:
+        there = {portal(each.ip_address.strip("[]"), each.port): each for each in tpg.network_portals}
+        for where, each in there.items():
+            if where not in wished["portals"]:
+                each.delete()
+        for where in wished["portals"]:
+            if where not in there:
+                address, port = split_portal(where)
+                try:
+                    self.library.NetworkPortal(tpg, "[%s]" % address if ":" in address else address, port)
+                except Exception as error:
+                    raise create_failed(
+                        export,
+                        "portal %s: %s" % (where, error),
+                        "It is an address of this host, and no other service (tgt?) has its port.",
+                    ) from None
+
+    def remove(self, export: Export, found: Found) -> None:
+        self._delete(export.iqn)
+
+    def _delete(self, iqn: str) -> None:
+        for target in list(self.root.targets):
+            if target.fabric_module.name == "iscsi" and target.wwn == iqn:
+                target.delete()
+        for store in list(self.root.storage_objects):
+            if store.name == iqn:
+                store.delete()
+
+    def save(self, exports: t.Sequence[Export]) -> None:
+        """Only our parts of the saved configuration: what others saved, or did not want to save, stays as it is.
+
+        :raises CommandFailed: there is something saved that is not LIO's JSON.
+        """
+        try:
+            with open(self.save_file, encoding="utf-8") as file:
+                saved = json.load(file)
+            stores, targets = list(saved["storage_objects"]), list(saved["targets"])
+        except FileNotFoundError:
+            saved, stores, targets = {"fabric_modules": []}, [], []
+        except (ValueError, KeyError, TypeError) as error:
+            raise CommandFailed(
+                cmd="reading %s" % self.save_file, rc=1, stderr="no configuration: %s" % error
+            ) from None
+        dump = self.root.dump()
+        ours = {export.iqn for export in exports}
+        stores = [each for each in stores if each.get("name") not in ours]
+        targets = [each for each in targets if each.get("wwn") not in ours]
+        for iqn in sorted(ours):
+            now = part_of(dump, iqn)
+            stores.extend(now[0])
+            targets.extend(now[1])
+        folder = os.path.dirname(self.save_file)
+        if not os.path.isdir(folder):
+            os.makedirs(folder, mode=0o700)
+        write_json(self.save_file, dict(saved, storage_objects=stores, targets=targets), mode=0o600)
+
+
+def part_of(configuration: t.Mapping[str, t.Any], iqn: str) -> tuple[list[t.Any], list[t.Any]]:
+    """(backstores, targets) of one iqn in a dump of LIO or in what was saved of one."""
+    stores = [each for each in configuration.get("storage_objects") or () if each.get("name") == iqn]
+    targets = [each for each in configuration.get("targets") or () if each.get("wwn") == iqn]
+    return stores, targets
+
+
+def _portal_of(each: t.Mapping[str, t.Any]) -> str:
+    return portal(str(each["ip_address"]).strip("[]"), int(each["port"]))

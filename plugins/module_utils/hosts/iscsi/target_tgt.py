@@ -1,0 +1,512 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Targets of tgt: tgtadm for what is exported now, a file of mode 0600 per volume for the next start of the service.
+
+The service reads the files with tgt-admin, as Cinder's does. Here tgt-admin is not asked: it hands the CHAP secret to
+tgtadm on the command line, where every user of the host can read it (at the service's start it still does, for it knows
+no other way). Ours goes to tgtd on its socket, see ``SecretCarrier``.
+
+tgt knows accounts and initiators of a target, and not which account is whose: the file says that in comments, so that the
+account goes with its initiator. (An initiator that knows another one's credentials gets in with them.) No secret comes out
+of tgtd again: what the file has of the others is kept in it.
+
+tgtd keeps a target's accounts in a row, and looks at as many of it as there are: behind a gap, accounts are not found, and
+the answer to ``--op show`` is the end of tgtd. So accounts are unbound from the end of the row only, see ``_set_accounts``.
+
+A disk's identity (VPD page 83h) is made from the volume's id. tgt would make it from the number of the target, and the
+first disks of two storage hosts would have one identity, which multipathd merges.
+
+source: Cinder's tgt target (Queens); targets.conf(5), tgtadm(8)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fnmatch
+import glob
+import os
+import re
+import secrets
+import select
+import socket
+import stat
+import tempfile
+import threading
+import typing as t
+import uuid
+
+from ...core.errors import CommandFailed
+from ...core.volumes.names import LUN_OF_TARGET
+from ..os.command import program, run
+from ..os.files import fsync_dir
+from .target import UNKNOWN, Export, Found, create_failed
+
+CONFIG = "/etc/tgt/targets.conf"
+VOLUMES_DIR = "/etc/tgt/conf.d"
+SOCKET = "/var/run/tgtd/socket"
+#: An address that none has. tgt lets in who has a bound name or a bound address, and tgt-admin binds ALL where its file has
+#: no address.
+NOBODY = "255.255.255.255"
+MADE_BY_US = "# Made by bootflow.compute: changes are lost."
+#: tgtd pings who is logged in, every 5 seconds, and ends the session of one that missed two: a host that lost its power, or a portal
+#: that is gone, would keep the target in use for half an hour (TCP's keepalive). LIO does so by itself.
+NOP = (("nop_interval", "5"), ("nop_count", "2"))
+_LOGIN = "# login"  # initiator, user
+_NEXUS = re.compile(r"I_T nexus: (\d+)\Z")
+_TARGET = re.compile(r"^<target ([^>\s]+)>", re.MULTILINE)
+_MODE_PAGE = "mode_page=8:0:18:%s:0:0xff:0xff:0:0:0xff:0xff:0xff:0xff:0x80:0x14:0:0:0:0:0:0"
+
+
+def parse_targets(text: str) -> dict[str, dict[str, t.Any]]:
+    """``tgtadm --mode target --op show`` as {iqn: {tid, luns: {number: path}, ids: {number: SCSI ID}, nexuses, accounts, acls}}.
+
+    ``nexuses``: {number: {"initiator": name, "connections": [number]}}.
+    """
+    targets: dict[str, dict[str, t.Any]] = {}
+    current: dict[str, t.Any] = {}
+    section = lun = nexus = ""
+    for line in text.splitlines():
+        words = line.strip()
+        depth = len(line) - len(line.lstrip())
+        if depth == 0 and words.startswith("Target "):
+            number, dummy, iqn = words[len("Target ") :].partition(": ")
+            current = {"tid": int(number), "luns": {}, "ids": {}, "nexuses": {}, "accounts": [], "acls": []}
+            targets[iqn.strip()] = current
+        elif depth == 4 and words.endswith(":"):
+            section = words[:-1]
+        elif section == "LUN information":
+            if words.startswith("LUN: "):
+                lun = words[len("LUN: ") :]
+                current["luns"][int(lun)] = ""
+            elif words.startswith("SCSI ID: "):
+                current["ids"][int(lun)] = words[len("SCSI ID: ") :]
+            elif words.startswith("Backing store path: "):
+                current["luns"][int(lun)] = words[len("Backing store path: ") :]
+        elif section == "I_T nexus information":
+            found = _NEXUS.match(words)
+            if found:
+                nexus = found.group(1)
+                current["nexuses"][nexus] = {"initiator": "", "connections": []}
+            elif words.startswith("Initiator: "):
+                current["nexuses"][nexus]["initiator"] = words[len("Initiator: ") :].split(" ")[0]
+            elif words.startswith("Connection: "):
+                current["nexuses"][nexus]["connections"].append(words[len("Connection: ") :])
+        elif section == "Account information" and words:
+            current["accounts"].append(words)
+        elif section == "ACL information" and words:
+            current["acls"].append(words)
+    return targets
+
+
+def parse_accounts(text: str) -> list[str]:
+    """``tgtadm --mode account --op show``: the users."""
+    return [line.strip() for line in text.splitlines() if line.startswith(" ") and line.strip()]
+
+
+def free_tid(taken: t.Collection[int]) -> int:
+    """The lowest number that no target has."""
+    return next(number for number in range(1, len(taken) + 2) if number not in taken)
+
+
+def config_text(export: Export) -> str:
+    """The file that tgt-admin reads at the service's start."""
+    identity = uuid.UUID(export.volume_id).hex
+    lines = [
+        MADE_BY_US,
+        "<target %s>" % export.iqn,
+        "    driver iscsi",
+        "    <backing-store %s>" % export.path,
+        "        lun %d" % LUN_OF_TARGET["tgt"],
+        "        scsi_id %s" % identity,
+        "        scsi_sn %s" % identity,
+        "        write-cache %s" % ("on" if export.write_cache else "off"),
+        "    </backing-store>",
+    ]
+    saved = {name: pair for name, pair in export.credentials.items() if name not in export.unsaved}
+    lines.extend("    incominguser %s %s" % pair for pair in sorted({pair for pair in saved.values() if pair}))
+    lines.extend("    %s %s %s" % (_LOGIN, name, pair[0]) for name, pair in saved.items() if pair)
+    lines.extend("    %s %s" % (_acl_option(word), word) for word in (*saved, NOBODY))
+    return "\n".join(lines + ["</target>", ""])
+
+
+def parse_config(text: str) -> dict[str, t.Any]:
+    """What of one of our files the service would not tell: {"secrets": {user: secret}, "logins": {initiator: user},
+    "write_cache"}.
+    """
+    found: dict[str, t.Any] = {"secrets": {}, "logins": {}, "write_cache": None}
+    for line in text.splitlines():
+        words = line.strip().strip("<>").split(" ")
+        if words[0] == "incominguser" and len(words) == 3:
+            found["secrets"][words[1]] = words[2]
+        elif " ".join(words[:2]) == _LOGIN and len(words) == 4:
+            found["logins"][words[2]] = words[3]
+        elif words[0] == "write-cache" and len(words) == 2:
+            found["write_cache"] = words[1] == "on"
+    return found
+
+
+class SecretCarrier:
+    """Runs tgtadm so that a secret is neither in its arguments nor in its environment.
+
+    tgtadm takes a password only as an argument, but lets TGT_IPC_SOCKET say where tgtd is. It gets a word without
+    meaning as long as the secret, and a socket of ours, in a folder that only root may enter; on the way to tgtd the
+    word is replaced. So nothing here depends on how a version of tgt builds its requests.
+    """
+
+    def __init__(self, server: str = SOCKET, timeout: float = 20.0) -> None:
+        self.server = server
+        self.timeout = timeout
+
+    def run(self, argv: t.Sequence[str], secret: str, option: str = "--password") -> None:
+        """Run ``argv`` with the secret as its last option. :raises CommandFailed: it failed, or did not use the socket."""
+        word = secrets.token_hex(len(secret))[: len(secret)]
+        with tempfile.TemporaryDirectory(prefix="bootflow-tgt-") as folder:
+            path = os.path.join(folder, "s")
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+                listener.bind(path + ".0")
+                listener.listen(1)
+                listener.settimeout(self.timeout)
+                state: dict[str, t.Any] = {"replaced": False, "error": ""}
+                relay = threading.Thread(
+                    target=self._relay, args=(listener, word.encode(), secret.encode(), state), daemon=True
+                )
+                relay.start()
+                done = run(
+                    [program("env", "coreutils"), "TGT_IPC_SOCKET=" + path] + list(argv) + [option, word],
+                    timeout=self.timeout,
+                    check=False,
+                )
+                with contextlib.suppress(OSError):
+                    listener.shutdown(socket.SHUT_RDWR)
+                relay.join(self.timeout)
+        if done.rc != 0:
+            raise CommandFailed(cmd="tgtadm", rc=done.rc, stderr=(done.stderr or done.stdout).strip() or state["error"])
+        if not state["replaced"]:
+            raise CommandFailed(cmd="tgtadm", rc=1, stderr="this tgtadm does not heed TGT_IPC_SOCKET")
+
+    def _relay(self, listener: socket.socket, word: bytes, secret: bytes, state: dict[str, t.Any]) -> None:
+        try:
+            client, dummy = listener.accept()
+            with client, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+                server.connect(self.server + ".0")
+                held = b""
+                while True:
+                    ready = select.select([client, server], [], [], self.timeout)[0]
+                    if not ready:
+                        return
+                    for end in ready:
+                        data = end.recv(65536)
+                        if not data:
+                            return
+                        if end is server:
+                            client.sendall(data)
+                        elif state["replaced"]:
+                            server.sendall(data)
+                        else:
+                            held += data
+                            if held.count(word) == 1:
+                                state["replaced"] = True
+                                server.sendall(held.replace(word, secret))
+        except OSError as error:
+            state["error"] = str(error)
+
+
+class TgtTarget:
+    """tgtd on this host."""
+
+    name = "tgt"
+    lun = LUN_OF_TARGET["tgt"]
+
+    def __init__(
+        self, volumes_dir: str = VOLUMES_DIR, config: str = CONFIG, carrier: SecretCarrier | None = None
+    ) -> None:
+        self.volumes_dir = volumes_dir
+        self.config = config
+        self.carrier = carrier or SecretCarrier()
+        self._targets: dict[str, dict[str, t.Any]] = {}
+
+    # ---- what there is -------------------------------------------------------------------------------------------------
+
+    def iqns(self) -> set[str]:
+        found = set(parse_targets(self._tgtadm("target", "show").stdout))
+        for path in glob.glob(os.path.join(glob.escape(self.volumes_dir), "volume-*.conf")):
+            with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as file:
+                found.update(_TARGET.findall(file.read()))
+        return found
+
+    def read(self, exports: t.Sequence[Export]) -> dict[str, Found]:
+        self._targets = parse_targets(self._tgtadm("target", "show").stdout)
+        result = {}
+        for export in exports:
+            live, saved = self._targets.get(export.iqn), self._saved(export)
+            if live is not None or saved is not None:
+                found = self._found(export.iqn, live, saved)
+                identity = uuid.UUID(export.volume_id).hex
+                marks = [saved is not None and saved[0].startswith(MADE_BY_US)]
+                marks.append(live is not None and live["ids"].get(self.lun) == identity)
+                result[export.iqn] = dataclasses.replace(found, ours=any(marks))
+        return result
+
+    def _found(self, iqn: str, live: dict[str, t.Any] | None, saved: tuple[str, int] | None) -> Found:
+        kept = parse_config(saved[0]) if saved else parse_config("")
+        if live is None:
+            return Found(iqn, {}, saved=saved, details={"kept": kept})
+        initiators = tuple(sorted(word for word in live["acls"] if word != NOBODY))
+        # tgtd tells no secret: what is in the file is what was set last.
+        secrets = {user: secret for user, secret in kept["secrets"].items() if user in live["accounts"]}
+        chap: dict[str, tuple[str, str] | None] = {}
+        for name in initiators:
+            user = kept["logins"].get(name)
+            if user in secrets:
+                chap[name] = (user, secrets[user])
+            else:
+                chap[name] = (UNKNOWN.user, UNKNOWN.secret) if live["accounts"] else None
+        return Found(
+            iqn,
+            {
+                "path": live["luns"].get(self.lun, ""),
+                "chap": chap,
+                "initiators": initiators,
+                "accounts": tuple(sorted(live["accounts"])),
+                "write_cache": kept["write_cache"],
+            },
+            sessions=tuple(sorted({nexus["initiator"] for nexus in live["nexuses"].values()})),
+            saved=saved,
+            details={"live": live, "kept": kept},
+        )
+
+    def _saved(self, export: Export) -> tuple[str, int] | None:
+        try:
+            with open(self._file(export), encoding="utf-8", errors="replace") as file:
+                return file.read(), stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        except FileNotFoundError:
+            return None
+
+    def _file(self, export: Export) -> str:
+        return os.path.join(self.volumes_dir, export.name + ".conf")
+
+    def aspects(self, export: Export) -> dict[str, t.Any]:
+        return {
+            "path": export.path,
+            "chap": export.credentials,
+            "initiators": export.initiators,
+            "accounts": self._accounts_of(export),
+            "write_cache": export.write_cache,
+        }
+
+    def _accounts_of(self, export: Export) -> tuple[str, ...]:
+        """Those of its logins; with one whose account nobody knows, all that there are."""
+        live = self._targets.get(export.iqn, {}).get("accounts", ()) if export.unsaved else ()
+        return tuple(sorted({*export.users, *live}))
+
+    def is_saved(self, export: Export, found: Found) -> bool:
+        return found.saved == (config_text(export), 0o600)
+
+    # ---- change --------------------------------------------------------------------------------------------------------
+
+    def apply(self, export: Export, found: Found | None) -> None:
+        self._check_included(export)
+        self._check_accounts(export)
+        live = found.details.get("live") if found else None
+        if live is None:
+            tid = free_tid({target["tid"] for target in self._targets.values()})
+            self._tgtadm("target", "new", "--tid", tid, "--targetname", export.iqn)
+            for name, value in NOP:
+                self._tgtadm("target", "update", "--tid", tid, "--name", name, "--value", value)
+            live = {"tid": tid, "luns": {}, "ids": {}, "nexuses": {}, "accounts": [], "acls": []}
+            self._targets[export.iqn] = live
+            has: t.Mapping[str, t.Any] = {}
+        else:
+            tid, has = live["tid"], found.aspects if found else {}
+        # Who may come in is settled before there is something to find.
+        self._set_accounts(export, tid, live, has)
+        self._set_acls(tid, {*export.initiators, NOBODY}, live)
+        self._end_sessions(tid, live, lambda name: name not in export.initiators)
+        self._set_lun(export, tid, live, has)
+
+    def _set_lun(self, export: Export, tid: int, live: dict[str, t.Any], has: t.Mapping[str, t.Any]) -> None:
+        lun = ("--tid", tid, "--lun", self.lun)
+        if live["luns"].get(self.lun) != export.path:
+            if self.lun in live["luns"]:
+                self._end_sessions(tid, live, lambda name: True)
+                self._tgtadm("logicalunit", "delete", *lun)
+            self._tgtadm("logicalunit", "new", *lun, "--backing-store", export.path)
+            identity = uuid.UUID(export.volume_id).hex
+            self._tgtadm("logicalunit", "update", *lun, "--params", "scsi_id=%s,scsi_sn=%s" % (identity, identity))
+            has = {}
+        if has.get("write_cache") != export.write_cache:
+            page = _MODE_PAGE % ("0x14" if export.write_cache else "0x10")
+            self._tgtadm("logicalunit", "update", *lun, "--params", page)
+
+    def _check_accounts(self, export: Export) -> None:
+        others = {user for iqn, each in self._targets.items() if iqn != export.iqn for user in each["accounts"]}
+        if others & set(export.users):
+            raise create_failed(
+                export,
+                "the account %s is another target's" % ", ".join(sorted(others & set(export.users))),
+                "Give each volume a chap_user of its own.",
+            )
+
+    def _set_accounts(self, export: Export, tid: int, live: dict[str, t.Any], has: t.Mapping[str, t.Any]) -> None:
+        """The accounts that are not wished go, the new ones come; the others keep their secrets.
+
+        From the first that goes, all are unbound from the end and bound again: there must not be a gap. While none is
+        bound, tgtd asks nobody who he is, so then no initiator is let in. Sessions that are there feel nothing of it.
+        """
+        bound = list(live["accounts"])
+        wished = self._accounts_of(export)
+        before = dict(pair for pair in has.get("chap", {}).values() if pair is not None)
+        secrets = {login.chap.user: login.chap.secret for login in export.logins if login.chap and login.chap.secret}
+        keep = [user for user in bound if user in wished and (user not in secrets or secrets[user] == before.get(user))]
+        new = [user for user in wished if user not in keep]
+        if keep == bound and not new:
+            return
+        first = next((place for place, user in enumerate(bound) if user not in keep), len(bound))
+        if first == 0 and live["acls"]:
+            self._set_acls(tid, {NOBODY}, live)
+        for user in reversed(bound[first:]):
+            self._tgtadm("account", "unbind", "--tid", tid, "--user", user)
+        for user in bound[first:]:
+            if user in keep:
+                self._tgtadm("account", "bind", "--tid", tid, "--user", user)
+        for user in bound:
+            if user not in keep:
+                self._delete_account(user)
+        # Of a run that was ended: its secret is not known.
+        stale = parse_accounts(self._tgtadm("account", "show").stdout) if new else []
+        for user in new:
+            if user in stale:
+                self._delete_account(user)
+            self.carrier.run(self._argv("account", "new", "--user", user), secrets[user])
+            self._tgtadm("account", "bind", "--tid", tid, "--user", user)
+        live["accounts"] = keep + new
+
+    def _delete_account(self, user: str) -> None:
+        users = [name for target in self._targets.values() for name in target["accounts"]]
+        if users.count(user) <= 1:
+            self._tgtadm("account", "delete", "--user", user, ignore="can't find the account")
+
+    def _set_acls(self, tid: int, wished: set[str], live: dict[str, t.Any]) -> None:
+        has = set(live["acls"])
+        for word in sorted(has - wished):
+            self._tgtadm("target", "unbind", "--tid", tid, "--" + _acl_option(word), word)
+        for word in sorted(wished - has):
+            self._tgtadm("target", "bind", "--tid", tid, "--" + _acl_option(word), word)
+        live["acls"] = sorted(wished)
+
+    def look_again(self, path: str) -> list[str]:
+        """Have tgtd see that the disk at ``path`` grew: it keeps the size that it saw when it opened it.
+
+        Returns the targets that have it. Opening it again ends what is under way with an error; so the sessions are ended
+        first, and the initiators log in again by themselves and repeat what had no answer. (Cinder does so too.) The three
+        settings are one request, between whose parts tgtd answers no initiator.
+        """
+        found = []
+        targets = parse_targets(self._tgtadm("target", "show").stdout)
+        for iqn, live in sorted(targets.items()):
+            for lun in sorted(number for number, backing in live["luns"].items() if backing == path):
+                self._end_sessions(live["tid"], live, lambda name: True)
+                again = "online=0,path=%s,online=1" % path
+                self._tgtadm("logicalunit", "update", "--tid", live["tid"], "--lun", lun, "--params", again)
+                found.append(iqn)
+        return found
+
+    def _end_sessions(self, tid: int, live: dict[str, t.Any], which: t.Callable[[str], bool]) -> None:
+        for number, nexus in live["nexuses"].items():
+            if which(nexus["initiator"]):
+                for connection in nexus["connections"]:
+                    self._tgtadm(
+                        "connection", "delete", "--tid", tid, "--sid", number, "--cid", connection, ignore="can't find"
+                    )
+
+    def remove(self, export: Export, found: Found) -> None:
+        live = found.details.get("live")
+        if live is not None:
+            tid, users = live["tid"], list(live["accounts"])
+            self._set_acls(tid, set(), live)
+            self._end_sessions(tid, live, lambda name: True)
+            for user in reversed(users):
+                self._tgtadm("account", "unbind", "--tid", tid, "--user", user)
+            force = ("--force",) if live["nexuses"] else ()
+            self._tgtadm("target", "delete", "--tid", tid, *force, ignore="can't find the target")
+        else:
+            users = list(found.details["kept"]["secrets"])
+            there = parse_accounts(self._tgtadm("account", "show").stdout) if users else []
+            users = [user for user in users if user in there]
+        for user in users:
+            self._delete_account(user)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._file(export))
+            fsync_dir(self.volumes_dir)
+        self._targets.pop(export.iqn, None)
+
+    def save(self, exports: t.Sequence[Export]) -> None:
+        """Only what was really made is written: a file of something else would come up at the next start."""
+        now = parse_targets(self._tgtadm("target", "show").stdout)
+        for export in exports:
+            if export.state == "present" and export.iqn in now:
+                self._write(self._file(export), config_text(export))
+
+    def _write(self, path: str, text: str) -> None:
+        folder = os.path.dirname(path)
+        # Not of the form that the service includes while it is written.
+        fd, temporary = tempfile.mkstemp(prefix=".bootflow-", suffix=".new", dir=folder)
+        try:
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(temporary, path)  # mkstemp's mode is 0600
+        except BaseException:
+            os.unlink(temporary)
+            raise
+        fsync_dir(folder)
+
+    def _check_included(self, export: Export) -> None:
+        path = self._file(export)
+        remedy = "Make the folder, and have %s contain: include %s/*.conf" % (self.config, self.volumes_dir)
+        if not os.path.isdir(self.volumes_dir):
+            raise create_failed(export, "there is no %s" % self.volumes_dir, remedy)
+        try:
+            with open(self.config, encoding="utf-8", errors="replace") as file:
+                words = [line.split() for line in file]
+        except OSError as error:
+            raise create_failed(export, "%s: %s" % (self.config, error.strerror), remedy) from None
+        patterns = [line[1] for line in words if len(line) == 2 and line[0] == "include"]
+        if not any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns):
+            raise create_failed(export, "%s does not include %s" % (self.config, path), remedy)
+
+    # ---- tgtadm --------------------------------------------------------------------------------------------------------
+
+    def _argv(self, mode: str, operation: str, *options: t.Any) -> list[str]:
+        argv = [program("tgtadm", "tgt"), "--lld", "iscsi", "--mode", mode, "--op", operation]
+        return argv + [str(option) for option in options]
+
+    def _tgtadm(self, mode: str, operation: str, *options: t.Any, ignore: str = "") -> t.Any:
+        done = run(self._argv(mode, operation, *options), timeout=60, check=False)
+        if done.rc and not (ignore and ignore in done.stderr):
+            reason = (done.stderr or done.stdout).strip()
+            raise CommandFailed(
+                cmd="tgtadm --mode %s --op %s" % (mode, operation),
+                rc=done.rc,
+                stderr=reason,
+                remedy="Start the service tgt." if "not connected" in reason or done.rc == 107 else None,
+            )
+        return done
+
+
+def grown(path: str, server: str = SOCKET) -> list[str]:
+    """TgtTarget.look_again() where a tgtd runs: the targets that have the disk, if any."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(server + ".0")
+        except OSError:
+            return []
+    return TgtTarget().look_again(path)
+
+
+def _acl_option(word: str) -> str:
+    return "initiator-name" if word[:4] in ("iqn.", "eui.", "naa.") else "initiator-address"

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The domain module's option as the specs of hosts.libvirt.domains."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core.errors import InvalidInput
+from ...core.guest.domain.compare import intent_differences
+from .domain_waits import AddressWait, ConsoleWait, checked_address
+from .domains import DomainSpec, checked_pattern, checked_xml, log_is_appended, log_path_of
+
+
+def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:
+    """The spec for one element of the option ``domains``.
+
+    :raises InvalidInput: its XML, UUID, pattern or address is not acceptable.
+    """
+    spec = DomainSpec(
+        uuid=str(args["uuid"]).lower(),
+        name=args["name"],
+        xml=args["xml"],
+        state=args.get("state") or "running",
+        wait_timeout=args.get("wait_timeout") or 60.0,
+        vif_plugging_timeout=args["vif_plugging_timeout"],
+        vif_plugging_is_fatal=args["vif_plugging_is_fatal"],
+        wait_agent=args.get("wait_agent") or 0.0,
+        wait_console=_console_wait(args.get("wait_console"), args),
+        wait_address=_address_wait(args.get("wait_address")),
+        differences=intent_differences,
+    )
+    checked_xml(spec)
+    return spec
+
+
+def _console_wait(wait: t.Mapping[str, t.Any] | None, args: t.Mapping[str, t.Any]) -> ConsoleWait | None:
+    if not wait:
+        return None
+    checked_xml(DomainSpec(uuid=str(args["uuid"]).lower(), name=args["name"], xml=args["xml"]))
+    log = wait.get("log") or log_path_of(args["xml"])
+    if not log:
+        raise InvalidInput(
+            reason="the XML of %s has no console with a log file to wait on" % args["uuid"], remedy="Give log."
+        )
+    return ConsoleWait(
+        pattern=checked_pattern(wait["pattern"]),
+        log=log,
+        timeout=wait.get("timeout") or 300.0,
+        appended=log_is_appended(args["xml"]),
+    )
+
+
+def _address_wait(wait: t.Mapping[str, t.Any] | None) -> AddressWait | None:
+    if not wait:
+        return None
+    return AddressWait(
+        address=checked_address(wait["address"]), port=wait.get("port") or 0, timeout=wait.get("timeout") or 300.0
+    )

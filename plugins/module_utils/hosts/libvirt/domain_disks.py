@@ -1,0 +1,278 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Disks that come to a guest, leave it or grow while it is there: known by their serial, as volumes are by their UUID.
+
+source: Nova's libvirt driver (attach_volume, detach_device_with_retry, extend_volume)
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import typing as t
+from dataclasses import dataclass
+
+from ...core.errors import DeviceDetachFailed, DevicePathInUse, InstanceNotFound, InvalidInput
+from ...core.guest.domain.disk import USER_ALIAS
+from ...core.optional import optional_import, require
+from ..os.batch import progress
+from ..os.paths import checked_uuid
+from .connection import is_code, libvirt, libvirt_errors
+from .domains import find_domain
+
+etree = optional_import("lxml.etree")
+
+ATTACHED, DETACHED, RESIZED = "attached", "detached", "resized"
+STATES = (ATTACHED, DETACHED, RESIZED)
+TRIES = 8  # Nova's device_detach_attempts
+MOST_WAIT = 30.0  # seconds between two of them
+POLL = 0.1
+_SERIAL = re.compile(r"[A-Za-z0-9_.+-]{1,128}\Z")
+LIVE, CONFIG = "live", "config"
+
+
+@dataclass(frozen=True)
+class DomainDisk:
+    """A disk of the domain ``uuid``. ``xml`` with ATTACHED, ``size`` (bytes) with RESIZED."""
+
+    uuid: str
+    serial: str
+    state: str = ATTACHED
+    xml: str = ""
+    size: int = 0
+
+
+def disk_wish(args: t.Mapping[str, t.Any]) -> DomainDisk:
+    """The wish in an element of the option ``disks``.
+
+    :raises InvalidInput: a UUID, serial, state or size that is none, or XML that is no disk of this serial.
+    """
+    state = args.get("state") or ATTACHED
+    serial = str(args.get("serial") or "")
+    size = args.get("size") or 0
+    if state not in STATES:
+        raise InvalidInput(reason="state %r is none of %s" % (state, ", ".join(STATES)))
+    if not _SERIAL.match(serial):
+        raise InvalidInput(reason="%r is no serial of a disk" % serial[:200])
+    if state == RESIZED and (isinstance(size, bool) or not isinstance(size, int) or size <= 0 or size % 512):
+        raise InvalidInput(reason="size %r of disk %s is no number of bytes in sectors of 512" % (size, serial))
+    wish = DomainDisk(checked_uuid(args.get("uuid") or ""), serial, state, str(args.get("xml") or ""), size)
+    if state == ATTACHED:
+        _checked_xml(wish)
+    return wish
+
+
+def _parse(xml: str) -> t.Any:
+    return etree.fromstring(
+        xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True, remove_blank_text=True)
+    )
+
+
+def _checked_xml(wish: DomainDisk) -> t.Any:
+    require(etree, "lxml", "python3-lxml", "host")
+    try:
+        disk = _parse(wish.xml)
+    except etree.XMLSyntaxError as error:
+        raise InvalidInput(reason="the XML of disk %s cannot be parsed: %s" % (wish.serial, error)) from None
+    if disk.tag != "disk":
+        raise InvalidInput(reason="the XML of disk %s is no disk, but %s" % (wish.serial, disk.tag))
+    if _serial_of(disk) != wish.serial:
+        raise InvalidInput(reason="the XML of disk %s has the serial %r" % (wish.serial, _serial_of(disk) or None))
+    target, driver = disk.find("target"), disk.find("driver")
+    if target is None or not target.get("dev"):
+        raise InvalidInput(reason="the XML of disk %s has no target" % wish.serial)
+    if driver is None or not driver.get("type"):
+        # libvirt would probe, and the guest writes what is probed (CVE-2015-7548).
+        raise InvalidInput(reason="the XML of disk %s has no driver type" % wish.serial)
+    return disk
+
+
+# ---- looking --------------------------------------------------------------------------------------------------------
+
+
+def _disks(domain: t.Any, part: str) -> list[t.Any]:
+    """The disks of the running guest, or of the definition that its next start takes."""
+    with libvirt_errors():
+        flags = libvirt.VIR_DOMAIN_XML_INACTIVE if part == CONFIG else 0
+        return list(_parse(domain.XMLDesc(flags)).iterfind("devices/disk"))
+
+
+def _find(disks: t.Iterable[t.Any], serial: str) -> t.Any:
+    return next((d for d in disks if _serial_of(d) == serial), None)
+
+
+def _serial_of(disk: t.Any) -> str:
+    """A lun is the real disk with its own serial: there the alias has what we call it."""
+    alias = disk.find("alias")
+    if disk.get("device") == "lun" and alias is not None and str(alias.get("name")).startswith(USER_ALIAS):
+        return str(alias.get("name"))[len(USER_ALIAS) :]
+    return str(disk.findtext("serial") or "").strip()
+
+
+def _parts(domain: t.Any) -> list[str]:
+    with libvirt_errors():
+        return ([LIVE] if domain.isActive() else []) + ([CONFIG] if domain.isPersistent() else [])
+
+
+def _flag(parts: t.Collection[str]) -> int:
+    flags = {LIVE: libvirt.VIR_DOMAIN_AFFECT_LIVE, CONFIG: libvirt.VIR_DOMAIN_AFFECT_CONFIG}
+    return sum(int(flags[part]) for part in parts)
+
+
+def _shown(disk: t.Any) -> str:
+    """A disk for a diff. There is no secret in it: XML names secrets by their UUID."""
+    return "" if disk is None else str(etree.tostring(disk, pretty_print=True, encoding="unicode"))
+
+
+def _target(disk: t.Any) -> str:
+    return str(disk.find("target").get("dev"))
+
+
+# ---- change ---------------------------------------------------------------------------------------------------------
+
+
+def ensure_disk(
+    connection: t.Any,
+    wish: DomainDisk,
+    check_mode: bool = False,
+    tries: int = TRIES,
+    wait: float = 2.0,
+) -> dict[str, t.Any]:
+    """Attach, detach or resize a disk where that is still to be done, in the running guest and in its definition.
+
+    Gives {changed, target, live, config, size, before, after}.
+
+    :arg tries: how often a guest is asked to let a disk go, with ``wait``, 2 * ``wait``... seconds in between.
+    :raises InstanceNotFound: there is no such domain, and a disk is to be attached or resized.
+    :raises DevicePathInUse: the guest has another disk of that name.
+    :raises DeviceDetachFailed: the guest keeps it.
+    :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone.
+    """
+    require(etree, "lxml", "python3-lxml", "host")
+    domain = find_domain(connection, wish.uuid)
+    if domain is None:
+        if wish.state == DETACHED:
+            return _result(False, None, None, [])
+        raise InstanceNotFound(
+            message="there is no domain %s on this host" % wish.uuid, remedy="Start the instance, or detach the volume."
+        )
+    if wish.state == ATTACHED:
+        return _attach(domain, wish, check_mode)
+    if wish.state == DETACHED:
+        return _detach(domain, wish, check_mode, tries, wait)
+    return _resize(domain, wish, check_mode)
+
+
+def _result(changed: bool, before: t.Any, after: t.Any, parts: t.Collection[str]) -> dict[str, t.Any]:
+    disk = before if after is None else after
+    return {
+        "changed": changed,
+        "target": None if disk is None else _target(disk),
+        "live": LIVE in parts,
+        "config": CONFIG in parts,
+        "size": None,
+        "before": _shown(before),
+        "after": _shown(after),
+    }
+
+
+def _attach(domain: t.Any, wish: DomainDisk, check_mode: bool) -> dict[str, t.Any]:
+    wanted = _checked_xml(wish)
+    missing, before = [], None
+    parts = _parts(domain)
+    for part in parts:
+        disks = _disks(domain, part)
+        there = _find(disks, wish.serial)
+        if there is not None:
+            before = there
+            continue
+        if any(_target(disk) == _target(wanted) for disk in disks):
+            raise DevicePathInUse(path="/dev/" + _target(wanted), remedy="Name another device, or none.")
+        missing.append(part)
+    if missing and before is not None:
+        # One of the two has it already, at a place that the other has to take as well.
+        wanted.find("target").set("dev", _target(before))
+    if missing and not check_mode:
+        progress.mark_changed()
+        with libvirt_errors():
+            domain.attachDeviceFlags(_shown(wanted), _flag(missing))
+        before_text, wanted = _shown(before), _find(_disks(domain, parts[0]), wish.serial)
+        return dict(_result(True, None, wanted, parts), before=before_text)
+    return _result(bool(missing), before, wanted if missing else before, parts)
+
+
+def _detach(domain: t.Any, wish: DomainDisk, check_mode: bool, tries: int, wait: float) -> dict[str, t.Any]:
+    found = {part: _find(_disks(domain, part), wish.serial) for part in _parts(domain)}
+    there = [part for part in found if found[part] is not None]
+    before = next((found[part] for part in there), None)
+    if check_mode or not there:
+        return _result(bool(there), before, None, [])
+    progress.mark_changed()
+    if CONFIG in there:
+        # First from the definition: a guest that keeps it now has to give it up at its next start.
+        with libvirt_errors():
+            domain.detachDeviceFlags(_shown(found[CONFIG]), _flag([CONFIG]))
+    if LIVE in there:
+        _let_go(domain, wish, found[LIVE], tries, wait)
+    return _result(True, before, None, [])
+
+
+def _let_go(domain: t.Any, wish: DomainDisk, disk: t.Any, tries: int, wait: float) -> None:
+    """Ask the guest until the disk is gone from it: it answers when it likes to, or never."""
+    problem = ""
+    for attempt in range(1, tries + 1):
+        with libvirt_errors():
+            try:
+                domain.detachDeviceFlags(_shown(disk), _flag([LIVE]))
+            except libvirt.libvirtError as error:
+                # Gone since; or QEMU still waits for the guest's answer to the request before this one.
+                if is_code(error, "VIR_ERR_NO_DOMAIN"):
+                    return
+                problem = (error.get_error_message() or str(error)).strip()
+        deadline = time.monotonic() + min(wait * attempt, MOST_WAIT)
+        while True:
+            if _is_gone(domain, wish.serial):
+                return
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(POLL)
+    raise DeviceDetachFailed(
+        device="/dev/" + _target(disk),
+        reason="Unable to detach the device from the live config after %d tries.%s"
+        % (tries, " " + problem if problem else ""),
+    )
+
+
+def _is_gone(domain: t.Any, serial: str) -> bool:
+    try:
+        return not domain.isActive() or _find(_disks(domain, LIVE), serial) is None
+    except InstanceNotFound:
+        return True
+    except libvirt.libvirtError as error:
+        if is_code(error, "VIR_ERR_NO_DOMAIN", "VIR_ERR_OPERATION_INVALID"):
+            return True
+        raise
+
+
+def _resize(domain: t.Any, wish: DomainDisk, check_mode: bool) -> dict[str, t.Any]:
+    """Have the guest see that its disk grew. A guest that does not run sees it when it starts."""
+    if LIVE not in _parts(domain):
+        disk = _find(_disks(domain, CONFIG), wish.serial)
+        return dict(_result(False, disk, disk, [CONFIG]), size=wish.size)
+    disk = _find(_disks(domain, LIVE), wish.serial)
+    if disk is None:
+        raise InvalidInput(reason="the guest %s has no disk %s" % (wish.uuid, wish.serial))
+    with libvirt_errors():
+        before = int(domain.blockInfo(_target(disk))[0])
+        if wish.size < before:
+            raise InvalidInput(reason="disk %s has %d bytes and cannot shrink to %d" % (wish.serial, before, wish.size))
+        if not check_mode:
+            # Also where QEMU knows the size of a host's device already: this is what tells the guest.
+            if wish.size != before:
+                progress.mark_changed()
+            domain.blockResize(_target(disk), wish.size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+    result = _result(wish.size != before, disk, disk, [LIVE])
+    result.update(size=wish.size, before="%d bytes\n" % before, after="%d bytes\n" % wish.size)
+    return result

@@ -1,0 +1,337 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Domains: defined, started, waited for, removed."""
+
+from __future__ import annotations
+
+import re
+import time
+import typing as t
+from dataclasses import dataclass, field
+
+from ...core.errors import InstanceExists, InvalidInput, LibvirtError, WaitTimeout
+from ...core.instances.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
+from ...core.optional import optional_import, require
+from ..os.batch import progress
+from ..os.paths import checked_uuid
+from .connection import is_code, libvirt, libvirt_errors
+from .domain_waits import AddressWait, ConsoleWait, host_name, wait_for_address, wait_for_agent, wait_for_console
+from .vifs import wait_plugged
+
+etree = optional_import("lxml.etree")
+
+POLL = 0.1  # seconds
+
+
+@dataclass(frozen=True)
+class DomainSpec:
+    """A wished domain. Times are in seconds."""
+
+    uuid: str
+    name: str
+    xml: str
+    state: str = "running"  # defined, paused, running
+    wait_timeout: float = 60.0
+    wait_console: ConsoleWait | None = None
+    wait_address: AddressWait | None = None
+    wait_agent: float = 0.0
+    vif_plugging_timeout: float = 300.0  # 0: the guest runs at once
+    vif_plugging_is_fatal: bool = True
+    differences: t.Callable[[str, str], t.Sequence[str]] | None = field(default=None, compare=False)
+
+
+def power_state(domain: t.Any) -> int:
+    """Nova's number for what libvirt says. Raises a member of the family when the domain is gone."""
+    with libvirt_errors():
+        return power_state_of(domain.state()[0])
+
+
+def find_domain(connection: t.Any, uuid: str) -> t.Any | None:
+    """The domain with this UUID, None when there is none."""
+    with libvirt_errors():
+        try:
+            return connection.lookupByUUIDString(uuid)
+        except libvirt.libvirtError as error:
+            if is_code(error, "VIR_ERR_NO_DOMAIN"):
+                return None
+            raise
+
+
+def checked_xml(spec: DomainSpec) -> None:
+    """The XML is one domain of exactly the spec's uuid and name.
+
+    :raises InvalidInput: it is not; nothing is sent to libvirt then.
+    """
+    require(etree, "lxml", "python3-lxml", "host")
+    checked_uuid(spec.uuid)
+    try:
+        root = etree.fromstring(
+            spec.xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True)
+        )
+    except etree.XMLSyntaxError as error:
+        raise InvalidInput(reason="the XML of %s cannot be parsed: %s" % (spec.uuid, error)) from None
+    if root.tag != "domain":
+        raise InvalidInput(reason="the XML of %s is no domain, but %s" % (spec.uuid, root.tag))
+    for tag, wanted in (("uuid", spec.uuid), ("name", spec.name)):
+        found = (root.findtext(tag) or "").strip()
+        if found != wanted:
+            raise InvalidInput(reason="the XML of %s has the %s %r, not %r" % (spec.uuid, tag, found, wanted))
+
+
+def shown_xml(xml: str) -> str:
+    """The XML for a diff: without passwords."""
+    root = etree.fromstring(
+        xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True, remove_blank_text=True)
+    )
+    for element in root.iter("graphics"):
+        if "passwd" in element.attrib:
+            element.set("passwd", "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER")
+    return etree.tostring(root, pretty_print=True, encoding="unicode")
+
+
+def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False) -> dict[str, t.Any]:
+    """Define, start and wait as ``spec`` says, doing only what is missing.
+
+    Gives {changed, defined, started, resumed, power_state, seconds, differences, diff, console_match, vifs_missing}.
+    A running domain whose definition differs gets the new definition for its next start and goes on running.
+    What fails half way stays for the caller to remove.
+
+    :raises InvalidInput: see checked_xml.
+    :raises InstanceExists: another domain has the name.
+    :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone; the guest ended at once.
+    :raises VirtualInterfaceCreateException: see vifs.wait_plugged.
+    :raises WaitTimeout: what was to be waited for did not come.
+    """
+    begin = time.monotonic()
+    checked_xml(spec)
+    domain = find_domain(connection, spec.uuid)
+    before, differences = "", ["not defined"]
+    if domain is None:
+        _check_name_is_free(connection, spec)
+    else:
+        with libvirt_errors():
+            before = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+        differences = list(spec.differences(spec.xml, before)) if spec.differences else []
+    define = bool(differences)
+    start = spec.state != "defined" and (domain is None or not _active(domain))
+    resume = spec.state == "running" and domain is not None and not start and _was_paused(domain)
+    result: dict[str, t.Any] = {
+        "changed": define or start or resume,
+        "defined": define,
+        "started": start,
+        "resumed": resume,
+        "differences": differences if define else [],
+        "console_match": None,
+        "vifs_missing": [],
+    }
+    if define or start:
+        result["diff"] = {
+            "before_header": "%s (libvirt)" % spec.name,
+            "after_header": "%s (wanted)" % spec.name,
+            "before": shown_xml(before) if before else "",
+            "after": shown_xml(spec.xml) if define else shown_xml(before),
+        }
+    if check_mode:
+        result["power_state"] = NOSTATE if domain is None else power_state(domain)
+        result["seconds"] = round(time.monotonic() - begin, 3)
+        return result
+    if define:
+        progress.mark_changed()
+        domain = _define(connection, spec)
+    console_from = spec.wait_console.mark() if spec.wait_console and start and spec.wait_console.appended else None
+    if start:
+        progress.mark_changed()
+        _start(domain, paused=spec.state == "paused" or spec.vif_plugging_timeout > 0)
+        resume = spec.state == "running" and spec.vif_plugging_timeout > 0
+    if resume:
+        progress.mark_changed()
+        result["vifs_missing"] = wait_plugged(domain, spec.vif_plugging_timeout, spec.vif_plugging_is_fatal)
+        _tolerating(domain.resume, "VIR_ERR_OPERATION_INVALID")  # another process was quicker
+    if spec.state != "defined":
+        wait_for_state(domain, POWER_PAUSED if spec.state == "paused" and start else RUNNING, spec)
+    if spec.state == "running":
+        alive = _still_running(domain, spec)
+        if spec.wait_console:
+            result["console_match"] = wait_for_console(spec.wait_console, console_from, alive)
+        if spec.wait_address:
+            wait_for_address(spec.wait_address, alive)
+        if spec.wait_agent:
+            wait_for_agent(domain, spec.wait_agent, alive)
+    result["power_state"] = power_state(domain)
+    result["seconds"] = round(time.monotonic() - begin, 3)
+    return result
+
+
+def _was_paused(domain: t.Any) -> bool:
+    """Whether somebody paused it: a domain also shows as paused while it starts, is saved or migrates."""
+    with libvirt_errors():
+        state, reason = domain.state()[:2]
+    by_hand = (libvirt.VIR_DOMAIN_PAUSED_UNKNOWN, libvirt.VIR_DOMAIN_PAUSED_USER)
+    return power_state_of(state) == POWER_PAUSED and reason in by_hand
+
+
+def _active(domain: t.Any) -> bool:
+    with libvirt_errors():
+        return bool(domain.isActive())
+
+
+def _check_name_is_free(connection: t.Any, spec: DomainSpec) -> None:
+    with libvirt_errors():
+        try:
+            other = connection.lookupByName(spec.name)
+        except libvirt.libvirtError as error:
+            if is_code(error, "VIR_ERR_NO_DOMAIN"):
+                return
+            raise
+        raise InstanceExists(
+            name=spec.name,
+            reason="libvirt has a domain of that name with the UUID %s" % other.UUIDString(),
+            remedy="Remove or rename that domain.",
+        )
+
+
+def _define(connection: t.Any, spec: DomainSpec) -> t.Any:
+    with libvirt_errors():
+        return connection.defineXMLFlags(spec.xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+
+
+def _start(domain: t.Any, paused: bool) -> None:
+    with libvirt_errors():
+        try:
+            domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED if paused else 0)
+        except libvirt.libvirtError as error:
+            # Another process was quicker: running is what was wanted, and may take it a moment still.
+            if not (is_code(error, "VIR_ERR_OPERATION_INVALID") and _becomes_active(domain)):
+                raise
+
+
+def _becomes_active(domain: t.Any, seconds: float = 3.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not domain.isActive():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL)
+    return True
+
+
+def wait_for_state(domain: t.Any, wanted: int, spec: DomainSpec) -> None:
+    """Wait until the power state is ``wanted``.
+
+    :raises LibvirtError: the guest ended instead.
+    :raises WaitTimeout: neither within spec.wait_timeout.
+    """
+    deadline = time.monotonic() + spec.wait_timeout
+    while True:
+        state = power_state(domain)
+        if state == wanted or (wanted == POWER_PAUSED and state == RUNNING):
+            return
+        if state in (SHUTDOWN, CRASHED):
+            raise _ended(spec)
+        if time.monotonic() >= deadline:
+            raise WaitTimeout(
+                what="power state RUNNING of %s" % spec.name, seconds=int(spec.wait_timeout), host=host_name()
+            )
+        time.sleep(POLL)
+
+
+def _ended(spec: DomainSpec) -> LibvirtError:
+    return LibvirtError(
+        reason="the guest %s ended right after its start" % spec.name,
+        remedy="See /var/log/libvirt/qemu/%s.log on the host." % spec.name,
+    )
+
+
+def _still_running(domain: t.Any, spec: DomainSpec) -> t.Callable[[], None]:
+    def alive() -> None:
+        if power_state(domain) in (SHUTDOWN, CRASHED):
+            raise _ended(spec)
+
+    return alive
+
+
+def remove_domain(
+    connection: t.Any, uuid: str, check_mode: bool = False, stopped: t.Callable[[], t.Any] | None = None
+) -> list[str]:
+    """Destroy and undefine the domain with its managed save, snapshots' and checkpoints' records and NVRAM.
+
+    Gives what was (or would be) removed, in words; nothing when there is no such domain.
+
+    :arg stopped: called when the guest no longer runs and is still defined: when it raises, the definition stays.
+
+    :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone.
+    """
+    domain = find_domain(connection, checked_uuid(uuid))
+    if domain is None:
+        return []
+    removed = []
+    with libvirt_errors():
+        name = domain.name()
+        persistent = bool(domain.isPersistent())
+        active = bool(domain.isActive())
+    if active:
+        removed.append("running domain %s" % name)
+    if persistent:
+        removed.append("definition of domain %s" % name)
+    if check_mode:
+        return removed
+    progress.mark_changed()
+    # A domain with autodestroy or a guest that ends by itself may be gone between any two calls.
+    if active:
+        _tolerating(domain.destroy, "VIR_ERR_NO_DOMAIN", "VIR_ERR_OPERATION_INVALID")
+    if stopped is not None:
+        stopped()
+    if persistent:
+        _undefine(domain)
+    return removed
+
+
+def _undefine(domain: t.Any) -> None:
+    flags = 0
+    for name in ("MANAGED_SAVE", "SNAPSHOTS_METADATA", "CHECKPOINTS_METADATA", "NVRAM", "TPM"):
+        flags |= getattr(libvirt, "VIR_DOMAIN_UNDEFINE_" + name, 0)
+    _tolerating(lambda: domain.undefineFlags(flags), "VIR_ERR_NO_DOMAIN")
+
+
+def _tolerating(call: t.Callable[[], t.Any], *codes: str) -> None:
+    with libvirt_errors():
+        try:
+            call()
+        except libvirt.libvirtError as error:
+            if not is_code(error, *codes):
+                raise
+
+
+def log_path_of(xml: str) -> str:
+    """The file into which the domain's first serial port or console is logged; "" when there is none."""
+    root = etree.fromstring(xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True))
+    for path in ("devices/serial/log", "devices/console/log"):
+        element = root.find(path)
+        if element is not None and element.get("file"):
+            return str(element.get("file"))
+    for path in ("devices/serial", "devices/console"):
+        element = root.find(path)
+        if element is not None and element.get("type") == "file":
+            source = element.find("source")
+            if source is not None and source.get("path"):
+                return str(source.get("path"))
+    return ""
+
+
+def log_is_appended(xml: str) -> bool:
+    """Whether a start leaves in the log what was there (libvirt's default is to begin it anew)."""
+    root = etree.fromstring(xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True))
+    return any(
+        element.get("append") == "on"
+        for path in ("serial", "console")
+        for element in root.iterfind("devices/%s/*" % path)
+    )
+
+
+def checked_pattern(pattern: str) -> re.Pattern[str]:
+    """The compiled pattern. Raises InvalidInput when it is no regular expression."""
+    try:
+        return re.compile(pattern, re.MULTILINE)
+    except re.error as error:
+        raise InvalidInput(reason="pattern %r is not a regular expression: %s" % (pattern, error)) from None

@@ -1,0 +1,221 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The networks that guests plug into: a libvirt network that is active, or a bridge that exists."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import ipaddress
+import re
+import socket
+import struct
+import typing as t
+from dataclasses import dataclass, field
+
+from ...core.errors import InvalidInput, NetworkError
+from ...core.optional import optional_import, require
+from ..os.batch import progress
+from .connection import is_code, libvirt, libvirt_errors
+
+etree = optional_import("lxml.etree")
+
+FORWARDS = ("none", "nat", "route", "open")
+_SIOCETHTOOL, _ETHTOOL_GDRVINFO = 0x8946, 3
+_INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}\Z")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}\Z")
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """A wished network. ``subnets`` have cidr, gateway_ip, enable_dhcp, allocation_pools as in core.model."""
+
+    name: str
+    type: str = "network"  # network, bridge
+    source: str = ""  # "": the name
+    manage: bool = False
+    forward: str = "none"
+    bridge: str = ""  # of a managed libvirt network; "": libvirt chooses virbrN
+    mtu: int | None = None
+    subnets: tuple[t.Mapping[str, t.Any], ...] = field(default=())
+
+    @property
+    def real_name(self) -> str:
+        """The name on the host."""
+        return self.source or self.name
+
+
+def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = False) -> dict[str, t.Any]:
+    """Make sure of one network; {changed, type, source, bridge, defined, started}.
+
+    Only a managed libvirt network is ever defined, started or set to start by itself. One that is there keeps its definition.
+
+    :raises InvalidInput: the spec is not acceptable.
+    :raises NetworkError: it is not there, or not active, and not managed.
+    """
+    if spec.type == "bridge":
+        return _check_bridge(spec)
+    if spec.type != "network":
+        raise InvalidInput(reason="type %r of network %s is neither network nor bridge" % (spec.type, spec.name))
+    if not _NAME.match(spec.real_name):
+        raise InvalidInput(reason="%r is not acceptable as the name of a libvirt network" % spec.real_name)
+    network = _find(connection, spec.real_name)
+    if not spec.manage:
+        return _check_network(network, spec)
+    wanted = None if network is not None else network_xml(spec)
+    with libvirt_errors():
+        start = network is None or not network.isActive()
+        autostart = network is None or not network.autostart()
+    result = {
+        "changed": start or autostart,
+        "type": "network",
+        "source": spec.real_name,
+        "defined": network is None,
+        "started": start,
+    }
+    if wanted is not None:
+        result["diff"] = {"before": "", "after": wanted, "after_header": spec.real_name}
+    if check_mode:
+        result["bridge"] = spec.bridge if network is None else _bridge_of(network)
+        return result
+    if result["changed"]:
+        progress.mark_changed()
+    with libvirt_errors():
+        if network is None:
+            network = _define(connection, spec, str(wanted))
+        if start:
+            _tolerating_race(network)
+        if autostart:
+            network.setAutostart(1)
+    result["bridge"] = _bridge_of(network)
+    return result
+
+
+def _find(connection: t.Any, name: str) -> t.Any | None:
+    with libvirt_errors():
+        try:
+            return connection.networkLookupByName(name)
+        except libvirt.libvirtError as error:
+            if is_code(error, "VIR_ERR_NO_NETWORK"):
+                return None
+            raise
+
+
+def _define(connection: t.Any, spec: NetworkSpec, xml: str) -> t.Any:
+    try:
+        return connection.networkDefineXML(xml)
+    except libvirt.libvirtError:
+        # Another process may have defined it since we looked.
+        network = _find(connection, spec.real_name)
+        if network is None:
+            raise
+        return network
+
+
+def _tolerating_race(network: t.Any) -> None:
+    try:
+        network.create()
+    except libvirt.libvirtError as error:
+        if not (is_code(error, "VIR_ERR_OPERATION_INVALID") and network.isActive()):
+            raise
+
+
+def _check_network(network: t.Any | None, spec: NetworkSpec) -> dict[str, t.Any]:
+    if network is None:
+        raise NetworkError(
+            message="There is no libvirt network %s on this host" % spec.real_name,
+            remedy="Define it, correct source of network %s, or set manage: true there." % spec.name,
+        )
+    with libvirt_errors():
+        if not network.isActive():
+            raise NetworkError(
+                message="The libvirt network %s is not active on this host" % spec.real_name,
+                remedy="Start it (virsh net-start %s), or set manage: true on network %s."
+                % (spec.real_name, spec.name),
+            )
+    return {
+        "changed": False,
+        "type": "network",
+        "source": spec.real_name,
+        "bridge": _bridge_of(network),
+        "defined": False,
+        "started": False,
+    }
+
+
+def _bridge_of(network: t.Any) -> str:
+    try:
+        return str(network.bridgeName() or "")
+    except libvirt.libvirtError:
+        return ""  # a network without a bridge, such as macvtap or SR-IOV
+
+
+def _check_bridge(spec: NetworkSpec) -> dict[str, t.Any]:
+    name = spec.real_name
+    if not _INTERFACE.match(name):
+        raise InvalidInput(reason="%r is not the name of a network interface" % name)
+    if not is_bridge(name):
+        raise NetworkError(
+            message="There is no Linux bridge %s on this host" % name,
+            remedy="Create it with the host's own network configuration, or correct source of network %s." % spec.name,
+        )
+    return {"changed": False, "type": "bridge", "source": name, "bridge": name, "defined": False, "started": False}
+
+
+def is_bridge(name: str) -> bool:
+    """Whether ``name`` is a Linux bridge of this process's network namespace (/sys may show another one's)."""
+    answer = array.array("B", struct.pack("I", _ETHTOOL_GDRVINFO).ljust(256, b"\0"))
+    request = struct.pack("16sP", name.encode("ascii"), answer.buffer_info()[0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            fcntl.ioctl(sock.fileno(), _SIOCETHTOOL, request.ljust(40, b"\0"))
+        except OSError:
+            return False
+    return answer.tobytes()[4:36].split(b"\0")[0] == b"bridge"
+
+
+def network_xml(spec: NetworkSpec) -> str:
+    """The definition of a managed libvirt network.
+
+    With forward none the host keeps out of a network whose subnets have no gateway; a subnet's gateway is the host's own address there.
+    DHCP is left off: addresses come from the ledger, and a second giver would hand out others.
+
+    :raises InvalidInput: a word, an address or a name is not acceptable.
+    """
+    require(etree, "lxml", "python3-lxml", "host")
+    if spec.forward not in FORWARDS:
+        raise InvalidInput(
+            reason="forward %r of network %s is none of %s" % (spec.forward, spec.name, ", ".join(FORWARDS))
+        )
+    root = etree.Element("network")
+    etree.SubElement(root, "name").text = spec.real_name
+    if spec.forward != "none":
+        etree.SubElement(root, "forward", mode=spec.forward)
+    bridge = etree.SubElement(root, "bridge", stp="on", delay="0")
+    if spec.bridge:
+        if not _INTERFACE.match(spec.bridge):
+            raise InvalidInput(reason="%r is not the name of a network interface" % spec.bridge)
+        bridge.set("name", spec.bridge)
+    if spec.mtu is not None:
+        if not 68 <= int(spec.mtu) <= 65535:
+            raise InvalidInput(reason="mtu %s of network %s is not between 68 and 65535" % (spec.mtu, spec.name))
+        etree.SubElement(root, "mtu", size=str(int(spec.mtu)))
+    for subnet in spec.subnets:
+        _add_subnet(root, spec, subnet)
+    return etree.tostring(root, pretty_print=True, encoding="unicode")
+
+
+def _add_subnet(root: t.Any, spec: NetworkSpec, subnet: t.Mapping[str, t.Any]) -> None:
+    gateway = subnet.get("gateway_ip")
+    if not gateway:
+        return
+    try:
+        cidr = ipaddress.ip_network(str(subnet.get("cidr")), strict=False)
+        address = ipaddress.ip_address(str(gateway))
+    except ValueError as error:
+        raise InvalidInput(reason="a subnet of network %s: %s" % (spec.name, error)) from None
+    if address not in cidr:
+        raise InvalidInput(reason="gateway %s of network %s is not in %s" % (address, spec.name, cidr))
+    etree.SubElement(root, "ip", family="ipv%d" % cidr.version, address=str(address), prefix=str(cidr.prefixlen))

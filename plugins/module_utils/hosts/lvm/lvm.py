@@ -1,0 +1,363 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""LVM on this host: one report for a whole volume group, and the few commands that change one.
+
+Sizes are bytes. Programs get argument lists and LC_ALL=C; what LVM says is turned into the family of errors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ...core.errors import CommandFailed, Conflict, DriverNotInitialized, VolumeBackendAPIException, VolumeIsBusy
+from ..os.command import program, run
+from ..os.locks import LOCK_ROOT, host_lock
+from .lvm_tags import checked_name
+
+LVM_PACKAGE = "lvm2"
+#: Seconds for one command: it waits for LVM's own lock, and for devices that do not answer.
+COMMAND_TIMEOUT = 300.0
+
+_VG = ("vg_name", "vg_uuid", "vg_size", "vg_free", "vg_extent_size", "vg_attr", "lv_count", "vg_missing_pv_count")
+_LV = ("lv_name", "lv_uuid", "lv_size", "lv_attr", "lv_tags", "pool_lv", "origin", "data_percent", "metadata_percent")
+_SEG = ("lv_name", "segtype", "chunk_size", "zero", "discards")
+
+#: A program that LVM's bugs made crash is asked once more (Cinder does the same for exit code 139).
+_CRASHED = (139, -11)
+
+_FULL = re.compile(
+    r"insufficient (suitable |free )?(free space|allocatable extents|extents)|reached threshold|out of data space|"
+    r"free space in thin pool|not enough free|thin pool .* (full|exhausted)|Insufficient free",
+    re.IGNORECASE,
+)
+_BUSY = re.compile(r"in use\b|is used by another device|filesystem in use|Device or resource busy", re.IGNORECASE)
+_NO_GROUP = re.compile(r'Volume group "[^"]*" not found|Cannot process volume group', re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class LogicalVolume:
+    """A logical volume as the report has it."""
+
+    name: str
+    uuid: str
+    size: int
+    attr: str
+    tags: frozenset[str] = frozenset()
+    pool: str = ""
+    origin: str = ""
+    data_percent: float | None = None
+    metadata_percent: float | None = None
+
+    @property
+    def is_thin(self) -> bool:
+        return self.attr[:1] == "V"
+
+    @property
+    def is_pool(self) -> bool:
+        return self.attr[:1] == "t"
+
+    @property
+    def is_thick_snapshot(self) -> bool:
+        return self.attr[:1] in ("s", "S")
+
+    @property
+    def is_active(self) -> bool:
+        return self.attr[4:5] == "a"
+
+    @property
+    def is_open(self) -> bool:
+        """A guest, an export or a program has it open."""
+        return self.attr[5:6] == "o"
+
+    @property
+    def is_invalid(self) -> bool:
+        """A snapshot that overflowed, or a pool that failed: what it holds is lost or cannot be read."""
+        return self.attr[4:5] in ("I", "S") or self.attr[8:9] == "F"
+
+
+@dataclass(frozen=True)
+class VolumeGroup:
+    """A volume group with all of its logical volumes, at one moment."""
+
+    name: str
+    uuid: str
+    size: int
+    free: int
+    extent_size: int
+    attr: str = "wz--n-"
+    missing_pvs: int = 0
+    lvs: t.Mapping[str, LogicalVolume] = field(default_factory=dict)
+    chunk_sizes: t.Mapping[str, int] = field(default_factory=dict)  # of pools
+    zeroing: t.Mapping[str, bool] = field(default_factory=dict)  # of pools: new chunks are zeroed
+
+    def rounded(self, size: int) -> int:
+        """``size`` in whole extents, as LVM makes it."""
+        return -(-size // self.extent_size) * self.extent_size
+
+    def snapshots_of(self, name: str) -> list[LogicalVolume]:
+        """What has the logical volume as its origin."""
+        return [lv for lv in self.lvs.values() if lv.origin == name]
+
+    def path(self, name: str) -> str:
+        return device_path(self.name, name)
+
+
+def device_path(vg: str, name: str) -> str:
+    """The path of an active logical volume."""
+    return "/dev/%s/%s" % (vg, name)
+
+
+def _number(text: str, kind: t.Callable[[str], t.Any], nothing: t.Any) -> t.Any:
+    return kind(text) if text not in ("", None) else nothing
+
+
+def parse_report(text: str) -> VolumeGroup:
+    """The group in the JSON of ``lvm fullreport``.
+
+    :raises VolumeBackendAPIException: it is no such report, or not of one group.
+    """
+    try:
+        reports = json.loads(text)["report"]
+        found = [part for part in reports if part.get("vg")]
+        if len(found) != 1 or len(found[0]["vg"]) != 1:
+            raise ValueError("it is not of one volume group")
+        part, head = found[0], found[0]["vg"][0]
+        lvs = {
+            row["lv_name"]: LogicalVolume(
+                name=row["lv_name"],
+                uuid=row["lv_uuid"],
+                size=int(row["lv_size"]),
+                attr=row["lv_attr"],
+                tags=frozenset(tag for tag in row["lv_tags"].split(",") if tag),
+                pool=row["pool_lv"],
+                origin=row["origin"],
+                data_percent=_number(row["data_percent"], float, None),
+                metadata_percent=_number(row["metadata_percent"], float, None),
+            )
+            for row in part.get("lv", [])
+        }
+        pools = [row for row in part.get("seg", []) if row.get("segtype") == "thin-pool"]
+        return VolumeGroup(
+            name=head["vg_name"],
+            uuid=head["vg_uuid"],
+            size=int(head["vg_size"]),
+            free=int(head["vg_free"]),
+            extent_size=int(head["vg_extent_size"]),
+            attr=head["vg_attr"],
+            missing_pvs=_number(head["vg_missing_pv_count"], int, 0),
+            lvs=lvs,
+            chunk_sizes={row["lv_name"]: int(row["chunk_size"]) for row in pools},
+            zeroing={row["lv_name"]: row["zero"] == "zero" for row in pools},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise VolumeBackendAPIException(data="LVM's report cannot be read: %s" % error) from None
+
+
+def lvm(vg: str, *arguments: str) -> str:
+    """Run one LVM command on the group; its output.
+
+    :raises DriverNotInitialized: the group is not there.
+    :raises VolumeIsBusy: a logical volume is in use.
+    :raises VolumeBackendAPIException: no room, or anything else that LVM refused.
+    """
+    argv = [program("lvm", LVM_PACKAGE)] + list(arguments)
+    done = run(argv, timeout=COMMAND_TIMEOUT, check=False)
+    if done.rc in _CRASHED:
+        done = run(argv, timeout=COMMAND_TIMEOUT, check=False)
+    if done.rc != 0:
+        raise _refusal(vg, arguments[0], done.rc, (done.stderr.strip() or done.stdout.strip())[-1500:])
+    return done.stdout
+
+
+def _refusal(vg: str, command: str, rc: int, said: str) -> Exception:
+    said = " ".join(said.split())
+    if _NO_GROUP.search(said):
+        return group_missing(vg)
+    if _FULL.search(said):
+        return no_room(vg, said)
+    if "already exists in volume group" in said:
+        return Conflict(message="%s: %s" % (vg, said), remedy="Another run made it meanwhile; run the same again.")
+    if _BUSY.search(said):
+        return VolumeIsBusy(
+            message="%s: %s" % (vg, said), remedy="Detach it and end its export, then run the same again."
+        )
+    if rc == 127 or not said:
+        return CommandFailed(cmd="lvm " + command, rc=rc, stderr=said)
+    return VolumeBackendAPIException(data="lvm %s on %s: %s" % (command, vg, said))
+
+
+def group_missing(vg: str) -> DriverNotInitialized:
+    return DriverNotInitialized(
+        message="Volume driver not ready. The volume group %s is not on %s" % (vg, os.uname().nodename),
+        remedy="Prepare the backend (vgcreate %s DEVICES), or correct its volume_group." % vg,
+    )
+
+
+def no_room(where: str, reason: str) -> VolumeBackendAPIException:
+    return VolumeBackendAPIException(
+        data="%s is full: %s" % (where, reason),
+        remedy="Delete volumes there, extend it (vgextend, lvextend), or use another backend.",
+    )
+
+
+def read_group(vg: str) -> VolumeGroup:
+    """The volume group and all that is in it, in one command.
+
+    :raises DriverNotInitialized: it is not there.
+    """
+    checked_name(vg, "volume group")
+    arguments = ["fullreport", "--reportformat", "json", "--units", "b", "--nosuffix"]
+    for name, fields in (("vg", _VG), ("lv", _LV), ("seg", _SEG), ("pv", ("pv_name",)), ("pvseg", ("pvseg_start",))):
+        arguments += ["--configreport", name, "-o", ",".join(fields)]
+    return parse_report(lvm(vg, *(arguments + [vg])))
+
+
+def check_group(group: VolumeGroup, pool: str = "") -> None:
+    """Whether the group can be worked on now, and its thin ``pool`` where one is named. Whether it is full, is_full() says.
+
+    :raises DriverNotInitialized: partial, exported, read-only, or the pool is missing or not active.
+    """
+    reason = ""
+    if group.missing_pvs:
+        reason = "%d of its physical volumes are missing" % group.missing_pvs
+    elif group.attr[2:3] == "x":
+        reason = "it is exported"
+    elif group.attr[:1] == "r":
+        reason = "it is read-only"
+    if reason:
+        raise _not_ready("volume group %s" % group.name, reason, "Repair it; see vgs and vgck.")
+    if not pool:
+        return
+    lv = group.lvs.get(pool)
+    where = "thin pool %s/%s" % (group.name, pool)
+    if lv is None or not lv.is_pool:
+        raise _not_ready(where, "it does not exist", "Make it: lvcreate --type thin-pool.")
+    if not lv.is_active or lv.is_invalid:
+        raise _not_ready(where, "it is not active", "lvchange --activate y %s/%s; see lvs -a." % (group.name, pool))
+
+
+def is_full(group: VolumeGroup, pool: str) -> bool:
+    """Whether nothing more can be made in the thin pool, or written to what is new in it."""
+    lv = group.lvs[pool]
+    return (lv.data_percent or 0.0) >= 100.0 or (lv.metadata_percent or 0.0) >= 100.0
+
+
+def pool_full(group: VolumeGroup, pool: str) -> VolumeBackendAPIException:
+    lv = group.lvs[pool]
+    used = "data %.1f %%, metadata %.1f %%" % (lv.data_percent or 0.0, lv.metadata_percent or 0.0)
+    return no_room("thin pool %s/%s" % (group.name, pool), used)
+
+
+def pool_room(group: VolumeGroup, pool: str) -> int:
+    """Bytes of the thin pool that are not written."""
+    lv = group.lvs[pool]
+    return int(lv.size * (100.0 - (lv.data_percent or 0.0)) / 100)
+
+
+def _not_ready(what: str, reason: str, remedy: str) -> DriverNotInitialized:
+    return DriverNotInitialized(message="Volume driver not ready. The %s: %s" % (what, reason), remedy=remedy)
+
+
+@contextlib.contextmanager
+def group_lock(vg: str, timeout: float = 600.0) -> t.Iterator[None]:
+    """One run at a time looks into the group and changes it. Never held while data is copied."""
+    with host_lock(LOCK_ROOT, "vg-" + hashlib.sha256(vg.encode()).hexdigest()[:32], timeout=timeout):
+        yield
+
+
+@contextlib.contextmanager
+def item_locks(ids: t.Iterable[str], timeout: float = 7200.0) -> t.Iterator[None]:
+    """The locks of these volumes, snapshots or images, in one order, so that two runs cannot wait for each other."""
+    with contextlib.ExitStack() as stack:
+        for item_id in sorted(set(ids)):
+            stack.enter_context(host_lock(LOCK_ROOT, "item-" + item_id, timeout=timeout))
+        yield
+
+
+def _tags(tags: t.Iterable[str]) -> list[str]:
+    return [word for tag in tags for word in ("--addtag", tag)]
+
+
+def create_thick(vg: str, name: str, size: int, tags: t.Iterable[str]) -> None:
+    """A new linear logical volume; signatures of what was there before are wiped from its beginning."""
+    arguments = ["lvcreate", "--yes", "--wipesignatures", "y", "--zero", "y", "--name", name, "--size", "%db" % size]
+    lvm(vg, *(arguments + _tags(tags) + [vg]))
+
+
+def create_thin(vg: str, pool: str, name: str, size: int, tags: t.Iterable[str]) -> None:
+    """A new thin logical volume."""
+    arguments = ["lvcreate", "--yes", "--virtualsize", "%db" % size, "--thinpool", pool, "--name", name]
+    lvm(vg, *(arguments + _tags(tags) + [vg]))
+
+
+def create_thin_snapshot(vg: str, origin: str, name: str, tags: t.Iterable[str], active: bool) -> None:
+    """A thin snapshot: ``active`` and writable for a clone; else kept inactive, as LVM does with snapshots."""
+    state = ["--setactivationskip", "n", "--activate", "y"] if active else ["--setactivationskip", "y"]
+    arguments = ["lvcreate", "--yes", "--snapshot", "--permission", "rw", "--name", name]
+    lvm(vg, *(arguments + state + _tags(tags) + ["%s/%s" % (vg, origin)]))
+
+
+def create_thick_snapshot(vg: str, origin: str, name: str, size: int, tags: t.Iterable[str]) -> None:
+    """A copy-on-write snapshot with ``size`` bytes for what changes."""
+    arguments = ["lvcreate", "--yes", "--snapshot", "--name", name, "--size", "%db" % size]
+    lvm(vg, *(arguments + _tags(tags) + ["%s/%s" % (vg, origin)]))
+
+
+def snapshot_room(group: VolumeGroup, origin_size: int) -> int:
+    """The size at which a thick snapshot can never overflow: all of the origin, and 16 bytes for each chunk of 4 KiB."""
+    return group.rounded(origin_size + origin_size // 256 + group.extent_size)
+
+
+def extend(vg: str, name: str, size: int) -> None:
+    """Grow to ``size`` bytes; what is in it stays."""
+    lvm(vg, "lvextend", "--yes", "--size", "%db" % size, "%s/%s" % (vg, name))
+
+
+def change_tags(vg: str, names: t.Sequence[str], add: t.Sequence[str] = (), remove: t.Sequence[str] = ()) -> None:
+    """Tags of several logical volumes in one command."""
+    arguments = ["lvchange", "--yes"] + _tags(add) + [word for tag in remove for word in ("--deltag", tag)]
+    lvm(vg, *(arguments + ["%s/%s" % (vg, name) for name in names]))
+
+
+def set_active(vg: str, names: t.Sequence[str], active: bool) -> None:
+    """Activate (also what is skipped otherwise) or deactivate. Raises VolumeIsBusy."""
+    arguments = ["lvchange", "--yes", "--activate", "y" if active else "n"]
+    if active:
+        arguments.append("--ignoreactivationskip")
+    lvm(vg, *(arguments + ["%s/%s" % (vg, name) for name in names]))
+
+
+def seal(vg: str, name: str, tag: str) -> None:
+    """Make it read-only, and take the ``tag`` from it."""
+    lvm(vg, "lvchange", "--yes", "--permission", "r", "--deltag", tag, "%s/%s" % (vg, name))
+
+
+def unseal(vg: str, name: str, tag: str) -> None:
+    """What seal() did, undone."""
+    lvm(vg, "lvchange", "--yes", "--permission", "rw", "--addtag", tag, "%s/%s" % (vg, name))
+
+
+def split_snapshot(vg: str, name: str) -> None:
+    """Make a thick snapshot's changed blocks a logical volume of their own, which can be wiped."""
+    lvm(vg, "lvconvert", "--yes", "--splitsnapshot", "%s/%s" % (vg, name))
+
+
+def remove(vg: str, names: t.Sequence[str]) -> None:
+    """Remove several in one command. LVM removes an origin's thick snapshots with it: look at them before."""
+    lvm(vg, *(["lvremove", "--yes"] + ["%s/%s" % (vg, name) for name in names]))
+
+
+def create_pool(vg: str, pool: str, size: int) -> None:
+    """A thin pool that zeroes new chunks, and whose writers get an error, not a hang, when it is full."""
+    checked_name(pool, "thin pool")
+    # lvcreate has no option for the second, and a pool that is made in two steps may be left half-made.
+    settings = ["--type", "thin-pool", "--zero", "y", "--config", "activation/error_when_full=1"]
+    lvm(vg, "lvcreate", "--yes", *settings, "--name", pool, "--size", "%db" % size, vg)

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Names and tags of our logical volumes. The tags say whose a volume is, what it was made from, and whether it is whole.
+
+Names are Cinder's: volume-<id>, and _snapshot-<id> because LVM keeps names that begin with "snapshot" for itself.
+source: Cinder's LVM driver.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ...core.errors import InvalidInput
+from ..os.paths import checked_uuid
+
+VOLUME, SNAPSHOT, IMAGE = "volume", "snapshot", "image"
+KINDS = (VOLUME, SNAPSHOT)
+
+_PREFIXES = {VOLUME: "volume-", SNAPSHOT: "_snapshot-", IMAGE: "image-"}
+
+#: On everything that is ours.
+OWNER = "bootflow"
+#: Its content is not all there yet: a run is at work, or was killed.
+INCOMPLETE = "bootflow.incomplete"
+#: It was to be deleted, and its content is partly overwritten.
+DELETING = "bootflow.deleting"
+
+_TAG = re.compile(r"[A-Za-z0-9_+.=/!:&#][A-Za-z0-9_+.=/!:&#-]{0,1023}\Z")
+_NAME = re.compile(r"[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,126}\Z")
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+
+
+def checked_name(value: str, what: str) -> str:
+    """The name of a volume group or pool, in LVM's alphabet.
+
+    :raises InvalidInput: other characters, a leading "-", "." or "..", or longer than 127.
+    """
+    if not isinstance(value, str) or not _NAME.match(value) or value in (".", ".."):
+        raise InvalidInput(reason="%s %r is no name that LVM takes (letters, digits, + _ . -)" % (what, value))
+    return value
+
+
+def checked_tag(value: str) -> str:
+    """A tag in LVM's alphabet.
+
+    :raises InvalidInput: other characters, a leading "-", or longer than 1024.
+    """
+    if not isinstance(value, str) or not _TAG.match(value):
+        raise InvalidInput(reason="%r cannot be an LVM tag (letters, digits, _ + . - / = ! : & #)" % (value,))
+    return value
+
+
+def lv_name(kind: str, item_id: str) -> str:
+    """The logical volume's name for the volume or snapshot (UUID), or for the image (its sha256)."""
+    if kind == IMAGE:
+        if not _SHA256.match(item_id):
+            raise InvalidInput(reason="%r is no sha256" % (item_id,))
+        return _PREFIXES[IMAGE] + item_id[:40]
+    return _PREFIXES[kind] + checked_uuid(item_id)
+
+
+def owner_tags(kind: str, item_id: str, project: str = "", source: str = "") -> list[str]:
+    """The tags of a new logical volume.
+
+    :arg source: "volume/<id>", "snapshot/<id>", "image/<sha256>", or "" for an empty one.
+    """
+    tags = [OWNER, "bootflow.%s=%s" % (kind, item_id)]
+    if project:
+        tags.append("bootflow.project=%s" % project)
+    if source:
+        tags.append("bootflow.source=%s" % source)
+    return [checked_tag(tag) for tag in tags]
+
+
+def tag_value(tags: t.Iterable[str], word: str) -> str:
+    """What ``bootflow.<word>=`` says among the tags; "" where nothing."""
+    start = "bootflow.%s=" % word
+    return next((tag[len(start) :] for tag in sorted(tags) if tag.startswith(start)), "")
+
+
+def tag_values(tags: t.Iterable[str], word: str) -> list[str]:
+    """All that ``bootflow.<word>=`` says among the tags."""
+    start = "bootflow.%s=" % word
+    return sorted(tag[len(start) :] for tag in tags if tag.startswith(start))
+
+
+def identity(tags: t.Collection[str]) -> tuple[str, str]:
+    """(kind, id) of a logical volume of ours; ("", "") when it is not ours."""
+    if OWNER in tags:
+        for kind in (VOLUME, SNAPSHOT, IMAGE):
+            value = tag_value(tags, kind)
+            if value:
+                return kind, value
+    return "", ""

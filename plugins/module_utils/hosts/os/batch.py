@@ -1,0 +1,78 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Many items in one task: side by side, and none of them fails its neighbours."""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+
+from ...core.errors import InvalidInput
+from .module_errors import failure
+
+
+class Progress:
+    """What an item had done when it failed, so that its result can still say that the host was changed."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def start(self) -> None:
+        """Forget what this thread's previous item did."""
+        self._local.changed = False
+
+    def mark_changed(self) -> None:
+        """The item at work in this thread has touched the host."""
+        self._local.changed = True
+
+    @property
+    def changed(self) -> bool:
+        return bool(getattr(self._local, "changed", False))
+
+
+#: A function of this floor calls ``progress.mark_changed()`` right before it touches the host.
+progress = Progress()
+
+
+def run_batch(
+    items: t.Mapping[str, t.Any] | t.Iterable[tuple[str, t.Any]],
+    fn: t.Callable[[t.Any], dict[str, t.Any]],
+    workers: int = 4,
+) -> dict[str, dict[str, t.Any]]:
+    """Call ``fn(item)`` for every item, at most ``workers`` at once, and collect {key: result} in the items' order.
+
+    A result gets ``changed`` (False unless set) and ``error`` (None). An item whose call raised gets the error's
+    plain data instead, whatever the exception was.
+
+    :raises InvalidInput: two items have the same key (the second would race the first).
+    """
+    pairs = list(items.items() if isinstance(items, t.Mapping) else items)
+    keys = [key for key, dummy in pairs]
+    twice = sorted({key for key in keys if keys.count(key) > 1}) if len(set(keys)) < len(keys) else []
+    if twice:
+        raise InvalidInput(reason="given more than once: %s" % ", ".join(twice))
+
+    def one(item: t.Any) -> dict[str, t.Any]:
+        progress.start()
+        try:
+            result = dict(fn(item))
+        except Exception as error:  # an item's failure is data
+            return failure(error, changed=progress.changed)
+        result.setdefault("changed", False)
+        result.setdefault("error", None)
+        return result
+
+    if not pairs:
+        return {}
+    if workers <= 1 or len(pairs) == 1:
+        return {key: one(item) for key, item in pairs}
+    with ThreadPoolExecutor(max_workers=min(workers, len(pairs))) as pool:
+        return dict(zip(keys, pool.map(one, [item for dummy, item in pairs])))
+
+
+def any_changed(*results: t.Mapping[str, t.Mapping[str, t.Any]]) -> bool:
+    """Whether an item of these batches changed the host."""
+    return any(item.get("changed") for batch in results for item in batch.values())

@@ -1,0 +1,150 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Programs on this host: argument lists, never a shell, in a session of their own, under limits where asked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import typing as t
+from dataclasses import dataclass
+
+from ...core.errors import CommandFailed, DiskFull, MissingLibrary
+
+#: Exit code of a program that did not end in time (the shell's timeout uses the same).
+TIMED_OUT = 124
+
+#: Seconds that a killed program has to end. One that is in a call of the kernel ends when the kernel lets it, which may be never.
+GRACE = 10.0
+
+# For hosts without util-linux's prlimit. preexec_fn would do the same, but is not safe in a process with threads.
+_LIMITER = (
+    "import os, resource, sys\n"
+    "cpu, memory = int(sys.argv[1]), int(sys.argv[2])\n"
+    "if cpu: resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))\n"
+    "if memory: resource.setrlimit(resource.RLIMIT_AS, (memory, memory))\n"
+    "os.execvp(sys.argv[3], sys.argv[3:])\n"
+)
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What a program left: exit code (negative: killed by that signal) and its two outputs."""
+
+    rc: int
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one process: CPU time in seconds, address space in bytes; 0 means none."""
+
+    cpu_seconds: int = 0
+    address_space: int = 0
+
+
+#: What reads an image of unknown origin gets no more than this. source: semantics of Nova's QEMU_IMG_LIMITS
+UNTRUSTED_IMAGE = Limits(cpu_seconds=30, address_space=1024**3)
+
+
+def program(name: str, package: str) -> str:
+    """The path of ``name``.
+
+    :raises MissingLibrary: it is not installed; the remedy names the Debian ``package``.
+    """
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin:/usr/local/sbin")
+    if found is None:
+        raise MissingLibrary(name=name, package=package, where="host")
+    return found
+
+
+def limited(argv: t.Sequence[str], limits: Limits) -> list[str]:
+    """``argv`` with what puts it under ``limits`` before it."""
+    if not limits.cpu_seconds and not limits.address_space:
+        return list(argv)
+    prlimit = shutil.which("prlimit")
+    if prlimit is None:
+        return [sys.executable, "-c", _LIMITER, str(limits.cpu_seconds), str(limits.address_space)] + list(argv)
+    options = []
+    if limits.cpu_seconds:
+        options.append("--cpu=%d" % limits.cpu_seconds)
+    if limits.address_space:
+        options.append("--as=%d" % limits.address_space)
+    return [prlimit] + options + ["--"] + list(argv)
+
+
+def run(
+    argv: t.Sequence[str],
+    limits: Limits = Limits(),
+    timeout: float | None = None,
+    check: bool = True,
+    path: str = "",
+    stdin: str = "",
+) -> Completed:
+    """Run ``argv`` and wait for it, at most ``timeout`` seconds (then its whole process group is killed).
+
+    What does not end even then is waited for no longer: it stays, and the result says so.
+
+    :arg path: what the program writes, for the message of DiskFull.
+    :arg stdin: what it is given to read.
+    :raises DiskFull: it ended badly and said that there is no space left.
+    :raises CommandFailed: it ended badly; only with ``check``.
+    """
+    environment = dict(os.environ, LC_ALL="C", LANG="C")
+    try:
+        process = subprocess.Popen(
+            limited(argv, limits),
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise CommandFailed(cmd=argv[0], rc=127, stderr="not found") from None
+    try:
+        out, err = process.communicate(stdin.encode() or None, timeout=timeout)
+        rc = process.returncode
+    except subprocess.TimeoutExpired:
+        out, err = _end(process)
+        rc = TIMED_OUT
+        err = b"killed: not done after %d s%s" % (int(timeout or 0), err)
+    except BaseException:
+        _end(process)
+        raise
+    done = Completed(rc, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+    if check and done.rc != 0:
+        reason = done.stderr.strip() or done.stdout.strip()
+        if "No space left on device" in reason or "Disk quota exceeded" in reason:
+            raise DiskFull(host=socket.gethostname(), path=path or argv[-1], reason=reason[-500:])
+        raise CommandFailed(cmd=os.path.basename(argv[0]), rc=done.rc, stderr=reason[-2000:])
+    return done
+
+
+def _end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """Kill it with its group. What it had written, and what is to be said of its end."""
+    _kill_group(process)
+    try:
+        out, err = process.communicate(timeout=GRACE)
+    except subprocess.TimeoutExpired as late:
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+        alive = process.poll() is None
+        why = b"the kernel holds process %d" % process.pid if alive else b"what it started has its output open"
+        return late.output or b"", b"; " + why
+    return out, b"; " + err if err else b""
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass

@@ -1,0 +1,68 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One process at a time on one thing of this host, however many runs work on it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+import typing as t
+
+from ...core.errors import WaitTimeout
+from .paths import LOCKS, checked_id, checked_instances_path, make_dirs
+
+#: Where the locks of this host's storage are: volume groups, targets, sessions. They hold against every run, whoever started it.
+LOCK_ROOT = "/run/lock/bootflow"
+
+
+@contextlib.contextmanager
+def host_lock(instances_path: str, name: str, timeout: float = 600.0) -> t.Iterator[None]:
+    """Hold the lock ``name`` (of this host and instances_path); it goes with the process, and leaves no file.
+
+    :arg timeout: seconds to wait for another holder.
+    :raises WaitTimeout: another process kept it longer.
+    """
+    folder = os.path.join(checked_instances_path(instances_path), LOCKS)
+    make_dirs(folder)
+    path = os.path.join(folder, checked_id(name, "lock name"))
+    fd = _take(path, time.monotonic() + timeout, timeout)
+    try:
+        yield
+    finally:
+        # Removed while held: whoever waits on the old file sees in _take() that it is gone, and takes the new one.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        os.close(fd)
+
+
+def _take(path: str, deadline: float, timeout: float) -> int:
+    pause = 0.005
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(fd, path):
+                return fd
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(fd)
+                raise WaitTimeout(what="the lock %s" % path, seconds=int(timeout), host=os.uname().nodename) from None
+            time.sleep(pause)
+            pause = min(pause * 2, 0.2)
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _is_at(fd: int, path: str) -> bool:
+    try:
+        there = os.stat(path)
+    except FileNotFoundError:
+        return False
+    mine = os.fstat(fd)
+    return (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)

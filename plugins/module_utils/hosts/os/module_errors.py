@@ -1,0 +1,46 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How errors leave a host: as an item's ``error``, or as the failure of a whole module."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import typing as t
+
+from ...core.errors import BootflowError, DiskFull, RemoteError
+
+
+def as_bootflow_error(error: BaseException, path: str = "") -> BootflowError:
+    """``error`` as one of the family: a full disk is DiskFull, what nobody foresaw is a retryable RemoteError.
+
+    :arg path: what was being written, for the message of DiskFull.
+    """
+    if isinstance(error, BootflowError):
+        return error
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(host=socket.gethostname(), path=error.filename or path or "the disk", reason=error.strerror)
+    if isinstance(error, OSError) and error.strerror:
+        where = " (%s)" % error.filename if error.filename else ""
+        return RemoteError(reason="%s%s" % (error.strerror, where))
+    return RemoteError(reason="%s: %s" % (type(error).__name__, error))
+
+
+def failure(error: BaseException, changed: bool = False, **fields: t.Any) -> dict[str, t.Any]:
+    """The result of an item that failed: ``changed`` says whether the host was touched before it did."""
+    result: dict[str, t.Any] = dict(fields)
+    result["changed"] = changed
+    result["error"] = as_bootflow_error(error).as_dict()
+    return result
+
+
+def fail(module: t.Any, error: BaseException, **fields: t.Any) -> t.NoReturn:
+    """End ``module`` (an AnsibleModule) with the error's fields; its code becomes ``error_code``."""
+    plain = as_bootflow_error(error).as_dict()
+    message = plain.pop("message")
+    plain["error_code"] = plain.pop("code")
+    plain.update(fields)
+    module.fail_json(msg=message, **plain)
+    raise SystemExit(1)  # fail_json() does not come back

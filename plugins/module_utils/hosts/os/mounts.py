@@ -1,0 +1,103 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is mounted where on this host, as the kernel says."""
+
+from __future__ import annotations
+
+import os
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ...core.errors import InvalidDiskInfo, InvalidInput, VolumeIsBusy
+from .batch import progress
+from .command import program, run
+
+MOUNTINFO = "/proc/self/mountinfo"
+FILE_SYSTEM = "ext4"
+OPTIONS = ("nodev", "nosuid", "noexec", "noatime")
+_PACKAGE = "mount"
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A file system's place and its device, as os.stat() gives st_rdev."""
+
+    place: str
+    device: int
+
+
+def mounted(path: str = MOUNTINFO) -> list[Mount]:
+    """All mounts that this process sees, in the order in which they were made."""
+    found = []
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            words = line.split(" ")
+            major, minor = words[2].split(":")
+            place = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), words[4])
+            found.append(Mount(place, os.makedev(int(major), int(minor))))
+    return found
+
+
+def at(place: str) -> Mount | None:
+    """What is mounted on that folder; the last, where there are several."""
+    real = os.path.realpath(place)
+    return next((each for each in reversed(mounted()) if each.place == real), None)
+
+
+def below(folder: str) -> list[Mount]:
+    """What is mounted inside the folder, the last mounted first."""
+    start = os.path.realpath(folder) + "/"
+    return [each for each in reversed(mounted()) if each.place.startswith(start)]
+
+
+def device_number(device: str) -> int | None:
+    """The number of a block device; None where it is not there."""
+    try:
+        return os.stat(device).st_rdev
+    except OSError:
+        return None
+
+
+def is_on(device: str, place: str) -> bool:
+    """Whether the device is what is mounted on that folder.
+
+    :raises InvalidDiskInfo: another one is.
+    """
+    found = at(place)
+    if found is None:
+        return False
+    if found.device != device_number(device):
+        raise InvalidDiskInfo(reason="another file system is mounted on %s" % place, remedy="Unmount it first.")
+    return True
+
+
+def mount(device: str, place: str) -> None:
+    """Mount our file system. Raises CommandFailed."""
+    argv = [program("mount", _PACKAGE), "-t", FILE_SYSTEM, "-o", ",".join(OPTIONS), device, place]
+    run(argv, timeout=300.0, path=place)
+
+
+def unmount(place: str) -> None:
+    """:raises VolumeIsBusy: something in it is open."""
+    progress.mark_changed()
+    done = run([program("umount", _PACKAGE), place], timeout=300.0, check=False)
+    if done.rc != 0:
+        raise VolumeIsBusy(
+            message="%s cannot be unmounted: %s" % (place, done.stderr.strip()[-500:]),
+            remedy="See who uses it (fuser -vm %s), end that, and delete the instance again." % place,
+        )
+
+
+def ours_below(folder: str, devices: t.Iterable[str]) -> list[Mount]:
+    """What is mounted inside the folder, all of it from these devices.
+
+    :raises InvalidInput: something else is.
+    """
+    found, numbers = below(folder), {device_number(device) for device in devices}
+    for each in found:
+        if each.device not in numbers:
+            raise InvalidInput(reason="%s is a mount point" % each.place, remedy="Unmount it first.")
+    return found

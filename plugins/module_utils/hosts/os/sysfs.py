@@ -1,0 +1,38 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Orders to the kernel by files of sysfs, from a process of their own.
+
+The kernel holds who writes such a file until the order is done. Where a target takes commands and answers none, that is
+never, and no signal ends the writer: a module that wrote by itself would hang its run.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from ...core.errors import CommandFailed, WaitTimeout
+from .command import TIMED_OUT, program, run
+
+
+def tell_kernel(path: str, text: str, timeout: float = 60.0) -> None:
+    """Write ``text`` to ``path``, and wait at most ``timeout`` seconds for the kernel to have done it.
+
+    :raises FileNotFoundError: there is no such file; the device is gone.
+    :raises WaitTimeout: the kernel is still at it. It goes on, and so does the process that wrote.
+    :raises CommandFailed: the kernel refused.
+    """
+    if not os.path.exists(path):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    done = run([program("tee", "coreutils"), path], stdin=text, timeout=timeout, check=False)
+    if done.rc == TIMED_OUT:
+        raise WaitTimeout(
+            what="the end of writing %r to %s" % (text, path),
+            seconds=int(timeout),
+            host=os.uname().nodename,
+            remedy="The target does not answer commands of this host: see the target's service, and dmesg on both.",
+        )
+    if done.rc != 0:
+        raise CommandFailed(cmd="tee", rc=done.rc, stderr=done.stderr.strip()[-2000:])

@@ -1,0 +1,52 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The settings of one LVM backend, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...core.errors import InvalidInput
+from ..lvm.lvm_tags import checked_name
+from .image_cache import Limits
+from .volume_images import checked_temp_dir
+
+ZERO, SHRED, NONE, DISCARD = "zero", "shred", "none", "discard"
+#: What becomes of the data of a volume that is deleted.
+CLEARS = (ZERO, SHRED, NONE, DISCARD)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A backend and how it is to be worked on. ``pool`` is "" for thick volumes."""
+
+    vg: str
+    pool: str = ""
+    clear: str = ZERO
+    clear_size: int = 0  # bytes; 0: all
+    temp_dir: str = "/var/lib/bootflow/conversion"
+    verify: bool = True
+    image_cache: bool = True  # thin only
+    cache_limits: Limits = field(default_factory=Limits)
+    allow_unverified: bool = False
+    workers: int = 4
+    check_mode: bool = False
+
+    def checked(self) -> Backend:
+        """:raises InvalidInput: names that LVM does not take, or a way to clear that does not clear."""
+        checked_name(self.vg, "volume group")
+        if self.pool:
+            checked_name(self.pool, "thin pool")
+        if self.clear not in CLEARS or self.clear_size < 0:
+            raise InvalidInput(reason="clear %r, %d bytes" % (self.clear, self.clear_size))
+        if self.cache_limits.max_gb < 0 or self.cache_limits.max_count < 0:
+            raise InvalidInput(reason="an image cache of less than nothing; 0 is no limit")
+        if self.clear == DISCARD and not self.pool:
+            raise InvalidInput(
+                reason="discard does not clear thick volumes: many devices give back old data after it",
+                remedy="Use zero, shred or none.",
+            )
+        checked_temp_dir(self.temp_dir)
+        return self

@@ -1,0 +1,162 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a backend has, as Cinder's LVM driver reports it, and what lies in it that nobody knows.
+
+source: Cinder's LVM driver (_update_volume_stats).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+
+from ..lvm.lvm import VolumeGroup, check_group, read_group
+from ..lvm.lvm_tags import DELETING, IMAGE, INCOMPLETE, identity, tag_value
+from ..os.batch import run_batch
+from .image_cache import CachedImage, cached_images, yielding
+
+GIB = 1024**3
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class Moment(t.NamedTuple):
+    """When a report was read, by this host's own clock, which nobody sets: a later report has a later moment."""
+
+    boot_id: str
+    read_at: float  # seconds since that boot, the time that it slept included
+
+
+def moment() -> Moment:
+    """Now. Taken before LVM is read, so that nothing which was done before it is missing in the report."""
+    with open(BOOT_ID, encoding="ascii") as file:
+        return Moment(file.read().strip(), time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
+def _gb(size: float) -> float:
+    return round(size / GIB, 2)
+
+
+def _gb_down(size: float) -> float:
+    """Rounded down: the nearest number would promise what is not there."""
+    return int(size) * 100 // GIB / 100
+
+
+def _gb_up(size: float) -> float:
+    """Rounded up."""
+    return -(-int(size) * 100 // GIB) / 100
+
+
+def capacity(group: VolumeGroup, pool: str = "", at: Moment | None = None) -> dict[str, t.Any]:
+    """Facts of a backend; sizes in GiB with two decimals as Cinder has them, but what there is rounded down, and what is promised of it up.
+
+    Thick: total and free are the group's, provisioned is their difference. Thin: total is the pool, free is what is not
+    written yet, provisioned is the sum of all logical volumes but the pool. ``allocated_capacity_gb`` is what our own
+    volumes were promised. Cached images that nothing was made of any more are free room: they go when it is wanted, so what
+    is told does not change when they do.
+
+    :arg pool: name of the thin pool; "" for a thick backend.
+    :arg at: the moment before the group was read; None: now.
+    """
+    at = at or moment()
+    total, free = float(group.size), float(group.free)
+    provisioned = total - free
+    data = metadata = None
+    images: list[CachedImage] = []
+    if pool:
+        lv = group.lvs[pool]
+        data, metadata = lv.data_percent or 0.0, lv.metadata_percent or 0.0
+        total, free = float(lv.size), lv.size * (100.0 - data) / 100.0
+        provisioned = float(sum(other.size for other in group.lvs.values() if not other.is_pool))
+        giving_way = yielding(group, pool)
+        free = min(total, free + sum(image.written for image in giving_way))
+        provisioned -= sum(image.lv.size for image in giving_way)
+        images = cached_images(group, pool)
+    ours = [lv for lv in group.lvs.values() if identity(lv.tags)[0] == "volume"]
+    return {
+        "total_capacity_gb": _gb_down(total),
+        "free_capacity_gb": _gb_down(free),
+        "provisioned_capacity_gb": _gb_up(provisioned),
+        "allocated_capacity_gb": _gb(sum(lv.size for lv in ours)),
+        "thin_provisioning_support": bool(pool),
+        "thick_provisioning_support": not pool,
+        "data_percent": data,
+        "metadata_percent": metadata,
+        "vg_free_gb": _gb_down(group.free),
+        "image_cache_count": len(images),
+        "image_cache_gb": _gb(sum(image.lv.size for image in images)),
+        "total_volumes": len(group.lvs),
+        "extent_size": group.extent_size,
+        "location_info": "LVMVolumeDriver:%s:%s:%s:0"
+        % (os.uname().nodename, group.name, "thin" if pool else "default"),
+        "boot_id": at.boot_id,
+        "read_at": at.read_at,
+    }
+
+
+def described(group: VolumeGroup) -> list[dict[str, t.Any]]:
+    """Our logical volumes: kind, id, name, path, project, source, size in bytes, and their state."""
+    found = []
+    for lv in group.lvs.values():
+        kind, item_id = identity(lv.tags)
+        if not kind:
+            continue
+        found.append(
+            {
+                "kind": kind,
+                "id": item_id,
+                "name": lv.name,
+                "path": group.path(lv.name),
+                "project": tag_value(lv.tags, "project"),
+                "source": tag_value(lv.tags, "source"),
+                "size": lv.size,
+                "active": lv.is_active,
+                "open": lv.is_open,
+                "complete": INCOMPLETE not in lv.tags,
+                "deleting": DELETING in lv.tags,
+                "origin": lv.origin,
+                "pool": lv.pool,
+                "data_percent": lv.data_percent,
+            }
+        )
+    return sorted(found, key=lambda item: str(item["name"]))
+
+
+def orphans(group: VolumeGroup, known: t.Iterable[str]) -> list[dict[str, t.Any]]:
+    """Our volumes and snapshots whose ids are not among ``known``. Cached images are nobody's, and none."""
+    ids = set(known)
+    return [item for item in described(group) if item["kind"] != IMAGE and item["id"] not in ids]
+
+
+def backends_facts(
+    backends: t.Sequence[t.Mapping[str, t.Any]], known: t.Sequence[str] | None = None
+) -> dict[str, dict[str, t.Any]]:
+    """{name: capacity, our volumes, orphans, error}; see the module storage_backend_info for the fields.
+
+    :arg backends: mappings with name, volume_group, provisioning (thick or thin), thin_pool.
+    :arg known: ids that somebody knows; None: nothing is an orphan.
+    :raises InvalidInput: two backends have the same name.
+    """
+
+    def facts(args: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        at = moment()
+        group = read_group(args["volume_group"])
+        pool = ""
+        if args.get("provisioning") == "thin":
+            pool = args.get("thin_pool") or args["volume_group"] + "-pool"
+        if pool and pool in group.lvs and group.lvs[pool].is_active:
+            check_group(group)  # a pool that failed has facts too
+        else:
+            check_group(group, pool)
+        found = capacity(group, pool, at)
+        found["vg_uuid"] = group.uuid
+        found["volumes"] = described(group)
+        found["orphans"] = orphans(group, known) if known is not None else []
+        return found
+
+    results = run_batch([(args["name"], args) for args in backends], facts)
+    for result in results.values():
+        del result["changed"]
+    return results

@@ -1,0 +1,248 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Data onto block devices, past the page cache, and read back from the device to see that it is there.
+
+Everything is written with O_DIRECT: an initiator of a target that exports the volume already (LIO's iblock) reads the
+device, and would get the old blocks as long as the new ones are only in this host's page cache.
+
+Whether what was written is the source is found in one of two ways. Of a raw image: the sha256 of that range of the
+device is the sha256 of the file as it was fetched, so one reading does. Of another format image and device are read
+side by side and compared, only as far as the image goes: volume_verify does it for qcow2, ``qemu-img compare`` for what
+only QEMU can read.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import mmap
+import os
+import shutil
+import struct
+import typing as t
+
+from ...core.errors import CommandFailed, ImageCopyFailure, MissingLibrary
+from ..images.images import QEMU_IMG_PACKAGE
+from ..os.command import program
+from .process import OnPercent, run_tied
+from .verify import Unplain, first_difference, mapped
+
+BLOCK = 1024**2
+#: Seconds for one copy or one comparison; it also ends a program that hangs on a dead device.
+TIMEOUT = 6 * 3600.0
+
+_BLKDISCARD, _BLKZEROOUT, _BLKFLSBUF = 0x1277, 0x127F, 0x1261
+_STEP = 256 * 1024**2
+
+
+def device_size(path: str) -> int:
+    """Bytes of a block device or file."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.lseek(fd, 0, os.SEEK_END)
+    finally:
+        os.close(fd)
+
+
+def reads_direct(path: str) -> bool:
+    """Whether the file can be read past the page cache: not every file system can."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT))
+    except OSError:
+        return False
+    return True
+
+
+def convert(
+    source: str,
+    driver: str,
+    target: str,
+    on_percent: OnPercent | None = None,
+    target_is_zero: bool = False,
+    direct: bool = False,
+) -> None:
+    """``qemu-img convert`` of the checked image onto the device; raw images are copied plainly where there is no qemu-img.
+
+    :arg driver: what was checked; qemu-img never guesses.
+    :arg target_is_zero: the device reads as zeros: what is zero in the image is not written (stays unallocated).
+    :arg direct: read the image past the page cache; reads_direct() says whether it can be.
+    :raises ImageCopyFailure: not all of it could be written.
+    """
+    try:
+        try:
+            qemu_img = program("qemu-img", QEMU_IMG_PACKAGE)
+        except MissingLibrary:
+            if driver != "raw":
+                raise
+            copy(source, target, os.path.getsize(source), sparse=target_is_zero)
+            flush(target)
+            return
+        argv = [qemu_img, "convert", "-p", "-n", "-f", driver, "-O", "raw", "-t", "none"]
+        if direct:
+            argv += ["-T", "none"]
+        if target_is_zero:
+            argv.append("--target-is-zero")
+        run_tied(argv + [os.path.abspath(source), target], on_percent, TIMEOUT)
+        flush(target)
+    except (CommandFailed, OSError) as error:
+        raise _failed(error) from None
+
+
+def copy(source: str, target: str, size: int, sparse: bool) -> None:
+    """The first ``size`` bytes, in blocks of 1 MiB past the page cache (dd); zeros are left out where ``sparse``.
+
+    :raises CommandFailed: dd says why.
+    """
+    argv = [program("dd", "coreutils"), "if=" + source, "of=" + target, "bs=%d" % BLOCK, "count=%d" % size]
+    flags = ["iflag=count_bytes,fullblock", "conv=" + ",".join(["notrunc", "fsync"] + (["sparse"] if sparse else []))]
+    # A file's end need not be a whole sector, which O_DIRECT wants.
+    if size % 4096 == 0:
+        flags.append("oflag=direct")
+    run_tied(argv + flags + ["status=none"], timeout=TIMEOUT)
+
+
+def copy_device(source: str, target: str, size: int, sparse: bool) -> None:
+    """One volume's data into another. Raises ImageCopyFailure."""
+    try:
+        copy(source, target, size, sparse)
+        flush(target)
+    except (CommandFailed, OSError) as error:
+        raise _failed(error) from None
+
+
+def flush(path: str) -> None:
+    """Everything of the device is on it, and nothing old is in this host's page cache."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+        try:
+            fcntl.ioctl(fd, _BLKFLSBUF, 0)
+        except OSError as error:
+            if error.errno not in (errno.ENOTTY, errno.EINVAL, errno.EACCES, errno.EPERM):
+                raise
+    finally:
+        os.close(fd)
+
+
+#: Called with an end: comes back when that many first bytes of the device may be read.
+Wait = t.Callable[[int], None]
+
+
+def range_sha256(path: str, size: int, wait: Wait | None = None) -> str:
+    """sha256 of the first ``size`` bytes, read from the device itself (O_DIRECT)."""
+    digest = hashlib.sha256()
+    with mmap.mmap(-1, BLOCK) as buffer:  # anonymous memory begins at a page, as O_DIRECT wants
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
+        try:
+            done = 0
+            while done < size:
+                if wait is not None:
+                    wait(min(done + BLOCK, size))
+                got = os.preadv(fd, [buffer], done)
+                if got <= 0:
+                    break
+                with memoryview(buffer) as view:
+                    digest.update(view[: min(got, size - done)])
+                done += got
+        finally:
+            os.close(fd)
+    return digest.hexdigest()
+
+
+def verify(
+    source: str,
+    driver: str,
+    sha256: str,
+    target: str,
+    virtual_size: int,
+    direct: bool = False,
+    wait: Wait | None = None,
+) -> None:
+    """Whether the device begins with the image.
+
+    :arg sha256: of the file ``source``; enough for a raw image.
+    :arg direct: as for convert().
+    :arg wait: follow somebody who is still writing.
+    :raises ImageCopyFailure: it does not.
+    """
+    if driver == "raw":
+        found = range_sha256(target, virtual_size, wait)
+        if found != sha256:
+            raise _failed("sha256 of what %s holds is %s, of the image %s" % (target, found, sha256))
+        return
+    if driver == "qcow2" and _is_compared(source, target, virtual_size, direct, wait):
+        return
+    if wait is not None:
+        wait(virtual_size)
+    image = "driver=%s,file.driver=file,file.filename=%s" % (driver, _escaped(os.path.abspath(source)))
+    device = "driver=raw,size=%d,file.driver=host_device,file.cache.direct=on,file.filename=%s" % (
+        -(-virtual_size // 512) * 512,
+        _escaped(target),
+    )
+    try:
+        run_tied([program("qemu-img", QEMU_IMG_PACKAGE), "compare", "--image-opts", image, device], timeout=TIMEOUT)
+    except CommandFailed as error:
+        raise _failed("what %s holds is not the image: %s" % (target, error.message)) from None
+
+
+def _is_compared(source: str, target: str, virtual_size: int, direct: bool, wait: Wait | None) -> bool:
+    """False: it takes QEMU to read this image."""
+    try:
+        with mapped(source, "qcow2", virtual_size) as found:
+            at = first_difference(source, found, target, virtual_size, direct, wait)
+    except (Unplain, CommandFailed):
+        return False
+    except OSError as error:
+        raise _failed(error) from None
+    if at is not None:
+        raise _failed("what %s holds is not the image, from byte %d on" % (target, at))
+    return True
+
+
+def _escaped(path: str) -> str:
+    return path.replace(",", ",,")
+
+
+def zero(path: str, size: int) -> None:
+    """Overwrite the first ``size`` bytes with zeros; the kernel does it, in steps that can be interrupted."""
+    _in_steps(path, size, _BLKZEROOUT)
+
+
+def discard(path: str) -> None:
+    """Give all blocks back. A thin volume reads as zeros afterwards."""
+    try:
+        _in_steps(path, device_size(path), _BLKDISCARD)
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+
+
+def shred(path: str, size: int) -> None:
+    """Overwrite three times with random data (shred, as Cinder has it)."""
+    run_tied([program("shred", "coreutils"), "-n3", "-s", str(size), path], timeout=4 * TIMEOUT)
+
+
+def _in_steps(path: str, size: int, request: int) -> None:
+    # O_EXCL: what a guest, an export or a file system has open is never overwritten
+    fd = os.open(path, os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC)
+    try:
+        for start in range(0, size, _STEP):
+            fcntl.ioctl(fd, request, struct.pack("=QQ", start, min(_STEP, size - start)))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def free_bytes(folder: str) -> int:
+    """What a file in the folder may take."""
+    return shutil.disk_usage(folder).free
+
+
+def _failed(reason: t.Any) -> ImageCopyFailure:
+    return ImageCopyFailure(
+        reason=getattr(reason, "message", None) or str(reason),
+        remedy="Look at the device and its volume group (dmesg, lvs -a), then run the same again.",
+    )

@@ -1,0 +1,348 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The image cache of a thin backend: images as read-only thin volumes, which of them go, and when.
+
+Tags say of an entry which images of the catalogue it is (``bootflow.of``) and when one was last made of it
+(``bootflow.used``, seconds since the epoch by this host's clock). What was made of an entry is a thin snapshot, which LVM
+keeps whole when the entry goes. A run that is about to make something of an entry holds the entry's lock shared; who evicts
+it needs the lock alone, and lets it be otherwise.
+
+Unlike a page cache nothing gives an entry up while guests write: only work on the backend does.
+source: Cinder's image-volume cache (cinder/image/cache.py, Queens)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ...core.errors import BootflowError, InvalidInput
+from ..lvm import lvm
+from ..lvm.lvm import LogicalVolume, VolumeGroup
+from ..lvm.lvm_tags import IMAGE, INCOMPLETE, checked_tag, identity, lv_name, tag_value, tag_values
+from ..os.batch import progress
+from ..os.paths import make_dirs
+from . import copy
+
+GIB = 1024**3
+#: Seconds. What was used so lately is not noted as used again: it would be a command for each batch.
+FRESH = 60
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Cinder's image_volume_cache_max_size_gb and image_volume_cache_max_count; 0: no limit."""
+
+    max_gb: int = 0
+    max_count: int = 0
+
+
+@dataclass(frozen=True)
+class CachedImage:
+    """``users``: logical volumes that were made of it and still share its blocks, as far as LVM tells."""
+
+    lv: LogicalVolume
+    sha256: str
+    image_ids: frozenset[str] = frozenset()
+    used_at: int = 0
+    users: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        return INCOMPLETE not in self.lv.tags
+
+    @property
+    def written(self) -> int:
+        """Bytes of the pool that it has."""
+        return int(self.lv.size * (self.lv.data_percent or 0.0) / 100)
+
+    def as_dict(self) -> dict[str, t.Any]:
+        return {
+            "name": self.lv.name,
+            "checksum": self.sha256,
+            "image_ids": sorted(self.image_ids),
+            "size": self.lv.size,
+            "written": self.written,
+            "used_at": self.used_at,
+            "users": self.users,
+            "complete": self.is_complete,
+        }
+
+
+def cached_images(group: VolumeGroup, pool: str) -> list[CachedImage]:
+    """The entries in the pool; those that are not whole first, then the least recently used."""
+    found = []
+    for lv in group.lvs.values():
+        kind, sha256 = identity(lv.tags)
+        if kind != IMAGE or lv.pool != pool or not _is_name_of(lv.name, sha256):
+            continue
+        used = tag_value(lv.tags, "used")
+        found.append(
+            CachedImage(
+                lv=lv,
+                sha256=sha256,
+                image_ids=frozenset(tag_values(lv.tags, "of")),
+                used_at=int(used) if used.isdigit() else 0,
+                users=len(group.snapshots_of(lv.name)),
+            )
+        )
+    return sorted(found, key=lambda image: (image.is_complete, image.used_at, image.lv.name))
+
+
+def _is_name_of(name: str, sha256: str) -> bool:
+    try:
+        return name == lv_name(IMAGE, sha256)
+    except InvalidInput:
+        return False
+
+
+def yielding(group: VolumeGroup, pool: str) -> list[CachedImage]:
+    """Entries that nothing was made of any more: they go where room is wanted, and capacity() counts theirs as free.
+
+    One whose volume is gone, but not what was cloned of that volume, still shares blocks with it, which LVM does not tell:
+    then less comes free than it has.
+    """
+    return [image for image in cached_images(group, pool) if not image.users]
+
+
+# --- who has one at hand ------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def in_use(sha256: str) -> t.Iterator[None]:
+    """Nobody evicts the entry meanwhile."""
+    fd, path = _locked(sha256, fcntl.LOCK_SH)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(BlockingIOError):  # another run has it as well
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        os.close(fd)
+
+
+def _locked(sha256: str, how: int) -> tuple[int, str]:
+    """(descriptor, path) of the lock. Raises BlockingIOError."""
+    folder = os.path.join(lvm.LOCK_ROOT, "images")
+    make_dirs(folder, 0o700)
+    path = os.path.join(folder, sha256)
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(fd, how)
+            if os.path.samestat(os.fstat(fd), os.stat(path)):
+                return fd, path
+        except FileNotFoundError:
+            pass  # the file went with who held it before; another has the name by now
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _unlocked(fd: int, path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    os.close(fd)
+
+
+# --- what is noted of them ----------------------------------------------------------------------------------------------
+
+
+def entry_tags(image_ids: t.Iterable[str]) -> list[str]:
+    """Tags of an entry that is made of these images now."""
+    return ["bootflow.used=%d" % time.time()] + [_of(image_id) for image_id in image_ids]
+
+
+def _of(image_id: str) -> str:
+    return checked_tag("bootflow.of=%s" % image_id)
+
+
+def note_use(vg: str, used: t.Mapping[str, CachedImage]) -> None:
+    """Image id -> the entry that something is made of now. The caller has the group's lock."""
+    now = int(time.time())
+    for image_id, image in used.items():
+        if image_id not in image.image_ids:
+            lvm.change_tags(vg, [image.lv.name], add=[_of(image_id)])
+    stale = [image for image in used.values() if not now - FRESH < image.used_at <= now]
+    if stale:
+        names = sorted({image.lv.name for image in stale})
+        then = ["bootflow.used=%d" % image.used_at for image in stale if image.used_at != now]
+        lvm.change_tags(vg, names, add=["bootflow.used=%d" % now], remove=sorted(set(then)))
+
+
+def note_other(vg: str, pool: str, image_id: str, sha256: str, discard: bool) -> list[CachedImage]:
+    """The image has this content now: entries with what it was before are not its own any more, and go if nobody's.
+
+    :returns: what was evicted. The caller has the group's lock.
+    """
+    group = lvm.read_group(vg)
+    outdated = [i for i in cached_images(group, pool) if image_id in i.image_ids and i.sha256 != sha256]
+    for image in outdated:
+        if len(image.image_ids) > 1:
+            lvm.change_tags(vg, [image.lv.name], remove=[_of(image_id)])
+    return evict(group, [image for image in outdated if len(image.image_ids) == 1], discard).gone
+
+
+# --- which go -----------------------------------------------------------------------------------------------------------
+
+
+def over_limits(images: t.Sequence[CachedImage], size: int, limits: Limits) -> list[CachedImage] | None:
+    """What has to go, of ``images`` in their order, before an entry of ``size`` bytes comes; None: it cannot come.
+
+    Sizes are those of the images, whatever is written of them.
+    """
+    most = limits.max_gb * GIB
+    if most and size > most:
+        return None
+    count, total = len(images) + 1, sum(image.lv.size for image in images) + size
+    chosen: list[CachedImage] = []
+    for image in images:
+        if not (most and total > most) and not (limits.max_count and count > limits.max_count):
+            break
+        chosen.append(image)
+        count, total = count - 1, total - image.lv.size
+    return chosen
+
+
+def for_room(
+    group: VolumeGroup, pool: str, wanted: int, needed: t.Collection[str] = (), urgent: bool = False
+) -> list[CachedImage]:
+    """What has to go before the pool has ``wanted`` bytes that are not written.
+
+    :arg needed: sha256 of images that are not to go.
+    :arg urgent: they are written at once: whatever helps goes. Otherwise nothing, unless the room can be had.
+    """
+    missing = wanted - lvm.pool_room(group, pool)
+    chosen: list[CachedImage] = []
+    for image in yielding(group, pool):
+        if missing <= 0:
+            break
+        if image.sha256 not in needed:
+            chosen.append(image)
+            missing -= image.written
+    return chosen if missing <= 0 or urgent else []
+
+
+def without(group: VolumeGroup, pool: str, images: t.Sequence[CachedImage]) -> VolumeGroup:
+    """The group as it would be without these entries, which nothing was made of."""
+    names = {image.lv.name for image in images}
+    lvs = {name: lv for name, lv in group.lvs.items() if name not in names}
+    data = (lvs[pool].data_percent or 0.0) - 100.0 * sum(image.written for image in images) / lvs[pool].size
+    lvs[pool] = replace(lvs[pool], data_percent=max(0.0, data))
+    return replace(group, lvs=lvs)
+
+
+# --- eviction -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Evicted:
+    gone: list[CachedImage] = field(default_factory=list)
+    kept: dict[str, str] = field(default_factory=dict)  # name -> why
+
+
+def evict(group: VolumeGroup, images: t.Sequence[CachedImage], discard: bool = False) -> Evicted:
+    """Remove entries. What is open, or in use by a run, stays. The caller has the group's lock.
+
+    :arg discard: give their blocks back to the device below, too.
+    """
+    found = Evicted()
+    with contextlib.ExitStack() as stack:
+        free = []
+        for image in images:
+            if image.lv.is_open:
+                found.kept[image.lv.name] = "a program has it open"
+                continue
+            try:
+                fd, path = _locked(image.sha256, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found.kept[image.lv.name] = "a run makes volumes of it"
+                continue
+            stack.callback(_unlocked, fd, path)
+            free.append(image)
+        if not free:
+            return found
+        progress.mark_changed()
+        try:
+            for image in free if discard else ():
+                _discard(group, image)
+            lvm.remove(group.name, [image.lv.name for image in free])
+            found.gone = free
+        except (BootflowError, OSError) as error:
+            there = lvm.read_group(group.name).lvs
+            found.gone = [image for image in free if image.lv.name not in there]
+            for image in free:
+                if image.lv.name in there:
+                    found.kept[image.lv.name] = error.message if isinstance(error, BootflowError) else str(error)
+    return found
+
+
+def admit(
+    group: VolumeGroup, pool: str, sha256: str, size: int, limits: Limits, discard: bool = False
+) -> tuple[bool, list[CachedImage]]:
+    """(whether an entry of ``size`` bytes may come, what went for it). The caller has the group's lock."""
+    left = [image for image in cached_images(group, pool) if image.sha256 != sha256]
+    busy: list[CachedImage] = []
+    gone: list[CachedImage] = []
+    while True:
+        chosen = over_limits(left + busy, size, limits)
+        if not chosen:
+            return chosen is not None, gone
+        chosen = [image for image in chosen if image in left]
+        if not chosen:
+            return False, gone
+        went = evict(group, chosen, discard).gone
+        gone += went
+        busy += [image for image in chosen if image not in went]
+        left = [image for image in left if image not in chosen]
+
+
+def _discard(group: VolumeGroup, image: CachedImage) -> None:
+    # Without its content it must not be taken for whole, whatever ends this run.
+    lvm.unseal(group.name, image.lv.name, INCOMPLETE)
+    if not image.lv.is_active:
+        lvm.set_active(group.name, [image.lv.name], True)
+    copy.discard(group.path(image.lv.name))
+
+
+def empty(
+    vg: str,
+    pool: str,
+    images: t.Collection[str] | None = None,
+    unused: bool = False,
+    discard: bool = False,
+    check_mode: bool = False,
+) -> dict[str, t.Any]:
+    """{images: all that are there, removed: names, kept: {name: why}}; see the module volume_image_cache.
+
+    :arg images: ids or sha256 of images; None: all. :arg unused: only those that nothing was made of any more.
+    :raises DriverNotInitialized: the group or the pool is not there.
+    """
+
+    def is_meant(image: CachedImage) -> bool:
+        if unused and image.users:
+            return False
+        return images is None or bool({image.sha256, "sha256:" + image.sha256, *image.image_ids} & set(images))
+
+    with lvm.group_lock(vg) if not check_mode else contextlib.nullcontext():
+        group = lvm.read_group(vg)
+        lvm.check_group(group, pool)
+        there = cached_images(group, pool)
+        meant = [image for image in there if is_meant(image)]
+        if check_mode:
+            found = Evicted(gone=[image for image in meant if not image.lv.is_open])
+        else:
+            found = evict(group, meant, discard)
+    return {
+        "images": [image.as_dict() for image in there],
+        "removed": sorted(image.lv.name for image in found.gone),
+        "kept": found.kept,
+    }

@@ -1,0 +1,178 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Long programs that write a volume: they die with the run that started them, and tell how far they are.
+
+A program that outlived its run would go on writing while the next run begins anew on the same volume.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import typing as t
+
+from ...core.errors import CommandFailed
+from ..os.files import read_json, write_json
+from ..os.paths import checked_id, make_dirs
+
+#: Where the work at hand is told of. It goes with a restart of the host, as the work does.
+PROGRESS = "/run/bootflow/progress"
+
+#: Called with percent done, 0 to 100.
+OnPercent = t.Callable[[float], None]
+
+# prctl(PR_SET_PDEATHSIG, SIGKILL) holds over exec; the parent may have died before it.
+_TIED = (
+    "import ctypes, os, sys\n"
+    "ctypes.CDLL(None, use_errno=True).prctl(1, 9, 0, 0, 0)\n"
+    "if os.getppid() != int(sys.argv[1]): sys.exit(143)\n"
+    "os.execvp(sys.argv[2], sys.argv[2:])\n"
+)
+_PERCENT = re.compile(rb"\(\s*([0-9.]+)/100%\)")
+
+
+def run_tied(argv: t.Sequence[str], on_percent: OnPercent | None = None, timeout: float | None = None) -> str:
+    """Run ``argv`` to its end; its output. It is killed when this process ends, however that happens.
+
+    :arg on_percent: called with what ``qemu-img -p`` prints.
+    :raises CommandFailed: it ended badly, or was not done after ``timeout`` seconds.
+    """
+    process = _start(argv)
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        _kill(process)
+
+    timer = threading.Timer(timeout, end) if timeout else None
+    errors: list[bytes] = []
+    reader = threading.Thread(target=lambda: errors.append(process.stderr.read()), daemon=True)
+    try:
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
+        reader.start()
+        out = _read(process, on_percent)
+        rc = process.wait()
+        reader.join()
+    except BaseException:
+        _kill(process)
+        process.wait()
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+        process.stdout.close()
+    said = b"".join(errors).decode("utf-8", "replace").strip()
+    process.stderr.close()
+    if rc != 0:
+        if late.is_set():
+            said += " killed: not done after %d s" % int(timeout or 0)
+        raise CommandFailed(cmd=os.path.basename(argv[0]), rc=rc, stderr=said[-2000:])
+    return out.decode("utf-8", "replace")
+
+
+@contextlib.contextmanager
+def tied_lines(argv: t.Sequence[str]) -> t.Iterator[t.Iterator[bytes]]:
+    """The lines that ``argv`` prints, as they come; it is killed where not all of them are wanted.
+
+    :raises CommandFailed: it ended badly, after its last line.
+    """
+    process = _start(argv, errors=subprocess.DEVNULL)
+
+    def lines() -> t.Iterator[bytes]:
+        yield from process.stdout
+        rc = process.wait()
+        if rc != 0:
+            raise CommandFailed(cmd=os.path.basename(argv[0]), rc=rc, stderr="")
+
+    try:
+        yield lines()
+    finally:
+        _kill(process)
+        process.wait()
+        process.stdout.close()
+
+
+def _start(argv: t.Sequence[str], errors: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", _TIED, str(os.getpid())] + list(argv),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        env=dict(os.environ, LC_ALL="C", LANG="C"),
+        start_new_session=True,
+    )
+
+
+def _read(process: subprocess.Popen[bytes], on_percent: OnPercent | None) -> bytes:
+    kept = b""
+    while True:
+        chunk = process.stdout.read1(65536)
+        if not chunk:
+            return kept
+        kept = (kept + chunk)[-65536:]
+        numbers = _PERCENT.findall(chunk) if on_percent is not None else []
+        if numbers:
+            on_percent(float(numbers[-1]))
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+class Steps:
+    """How far a volume or image is, in a small file that storage_backend_info reads; gone when the work is done."""
+
+    def __init__(self, item_id: str):
+        make_dirs(PROGRESS, 0o700)
+        self._item = checked_id(item_id)
+        self._path = os.path.join(PROGRESS, self._item + ".json")
+        self._step = ""
+        self._written = 0.0
+
+    def at(self, step: str, percent: float = 0.0) -> None:
+        """Written once a second at most, and with each new step."""
+        now = time.monotonic()
+        if step == self._step and now - self._written < 1.0:
+            return
+        self._step, self._written = step, now
+        with contextlib.suppress(OSError):
+            data = {
+                "id": self._item,
+                "step": step,
+                "percent": round(percent, 1),
+                "pid": os.getpid(),
+                "at": int(time.time()),
+            }
+            write_json(self._path, data)
+
+    def __enter__(self) -> Steps:
+        return self
+
+    def __exit__(self, *dummy_args: object) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+
+
+def work_at_hand() -> list[dict[str, t.Any]]:
+    """What the runs of this host are at now; what a killed run left is passed over."""
+    found = []
+    try:
+        names = sorted(os.listdir(PROGRESS))
+    except FileNotFoundError:
+        return []
+    for name in names:
+        data = read_json(os.path.join(PROGRESS, name))
+        if isinstance(data, dict) and os.path.exists("/proc/%s" % data.get("pid")):
+            found.append(data)
+    return found

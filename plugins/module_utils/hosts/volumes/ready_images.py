@@ -1,0 +1,218 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Images on their way to volumes of one backend: taken and checked, or found in its cache, or put there."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from dataclasses import dataclass, field
+
+from ...core.disks import image_checks
+from ...core.errors import BootflowError, ImageNotFound, ImageUnacceptable
+from ...core.volumes.outcome import as_copy_failure
+from ..images.images import ImageSource
+from ..lvm import lvm
+from ..lvm.lvm import LogicalVolume, VolumeGroup
+from ..lvm.lvm_tags import IMAGE, INCOMPLETE, lv_name, owner_tags, tag_value
+from . import copy, follow, image_cache
+from .backend import DISCARD, Backend
+from .image_cache import CachedImage
+from .process import Steps
+from .volume_images import CheckedImage, TemporaryImages, check_fits_volume
+
+GIB = 1024**3
+
+
+@dataclass(frozen=True)
+class ReadyImage:
+    """An image that can be copied (``image``), or is on the backend already (``lv``)."""
+
+    virtual_size: int
+    sha256: str
+    image: CheckedImage | None = None
+    lv: LogicalVolume | None = None
+    cached: CachedImage | None = None  # it was there before
+
+
+@dataclass
+class ReadyImages:
+    """The images of a batch. ``evicted``: cached ones that went for them, or for room."""
+
+    backend: Backend
+    sources: dict[str, ImageSource]
+    temporary: TemporaryImages
+    evicted: list[CachedImage] = field(default_factory=list)
+    #: Holds the cached images that this round makes volumes of.
+    holds: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    @contextlib.contextmanager
+    def held(self, image_ids: t.Collection[str]) -> t.Iterator[None]:
+        """Nobody evicts what is cached of these images, or comes into the cache, meanwhile."""
+        with contextlib.ExitStack() as self.holds:
+            if not self.backend.check_mode:
+                for sha256 in sorted(self.checksums(image_ids)):
+                    self.holds.enter_context(image_cache.in_use(sha256))
+            yield
+
+    def checksums(self, image_ids: t.Collection[str]) -> set[str]:
+        """sha256 of these images, as far as they are known; none on a thick backend, which has no cache."""
+        if not self.backend.pool:
+            return set()
+        sources = [source for image_id, source in self.sources.items() if image_id in image_ids]
+        return {sha256 for sha256 in map(_checksum, sources) if sha256}
+
+    def take(self, group: VolumeGroup, image_id: str, largest: int) -> ReadyImage:
+        """The image, checked, for volumes of at most ``largest`` bytes.
+
+        :raises ImageNotFound, ImageUnacceptable: it is not to be had, or refused.
+        """
+        source = self.sources.get(image_id)
+        if source is None:
+            raise ImageNotFound(image_id=image_id, remedy="Name it among the images of this task.")
+        caches = bool(self.backend.pool) and self.backend.image_cache
+        sha256 = _checksum(source)
+        if caches and sha256:
+            found = self._cached(group, sha256)
+            if found is not None:
+                return found
+        if not source.url and not source.path:
+            raise ImageNotFound(image_id=image_id, remedy="Give its url or path_on_host, or upload it.")
+        image = self.temporary.take(source, limit=largest)
+        # Before anything is made of it.
+        check_fits_volume(source.label, image.virtual_size, largest // GIB)
+        kept: ReadyImage | None = None
+        try:
+            kept = self._cache(image) if caches else None
+        except BaseException:
+            self.temporary.drop(image)
+            raise
+        if kept is None:
+            return ReadyImage(image.virtual_size, image.sha256, image=image)
+        self.temporary.drop(image)
+        return kept
+
+    def drop(self, images: t.Iterable[ReadyImage]) -> None:
+        """Remove what was fetched of them."""
+        for found in images:
+            if found.image is not None:
+                self.temporary.drop(found.image)
+
+    def make_room(self, group: VolumeGroup, wanted: int, needed: t.Collection[str], urgent: bool) -> VolumeGroup:
+        """Evict cached images that nobody uses where the pool has not ``wanted`` bytes; the group as it is then."""
+        images = image_cache.for_room(group, self.backend.pool, wanted, needed, urgent)
+        if not images:
+            return group
+        if self.backend.check_mode:
+            return image_cache.without(group, self.backend.pool, images)
+        self.evicted += image_cache.evict(group, images, self.backend.clear == DISCARD).gone
+        return lvm.read_group(group.name)
+
+    def note(self, group: VolumeGroup, wanted: t.Mapping[str, ReadyImage], copied: int) -> None:
+        """What the cache is to know of the images that volumes are made of now, and room for what it does not keep.
+
+        :arg wanted: by image id. :arg copied: bytes that are written to the volumes themselves.
+        The caller has the group's lock.
+        """
+        pool, discard = self.backend.pool, self.backend.clear == DISCARD
+        if not pool:
+            return
+        hits = {image_id: found.cached for image_id, found in wanted.items() if found.cached is not None}
+        known = image_cache.cached_images(group, pool)
+        with contextlib.suppress(BootflowError):  # what is not noted now is noted the next time
+            image_cache.note_use(group.name, hits)
+            for image_id, found in wanted.items():
+                sha256 = found.sha256
+                if any(image_id in image.image_ids and image.sha256 != sha256 for image in known):
+                    self.evicted += image_cache.note_other(group.name, pool, image_id, sha256, discard)
+        if copied:
+            self.make_room(lvm.read_group(group.name), copied, {found.sha256 for found in wanted.values()}, urgent=True)
+
+    def write(self, group: VolumeGroup, image: CheckedImage, path: str, steps: Steps, alone: bool = True) -> None:
+        """Copy it to the device ``path``. :arg alone: nobody else reads its file meanwhile.
+
+        :raises ImageCopyFailure: whatever went wrong.
+        """
+        zeros = bool(self.backend.pool) and group.zeroing.get(self.backend.pool, False)
+        # Of many that read the same file, the page cache spares all but one the reading.
+        direct = image.direct and alone
+        with _copying():
+            steps.at("converting")
+            if self.backend.verify:
+                follow.convert_and_verify(
+                    image.path, image.driver, image.sha256, path, image.virtual_size, steps.at, zeros, direct
+                )
+            else:
+                copy.convert(
+                    image.path, image.driver, path, lambda percent: steps.at("converting", percent), zeros, direct
+                )
+            image.check_steady()
+
+    def _cached(self, group: VolumeGroup, sha256: str) -> ReadyImage | None:
+        for found in image_cache.cached_images(group, self.backend.pool):
+            size = tag_value(found.lv.tags, "size")
+            if found.sha256 == sha256 and found.is_complete and size.isdigit():
+                return ReadyImage(int(size), sha256, lv=found.lv, cached=found)
+        return None
+
+    def _admit(self, group: VolumeGroup, image: CheckedImage, size: int) -> bool:
+        """Whether the cache may keep one more, of ``size`` bytes, after others went for it."""
+        pool, discard = self.backend.pool, self.backend.clear == DISCARD
+        fits, gone = image_cache.admit(group, pool, image.sha256, size, self.backend.cache_limits, discard)
+        self.evicted += gone
+        if fits:
+            self.make_room(lvm.read_group(group.name) if gone else group, size, {image.sha256}, urgent=True)
+        return fits
+
+    def _cache(self, image: CheckedImage) -> ReadyImage | None:
+        """The image on a read-only thin volume of its own, of which volumes become snapshots: the next takes no copy.
+
+        None: it is larger than the cache, or the others are all in use.
+        """
+        name = lv_name(IMAGE, image.sha256)
+        self.holds.enter_context(image_cache.in_use(image.sha256))
+        with lvm.item_locks([image.sha256]):
+            with lvm.group_lock(self.backend.vg):
+                group = lvm.read_group(self.backend.vg)
+                found = self._cached(group, image.sha256)
+                if found is not None:
+                    return found
+                if name in group.lvs:
+                    lvm.remove(group.name, [name])
+                size = group.rounded(image.virtual_size)
+                if not self._admit(group, image, size):
+                    return None
+                tags = owner_tags(IMAGE, image.sha256) + ["bootflow.size=%d" % image.virtual_size, INCOMPLETE]
+                tags += image_cache.entry_tags([image.source.id])
+                lvm.create_thin(group.name, self.backend.pool, name, size, tags)
+            try:
+                with Steps(image.source.id) as steps:
+                    self.write(group, image, group.path(name), steps)
+                with lvm.group_lock(group.name):
+                    lvm.seal(group.name, name, INCOMPLETE)
+            except BaseException:
+                with contextlib.suppress(BootflowError):
+                    with lvm.group_lock(group.name):
+                        lvm.remove(group.name, [name])
+                raise
+        lv = LogicalVolume(name=name, uuid="", size=size, attr="Vri-a-tz--", pool=self.backend.pool)
+        return ReadyImage(image.virtual_size, image.sha256, lv=lv)
+
+
+def _checksum(source: ImageSource) -> str:
+    """sha256 of the image, as its entry in the cache is named by; "" where the catalogue has none."""
+    try:
+        return image_checks.normal_checksum(source.checksum, source.label)
+    except ImageUnacceptable:
+        return ""  # it is refused when it is taken
+
+
+@contextlib.contextmanager
+def _copying() -> t.Iterator[None]:
+    """Whatever goes wrong while an image is copied is an ImageCopyFailure, which is tried nowhere else."""
+    try:
+        yield
+    except BootflowError as error:
+        raise as_copy_failure(error) from error

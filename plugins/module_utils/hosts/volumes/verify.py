@@ -1,0 +1,205 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether a device holds what a qcow2 image says, byte by byte, read from the device itself (O_DIRECT).
+
+``qemu-img map`` tells where in the file each range of the disk lies, or that it reads as zeros. File and device are then
+read side by side in large pieces and compared a word at a time. What is not plainly in the file, such as compressed
+clusters, only QEMU can read: Unplain says so, and ``qemu-img compare`` does it then, in more time.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import typing as t
+from array import array
+from dataclasses import dataclass
+
+from ..images.images import QEMU_IMG_PACKAGE
+from ..os.command import program
+from .process import tied_lines
+
+CHUNK = 4 * 1024**2
+_PAGE = 4096
+
+
+class Unplain(Exception):
+    """Some of the disk is in the file in another form."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A range of the disk, and where in the file it is; ``offset`` None: all zeros. In bytes."""
+
+    start: int
+    length: int
+    offset: int | None
+
+
+class _Chunk(t.NamedTuple):
+    start: int
+    length: int
+    extents: list[Extent]  # nothing but zeros: empty
+
+
+class _Memory:
+    """A chunk's bytes; the view begins at a page, as O_DIRECT wants."""
+
+    def __init__(self) -> None:
+        # Words: arrays of them are compared a word at a time, in C.
+        self.words = array("Q", bytes(CHUNK + _PAGE))
+        self.skew = -self.words.buffer_info()[0] % _PAGE
+        self.view = memoryview(self.words).cast("B")[self.skew : self.skew + CHUNK]
+
+    def begins_as(self, other: _Memory, length: int) -> bool:
+        if length == CHUNK and self.skew == other.skew:
+            return self.words == other.words
+        return bytearray(self.view[:length]) == other.view[:length]
+
+
+def extents(lines: t.Iterable[bytes], size: int) -> t.Iterator[Extent]:
+    """What ``qemu-img map --output=json`` prints, one extent a line, of a disk of ``size`` bytes.
+
+    :raises Unplain: a range that cannot be read from the file as it is, or output that is not understood.
+    """
+    position = 0
+    for line in lines:
+        text = line.strip().strip(b"[],").strip()
+        if not text:
+            continue
+        try:
+            row = json.loads(text)
+            start, length, zero = int(row["start"]), int(row["length"]), row["zero"] is True
+            offset = None if zero else int(row["offset"])
+        except (ValueError, KeyError, TypeError):
+            raise Unplain from None
+        if start != position or length <= 0 or row.get("depth") != 0 or row.get("compressed") is True:
+            raise Unplain
+        if offset is not None and (offset < 0 or row.get("data") is not True):
+            raise Unplain
+        position += length
+        yield Extent(start, length, offset)
+    if position < size:
+        raise Unplain
+
+
+@contextlib.contextmanager
+def mapped(source: str, driver: str, size: int) -> t.Iterator[t.Iterator[Extent]]:
+    """The extents of an image, as ``qemu-img map`` tells them. Raises what extents() does, and CommandFailed."""
+    argv = [program("qemu-img", QEMU_IMG_PACKAGE), "map", "-f", driver, "--output=json", os.path.abspath(source)]
+    with tied_lines(argv) as lines:
+        yield extents(lines, size)
+
+
+def _chunks(found: t.Iterable[Extent], size: int) -> t.Iterator[_Chunk]:
+    """The disk in pieces of CHUNK bytes, each with what of the file belongs there."""
+    start = 0
+    parts: list[Extent] = []
+    for extent in found:
+        at, end = extent.start, min(extent.start + extent.length, size)
+        while at < end:
+            length = min(end, start + CHUNK) - at
+            offset = None if extent.offset is None else extent.offset + at - extent.start
+            parts.append(Extent(at, length, offset))
+            at += length
+            if at == start + CHUNK or at == size:
+                yield _Chunk(start, at - start, parts if any(p.offset is not None for p in parts) else [])
+                start, parts = at, []
+
+
+def first_difference(
+    source: str,
+    found: t.Iterable[Extent],
+    target: str,
+    size: int,
+    direct: bool,
+    wait: t.Callable[[int], None] | None = None,
+) -> int | None:
+    """Where, to a chunk, the first ``size`` bytes of the device are not the image's; None: nowhere.
+
+    :arg direct: read the file past the page cache too.
+    :arg wait: called with an end; comes back when the device may be read up to there.
+    """
+    with _opened(source, direct) as file, _opened(target, True) as device:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            pairs = [(_Memory(), _Memory()), (_Memory(), _Memory())]
+            zeros = _Memory()
+            waiting: t.Callable[[], bool] | None = None
+            before = 0
+            for number, chunk in enumerate(_chunks(found, size)):
+                if wait is not None:
+                    wait(chunk.start + chunk.length)
+                wanted, there = pairs[number % 2]
+                reads = [pool.submit(_read_device, device, there, chunk)]
+                if chunk.extents:
+                    reads.append(pool.submit(_read_file, file, wanted, zeros, chunk))
+                # The chunk before is compared while this one is read.
+                if waiting is not None and not waiting():
+                    return before
+                waiting = _comparison(reads, wanted if chunk.extents else zeros, there, chunk.length)
+                before = chunk.start
+            return before if waiting is not None and not waiting() else None
+
+
+def _comparison(
+    reads: list[concurrent.futures.Future[bool]], wanted: _Memory, there: _Memory, length: int
+) -> t.Callable[[], bool]:
+    def same() -> bool:
+        return all(read.result() for read in reads) and there.begins_as(wanted, length)
+
+    return same
+
+
+class _opened:
+    """A descriptor to read with; past the page cache where asked and possible."""
+
+    def __init__(self, path: str, direct: bool):
+        self._path = path
+        self._flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)
+
+    def __enter__(self) -> int:
+        self._fd = os.open(self._path, self._flags)
+        return self._fd
+
+    def __exit__(self, *dummy_args: object) -> None:
+        os.close(self._fd)
+
+
+def _read_device(fd: int, memory: _Memory, chunk: _Chunk) -> bool:
+    """False: the device ends before."""
+    whole = min(-(-chunk.length // _PAGE) * _PAGE, CHUNK)
+    done = 0
+    while done < chunk.length:
+        got = os.preadv(fd, [memory.view[done:whole]], chunk.start + done)
+        if got <= 0:
+            return False
+        done += got
+    return True
+
+
+def _read_file(fd: int, memory: _Memory, zeros: _Memory, chunk: _Chunk) -> bool:
+    for extent in chunk.extents:
+        begin = extent.start - chunk.start
+        view = memory.view[begin : begin + extent.length]
+        done = 0
+        while extent.offset is not None and done < extent.length:
+            try:
+                got = os.preadv(fd, [view[done:]], extent.offset + done)
+            except OSError as error:
+                flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+                if error.errno != errno.EINVAL or not flags & os.O_DIRECT:
+                    raise
+                # Clusters need not begin where this file system's sectors do.
+                fcntl.fcntl(fd, fcntl.F_SETFL, flags & ~os.O_DIRECT)
+                continue
+            if got <= 0:
+                break  # what is behind the file's end reads as zeros
+            done += got
+        view[done:] = zeros.view[: extent.length - done]
+    return True

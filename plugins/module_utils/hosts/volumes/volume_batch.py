@@ -1,0 +1,426 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Volumes and snapshots of one LVM backend, many at once: what the volume_lvm module does.
+
+The volume group is read once before and once after. What LVM has to do is done one after the other under the group's
+lock (LVM itself would do the same); data is copied side by side without it. A volume whose content is not all there
+bears the tag ``bootflow.incomplete`` from the command that made it: a run that was killed leaves nothing but such
+volumes, and the next one begins them anew.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import typing as t
+from dataclasses import dataclass, field
+
+from ...core.errors import BootflowError, InvalidInput
+from ..iscsi import target_tgt
+from ..lvm import lvm
+from ..lvm.lvm import LogicalVolume, VolumeGroup
+from ..lvm.lvm_tags import DELETING, INCOMPLETE, SNAPSHOT, VOLUME, owner_tags, tag_value
+from ..os.batch import progress, run_batch
+from ..os.module_errors import failure
+from . import copy
+from .backend import Backend
+from .backend_facts import capacity, moment
+from .clear import is_wiped, wipe
+from .plan import ABSENT, ACTIVATE, CREATE, EXTEND, NOTHING, REDO, REMOVE, Plan, Wish, logical_size, plan, wish_of
+from .process import Steps
+from .ready_images import ReadyImage, ReadyImages
+from .volume_images import TemporaryImages, check_fits_volume, image_source
+
+GIB = 1024**3
+
+Outcome = dict[str, t.Any]
+
+
+@dataclass
+class _Batch:
+    backend: Backend
+    images: ReadyImages
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    before: dict[str, t.Any] = field(default_factory=dict)
+    after: dict[str, t.Any] = field(default_factory=dict)
+
+    # ---- one round: wishes that do not wait for each other ------------------------------------------------------------
+
+    def round(self, wishes: t.Sequence[Wish]) -> None:
+        wanted = {wish.image_id for wish in wishes if wish.image_id and wish.state != ABSENT}
+        with self.images.held(wanted):
+            self._round(wishes, self.images.checksums(wanted))
+
+    def _round(self, wishes: t.Sequence[Wish], needed: t.Collection[str]) -> None:
+        with lvm.group_lock(self.backend.vg):
+            group = lvm.read_group(self.backend.vg)
+            lvm.check_group(group, self.backend.pool)
+            plans = self._plans(wishes, group)
+            if self.backend.pool:
+                group, plans = self._with_room(group, plans, needed)
+            if self.backend.check_mode:
+                for made in plans:
+                    self._done(group, made, made.action != NOTHING)
+                return
+            self._stage([p for p in plans if p.action == NOTHING], lambda p: self._done(group, p, False))
+            self._stage([p for p in plans if p.action == ACTIVATE], lambda p: self._activate(group, p))
+            self._stage([p for p in plans if p.action == EXTEND], lambda p: self._extend(group, p))
+            self._mark_deleting(group, [p for p in plans if p.action == REMOVE])
+        self._remove(group, [p for p in plans if p.action == REMOVE and p.wish.id not in self.outcomes])
+        creations = [p for p in plans if p.action in (CREATE, REDO)]
+        if creations:
+            self._create(group, creations)
+
+    def _plans(self, wishes: t.Sequence[Wish], group: VolumeGroup) -> list[Plan]:
+        removing = {wish.name for wish in wishes if wish.state == ABSENT}
+        plans = []
+        free = group.free
+        for wish in wishes:
+            self.before[wish.id] = self._shown(group, wish, group.lvs.get(wish.name))
+            try:
+                made = plan(wish, group, bool(self.backend.pool), removing)
+                if made.action == CREATE and not self.backend.pool and wish.kind == VOLUME:
+                    if made.size > free:
+                        raise lvm.no_room(
+                            "volume group %s" % group.name, "%d bytes are free, %d are wanted" % (free, made.size)
+                        )
+                    free -= made.size
+                if made.action == REMOVE:
+                    free += made.size
+                plans.append(made)
+            except BootflowError as error:
+                self.outcomes[wish.id] = failure(error)
+        return plans
+
+    def _with_room(
+        self, group: VolumeGroup, plans: list[Plan], needed: t.Collection[str]
+    ) -> tuple[VolumeGroup, list[Plan]]:
+        """Let cached images give way to volumes; what a pool that stays full cannot take has failed."""
+        pool = self.backend.pool
+        growing = [p for p in plans if p.action in (CREATE, REDO, EXTEND)]
+        if not growing:
+            return group, plans
+        volumes = [p for p in growing if p.wish.kind == VOLUME]
+        promised = sum(p.size - (p.there.size if p.there is not None else 0) for p in volumes)
+        group = self.images.make_room(group, promised, needed, urgent=lvm.is_full(group, pool))
+        if lvm.is_full(group, pool):
+            error = lvm.pool_full(group, pool)
+            for made in growing:
+                self.outcomes[made.wish.id] = failure(error)
+        return group, [p for p in plans if p.wish.id not in self.outcomes]
+
+    def _stage(self, plans: t.Sequence[Plan], work: t.Callable[[Plan], Outcome | None], workers: int = 1) -> list[Plan]:
+        """Do it for each; those that failed have an outcome from then on. The others are the answer."""
+
+        def one(made: Plan) -> Outcome:
+            return work(made) or {}
+
+        results = run_batch([(made.wish.id, made) for made in plans], one, workers)
+        for item_id, result in results.items():
+            if result["error"]:
+                self.outcomes[item_id] = result
+        return [made for made in plans if not results[made.wish.id]["error"]]
+
+    def _done(self, group: VolumeGroup, made: Plan, changed: bool) -> None:
+        wish = made.wish
+        gone = wish.state == ABSENT
+        size = 0 if gone else made.size
+        self.outcomes[wish.id] = {
+            "changed": changed,
+            "error": None,
+            "action": made.action,
+            "name": wish.name,
+            "path": "" if gone else group.path(wish.name),
+            "size": size,
+        }
+        self.after[wish.id] = None if gone else self._state(wish.name, size, wish.source)
+
+    def _shown(self, group: VolumeGroup, wish: Wish, lv: LogicalVolume | None) -> t.Any:
+        return None if lv is None else self._state(wish.name, lv.size, tag_value(lv.tags, "source"))
+
+    @staticmethod
+    def _state(name: str, size: int, source: str) -> dict[str, t.Any]:
+        return {"name": name, "size": size, "source": source}
+
+    # ---- what is there ---------------------------------------------------------------------------------------------
+
+    def _activate(self, group: VolumeGroup, made: Plan) -> None:
+        progress.mark_changed()
+        lvm.set_active(group.name, [made.wish.name], True)
+        self._done(group, made, True)
+
+    def _extend(self, group: VolumeGroup, made: Plan) -> None:
+        name = made.wish.name
+        progress.mark_changed()
+        origin_of_thick = any(lv.is_thick_snapshot for lv in group.snapshots_of(name))
+        if origin_of_thick:
+            lvm.set_active(group.name, [name], False)
+        try:
+            lvm.extend(group.name, name, made.size)
+        finally:
+            if origin_of_thick:
+                lvm.set_active(group.name, [name], True)
+        target_tgt.grown(group.path(name))
+        self._done(group, made, True)
+
+    # ---- deletion --------------------------------------------------------------------------------------------------
+
+    def _mark_deleting(self, group: VolumeGroup, plans: t.Sequence[Plan]) -> None:
+        """A volume that is half wiped must never be taken for whole."""
+        marked = [p for p in plans if p.there is not None and is_wiped(self.backend, group, p.there)]
+        names = [p.wish.name for p in marked if p.there is not None and DELETING not in p.there.tags]
+        if not names:
+            return
+        try:
+            lvm.change_tags(group.name, names, add=[DELETING])
+        except BootflowError as error:
+            for made in marked:
+                self.outcomes[made.wish.id] = failure(error)
+
+    def _remove(self, group: VolumeGroup, plans: t.Sequence[Plan]) -> None:
+        if not plans:
+            return
+
+        def clear(made: Plan) -> None:
+            progress.mark_changed()
+            if made.there is not None:
+                wipe(self.backend, group, made.there)
+
+        # A thick snapshot writes to its origin's neighbours while the origin is overwritten: snapshots first.
+        plans = sorted(plans, key=lambda p: p.wish.kind != SNAPSHOT)
+        left = []
+        for kind in (SNAPSHOT, VOLUME):
+            left += self._stage([p for p in plans if p.wish.kind == kind], clear, self.backend.workers)
+        names = [p.wish.name for p in left]
+        if not names:
+            return
+        with lvm.group_lock(group.name):
+            try:
+                lvm.remove(group.name, names)
+            except BootflowError as error:
+                # Who is still there, failed; asked once for all of them.
+                there = lvm.read_group(group.name).lvs
+                for made in left:
+                    if made.wish.name in there:
+                        self.outcomes[made.wish.id] = failure(error, changed=True)
+        for made in left:
+            if made.wish.id not in self.outcomes:
+                self._done(group, made, True)
+
+    # ---- creation --------------------------------------------------------------------------------------------------
+
+    def _create(self, group: VolumeGroup, plans: t.Sequence[Plan]) -> None:
+        ready: dict[str, ReadyImage] = {}
+        for image_id in sorted({p.wish.image_id for p in plans if p.wish.image_id}):
+            waiting = [p for p in plans if p.wish.image_id == image_id]
+            try:
+                ready[image_id] = self.images.take(group, image_id, max(p.wish.size for p in waiting))
+            except BootflowError as error:
+                for made in waiting:
+                    self.outcomes[made.wish.id] = failure(error)
+        plans = [p for p in plans if p.wish.id not in self.outcomes]
+        plans = self._stage(plans, lambda p: self._check_image(p, ready))
+        fills: list[Plan] = []
+        finished: list[Plan] = []
+        with lvm.group_lock(group.name):
+            users = collections.Counter(p.wish.image_id for p in plans if p.wish.image_id)
+            wanted = {image_id: ready[image_id] for image_id in users}
+            copied = sum(users[image_id] * found.virtual_size for image_id, found in wanted.items() if found.image)
+            self.images.note(group, wanted, copied)
+            for made in self._stage(plans, lambda p: self._make(group, p, ready)):
+                (fills if self._is_copied(made, ready) else finished).append(made)
+        readers = collections.Counter(p.wish.image_id for p in fills)
+        finished += self._stage(
+            fills, lambda p: self._fill(group, p, ready, readers[p.wish.image_id] == 1), self.backend.workers
+        )
+        self.images.drop(ready.values())
+        self._finish(group, finished, ready)
+        for made in fills:
+            if made.wish.id in self.outcomes and self.outcomes[made.wish.id]["error"]:
+                self._undo(group, made, ready)
+
+    def _check_image(self, made: Plan, ready: t.Mapping[str, ReadyImage]) -> None:
+        if made.wish.image_id:
+            label = self.images.sources[made.wish.image_id].label
+            check_fits_volume(label, ready[made.wish.image_id].virtual_size, made.wish.size // GIB)
+
+    def _origin(self, made: Plan, ready: t.Mapping[str, ReadyImage]) -> LogicalVolume | None:
+        """What a thin volume becomes a snapshot of."""
+        if made.wish.image_id:
+            return ready[made.wish.image_id].lv
+        return made.origin if self.backend.pool else None
+
+    def _is_copied(self, made: Plan, ready: t.Mapping[str, ReadyImage]) -> bool:
+        wish = made.wish
+        return wish.kind == VOLUME and bool(wish.source) and self._origin(made, ready) is None
+
+    def _grows(self, made: Plan, ready: t.Mapping[str, ReadyImage]) -> bool:
+        origin = self._origin(made, ready)
+        return made.wish.kind == VOLUME and origin is not None and origin.size < made.size
+
+    def _make(self, group: VolumeGroup, made: Plan, ready: t.Mapping[str, ReadyImage]) -> None:
+        """The logical volume; with its content too where it is a thin snapshot of something, or empty."""
+        wish, vg, pool = made.wish, group.name, self.backend.pool
+        tags = owner_tags(wish.kind, wish.id, wish.project, wish.source)
+        progress.mark_changed()
+        if made.there is not None:
+            if not pool and wish.kind == VOLUME and made.there.size == made.size:
+                if not made.there.is_active:
+                    lvm.set_active(vg, [wish.name], True)
+                return  # thick: it is written from its beginning to the image's end once more
+            lvm.remove(vg, [wish.name])
+        if wish.kind == SNAPSHOT:
+            self._make_snapshot(group, made, tags)
+            return
+        origin = self._origin(made, ready)
+        if origin is not None:
+            grows = self._grows(made, ready)
+            lvm.create_thin_snapshot(vg, origin.name, wish.name, tags + ([INCOMPLETE] if grows else []), active=True)
+            if grows:
+                try:
+                    lvm.extend(vg, wish.name, made.size)
+                except BootflowError:
+                    lvm.remove(vg, [wish.name])
+                    raise
+            return
+        if self._is_copied(made, ready):
+            tags = tags + [INCOMPLETE]
+        if pool:
+            lvm.create_thin(vg, pool, wish.name, made.size, tags)
+        else:
+            lvm.create_thick(vg, wish.name, made.size, tags)
+
+    def _make_snapshot(self, group: VolumeGroup, made: Plan, tags: list[str]) -> None:
+        origin = made.origin
+        if origin is None:
+            raise InvalidInput(reason="%s has no volume" % made.wish.name)
+        tags = tags + ["bootflow.size=%d" % made.size]
+        if origin.is_thin:
+            lvm.create_thin_snapshot(group.name, origin.name, made.wish.name, tags, active=False)
+        else:
+            room = lvm.snapshot_room(group, origin.size)
+            lvm.create_thick_snapshot(group.name, origin.name, made.wish.name, room, tags)
+
+    def _fill(self, group: VolumeGroup, made: Plan, ready: t.Mapping[str, ReadyImage], alone: bool) -> None:
+        wish = made.wish
+        progress.mark_changed()
+        path = group.path(wish.name)
+        with Steps(wish.id) as steps:
+            if made.origin is not None:
+                steps.at("copying")
+                with self._steady(group, made) as source:
+                    copy.copy_device(source, path, logical_size(group, made.origin), sparse=bool(self.backend.pool))
+            else:
+                image = ready[wish.image_id].image
+                if image is not None:
+                    self.images.write(group, image, path, steps, alone)
+
+    @contextlib.contextmanager
+    def _steady(self, group: VolumeGroup, made: Plan) -> t.Iterator[str]:
+        """A path whose content does not change while it is copied: of a volume in use a snapshot, as Cinder takes one."""
+        origin = made.origin
+        if origin is None:
+            raise InvalidInput(reason="%s has no source" % made.wish.name)
+        if origin.is_thick_snapshot or not origin.is_open:
+            if not origin.is_active:
+                lvm.set_active(group.name, [origin.name], True)
+            yield group.path(origin.name)
+            return
+        name = "clone-snap-%s" % made.wish.id
+        with lvm.group_lock(group.name):
+            if name in lvm.read_group(group.name).lvs:
+                lvm.remove(group.name, [name])
+            tags = owner_tags(SNAPSHOT, made.wish.id) + [INCOMPLETE]
+            lvm.create_thick_snapshot(group.name, origin.name, name, lvm.snapshot_room(group, origin.size), tags)
+        try:
+            yield group.path(name)
+        finally:
+            with lvm.group_lock(group.name):
+                lvm.remove(group.name, [name])
+
+    def _finish(self, group: VolumeGroup, plans: t.Sequence[Plan], ready: t.Mapping[str, ReadyImage]) -> None:
+        """One command says of all that they are whole."""
+        marked = [p for p in plans if self._is_copied(p, ready) or self._grows(p, ready)]
+        if marked:
+            try:
+                with lvm.group_lock(group.name):
+                    lvm.change_tags(group.name, [p.wish.name for p in marked], remove=[INCOMPLETE])
+            except BootflowError as error:
+                for made in marked:
+                    self.outcomes[made.wish.id] = failure(error, changed=True)
+        for made in plans:
+            if made.wish.id not in self.outcomes:
+                self._done(group, made, True)
+
+    def _undo(self, group: VolumeGroup, made: Plan, ready: t.Mapping[str, ReadyImage]) -> None:
+        """Nothing stays of a volume that could not be filled; what cannot be removed stays marked as incomplete."""
+        outcome = self.outcomes[made.wish.id]
+        with contextlib.suppress(BootflowError, OSError):
+            there = LogicalVolume(name=made.wish.name, uuid=made.wish.id, size=made.size, attr="-wi-a-----")
+            if not self.backend.pool:
+                found = ready.get(made.wish.image_id)
+                wipe(self.backend, group, there, found.virtual_size if found is not None else 0)
+            with lvm.group_lock(group.name):
+                lvm.remove(group.name, [made.wish.name])
+            outcome["changed"] = made.there is not None
+
+
+def _rounds(wishes: t.Sequence[Wish]) -> t.Iterator[list[Wish]]:
+    """Deletions first; then each that is made from another of the batch after that one."""
+    removals = [wish for wish in wishes if wish.state == ABSENT]
+    pending = [wish for wish in wishes if wish.state != ABSENT]
+    first = True
+    while pending or removals:
+        names = {wish.name for wish in pending}
+        now = [wish for wish in pending if wish.origin_name not in names]
+        if pending and not now:
+            now = list(pending)  # a circle: each misses its source
+        yield (removals if first else []) + now
+        first = False
+        removals = []
+        pending = [wish for wish in pending if wish not in now]
+
+
+def make_volumes(
+    backend: Backend,
+    volumes: t.Sequence[t.Mapping[str, t.Any]],
+    images: t.Sequence[t.Mapping[str, t.Any]] = (),
+    uploads: t.Mapping[str, str] | None = None,
+) -> dict[str, t.Any]:
+    """{outcomes by id, backend: capacity afterwards, diff}; see the module volume_lvm for the fields.
+
+    :raises InvalidInput: a volume is given twice, or the backend's settings are not acceptable.
+    :raises DriverNotInitialized: the volume group or pool is missing or not active.
+    """
+    backend = backend.checked()
+    ids = [str(args.get("id")) for args in volumes]
+    twice = sorted({item_id for item_id in ids if ids.count(item_id) > 1})
+    if twice:
+        raise InvalidInput(reason="given more than once: %s" % ", ".join(twice))
+    sources = {args["id"]: image_source(args, uploads or {}, backend.allow_unverified) for args in images}
+    with TemporaryImages(backend.temp_dir, backend.allow_unverified) as temporary:
+        if not backend.check_mode:
+            temporary.sweep()
+        batch = _Batch(backend, ReadyImages(backend, sources, temporary))
+        wishes = []
+        for item_id, args in zip(ids, volumes):
+            try:
+                wishes.append(wish_of(args))
+            except BootflowError as error:
+                batch.outcomes[item_id] = failure(error)
+        with contextlib.ExitStack() as stack:
+            if not backend.check_mode:
+                stack.enter_context(lvm.item_locks(wish.id for wish in wishes))
+            for wishes_now in _rounds(wishes):
+                batch.round(wishes_now)
+            at = moment()
+            group = lvm.read_group(backend.vg)
+    lvm.check_group(group)
+    return {
+        "outcomes": {item_id: batch.outcomes[item_id] for item_id in ids},
+        "backend": capacity(group, backend.pool, at),
+        "evicted": [image.as_dict() for image in batch.images.evicted],
+        "diff": {"before": batch.before, "after": dict(batch.before, **batch.after)},
+    }

@@ -1,0 +1,231 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Images on their way to volumes: fetched to a temporary file, hashed, checked by the rules of core.disks.image_checks, and gone.
+
+An image file of this host that nobody can change meanwhile is read where it lies, see volume_image_files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+import typing as t
+from dataclasses import dataclass
+
+from ...core.disks import image_checks
+from ...core.errors import ImageChecksumMismatch, ImageTooBig, ImageUnacceptable, InvalidInput, MissingLibrary
+from ..images.fetch import Progress, fetch, local_path, local_source
+from ..images.image_files import SteadyFile, steady_file
+from ..images.images import ImageSource, check_image_file
+from ..os.paths import make_dirs
+from .copy import free_bytes, reads_direct
+from .process import Steps
+
+GIB = 1024**3
+_PREFIX = "image-"
+
+
+@dataclass(frozen=True)
+class CheckedImage:
+    """An image in its temporary file, or where it lies (``steady``), checked."""
+
+    source: ImageSource
+    path: str
+    driver: str
+    virtual_size: int  # bytes
+    sha256: str  # of the file
+    steady: SteadyFile | None = None
+    direct: bool = False  # the page cache does not have it, and it can be read past it
+
+    def check_steady(self) -> None:
+        """:raises ImageUnacceptable: the file may not be any more what was checked."""
+        if self.steady is not None and not self.steady.is_steady():
+            raise ImageUnacceptable(
+                image_id=self.source.label,
+                reason="somebody opened the file %s to write to it while it was read"
+                % (self.source.path or self.source.url),
+                remedy="Let nothing write to an image that volumes are made from; put a new one under another name.",
+            )
+
+
+def checked_temp_dir(path: str) -> str:
+    """:raises InvalidInput: not an absolute path, or the root."""
+    if not path.startswith("/") or "\0" in path or ".." in path.split("/") or os.path.normpath(path) in ("/", "//"):
+        raise InvalidInput(reason="temp_dir %r is not an absolute path below the root directory" % path)
+    return os.path.normpath(path)
+
+
+def check_fits_volume(image: str, virtual_size: int, volume_gb: int) -> None:
+    """Whether the image, in whole GiB, fits the volume.
+
+    :raises ImageUnacceptable: it does not.
+    """
+    needed = -(-virtual_size // GIB)
+    if needed > volume_gb:
+        raise ImageUnacceptable(
+            image_id=image,
+            reason="Image virtual size is %dGB and doesn't fit in a volume of size %dGB." % (needed, volume_gb),
+            remedy="Ask for a volume of %d GB or more." % needed,
+        )
+
+
+class TemporaryImages:
+    """The temporary files of one run, each image fetched once, whatever the number of volumes that want it.
+
+    Each run has its own directory, which it holds a lock on: a directory without one is what a killed run left, and
+    is removed by the next.
+    """
+
+    def __init__(self, temp_dir: str, allow_unverified: bool = False):
+        self._parent = checked_temp_dir(temp_dir)
+        self._allow_unverified = allow_unverified
+        self._folder = ""
+        self._fd = -1
+        self._guard = threading.Lock()
+        self._steady: list[SteadyFile] = []
+
+    def __enter__(self) -> TemporaryImages:
+        return self
+
+    def sweep(self) -> None:
+        """Remove what killed runs, and a power cut, left."""
+        if os.path.isdir(self._parent):
+            self._sweep()
+
+    def __exit__(self, *dummy_args: object) -> None:
+        for file in self._steady:
+            file.close()
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            os.close(self._fd)
+            self._folder = ""
+
+    def _own_folder(self) -> str:
+        with self._guard:
+            if not self._folder:
+                make_dirs(self._parent, 0o700)
+                while not self._folder:
+                    folder = tempfile.mkdtemp(prefix=_PREFIX, dir=self._parent)
+                    # Another run may sweep it away before it is locked.
+                    with contextlib.suppress(FileNotFoundError):
+                        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                        fcntl.flock(fd, fcntl.LOCK_EX)
+                        if os.path.isdir(folder):
+                            self._folder, self._fd = folder, fd
+                        else:
+                            os.close(fd)
+            return self._folder
+
+    def _sweep(self) -> None:
+        for name in os.listdir(self._parent):
+            path = os.path.join(self._parent, name)
+            if not name.startswith(_PREFIX) or os.path.islink(path):
+                continue
+            with contextlib.suppress(OSError):
+                fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path, ignore_errors=True)
+                finally:
+                    os.close(fd)
+
+    def take(self, image: ImageSource, limit: int | None = None) -> CheckedImage:
+        """Fetch and check the image; at most ``limit`` bytes are read.
+
+        :raises ImageUnacceptable, InvalidDiskFormat, ImageChecksumMismatch, ImageDownloadFailed: as named.
+        :raises ImageTooBig: the temporary directory is full.
+        """
+        label = image.label
+        image_checks.driver_of(image.disk_format, label)
+        wanted = image_checks.normal_checksum(image.checksum, label)
+        if not wanted and not self._allow_unverified:
+            raise ImageUnacceptable(
+                image_id=label,
+                reason="it has no checksum",
+                remedy="Write its sha256 in bootflow_images, or allow unverified images.",
+            )
+        steady = steady_file(image.path or local_path(image.url) or "")
+        if steady is not None:
+            self._steady.append(steady)
+        direct = False
+        with Steps("image-" + image.id) as steps:
+            steps.at("downloading")
+
+            def on_progress(done: int, total: int | None) -> None:
+                if limit is not None and max(done, total or 0) > limit:
+                    raise ImageUnacceptable(
+                        image_id=label,
+                        reason="its file has more than %d bytes, the size of the largest volume that wants it" % limit,
+                        remedy="Ask for a larger volume.",
+                    )
+                steps.at("downloading", 100.0 * done / total if total else 0.0)
+
+            if steady is not None:
+                on_progress(0, steady.size)
+                path, sha256 = steady.path, steady.remembered_sha256()
+                direct = bool(sha256) and reads_direct(path)
+                sha256 = sha256 or steady.hash(on_progress)
+            else:
+                path, sha256 = self._fetch(image, on_progress)
+        if wanted and sha256 != wanted:
+            raise ImageChecksumMismatch(image_id=label, actual=sha256, expected=wanted)
+        try:
+            driver, virtual_size = check_image_file(path, image.disk_format, label)
+        except MissingLibrary:
+            raise ImageUnacceptable(
+                image_id=label,
+                reason="qemu-img is not installed and image is of type %s. Only RAW images can be used if qemu-img is"
+                " not installed." % image.disk_format,
+                remedy="apt-get install qemu-utils",
+            ) from None
+        checked = CheckedImage(image, path, driver, virtual_size, sha256, steady, direct)
+        checked.check_steady()
+        return checked
+
+    def _fetch(self, image: ImageSource, on_progress: Progress) -> tuple[str, str]:
+        digest = hashlib.sha256()
+        try:
+            path = os.path.join(self._own_folder(), image.id)
+            url = local_source(image.path) if image.path else image.url
+            fetch(url, path, image.label, digest.update, on_progress)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise self._too_big(image.label, error) from None
+        return path, digest.hexdigest()
+
+    def _too_big(self, label: str, error: OSError) -> ImageTooBig:
+        return ImageTooBig(
+            image_id=label,
+            reason="%s in %s, %d bytes are free" % (error.strerror, self._parent, free_bytes(self._parent)),
+            remedy="Free space in %s, or set another temp_dir." % self._parent,
+        )
+
+    def drop(self, image: CheckedImage) -> None:
+        """The file is not wanted any more."""
+        if image.steady is not None:
+            image.steady.close()
+            return
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(image.path)
+
+
+def image_source(args: t.Mapping[str, t.Any], uploads: t.Mapping[str, str], allow_unverified: bool) -> ImageSource:
+    """An element of the option ``images`` as the source it names."""
+    return ImageSource(
+        id=args["id"],
+        name=args.get("name") or "",
+        disk_format=args["disk_format"],
+        checksum=args.get("checksum") or "",
+        url=args.get("url") or "",
+        path=uploads.get(args["id"]) or args.get("path_on_host") or "",
+        allow_unverified=allow_unverified,
+    )
