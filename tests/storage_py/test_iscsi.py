@@ -316,7 +316,7 @@ SECRETS = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 import libvirt
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import libvirt_secrets as secrets
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import secrets
 connection, iqn = libvirt.open("qemu:///system"), sys.argv[2]
 done = [secrets.set_secret(connection, iqn, "Secret0123456789")["changed"] for _time in range(2)]
 text = secrets.find_secret(connection, iqn).XMLDesc(0)

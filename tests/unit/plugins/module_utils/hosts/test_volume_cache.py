@@ -278,9 +278,10 @@ def test_emptying_all_some_and_what_no_volume_is_left_of(cache):
 
 HOLD = """
 import sys, time
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts import lvm, volume_cache
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes import image_cache
 lvm.LOCK_ROOT = sys.argv[1]
-with volume_cache.in_use(sys.argv[2]):
+with image_cache.in_use(sys.argv[2]):
     print("held", flush=True)
     sys.stdin.read()
 """
