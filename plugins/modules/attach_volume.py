@@ -13,7 +13,7 @@ version_added: "0.1.0"
 description:
   - >-
     Reserves volumes for instances that are there, running or stopped, and afterwards tells what became of it. In between,
-    M(bootflow.compute.storage_work) exports them and M(bootflow.compute.compute_volumes) gives them to the guests; the
+    M(bootflow.compute.storage_stage) exports them and M(bootflow.compute.compute_attachments) gives them to the guests; the
     playbook C(bootflow.compute.attach_volume) does all of it.
   - A volume that is attached to that instance already is left alone.
   - A volume with C(multiattach) may be attached to several instances; one run at a time works on its attachments.
@@ -88,12 +88,12 @@ unchanged:
   elements: str
   returned: with O(phase=begin)
 storage_hosts:
-  description: Storage hosts that have something to do, by M(bootflow.compute.storage_work).
+  description: Storage hosts that have something to do, by M(bootflow.compute.storage_stage).
   type: list
   elements: str
   returned: with O(phase=clean), O(phase=begin) and O(phase=undo)
 hosts:
-  description: Compute hosts that have something to do, by M(bootflow.compute.compute_volumes).
+  description: Compute hosts that have something to do, by M(bootflow.compute.compute_attachments).
   type: list
   elements: str
   returned: with O(phase=clean) and O(phase=begin)

@@ -70,7 +70,7 @@ instances:
       addresses: [10.77.0.10]
       seconds: 9.4
 storage_hosts:
-  description: Storage hosts that have exports to end or volumes to delete, by M(bootflow.compute.storage_work).
+  description: Storage hosts that have exports to end or volumes to delete, by M(bootflow.compute.storage_stage).
   type: list
   elements: str
   returned: with O(phase=end)

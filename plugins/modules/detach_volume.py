@@ -12,8 +12,8 @@ short_description: Detach volumes from instances
 version_added: "0.1.0"
 description:
   - >-
-    Marks attachments as leaving, and afterwards tells what became of it. In between, M(bootflow.compute.compute_volumes) takes
-    the disks from the guests and disconnects the hosts, and M(bootflow.compute.storage_work) ends the exports; the
+    Marks attachments as leaving, and afterwards tells what became of it. In between, M(bootflow.compute.compute_attachments) takes
+    the disks from the guests and disconnects the hosts, and M(bootflow.compute.storage_stage) ends the exports; the
     playbook C(bootflow.compute.detach_volume) does all of it.
   - A volume that is not attached is left alone. The root volume of an instance is not detached.
 author: bootflow.compute authors (@bootflow)
@@ -80,12 +80,12 @@ unchanged:
   elements: str
   returned: with O(phase=begin)
 storage_hosts:
-  description: Storage hosts that have something to do, by M(bootflow.compute.storage_work).
+  description: Storage hosts that have something to do, by M(bootflow.compute.storage_stage).
   type: list
   elements: str
   returned: with O(phase=clean), O(phase=begin) and O(phase=undo)
 hosts:
-  description: Compute hosts that have something to do, by M(bootflow.compute.compute_volumes).
+  description: Compute hosts that have something to do, by M(bootflow.compute.compute_attachments).
   type: list
   elements: str
   returned: with O(phase=clean) and O(phase=begin)

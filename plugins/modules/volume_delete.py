@@ -13,7 +13,7 @@ version_added: "0.1.0"
 description:
   - >-
     In the phase V(begin) it marks the volumes as deleting, after it looked at all of them; one that is attached, or
-    has snapshots, is refused. Then M(bootflow.compute.storage_work) wipes and removes them on their hosts, and the
+    has snapshots, is refused. Then M(bootflow.compute.storage_stage) wipes and removes them on their hosts, and the
     phase V(finish) tells what is gone.
   - >-
     A volume that never got a backend goes at once. What could not be removed stays in the ledger.

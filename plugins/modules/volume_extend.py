@@ -13,7 +13,7 @@ version_added: "0.1.0"
 description:
   - >-
     Marks volumes as extending after it looked at their size, their status, the quotas and the room of their
-    backends. M(bootflow.compute.storage_work) extends them then, also while they are attached.
+    backends. M(bootflow.compute.storage_stage) extends them then, also while they are attached.
   - >-
     A volume that is as large as asked is left alone. Volumes never shrink.
 author: bootflow.compute authors (@bootflow)

@@ -13,7 +13,7 @@ version_added: "0.1.0"
 description:
   - >-
     In the phase V(begin) it enters the wished snapshots into the ledger, after it looked at all of them. Then
-    M(bootflow.compute.storage_work) makes and removes them, and the phase V(finish) tells what became of them.
+    M(bootflow.compute.storage_stage) makes and removes them, and the phase V(finish) tells what became of them.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

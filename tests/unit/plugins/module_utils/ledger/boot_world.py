@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Short words for boots with volumes: what storage_work and the stages do, without any host."""
+"""Short words for boots with volumes: what storage_stage and the stages do, without any host."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class BootWorld(VolumeWorld):
         fail: t.Mapping[str, errors.BootflowError] | None = None,
         fail_export: errors.BootflowError | None = None,
     ) -> list[str]:
-        """Scheduling of volumes, then what storage_work does. :arg fail: by volume's id. Returns the storage hosts asked."""
+        """Scheduling of volumes, then what storage_stage does. :arg fail: by volume's id. Returns the storage hosts asked."""
         self.choose(run)
         with self.ledger.read() as conn:
             hosts = volume_work.hosts_with_work(conn, self.context(run))

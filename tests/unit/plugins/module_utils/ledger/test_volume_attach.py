@@ -41,7 +41,7 @@ def uuid_of(world: BootWorld, name: str = "web") -> str:
 
 
 def host_work(world: BootWorld, host: str = "h1", run: str = "v", fail: t.Any = None) -> None:
-    """What compute_volumes does. :arg fail: why the guest does not do it."""
+    """What compute_attachments does. :arg fail: why the guest does not do it."""
     context = world.context(run)
     with world.ledger.read() as conn:
         attach = volume_attach.to_attach(conn, host, context)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: compute_volumes
+module: compute_attachments
 short_description: Attach, detach and extend volumes of guests on a compute host
 version_added: "0.1.0"
 description:
@@ -43,7 +43,7 @@ notes:
 EXAMPLES = r"""
 ---
 - name: Connect the host, and give the volumes to their guests
-  bootflow.compute.compute_volumes:
+  bootflow.compute.compute_attachments:
 """
 
 RETURN = r"""
@@ -54,7 +54,7 @@ attached:
   elements: str
   returned: success
 detached:
-  description: UUIDs of the volumes that the host is rid of.
+  description: UUIDs of the volumes detached from this host.
   type: list
   elements: str
   returned: success

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: storage_work
+module: storage_stage
 short_description: Do what the ledger has for a storage host
 version_added: "0.1.0"
 description:
@@ -46,7 +46,7 @@ notes:
 EXAMPLES = r"""
 ---
 - name: Make, extend and remove volumes
-  bootflow.compute.storage_work:
+  bootflow.compute.storage_stage:
 """
 
 RETURN = r"""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action compute_volumes and a host's cleaning, on real ledgers, with a host whose modules answer as the real ones do."""
+"""The action compute_attachments and a host's cleaning, on real ledgers, with a host whose modules answer as the real ones do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typing as t
 import pytest
 from lxml import etree
 
-from ansible_collections.bootflow.compute.plugins.action import compute_volumes
+from ansible_collections.bootflow.compute.plugins.action import compute_attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach, detach, hosts
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
@@ -28,7 +28,7 @@ KEPT = errors.DeviceDetachFailed(device="/dev/vdb", reason="the guest keeps it")
 BUSY = errors.VolumePathNotRemoved(message="/dev/sdb is in use")
 
 
-class Host(compute_volumes.ActionModule):
+class Host(compute_attachments.ActionModule):
     """Compute host h1: its guests have ``disks``, it is logged in to ``volumes``; ``fails``: state -> error."""
 
     def __init__(self, world: BootWorld, run: str = "v"):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Action behind the module bootflow.compute.storage_hosts."""
+"""Action behind the module bootflow.compute.storage_pending."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class ActionModule(LedgerAction):
         hosts = reachable(self, found)
         missing = sorted(set(found) - set(hosts))
         if missing:
-            self._display.warning("Storage hosts that are not in the inventory have work left: %s" % ", ".join(missing))
+            self._display.warning("Storage hosts with pending work are not in the inventory: %s" % ", ".join(missing))
         return {"changed": False, "hosts": hosts, "missing": missing}

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: storage_hosts
-short_description: Name the storage hosts that have something to do
+module: storage_pending
+short_description: List the storage hosts with pending work
 version_added: "0.1.0"
 description:
-  - Asks the ledger which storage hosts have volumes to make, extend or delete, or targets to make, for this run, and which have targets that
-    nobody uses any more. M(bootflow.compute.storage_work) does it there.
+  - Reads from the ledger which storage hosts have volumes or snapshots to create, extend or delete for this run, volumes to export,
+    unused exports to end, or leftovers of earlier runs to clean up. M(bootflow.compute.storage_stage) does that work on each of them.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -20,7 +20,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: Names none.
+    details: Lists none.
   diff_mode:
     support: none
   idempotent:
@@ -35,20 +35,20 @@ notes:
 
 EXAMPLES = r"""
 ---
-- name: Ask which storage hosts have something left to do
-  bootflow.compute.storage_hosts:
+- name: List the storage hosts with pending work
+  bootflow.compute.storage_pending:
   register: bootflow_storage_left
 """
 
 RETURN = r"""
 ---
 hosts:
-  description: Storage hosts of the inventory that have something to do.
+  description: Storage hosts of the inventory with pending work.
   type: list
   elements: str
   returned: success
 missing:
-  description: Storage hosts that have something to do and are not in the inventory.
+  description: Storage hosts with pending work that are not in the inventory.
   type: list
   elements: str
   returned: success
