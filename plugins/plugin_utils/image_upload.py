@@ -56,7 +56,7 @@ def upload(action: t.Any, image: Image) -> str:
         raise errors.HostUnreachable(host=host, reason=str(e)) from e
     except AnsibleError as e:
         raise errors.ImageDownloadFailed(image_id=image.name, url=source, reason=str(e)) from e
-    return t.cast(str, target)
+    return target
 
 
 def remove_uploads(action: t.Any) -> None:

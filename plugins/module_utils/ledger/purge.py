@@ -72,7 +72,7 @@ def plan(conn: t.Any, before: float) -> dict[str, int]:
     counts["volumes"] = _count(conn, volumes, *_old_volumes(before))
     snapshots = sa.select(volume_snapshots.c.id).where(*_old_snapshots(before))
     for table in OF_VOLUMES:
-        wanted = table.c.volume_id.in_(old)
+        wanted: sa.ColumnElement[bool] = table.c.volume_id.in_(old)
         if table is volume_attachments:
             wanted = sa.or_(wanted, table.c.instance_uuid.in_(over))
         elif table is not volume_notifications:

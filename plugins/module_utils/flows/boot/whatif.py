@@ -183,7 +183,7 @@ def _there(conn: t.Any, requests: t.Sequence[ServerRequest]) -> set[tuple[str, s
     for request in requests:
         names.setdefault(request.project, []).extend(expand.server_names(request))
     c = instances_table.c
-    found = set()
+    found: set[tuple[str, str]] = set()
     for project, wanted in names.items():
         for part in chunks(wanted):
             query = sa.select(c.display_name).where(

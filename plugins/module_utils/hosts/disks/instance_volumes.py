@@ -91,7 +91,8 @@ def _left_over(
     group: VolumeGroup, uuid: str, wanted: t.Sequence[Wanted]
 ) -> tuple[list[LogicalVolume], list[LogicalVolume]]:
     """What a killed run left: to be written over, for others must not get what is in it, and to be wiped."""
-    kept, left = [], []
+    kept: list[LogicalVolume] = []
+    left: list[LogicalVolume] = []
     for each in wanted:
         lv = group.lvs.get(each.name)
         if lv is not None and whole(group, uuid, each.name) is None:

@@ -54,11 +54,10 @@ _Maker = t.Callable[[str, t.Sequence[DiskSpec], t.Mapping[str, BaseImage], bool]
 
 def _maker(uuid: str, specs: t.Sequence[DiskSpec], volume_group: str) -> _Maker:
     backends = {spec.backend for spec in specs}
-    on_lvm = backends.intersection(ON_LVM)
-    if not on_lvm:
+    if not backends.intersection(ON_LVM):
         return ensure_files
     if len(backends) > 1:
         raise InvalidInput(reason="the disks of instance %s are to be %s at once" % (uuid, ", ".join(sorted(backends))))
-    vg = checked_group(*on_lvm, volume_group)
+    vg = checked_group(specs[0].backend, volume_group)
     ensure = {LVM: ensure_volumes, QCOW2_ON_LVM: ensure_mounted}[specs[0].backend]
     return lambda folder, wanted, bases, check_mode: ensure(vg, folder, wanted, bases, check_mode)

@@ -254,7 +254,12 @@ class Initiator:
             changes.append("session")
         if not all(self._record_is_right(wish, where) for where in portals):
             changes.append("record")
-        told = {"changed": bool(changes), "changes": sorted(changes), "failed_portals": [], "warnings": []}
+        told: dict[str, t.Any] = {
+            "changed": bool(changes),
+            "changes": sorted(changes),
+            "failed_portals": [],
+            "warnings": [],
+        }
         if check_mode:
             return dict(self.result(wish, before), **told)
         for where in portals:

@@ -106,7 +106,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     """
     begin = time.monotonic()
     checked_xml(spec)
-    domain = find_domain(connection, spec.uuid)
+    domain: t.Any = find_domain(connection, spec.uuid)
     before, differences = "", ["not defined"]
     if domain is None:
         _check_name_is_free(connection, spec)

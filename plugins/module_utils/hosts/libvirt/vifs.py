@@ -34,7 +34,7 @@ def devices_of(domain: t.Any) -> list[str]:
     """The host's ends of the interfaces of an active domain, as libvirt named them."""
     with libvirt_errors():
         live = etree.fromstring(domain.XMLDesc(0).encode())
-    return [target.get("dev") for target in live.iterfind("devices/interface/target[@dev]")]
+    return [str(target.get("dev")) for target in live.iterfind("devices/interface/target[@dev]")]
 
 
 def is_plugged(device: str) -> bool:

@@ -230,7 +230,7 @@ def pool_room(group: lvm.VolumeGroup, size: int) -> int:
 def _before(made: Plan, pvs: t.Mapping[str, str]) -> dict[str, t.Any]:
     has = sorted(device for device, vg in pvs.items() if vg == made.wanted.vg)
     lv = made.there.lvs.get(made.wanted.pool) if made.there is not None else None
-    state = {"volume_group": made.wanted.vg if made.there is not None else None, "devices": has}
+    state: dict[str, t.Any] = {"volume_group": made.wanted.vg if made.there is not None else None, "devices": has}
     if made.wanted.pool:
         state["thin_pool"] = made.wanted.pool if lv is not None else None
     if made.wipes:

@@ -10,6 +10,7 @@ A program that outlived its run would go on writing while the next run begins an
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import signal
@@ -46,6 +47,7 @@ def run_tied(argv: t.Sequence[str], on_percent: OnPercent | None = None, timeout
     :raises CommandFailed: it ended badly, or was not done after ``timeout`` seconds.
     """
     process = _start(argv)
+    stdout, stderr = t.cast(t.IO[bytes], process.stdout), t.cast(t.IO[bytes], process.stderr)
     late = threading.Event()
 
     def end() -> None:
@@ -54,13 +56,13 @@ def run_tied(argv: t.Sequence[str], on_percent: OnPercent | None = None, timeout
 
     timer = threading.Timer(timeout, end) if timeout else None
     errors: list[bytes] = []
-    reader = threading.Thread(target=lambda: errors.append(process.stderr.read()), daemon=True)
+    reader = threading.Thread(target=lambda: errors.append(stderr.read()), daemon=True)
     try:
         if timer is not None:
             timer.daemon = True
             timer.start()
         reader.start()
-        out = _read(process, on_percent)
+        out = _read(t.cast(io.BufferedReader, stdout), on_percent)
         rc = process.wait()
         reader.join()
     except BaseException:
@@ -70,9 +72,9 @@ def run_tied(argv: t.Sequence[str], on_percent: OnPercent | None = None, timeout
     finally:
         if timer is not None:
             timer.cancel()
-        process.stdout.close()
+        stdout.close()
     said = b"".join(errors).decode("utf-8", "replace").strip()
-    process.stderr.close()
+    stderr.close()
     if rc != 0:
         if late.is_set():
             said += " killed: not done after %d s" % int(timeout or 0)
@@ -87,9 +89,10 @@ def tied_lines(argv: t.Sequence[str]) -> t.Iterator[t.Iterator[bytes]]:
     :raises CommandFailed: it ended badly, after its last line.
     """
     process = _start(argv, errors=subprocess.DEVNULL)
+    stdout = t.cast(t.IO[bytes], process.stdout)
 
     def lines() -> t.Iterator[bytes]:
-        yield from process.stdout
+        yield from stdout
         rc = process.wait()
         if rc != 0:
             raise CommandFailed(cmd=os.path.basename(argv[0]), rc=rc, stderr="")
@@ -99,7 +102,7 @@ def tied_lines(argv: t.Sequence[str]) -> t.Iterator[t.Iterator[bytes]]:
     finally:
         _kill(process)
         process.wait()
-        process.stdout.close()
+        stdout.close()
 
 
 def _start(argv: t.Sequence[str], errors: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
@@ -113,16 +116,17 @@ def _start(argv: t.Sequence[str], errors: int = subprocess.PIPE) -> subprocess.P
     )
 
 
-def _read(process: subprocess.Popen[bytes], on_percent: OnPercent | None) -> bytes:
+def _read(stdout: io.BufferedReader, on_percent: OnPercent | None) -> bytes:
     kept = b""
     while True:
-        chunk = process.stdout.read1(65536)
+        chunk = stdout.read1(65536)
         if not chunk:
             return kept
         kept = (kept + chunk)[-65536:]
-        numbers = _PERCENT.findall(chunk) if on_percent is not None else []
-        if numbers:
-            on_percent(float(numbers[-1]))
+        if on_percent is not None:
+            numbers = _PERCENT.findall(chunk)
+            if numbers:
+                on_percent(float(numbers[-1]))
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -101,7 +101,13 @@ def _everything() -> t.Any:
 
 
 def _add_stranger(table: dict[str, t.Any], host: str) -> None:
-    values = {"host": host, "node": host, "unreachable_reason": NEVER_REPORTED, "availability_zone": "", "host_ip": ""}
+    values: dict[str, t.Any] = {
+        "host": host,
+        "node": host,
+        "unreachable_reason": NEVER_REPORTED,
+        "availability_zone": "",
+        "host_ip": "",
+    }
     values.update(hypervisor_type="", ram_allocation_ratio=1.5, disk_allocation_ratio=1.0, cpu_allocation_ratio=16.0)
     for name, column in table.items():
         empty = None if name in ("id", "profile_id", "reported_at", "disk_available_least") else 0

@@ -41,11 +41,11 @@ def swap(
     c = instances.c
     moved: set[str] = set()
     named = [e for e in expected_task_state if e is not None]
-    state = c.task_state.in_(named)
+    state: sa.ColumnElement[bool] = c.task_state.in_(named)
     if None in expected_task_state:
         state = sa.or_(state, c.task_state.is_(None))
     for part in chunks(sorted(uuids)):
-        condition = sa.and_(c.uuid.in_(part), c.deleted == LIVE, state)
+        condition: sa.ColumnElement[bool] = sa.and_(c.uuid.in_(part), c.deleted == LIVE, state)
         if owner is not None:
             condition = sa.and_(condition, c.run_id == owner)
         rows = conn.execute(

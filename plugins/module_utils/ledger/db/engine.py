@@ -98,7 +98,7 @@ def _postgresql(address: LedgerAddress, url: str, autocommit: bool) -> t.Any:
         try:
             dbapi_connection.execute("SELECT 1")
             dbapi_connection.rollback()
-        except engine.dialect.dbapi.Error as e:
+        except t.cast(t.Any, engine.dialect.dbapi).Error as e:
             raise sa.exc.DisconnectionError() from e  # the pool makes a new one
 
     return engine

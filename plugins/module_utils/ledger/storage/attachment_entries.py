@@ -51,4 +51,4 @@ def enter(conn: t.Any, entries: t.Sequence[Entry], context: Context) -> list[str
     conn.execute(volume_attachments.insert(), rows)
     told = [(entry.volume_id, {"instance_uuid": entry.instance_uuid}) for entry in entries]
     volume_history.notify_each(conn, told, "volume.attach.start", now)
-    return [row["id"] for row in rows]
+    return [str(row["id"]) for row in rows]
