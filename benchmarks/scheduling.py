@@ -73,7 +73,7 @@ FLAVOR = {"name": "small", "memory_mb": 1024, "vcpus": 1, "root_gb": 1, "ephemer
 PROJECT = "bench"
 PROCESSES = 8
 SECONDS = 3.0
-COLUMNS = (*fleet.OTHERS, *fleet.NUMBERS)
+COLUMNS = fleet.COLUMNS
 
 
 class Database:

@@ -11,7 +11,7 @@ The names are those of Nova's HostState and compute node, because flavors ask fo
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from ..errors import InvalidInput
 from .aggregates import Aggregate
@@ -38,6 +38,18 @@ def _ratio(name: str, value: float | None, default: float, host: str) -> float:
     return ratio
 
 
+def stored(default: t.Any, *, column: str = "", reported: bool = False, if_unreported: t.Any = None) -> t.Any:
+    """A field whose value is a column of compute_nodes. The ledger's fleet and reports read these declarations.
+
+    :arg default: the value for a host that never reported.
+    :arg column: the column's name, where it is not the field's.
+    :arg reported: whether the value is a fact of the host, under the field's name.
+    :arg if_unreported: what a report without the fact stands for; None: the default.
+    """
+    unreported = default if if_unreported is None else if_unreported
+    return field(default=default, metadata={"column": column, "reported": reported, "unreported": unreported})
+
+
 @dataclass
 class HostState:
     """One compute node. Totals are physical, ``*_used`` is what it reserves plus its claims; MB and GB are MiB and GiB.
@@ -47,19 +59,20 @@ class HostState:
 
     host: str  # inventory name
     nodename: str  # hypervisor_hostname
-    host_ip: str = ""
-    memory_mb: int = 0
-    memory_mb_used: int = 0
-    local_gb: int = 0
-    local_gb_used: int = 0
-    vcpus: int = 0
-    vcpus_used: int = 0
-    ram_allocation_ratio: float | None = RAM_ALLOCATION_RATIO
-    disk_allocation_ratio: float | None = DISK_ALLOCATION_RATIO
-    cpu_allocation_ratio: float | None = CPU_ALLOCATION_RATIO
-    disk_available_least: int | None = None  # GB that are free on the host's file system once all overlays are full
-    hypervisor_type: str = ""
-    hypervisor_version: int = 0
+    host_ip: str = stored("")
+    memory_mb: int = stored(0, reported=True)
+    memory_mb_used: int = stored(0)
+    local_gb: int = stored(0, reported=True)
+    local_gb_used: int = stored(0)
+    vcpus: int = stored(0, reported=True)
+    vcpus_used: int = stored(0)
+    ram_allocation_ratio: float | None = stored(RAM_ALLOCATION_RATIO)
+    disk_allocation_ratio: float | None = stored(DISK_ALLOCATION_RATIO)
+    cpu_allocation_ratio: float | None = stored(CPU_ALLOCATION_RATIO)
+    # GB that are free on the host's file system once all overlays are full
+    disk_available_least: int | None = stored(None, reported=True)
+    hypervisor_type: str = stored("", reported=True, if_unreported="QEMU")
+    hypervisor_version: int = stored(0, reported=True)
     cpu_info: t.Mapping[str, t.Any] = field(default_factory=dict)
     supported_instances: t.Sequence[t.Sequence[str]] = ()  # (arch, hv_type, vm_mode)
     availability_zones: t.Sequence[str] = ()  # none: it is in the default zone
@@ -68,10 +81,11 @@ class HostState:
     disabled_reason: str = ""
     forced_down: bool = False
     down_reason: str = ""  # why it is down although it reported: it did not answer, or somebody said so
-    updated_at: float | None = None  # epoch seconds of the last report; None: it never reported
-    num_instances: int = 0
+    # Epoch seconds of the last report; None: it never reported
+    updated_at: float | None = stored(None, column="reported_at")
+    num_instances: int = stored(0)
     num_io_ops: int = 0
-    failed_builds: int = 0
+    failed_builds: int = stored(0)
     numa_topology: HostNUMATopology | None = None  # with what claims use of it; None: the host told none
     pci_devices: t.Sequence[PciDevice] = ()  # those that are still free to give away
     free_disks: t.Sequence[t.Mapping[str, t.Any]] = ()  # whole disks that nobody has: {path, size_gb, medium}
@@ -80,7 +94,7 @@ class HostState:
     )  # uuid -> flavor name; filled where a filter asks for it
     metrics: t.Mapping[str, float] = field(default_factory=dict)  # name (cpu.percent...) -> last value
     stats: t.Mapping[str, t.Any] = field(default_factory=dict)
-    node_id: int | None = None  # of the ledger's row; None: it has none
+    node_id: int | None = stored(None, column="id")  # of the ledger's row; None: it has none
     vars: t.Mapping[str, t.Any] = field(default_factory=dict)  # the host's inventory variables, for filters of the user
 
     def __post_init__(self) -> None:
@@ -137,3 +151,17 @@ class HostState:
             "forced_down": self.forced_down,
             "updated_at": self.updated_at,
         }
+
+
+# Field of HostState -> its column of compute_nodes.
+COLUMNS: dict[str, str] = {
+    "host": "host",
+    "nodename": "node",
+    **{f.name: f.metadata["column"] or f.name for f in fields(HostState) if "column" in f.metadata},
+}
+# Field -> its value on a host that never reported.
+DEFAULTS: dict[str, t.Any] = {
+    f.name: f.default for f in fields(HostState) if f.name in COLUMNS and "column" in f.metadata
+}
+# Fact of a host's report, and column -> what a report without it stands for.
+REPORTED: dict[str, t.Any] = {f.name: f.metadata["unreported"] for f in fields(HostState) if f.metadata.get("reported")}

@@ -11,6 +11,7 @@ import time
 import typing as t
 from dataclasses import dataclass, replace
 
+from ...core.scheduler import host_state
 from ...core.scheduler.aggregates import Aggregate
 from ...core.scheduler.columns import Fleet, Same
 from ...core.scheduler.host_state import HostState
@@ -24,36 +25,10 @@ from .history import chunks
 if t.TYPE_CHECKING:
     from ..database import Ledger
 
-# As HostState names them.
-NUMBERS = (
-    "memory_mb",
-    "memory_mb_used",
-    "local_gb",
-    "local_gb_used",
-    "disk_available_least",
-    "vcpus",
-    "vcpus_used",
-    "ram_allocation_ratio",
-    "disk_allocation_ratio",
-    "cpu_allocation_ratio",
-    "num_instances",
-    "failed_builds",
-)
-OTHERS = (
-    "host",  # the order of the fleet is that of the first two
-    "node",
-    "id",
-    "host_ip",
-    "availability_zone",
-    "hypervisor_type",
-    "hypervisor_version",
-    "profile_id",
-    "reported_at",
-    "disabled",
-    "service_disabled",
-    "forced_down",
-    "unreachable_reason",
-)
+# What the scheduler derives a HostState from, beside the columns that are its fields.
+_OTHERS = ("availability_zone", "profile_id", "disabled", "service_disabled", "forced_down", "unreachable_reason")
+# The order of the fleet is that of the first two: host and node.
+COLUMNS = (*host_state.COLUMNS.values(), *_OTHERS)
 NEVER_REPORTED = "it never reported"
 
 
@@ -81,14 +56,13 @@ def read(
 
     :arg aggregates: host -> the aggregates that it is in; the tuple of hosts in the same ones should be the same object.
     """
-    names = OTHERS + NUMBERS
     wanted = hosts if isinstance(hosts, (set, frozenset, dict)) else set(hosts)
     # The driver's own tuples: ten thousand rows are read, and none is looked at by name.
     rows = conn.execute(_everything()).cursor.fetchall()
     if not all(row[0] in wanted for row in rows):
         rows = [row for row in rows if row[0] in wanted]
     rows.sort()
-    table: dict[str, t.Any] = {n: list(v) for n, v in zip(names, zip(*rows))} if rows else {n: [] for n in names}
+    table: dict[str, t.Any] = {n: list(v) for n, v in zip(COLUMNS, zip(*rows))} if rows else {n: [] for n in COLUMNS}
     known = set(table["host"])
     for stranger in [h for h in hosts if h not in known]:
         _add_stranger(table, stranger)
@@ -97,21 +71,15 @@ def read(
 
 @functools.lru_cache(maxsize=None)
 def _everything() -> t.Any:
-    return sa.select(*[compute_nodes.c[n] for n in OTHERS + NUMBERS])
+    return sa.select(*[compute_nodes.c[n] for n in COLUMNS])
 
 
 def _add_stranger(table: dict[str, t.Any], host: str) -> None:
-    values: dict[str, t.Any] = {
-        "host": host,
-        "node": host,
-        "unreachable_reason": NEVER_REPORTED,
-        "availability_zone": "",
-        "host_ip": "",
-    }
-    values.update(hypervisor_type="", ram_allocation_ratio=1.5, disk_allocation_ratio=1.0, cpu_allocation_ratio=16.0)
+    """The row of a host that never reported."""
+    values = {host_state.COLUMNS[name]: value for name, value in host_state.DEFAULTS.items()}
+    values.update(host=host, node=host, availability_zone="", unreachable_reason=NEVER_REPORTED)
     for name, column in table.items():
-        empty = None if name in ("id", "profile_id", "reported_at", "disk_available_least") else 0
-        column.append(values.get(name, empty))
+        column.append(values.get(name))
 
 
 class _Reader:
@@ -148,16 +116,9 @@ class _Reader:
         disabled = [bool(a or b) for a, b in zip(table["disabled"], table["service_disabled"])]
         self.down, self.disabled = down, disabled
         columns = {
-            **{n: table[n] for n in NUMBERS},
-            "host": table["host"],
-            "nodename": table["node"],
-            "node_id": table["id"],
-            "host_ip": table["host_ip"],
-            "hypervisor_type": table["hypervisor_type"],
-            "hypervisor_version": table["hypervisor_version"],
+            **{name: table[column] for name, column in host_state.COLUMNS.items()},
             "disabled": disabled,
             "forced_down": down,
-            "updated_at": table["reported_at"],
             "num_io_ops": [self.io_ops.get(h, 0) for h in table["host"]] if self.io_ops else [0] * len(down),
         }
         same = Same(len(down))
@@ -185,13 +146,7 @@ class _Reader:
         zone = table["availability_zone"][i]
         parts = self.parts.get(table["id"][i], dedicated_resources.NOTHING)
         return HostState(
-            **{n: table[n][i] for n in NUMBERS},
-            host=host,
-            nodename=table["node"][i],
-            node_id=table["id"][i],
-            host_ip=table["host_ip"][i],
-            hypervisor_type=table["hypervisor_type"][i],
-            hypervisor_version=table["hypervisor_version"][i],
+            **{name: table[column][i] for name, column in host_state.COLUMNS.items()},
             cpu_info=profile.get("cpu_info") or {},
             supported_instances=[tuple(s) for s in profile.get("supported_instances") or ()],
             stats=profile.get("stats") or {},
@@ -201,7 +156,6 @@ class _Reader:
             disabled_reason=self.reasons.get(host, "") if self.disabled[i] else "",
             forced_down=self.down[i],
             down_reason=self.down_reasons.get(host) or table["unreachable_reason"][i] or "",
-            updated_at=table["reported_at"][i],
             num_io_ops=self.num_io_ops[i],
             numa_topology=parts.numa,
             pci_devices=parts.pci,

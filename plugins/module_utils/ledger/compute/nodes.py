@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...core.scheduler.host_state import COLUMNS, REPORTED
 from ..db import bulk
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
@@ -44,12 +45,7 @@ def record_report(
     node = facts["hypervisor_hostname"]
     values = {
         "host_uuid": facts.get("host_uuid") or "",
-        "memory_mb": facts["memory_mb"],
-        "local_gb": facts["local_gb"],
-        "vcpus": facts["vcpus"],
-        "disk_available_least": facts.get("disk_available_least"),
-        "hypervisor_type": facts.get("hypervisor_type") or "QEMU",
-        "hypervisor_version": facts.get("hypervisor_version") or 0,
+        **{COLUMNS[name]: _reported(facts, name, unreported) for name, unreported in REPORTED.items()},
         "profile_id": profiles.profile_id(conn, {k: facts[k] for k in PROFILE_KEYS if facts.get(k)}),
         "numa_profile_id": _numa_profile(conn, facts, configuration),
         "has_pci": bool(facts.get("pci_passthrough_devices")),
@@ -71,6 +67,11 @@ def record_report(
             conn.execute(table.update().where(its).values(facts=dict(facts)))
     recount(conn, [node_id])
     return node_id
+
+
+def _reported(facts: t.Mapping[str, t.Any], name: str, unreported: t.Any) -> t.Any:
+    value = facts.get(name)
+    return unreported if value is None or value == "" else value
 
 
 def _numa_profile(conn: t.Any, facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any]) -> int | None:

@@ -12,6 +12,8 @@ killed in the middle it leaves the ledger as it was.
 from __future__ import annotations
 
 import importlib
+import os
+import re
 import typing as t
 
 from ...core import errors
@@ -21,7 +23,10 @@ from ..db.locks import take_turns
 from ..db.sqlalchemy_import import sa
 from ..schema.tables import metadata
 
-REVISIONS = ("0001", "0002", "0003")
+# Each file r<revision>.py beside this one is a revision.
+REVISIONS = tuple(
+    sorted(m[1] for m in map(re.compile(r"r(\d{4})\.py").fullmatch, os.listdir(os.path.dirname(__file__))) if m)
+)
 HEAD = REVISIONS[-1]
 TABLE = "ledger_revision"
 

@@ -30,6 +30,22 @@ from .world import World
 EVERYTHING = fleet.Needs(numa=True, devices=True, instances=True, metrics=True)
 
 
+NUMBERS = (
+    "memory_mb",
+    "memory_mb_used",
+    "local_gb",
+    "local_gb_used",
+    "disk_available_least",
+    "vcpus",
+    "vcpus_used",
+    "ram_allocation_ratio",
+    "disk_allocation_ratio",
+    "cpu_allocation_ratio",
+    "num_instances",
+    "failed_builds",
+)
+
+
 def read(world: World, *hosts: str, **how: t.Any) -> t.Any:
     with world.ledger.read() as conn:
         return fleet.read(conn, hosts, **how)
@@ -58,7 +74,7 @@ def plain(world: World, host: str) -> dict[str, t.Any]:
     busy = [r for r in mine if r.vm_state == states.BUILDING or r.task_state in tables.IO_TASKS]
     zone = row.availability_zone
     return {
-        **{n: getattr(row, n) for n in fleet.NUMBERS},
+        **{n: getattr(row, n) for n in NUMBERS},
         "nodename": row.node,
         "disabled": row.disabled or row.service_disabled,
         "forced_down": row.forced_down or row.unreachable_reason is not None,
