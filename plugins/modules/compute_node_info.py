@@ -122,6 +122,10 @@ compute_node:
       description: UUID of the host, as libvirt has it.
       type: str
       returned: success
+    host_ip:
+      description: Address from which the host reaches others, as Nova's C(my_ip); empty without a default route.
+      type: str
+      returned: success
     vcpus:
       description: CPUs that are online.
       type: int

@@ -59,7 +59,7 @@ class HostState:
 
     host: str  # inventory name
     nodename: str  # hypervisor_hostname
-    host_ip: str = stored("")
+    host_ip: str = stored("", reported=True)
     memory_mb: int = stored(0, reported=True)
     memory_mb_used: int = stored(0)
     local_gb: int = stored(0, reported=True)

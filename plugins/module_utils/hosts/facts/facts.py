@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import typing as t
 
 from ...core.errors import InvalidInput
@@ -71,6 +73,7 @@ def compute_node(
         node: dict[str, t.Any] = {
             "hypervisor_hostname": connection.getHostname(),
             "host_uuid": capabilities.findtext("host/uuid") or "",
+            "host_ip": host_ip(),
             "vcpus": online_cpus(connection),
             "memory_mb": int(connection.getInfo()[1]),
             "memory_mb_used": memory_used_mb(),
@@ -112,6 +115,18 @@ def _parse(xml: str) -> t.Any:
     return etree.fromstring(
         xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
     )
+
+
+def host_ip() -> str:
+    """The address from which this host reaches others: IPv4, else IPv6, else empty. source: Nova's my_ip
+
+    Connecting a datagram socket sends nothing: the kernel only looks the route up. The addresses are of documentation.
+    """
+    for family, elsewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((elsewhere, 9))
+            return str(probe.getsockname()[0])
+    return ""
 
 
 def _canonical(arch: str) -> str:

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import errno
 import pathlib
+import socket
 
 import pytest
 from lxml import etree
@@ -46,3 +48,21 @@ def test_folders_of_instances(tmp_path: pathlib.Path) -> None:
         (tmp_path / name).mkdir()
     assert facts.instance_folders(str(tmp_path)) == [uuid]
     assert facts.instance_folders(str(tmp_path / "nothing")) == []
+
+
+def test_the_address_of_the_host_is_one_that_it_has() -> None:
+    """SimpleCIDRAffinityFilter reads it; a host without any route reports none."""
+    found = facts.host_ip()
+    if found:
+        family = socket.AF_INET6 if ":" in found else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((found, 0))  # only an address of this host can be bound
+
+
+def test_a_host_without_a_route_has_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoRoute(socket.socket):
+        def connect(self, _address: object) -> None:
+            raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    monkeypatch.setattr(facts.socket, "socket", NoRoute)
+    assert facts.host_ip() == ""

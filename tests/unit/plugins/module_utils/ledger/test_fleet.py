@@ -104,6 +104,7 @@ def test_a_fleet_as_the_tables_have_it(world: World) -> None:
             vcpus=draw.randrange(1, 64),
             hypervisor_version=draw.randrange(9_000_000),
             disk_available_least=draw.choice((None, -3, 12)),
+            host_ip="192.0.2.%d" % number,
             configuration={
                 "availability_zone": draw.choice(("nova", "z1", "")),
                 "disabled": draw.random() < 0.2,
@@ -118,7 +119,6 @@ def test_a_fleet_as_the_tables_have_it(world: World) -> None:
             service_disabled=draw.random() < 0.2,
             forced_down=draw.random() < 0.2,
             failed_builds=draw.randrange(3),
-            host_ip="192.0.2.%d" % number,
         )
     names = [r.host for r in world.rows(tables.compute_nodes)]
     uuids = waiting(world, 20)
