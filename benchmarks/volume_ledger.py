@@ -97,8 +97,8 @@ def host_name(number: int) -> str:
     return "storage-%03d" % number
 
 
-def place(number: int) -> str:
-    return backends.place_of(host_name(number), "lvm", "lvm")
+def pool_host(number: int) -> str:
+    return backends.pool_host_of(host_name(number), "lvm", "lvm")
 
 
 def configuration(number: int) -> dict[str, t.Any]:
@@ -174,7 +174,7 @@ class Database:
                 "bootable": False,
                 "multiattach": False,
                 "availability_zone": "nova",
-                "place": place(number % HOSTS),
+                "pool_host": pool_host(number % HOSTS),
                 "pending_gb": 0,
                 "made": True,
                 "spec": spec,

@@ -239,13 +239,13 @@ def _volume_plan(attached: attached_volumes.Attached, chosen: t.Mapping[str, t.A
         "name": volume.name,
         "size": volume.size,
         "device": attached.row.mountpoint,
-        "place": chosen["host"] if chosen is not None else volume.place,
+        "pool_host": chosen["host"] if chosen is not None else volume.pool_host,
         "new": chosen is not None,
         "error": chosen["error"] if chosen is not None else None,
     }
 
 
 def _volume_line(volume: t.Mapping[str, t.Any]) -> str:
-    where = volume["place"] or "no backend: %s" % ((volume["error"] or {}).get("message") or "not asked yet")
+    where = volume["pool_host"] or "no backend: %s" % ((volume["error"] or {}).get("message") or "not asked yet")
     what = "new volume" if volume["new"] else "volume"
     return "  %s: %s %s, %d GB, on %s" % (volume["device"], what, volume["name"] or volume["id"], volume["size"], where)

@@ -33,7 +33,7 @@ class ActionModule(LedgerAction):
         told = [storage_reports.told(c, facts.get(c["name"])) for c in configurations]
         for each in told:
             if each["error"]:
-                self._display.warning("%s is left out: %s" % (each["place"], each["error"]["message"]))
+                self._display.warning("%s is left out: %s" % (each["pool_host"], each["error"]["message"]))
         if not self.check_mode:
             there = {name: (found or {}).get("volumes") or () for name, found in facts.items()}
             reports = [storage_reports.report_of(each, there.get(each["name"], ())) for each in told]

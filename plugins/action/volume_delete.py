@@ -59,8 +59,8 @@ class ActionModule(LedgerAction):
             found, snapshots = request_inputs.rehearsal_ledger(o["ledger_url"]).rehearsal(begin)
         else:
             found, snapshots = self.open_ledger().transact(begin)
-        named = [{"name": r.name or "", "id": r.id, "place": r.place} for r in found.rows]
-        named += [{"name": g.get("name") or "", "id": g["id"], "place": g.get("place")} for g in found.gone]
+        named = [{"name": r.name or "", "id": r.id, "pool_host": r.pool_host} for r in found.rows]
+        named += [{"name": g.get("name") or "", "id": g["id"], "pool_host": g.get("pool_host")} for g in found.gone]
         for each in named:
             each["snapshots"] = snapshots.get(each["id"], [])
         before = "".join(_line(n) + "\n" for n in named)
@@ -109,5 +109,5 @@ class ActionModule(LedgerAction):
 
 
 def _line(volume: t.Mapping[str, t.Any]) -> str:
-    line = "%s %s on %s" % (volume["name"] or "-", volume["id"], volume["place"] or "no backend")
+    line = "%s %s on %s" % (volume["name"] or "-", volume["id"], volume["pool_host"] or "no backend")
     return "%s, and its snapshots %s" % (line, ", ".join(volume["snapshots"])) if volume["snapshots"] else line

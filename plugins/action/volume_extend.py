@@ -78,7 +78,7 @@ class ActionModule(LedgerAction):
             {
                 "name": r.name or "",
                 "id": r.id,
-                "place": r.place,
+                "pool_host": r.pool_host,
                 "size": r.size,
                 "new_size": sizes.get(r.name, sizes.get(r.id)),
             }

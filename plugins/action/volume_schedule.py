@@ -46,7 +46,7 @@ class ActionModule(LedgerAction):
         context = self.context()
         ledger = self.open_ledger()
         rows = ledger.inspect(volumes.select, statuses=(states.CREATING,), run_id=context.run.id)
-        names = {r.id: r.name or r.id for r in rows if r.place is None}
+        names = {r.id: r.name or r.id for r in rows if r.pool_host is None}
         if not names:
             hosts = ledger.inspect(work.hosts_with_work, context)
             return {
@@ -69,7 +69,7 @@ class ActionModule(LedgerAction):
             "changed": bool(result.placed or result.failed),
             "hosts": volume_inputs.reachable(self, result.hosts),
             "placed": [
-                {"name": names.get(i, i), "id": i, "place": s.host, "alternates": list(s.alternates)}
+                {"name": names.get(i, i), "id": i, "pool_host": s.host, "alternates": list(s.alternates)}
                 for i, s in result.placed.items()
             ],
             "not_placed": sorted(result.failed),
@@ -122,8 +122,8 @@ class ActionModule(LedgerAction):
         return answer
 
 
-def _diff(name: str, size: int, place: str) -> dict[str, str]:
-    after = "%s: %s GB on %s\n" % (name, size, place)
+def _diff(name: str, size: int, pool_host: str) -> dict[str, str]:
+    after = "%s: %s GB on %s\n" % (name, size, pool_host)
     return {"before": "", "after": after, "before_header": "volumes", "after_header": "volumes"}
 
 

@@ -59,7 +59,7 @@ options:
   remove_orphans:
     description:
       - Remove domains that this collection made, and folders and local disks of instances, that no instance of this ledger stands behind; logical volumes
-        that the ledger does not have at that place, with wiping as their backend is set; and targets, sessions and secrets of no attachment.
+        that the ledger does not have in that pool, with wiping as their backend is set; and targets, sessions and secrets of no attachment.
       - Without it they are reported. Domains and logical volumes of others are never touched. Never use it where two ledgers share a host.
       - Read from the variable C(bootflow_audit_remove_orphans), else false.
     type: bool

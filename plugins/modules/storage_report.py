@@ -51,7 +51,7 @@ reported:
   type: bool
   returned: success
 backends:
-  description: The backends with C(name), C(place), C(configuration), C(capacity) and C(error).
+  description: The backends with C(name), C(pool_host), C(configuration), C(capacity) and C(error).
   type: list
   elements: dict
   returned: when it answered

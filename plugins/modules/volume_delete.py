@@ -82,7 +82,7 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 volumes:
-  description: The volumes that are to go, with C(name), C(id), C(place) and C(snapshots) (names of those that go with them).
+  description: The volumes that are to go, with C(name), C(id), C(pool_host) and C(snapshots) (names of those that go with them).
   type: list
   elements: dict
   returned: in the phase begin

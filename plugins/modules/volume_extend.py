@@ -73,7 +73,7 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 volumes:
-  description: The volumes that are to grow, with C(name), C(id), C(place), C(size) and C(new_size).
+  description: The volumes that are to grow, with C(name), C(id), C(pool_host), C(size) and C(new_size).
   type: list
   elements: dict
   returned: in the phase begin

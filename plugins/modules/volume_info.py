@@ -60,7 +60,7 @@ snapshots:
   elements: dict
   returned: success
 backends:
-  description: The backends with C(place), C(total_gb), C(free_gb), C(provisioned_gb), C(pending_gb) and their state.
+  description: The backends with C(pool_host), C(total_gb), C(free_gb), C(provisioned_gb), C(pending_gb) and their state.
   type: list
   elements: dict
   returned: success

@@ -71,7 +71,7 @@ hosts:
   returned: success
   sample: [storage1]
 placed:
-  description: Where each volume was placed in this round, with C(name), C(id), C(place) and C(alternates).
+  description: Where each volume was placed in this round, with C(name), C(id), C(pool_host) and C(alternates).
   type: list
   elements: dict
   returned: when not in check mode

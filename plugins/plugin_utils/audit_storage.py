@@ -131,7 +131,7 @@ def _backends(host: str, backends: t.Sequence[Answer]) -> list[Backend]:
             if lv["kind"] in (VOLUME, SNAPSHOT) and _owner(lv, others) is backend
         ]
         found.append(
-            Backend(backend["place"], volumes, error.get("message", ""), error.get("remedy") or "", group=group)
+            Backend(backend["pool_host"], volumes, error.get("message", ""), error.get("remedy") or "", group=group)
         )
     return found
 

@@ -23,8 +23,8 @@ _LISTS = ("error", "volumes", "orphans", "changed")
 
 def known_ids(conn: t.Any, host: str) -> list[str]:
     """The volumes and snapshots that the ledger has on the backends of ``host``: what else is ours there is an orphan."""
-    places = [b.place for b in backends.rows_of(conn, host)]
-    ids = [row.id for row in volumes.select(conn, places=places)] if places else []
+    pool_hosts = [b.pool_host for b in backends.rows_of(conn, host)]
+    ids = [row.id for row in volumes.select(conn, pool_hosts=pool_hosts)] if pool_hosts else []
     return ids + ([row.id for row in volumes.snapshots(conn, volume_ids=ids)] if ids else [])
 
 
@@ -49,16 +49,16 @@ def ask(
 
 
 def told(configuration: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
-    """One backend in the result of storage_report: {name, place, configuration, capacity|None, error|None}.
+    """One backend in the result of storage_report: {name, pool_host, configuration, capacity|None, error|None}.
 
     Of the lists of volumes that the module gives only the orphans' names and ids are kept.
     """
     error = (facts or {}).get("error")
     if facts is None:
-        error = errors.RemoteError(reason="the module gave no answer for %s" % configuration["place"]).as_dict()
+        error = errors.RemoteError(reason="the module gave no answer for %s" % configuration["pool_host"]).as_dict()
     return {
         "name": configuration["name"],
-        "place": configuration["place"],
+        "pool_host": configuration["pool_host"],
         "configuration": dict(configuration),
         "capacity": None if error else _capacity(facts or {}),
         "error": error or None,
@@ -103,7 +103,7 @@ def stale_hosts_of(action: LedgerAction, choose: t.Callable[[t.Any], t.Iterable[
     """Storage hosts to be asked before anything that needs room there. :arg choose: (conn) -> rows of such volumes."""
 
     def read(conn: t.Any) -> list[str]:
-        theirs = {volumes.host_of(row.place) for row in choose(conn) if row.place}
+        theirs = {volumes.host_of(row.pool_host) for row in choose(conn) if row.pool_host}
         hosts = [h for h in storage_hosts(action) if h in theirs]
         return backends.stale_hosts(conn, hosts, now, action.options["facts_max_age"])
 

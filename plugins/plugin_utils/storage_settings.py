@@ -17,7 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.fields import Fields, entries_of
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.places import append_host
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.pool_hosts import append_host
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm.lvm_tags import checked_name
 from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import to_number
 
@@ -43,7 +43,7 @@ def storage_hosts(action: t.Any) -> list[str]:
 
 
 def backends(variables: t.Mapping[str, t.Any], host: str) -> list[dict[str, t.Any]]:
-    """The backends of ``host``, plain data: the fields of an entry with their defaults, ``place`` and ``pool``.
+    """The backends of ``host``, plain data: the fields of an entry with their defaults, ``pool_host`` and ``pool``.
 
     ``max_over_subscription_ratio`` is None where the entry has none: bootflow_max_over_subscription_ratio holds then.
     :raises InvalidRequest: all errors, the paths beginning with the host.
@@ -164,7 +164,7 @@ def _backend(fields: Fields, variables: t.Mapping[str, t.Any], host: str, zone: 
     return {
         "name": name,
         "pool": pool,
-        "place": append_host("%s@%s" % (host, name), pool),
+        "pool_host": append_host("%s@%s" % (host, name), pool),
         "volume_group": group,
         "provisioning": provisioning,
         "thin_pool": _lvm_name(fields, "thin_pool", group + "-pool") if provisioning == THIN else _unused(fields),

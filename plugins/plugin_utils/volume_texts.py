@@ -30,7 +30,7 @@ def volume_table(views: t.Sequence[View]) -> list[str]:
             v["status"],
             v["volume_type"] or "-",
             "yes" if v["bootable"] else "no",
-            v["place"] or "-",
+            v["pool_host"] or "-",
             ", ".join(_attached(v)) or "-",
         )
         for v in views
@@ -59,7 +59,7 @@ def backend_table(views: t.Sequence[View]) -> list[str]:
     )  # fmt: skip
     rows = [
         (
-            v["place"],
+            v["pool_host"],
             v["availability_zone"],
             _state(v),
             v["total_gb"],

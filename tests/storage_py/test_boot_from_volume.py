@@ -61,7 +61,7 @@ def test_a_volume_is_made_on_the_way_and_goes_with_its_instance(volumes: VolumeF
     row = volumes.instances()["db"]
     (volume,) = volumes.volumes()
     assert (volume["status"], volume["attach_status"], volume["bootable"]) == ("in-use", "attached", 1)
-    assert volume["place"].startswith("storage1@%s#" % kind) and volumes.attached_to(row) == [volume["id"]]
+    assert volume["pool_host"].startswith("storage1@%s#" % kind) and volumes.attached_to(row) == [volume["id"]]
     console = volumes.console(row["host"], row["uuid"])
     assert "BOOTFLOW-GUEST hostname=db " in console
     address = volumes.query(

@@ -109,7 +109,9 @@ class House:
         return {s["name"]: s for s in self.read(volume_views.snapshots)}
 
     def backend(self, name):
-        return next(b for b in self.read(volume_views.backends) if b["place"] == "%s@%s#%s" % (self.host, name, name))
+        return next(
+            b for b in self.read(volume_views.backends) if b["pool_host"] == "%s@%s#%s" % (self.host, name, name)
+        )
 
     def lvs(self, group):
         """Our logical volumes of a group: name -> size in GiB."""
@@ -129,7 +131,7 @@ class House:
         return self.storage.sh("cat /run/lvm-calls 2>/dev/null; rm -f /run/lvm-calls").splitlines()
 
     def content(self, view, size):
-        group = THICK if "@thick#" in view["place"] else THIN
+        group = THICK if "@thick#" in view["pool_host"] else THIN
         return self.storage.sha256("/dev/%s/volume-%s" % (group, view["id"]), size)
 
 
@@ -224,7 +226,7 @@ def test_the_life_of_volumes(house):
     house.create(*more)
     found = house.volumes()
     assert (found["restored"]["size"], found["copy"]["size"], found["copy"]["bootable"]) == (2, 1, True)
-    assert "@thin#" in found["restored"]["place"] and "@thick#" in found["copy"]["place"]
+    assert "@thin#" in found["restored"]["pool_host"] and "@thick#" in found["copy"]["pool_host"]
     assert [house.content(found[n], 16 * MIB) for n in ("restored", "copy")] == [expected] * 2
 
     grown = {"name": "copy", "size": 2}
@@ -295,7 +297,7 @@ def test_what_fails_on_one_backend_is_made_on_the_next(house):
     house.storage.sh("echo 'lvcreate.*%s' >/run/lvm-fails" % THIN)
     output = house.create({"name": "moved", "size": 1}, {"name": "fixed", "size": 1, "volume_type": "thin"}, fails=True)
     found = house.volumes()
-    assert found["moved"]["status"] == "available" and "@thick#" in found["moved"]["place"]
+    assert found["moved"]["status"] == "available" and "@thick#" in found["moved"]["pool_host"]
     assert found["fixed"]["status"] == "error" and "Exceeded max scheduling attempts 3" in output
     assert house.lvs(THIN) == {} and set(house.lvs(THICK)) == {"volume-" + found["moved"]["id"]}
     assert (house.backend("thin")["pending_gb"], house.backend("thick")["pending_gb"]) == (0, 0)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from ..errors import InvalidInput
 from .capacities import Capacity, capacity_of, oversubscription_ratio
-from .places import extract_host
+from .pool_hosts import extract_host
 
 _Self = t.TypeVar("_Self", bound="_Record")
 

@@ -73,7 +73,7 @@ class Item:
     kind: str
     id: str
     name: str
-    place: t.Optional[str]
+    pool_host: t.Optional[str]
     status: str
     touched_at: float  # last written, or deleted
     deleted: bool = False
@@ -100,8 +100,8 @@ class Cable:
 class StorageLedger:
     items: t.Mapping[t.Tuple[str, str], Item] = field(default_factory=dict)  # (kind, id)
     cables: t.Sequence[Cable] = ()
-    remains: t.Collection[t.Tuple[str, str]] = ()  # (place, id) that is to be removed anyway
-    errors: t.Mapping[str, t.Optional[str]] = field(default_factory=dict)  # place -> why it was not ready
+    remains: t.Collection[t.Tuple[str, str]] = ()  # (pool_host, id) that is to be removed anyway
+    errors: t.Mapping[str, t.Optional[str]] = field(default_factory=dict)  # pool_host -> why it was not ready
 
 
 def plan(
@@ -130,14 +130,14 @@ class _Plan:
         self.remove_orphans = remove_orphans
         self.findings: list[Finding] = []
         self.ending: dict[str, int] = {}  # iqn -> how many of its sessions this audit ends
-        # A volume group may be that of several backends: what is in it is at the place of each.
-        self.groups: dict[str, set[str]] = {}  # place -> the places of its group
-        self.there: dict[str, set[tuple[str, str]]] = {}  # place -> (kind, id) of what its group has
+        # A volume group may be that of several backends: its content belongs to each of their pools.
+        self.groups: dict[str, set[str]] = {}  # pool_host -> the pool_hosts of its group
+        self.there: dict[str, set[tuple[str, str]]] = {}  # pool_host -> (kind, id) of what its group has
         backends = [b for s in evidence.storage.values() for b in s.backends if not b.error]
         for backend in backends:
             group = [b for b in backends if b is backend or (b.group and b.group == backend.group)]
-            self.groups[backend.place] = {b.place for b in group}
-            self.there[backend.place] = {(lv.kind, lv.id) for b in group for lv in b.volumes}
+            self.groups[backend.pool_host] = {b.pool_host for b in group}
+            self.there[backend.pool_host] = {(lv.kind, lv.id) for b in group for lv in b.volumes}
         self.cables: dict[str, list[Cable]] = {}
         for cable in ledger.cables:
             self.cables.setdefault(cable.volume_id, []).append(cable)
@@ -225,7 +225,7 @@ class _Plan:
     # --- storage hosts --------------------------------------------------------------------------------------------------
 
     def _unreachable(self, host: str, reason: str) -> None:
-        before = [error for place, error in self.ledger.errors.items() if place.partition("@")[0] == host]
+        before = [error for pool_host, error in self.ledger.errors.items() if pool_host.partition("@")[0] == host]
         fresh = any(error is None for error in before)
         action = audit.MARK if fresh else audit.REPORT
         self.add(audit.HOST_UNREACHABLE, host, "backends", None if fresh else reason, reason, action, _AWAY)
@@ -236,13 +236,13 @@ class _Plan:
             self._unread(host, "targets of %s (%s)" % (unread.kind, unread.prefix), unread.error, unread.remedy)
         going = {t_.volume_id for t_ in snapshot.targets if self._target(snapshot, t_)}
         for backend in snapshot.backends:
-            before = self.ledger.errors.get(backend.place)
+            before = self.ledger.errors.get(backend.pool_host)
             if backend.error:
                 action = audit.REPORT if before else audit.MARK
-                self.add(audit.UNREAD, host, backend.place, before, backend.error, action, backend.remedy)
+                self.add(audit.UNREAD, host, backend.pool_host, before, backend.error, action, backend.remedy)
                 continue
             if before:
-                self.add(audit.HOST_FACTS, host, "%s not ready" % backend.place, before, None, audit.RECORD)
+                self.add(audit.HOST_FACTS, host, "%s not ready" % backend.pool_host, before, None, audit.RECORD)
             self._volumes(snapshot, backend, going)
             self._missing_volumes(snapshot, backend)
         self._missing_targets(snapshot)
@@ -321,7 +321,7 @@ class _Plan:
             if item is not None and not self._is_copy(item):
                 why_not = (
                     "The ledger has it at %s, where it was not seen: this may be all that there is of it. Was the host or the"
-                    " backend renamed? Then name it as before; otherwise look at both." % item.place
+                    " backend renamed? Then name it as before; otherwise look at both." % item.pool_host
                 )
             elif lv.kind == VOLUME and kept:
                 why_not = "It has snapshots that stay: %s." % ", ".join(kept)
@@ -329,29 +329,31 @@ class _Plan:
                 why_not = "It is open: a target exports it, or a program has it. End that first."
             has: dict[str, t.Any] = {"size_gb": round(lv.size / GIB, 2)}
             if item is not None:
-                has["ledger"] = "deleted" if item.deleted else item.place or "nowhere"
-            what = "%s at %s" % (lv.name, backend.place)
-            if self._orphan(audit.ORPHAN_VOLUME, snapshot.host, what, has, why_not, (backend.place, lv.kind, lv.id)):
+                has["ledger"] = "deleted" if item.deleted else item.pool_host or "nowhere"
+            what = "%s at %s" % (lv.name, backend.pool_host)
+            if self._orphan(
+                audit.ORPHAN_VOLUME, snapshot.host, what, has, why_not, (backend.pool_host, lv.kind, lv.id)
+            ):
                 removed.add(lv.name)
 
     def _is_copy(self, item: Item) -> bool:
         """Whether nothing is lost with an orphan of it: it is deleted, was never made, or is where the ledger has it."""
-        return item.deleted or not item.made or (item.kind, item.id) in self.there.get(item.place or "", ())
+        return item.deleted or not item.made or (item.kind, item.id) in self.there.get(item.pool_host or "", ())
 
     def _is_orphan(self, snapshot: StorageSnapshot, backend: Backend, lv: LogicalVolume) -> bool:
-        group = self.groups[backend.place]
-        if any((place, lv.id) in self.ledger.remains for place in group):
+        group = self.groups[backend.pool_host]
+        if any((pool_host, lv.id) in self.ledger.remains for pool_host in group):
             return False
         item = self.ledger.items.get((lv.kind, lv.id))
         if item is None:
             return True
         if item.touched_at >= snapshot.began_at or item.worked_on:
             return False
-        return item.deleted or item.place not in group
+        return item.deleted or item.pool_host not in group
 
     def _missing_volumes(self, snapshot: StorageSnapshot, backend: Backend) -> None:
         for key, item in self.ledger.items.items():
-            if item.place != backend.place or item.deleted or key in self.there[backend.place]:
+            if item.pool_host != backend.pool_host or item.deleted or key in self.there[backend.pool_host]:
                 continue
             if item.worked_on or item.touched_at >= snapshot.began_at or not item.made:
                 continue
@@ -360,7 +362,7 @@ class _Plan:
             self.add(
                 audit.MISSING_VOLUME,
                 snapshot.host,
-                "%s %s at %s" % (item.kind, item.id, backend.place),
+                "%s %s at %s" % (item.kind, item.id, backend.pool_host),
                 item.status,
                 item.status,
                 audit.REPORT,

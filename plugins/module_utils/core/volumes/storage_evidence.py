@@ -30,7 +30,7 @@ class Backend:
     whose logical volumes are each told once.
     """
 
-    place: str  # host@backend#pool
+    pool_host: str  # host@backend#pool
     volumes: t.Sequence[LogicalVolume] = ()
     error: str = ""
     remedy: str = ""

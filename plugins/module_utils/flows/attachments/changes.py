@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ...core.instances import states
 from ...core.volumes import states as volume_states
-from ...core.volumes.places import extract_host
+from ...core.volumes.pool_hosts import extract_host
 from ...ledger.compute import history, instances, runs
 from ...ledger.context import Context
 from ...ledger.db import bulk
@@ -54,9 +54,9 @@ def begin(conn: t.Any, begun: Begun, ids: t.Sequence[str], event: str, context: 
     """Journal what is begun, and which hosts have a part in it."""
     begun.rows = [r for r in any_of(conn, ids) if r.id in set(ids)]
     volume_ids = sorted({r.volume_id for r in begun.rows})
-    places = {v.id: v.place for v in volumes.select(conn, ids=volume_ids)} if volume_ids else {}
+    pool_hosts = {v.id: v.pool_host for v in volumes.select(conn, ids=volume_ids)} if volume_ids else {}
     begun.hosts = sorted({r.attached_host for r in begun.rows if r.attached_host})
-    begun.storage_hosts = sorted({extract_host(p, "host") for p in places.values() if p})
+    begun.storage_hosts = sorted({extract_host(p, "host") for p in pool_hosts.values() if p})
     events = [
         {
             "volume_id": row.volume_id,

@@ -63,9 +63,9 @@ def storage_hosts(conn: t.Any, uuids: t.Sequence[str]) -> list[str]:
     """Where the volumes of these instances are that are placed already."""
     a, v = volume_attachments.c, volumes.c
     query = (
-        sa.select(v.place)
+        sa.select(v.pool_host)
         .join(volume_attachments, a.volume_id == v.id)
-        .where(bulk.among(conn, a.instance_uuid, uuids), a.deleted == attachments.LIVE, v.place.is_not(None))
+        .where(bulk.among(conn, a.instance_uuid, uuids), a.deleted == attachments.LIVE, v.pool_host.is_not(None))
         .distinct()
     )
     return sorted({host_of(p) for p in conn.execute(query).scalars()}) if uuids else []

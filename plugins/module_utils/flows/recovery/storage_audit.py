@@ -85,9 +85,9 @@ def known_targets(conn: t.Any) -> dict[str, list[str]]:
 
 
 def _survey(conn: t.Any, context: Context, evidence: Evidence) -> StorageLedger:
-    seen, places = _seen(evidence)
-    volume_rows = _volumes(conn, seen, places)
-    snapshot_rows = _snapshots(conn, seen, [r.id for r in volume_rows if r.place in places])
+    seen, pool_hosts = _seen(evidence)
+    volume_rows = _volumes(conn, seen, pool_hosts)
+    snapshot_rows = _snapshots(conn, seen, [r.id for r in volume_rows if r.pool_host in pool_hosts])
     cables = _cables(conn, seen, evidence)
     # Attached volumes that no host has anything of are wanted, too: a run may be at work on them.
     more = {c.volume_id for c in cables} - {r.id for r in volume_rows}
@@ -99,33 +99,33 @@ def _survey(conn: t.Any, context: Context, evidence: Evidence) -> StorageLedger:
     return StorageLedger(
         items=items,
         cables=_as_cables(conn, cables, alive),
-        remains={(r.place, r.item_id) for r in conn.execute(sa.select(remains_table))},
-        errors={b.place: b.error["message"] if b.error else None for b in backends.rows_of(conn)},
+        remains={(r.pool_host, r.item_id) for r in conn.execute(sa.select(remains_table))},
+        errors={b.pool_host: b.error["message"] if b.error else None for b in backends.rows_of(conn)},
     )
 
 
 def _seen(evidence: Evidence) -> tuple[set[str], set[str]]:
-    """(ids of what hosts have, places that were read)"""
+    """(ids of what hosts have, pools that were read)"""
     told = evidence.storage
     ids: set[str] = set()
-    places: set[str] = set()
+    pool_hosts: set[str] = set()
     for snapshot in told.storage.values():
         ids.update(target.volume_id for target in snapshot.targets)
         for backend in snapshot.backends:
             ids.update(lv.id for lv in backend.volumes)
             if not backend.error:
-                places.add(backend.place)
+                pool_hosts.add(backend.pool_host)
     for cables in told.compute.values():
         ids.update(end.volume_id for end in (*cables.sessions, *cables.secrets))
-    return ids, places
+    return ids, pool_hosts
 
 
-def _volumes(conn: t.Any, ids: t.Collection[str], places: t.Collection[str]) -> list[t.Any]:
-    """Of these ids, deleted ones too, and the living ones at these places."""
+def _volumes(conn: t.Any, ids: t.Collection[str], pool_hosts: t.Collection[str]) -> list[t.Any]:
+    """Of these ids, deleted ones too, and the living ones in these pools."""
     c = volumes_table.c
-    columns = (c.id, c.name, c.place, c.status, c.made, c.updated_at, c.deleted_at, c.deleted, c.run_id)
+    columns = (c.id, c.name, c.pool_host, c.status, c.made, c.updated_at, c.deleted_at, c.deleted, c.run_id)
     found = {r.id: r for r in conn.execute(sa.select(*columns).where(bulk.among(conn, c.id, sorted(ids))))}
-    here = sa.select(*columns).where(c.deleted == LIVE, bulk.among(conn, c.place, sorted(places)))
+    here = sa.select(*columns).where(c.deleted == LIVE, bulk.among(conn, c.pool_host, sorted(pool_hosts)))
     found.update({r.id: r for r in conn.execute(here)})
     return [found[i] for i in sorted(found)]
 
@@ -133,7 +133,7 @@ def _volumes(conn: t.Any, ids: t.Collection[str], places: t.Collection[str]) -> 
 def _snapshots(conn: t.Any, ids: t.Collection[str], volume_ids: t.Sequence[str]) -> list[t.Any]:
     """Of these ids, deleted ones too, and the living ones of these volumes."""
     s, v = volume_snapshots.c, volumes_table.c
-    columns = (s.id, s.name, s.volume_id, v.place, s.status, s.updated_at, s.deleted_at, s.deleted, s.run_id)
+    columns = (s.id, s.name, s.volume_id, v.pool_host, s.status, s.updated_at, s.deleted_at, s.deleted, s.run_id)
     query = sa.select(*columns).join(volumes_table, v.id == s.volume_id)
     found = {r.id: r for r in conn.execute(query.where(bulk.among(conn, s.id, sorted(ids))))}
     here = query.where(s.deleted == LIVE, bulk.among(conn, s.volume_id, sorted(volume_ids)))
@@ -156,7 +156,7 @@ def _item(kind: str, row: t.Any, alive: t.Collection[str]) -> Item:
         kind=kind,
         id=row.id,
         name=row.name or "",
-        place=row.place,
+        pool_host=row.pool_host,
         status=row.status,
         touched_at=row.updated_at if row.deleted_at is None else row.deleted_at,
         deleted=row.deleted != LIVE,
@@ -195,7 +195,7 @@ def volumes_to_lock(conn: t.Any, planned: t.Sequence[Finding]) -> set[str]:
     snapshots = set()
     for f in planned:
         if f.kind == audit.ORPHAN_VOLUME:
-            _place, kind, item_id = f.key
+            _pool_host, kind, item_id = f.key
             (ids if kind == VOLUME else snapshots).add(item_id)
         elif f.kind in (audit.ORPHAN_TARGET, audit.ORPHAN_SESSION, audit.ORPHAN_SECRET):
             ids.add(f.key["volume_id"])
@@ -206,9 +206,9 @@ def volumes_to_lock(conn: t.Any, planned: t.Sequence[Finding]) -> set[str]:
 
 def lock(conn: t.Any, planned: t.Sequence[Finding]) -> None:
     """Lock the backends that have logical volumes to go; the volumes are locked."""
-    places = {f.key[0] for f in planned if f.kind == audit.ORPHAN_VOLUME}
-    if places:
-        backends.lock(conn, places)
+    pool_hosts = {f.key[0] for f in planned if f.kind == audit.ORPHAN_VOLUME}
+    if pool_hosts:
+        backends.lock(conn, pool_hosts)
 
 
 def repair(conn: t.Any, findings: t.Sequence[Finding], context: Context) -> dict[str, Ends]:
@@ -218,9 +218,9 @@ def repair(conn: t.Any, findings: t.Sequence[Finding], context: Context) -> dict
     ends: dict[str, Ends] = {}
     for f in todo:
         if f.kind == audit.ORPHAN_VOLUME:
-            place, kind, item_id = f.key
+            pool_host, kind, item_id = f.key
             reason = "an orphan that audit found"
-            pending_cleanups.add(conn, place, item_id, reason, context.now, 0, kind, of.get(item_id))
+            pending_cleanups.add(conn, pool_host, item_id, reason, context.now, 0, kind, of.get(item_id))
         elif f.kind == audit.ORPHAN_SESSION:
             ends.setdefault(str(f.host), Ends()).sessions.append(dict(f.key))
         elif f.kind == audit.ORPHAN_SECRET:

@@ -44,7 +44,7 @@ def _left_half_done(conn: t.Any, context: Context) -> t.Iterator[Finding]:
         ends = row.status in volume_leases.MAKING
         yield Finding(
             audit.VOLUME,
-            volumes.host_of(row.place) if row.place else None,
+            volumes.host_of(row.pool_host) if row.pool_host else None,
             row.instance_uuid,
             "volume %s" % (row.name or row.id),
             row.status,
@@ -140,7 +140,7 @@ def _free(conn: t.Any, context: Context) -> t.Iterator[Finding]:
             continue
         yield Finding(
             audit.VOLUME,
-            volumes.host_of(row.place) if row.place else None,
+            volumes.host_of(row.pool_host) if row.pool_host else None,
             None,
             "volume %s" % (row.name or row.id),
             row.status,

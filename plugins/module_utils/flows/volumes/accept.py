@@ -469,18 +469,18 @@ def _begin_anew(
             for row, (request, image) in zip(rows, requests)
         ]
         bulk.update(conn, volumes_table, "id", renewed)
-    placed = [r for r in rows if r.place]
+    placed = [r for r in rows if r.pool_host]
     if placed:
-        backends.lock(conn, {r.place for r in placed})
+        backends.lock(conn, {r.pool_host for r in placed})
     why = "it failed there before"
-    left = [pending_cleanups.Remains(r.place, r.id, why, r.pending_gb) for r in placed]
+    left = [pending_cleanups.Remains(r.pool_host, r.id, why, r.pending_gb) for r in placed]
     pending_cleanups.add_all(conn, left, now)
     conn.execute(
         volumes_table.update()
         .where(bulk.among(conn, c.id, [r.id for r in rows]))
         .values(
             status=states.CREATING,
-            place=None,
+            pool_host=None,
             pending_gb=0,
             retry=None,
             scheduled_at=None,

@@ -41,7 +41,7 @@ class VolumeDeleting:
     hosts: list[str] = field(default_factory=list)  # storage hosts with something to delete
     gone: list[dict[str, t.Any]] = field(
         default_factory=list
-    )  # nothing is to be done for them: {id, name}, place where known
+    )  # nothing is to be done for them: {id, name}, pool_host where known
 
 
 def begin(
@@ -74,11 +74,11 @@ def begin(
     alive = volumes.live_runs(conn, [*rows, *listed], context)
     used = _with_ends(conn, [r.id for r in rows])
     sources = {} if force else _sources_of_others(conn, rows, listed)
-    frozen = backends.frozen_places(conn)
+    frozen = backends.frozen_pool_hosts(conn)
     refusals: list[tuple[str, errors.BootflowError]] = []
     for row in rows:
         try:
-            states.check_not_frozen(row.place in frozen)
+            states.check_not_frozen(row.pool_host in frozen)
             _check(conn, row, of.get(row.id, []), alive, row.id in used, force, cascade, sources)
         except errors.BootflowError as e:
             refusals.append(("volumes[%s]" % (row.name or row.id), e))
@@ -96,7 +96,7 @@ def mark(conn: t.Any, ids: t.Iterable[str], context: Context) -> VolumeDeleting:
 def finish(
     conn: t.Any, context: Context, ids: t.Sequence[str] | None = None
 ) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
-    """(what this run deleted, what is left of what it was to delete): {id, name, project, place, fault}.
+    """(what this run deleted, what is left of what it was to delete): {id, name, project, pool_host, fault}.
 
     :arg ids: of these only. What no host was asked for ends in error_deleting, too: delete it again.
     """
@@ -107,7 +107,7 @@ def finish(
         query = query.where(bulk.among(conn, c.id, sorted(set(ids))))
     deleted = [_shown(r, None) for r in conn.execute(query)]
     left = volumes.select(conn, ids=ids, run_id=context.run.id, statuses=_GOING, lock=True)
-    hosts = {r.id: volumes.host_of(r.place) for r in left if r.status == states.DELETING}
+    hosts = {r.id: volumes.host_of(r.pool_host) for r in left if r.status == states.DELETING}
     silent = {i: errors.HostUnreachable(host=h, reason="it did not delete the volume") for i, h in hosts.items()}
     volume_history.add_faults(conn, [volume_history.Fault(i, e, hosts[i]) for i, e in silent.items()], now)
     volumes.swap(
@@ -122,7 +122,7 @@ def finish(
 
 
 def _shown(row: t.Any, fault: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
-    return {"id": row.id, "name": row.name or "", "project": row.project, "place": row.place, "fault": fault}
+    return {"id": row.id, "name": row.name or "", "project": row.project, "pool_host": row.pool_host, "fault": fault}
 
 
 # --- which ---------------------------------------------------------------------------------------------------------------
@@ -245,8 +245,8 @@ def _mark_snapshots(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> N
 
 
 def _begin(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> VolumeDeleting:
-    placed = [r for r in rows if r.place]
-    never = [r for r in rows if not r.place]
+    placed = [r for r in rows if r.pool_host]
+    never = [r for r in rows if not r.pool_host]
     if placed:
         mine = bulk.among(conn, volumes_table.c.id, [r.id for r in placed])
         values = {
@@ -260,6 +260,6 @@ def _begin(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> VolumeDele
     tombstones.forget(conn, never, None, context)
     return VolumeDeleting(
         rows=placed,
-        hosts=sorted({volumes.host_of(r.place) for r in placed}),
+        hosts=sorted({volumes.host_of(r.pool_host) for r in placed}),
         gone=[{"id": r.id, "name": r.name or ""} for r in never],
     )

@@ -76,7 +76,7 @@ def begin(
     refusals.raise_if_any()
     _write(conn, chosen, context)
     result.rows = [r for _p, r, _s in chosen]
-    result.hosts = sorted({volumes.host_of(r.place) for r in result.rows})
+    result.hosts = sorted({volumes.host_of(r.pool_host) for r in result.rows})
     attached = volumes.attachments_of(conn, [r.id for r in result.rows]) if chosen else {}
     hosts = {a.attached_host for each in attached.values() for a in each if a.attached_host}
     result.compute_hosts = sorted(hosts | _hosts_that_did_not_look(conn, result.unchanged))
@@ -135,7 +135,7 @@ def _check_room(
         return
     states_now = backends.pool_states(conn, lock=True)
     # Its backend has the volume already, disabled or not: no new one is placed there.
-    own = {row.place for _p, row, _s in growing}
+    own = {row.pool_host for _p, row, _s in growing}
     states_now = [replace(s, disabled=False, frozen=False) for s in states_now if s.host in own]
     scheduler = VolumeScheduler(states_now, replace(options, max_attempts=1))
     for path, row, size in growing:
@@ -144,7 +144,9 @@ def _check_room(
         if size <= base:
             continue
         request = volumes.to_request(row)
-        request = replace(request, size=base, new_size=size, resource_backend=row.place, scheduler_hints={}, retry=None)
+        request = replace(
+            request, size=base, new_size=size, resource_backend=row.pool_host, scheduler_hints={}, retry=None
+        )
         with refusals.collect(path):
             scheduler.select(request)
 

@@ -43,7 +43,7 @@ class VolumeScheduled:
 
 
 def schedule(conn: t.Any, options: VolumeSchedulerOptions, context: Context) -> VolumeScheduled:
-    """Place every volume of this run that has no place yet; those of a boot once their instance has a host.
+    """Place every volume of this run that has no pool yet; those of a boot once their instance has a host.
 
     Where there is no backend the volume ends in error, with a fault and a notification.
     """
@@ -88,7 +88,7 @@ def waiting(conn: t.Any, context: Context) -> bool:
 def give_up(conn: t.Any, options: VolumeSchedulerOptions, context: Context) -> list[str]:
     """End what was not made after the last round, volumes of boots apart. Returns their ids.
 
-    One that was placed, and whose host was not asked, keeps its place: something of it may be there.
+    One that was placed, and whose host was not asked, keeps its pool: something of it may be there.
     """
     rows = [
         r
@@ -97,8 +97,8 @@ def give_up(conn: t.Any, options: VolumeSchedulerOptions, context: Context) -> l
     ]
     failures: dict[str, errors.BootflowError] = {}
     for row in rows:
-        if row.place:
-            host = volumes.host_of(row.place)
+        if row.pool_host:
+            host = volumes.host_of(row.pool_host)
             failures[row.id] = errors.HostUnreachable(host=host, reason="it was not asked for the volume")
             continue
         try:
@@ -119,7 +119,7 @@ def end_in_error(
     if not ids:
         return
     volumes.swap(conn, ids, {"status": work.MAKING}, now, context.run.id, status=states.ERROR, run_id=None, made=False)
-    hosts = {r.id: volumes.host_of(r.place) if r.place else None for r in rows}
+    hosts = {r.id: volumes.host_of(r.pool_host) if r.pool_host else None for r in rows}
     volume_history.add_faults(conn, [volume_history.Fault(i, failures[i], hosts[i]) for i in ids], now)
     events = [(i, hosts[i], failures[i].message) for i in ids]
     volume_history.add_events(conn, events, EVENT, volume_history.ERROR, context)
@@ -141,7 +141,7 @@ def _waiting(conn: t.Any, context: Context, lock: bool) -> list[t.Any]:
     rows = [
         r
         for r in volumes.select(conn, run_id=context.run.id, statuses=(states.CREATING,), lock=lock)
-        if r.place is None
+        if r.pool_host is None
     ]
     guests = _hosts_of_instances(conn, {r.instance_uuid for r in rows if r.instance_uuid})
     found = [r for r in rows if r.instance_uuid is None or r.instance_uuid in guests]
@@ -154,7 +154,7 @@ def _choose(
     requests = {r.id: volumes.to_request(r) for r in rows}
     hints = [r.scheduler_hints for r in requests.values()]
     named = {w for h in hints for key in VOLUME_HINTS for w in _words(h.get(key))}
-    there = {r.id: r.place for r in volumes.select(conn, ids=named) if r.place} if named else {}
+    there = {r.id: r.pool_host for r in volumes.select(conn, ids=named) if r.pool_host} if named else {}
     guests = _hosts_of_instances(conn, {w for h in hints for key in INSTANCE_HINTS for w in _words(h.get(key))})
     scheduler = VolumeScheduler(backends.pool_states(conn, lock), options, there, guests)
     found: dict[str, BackendSelection | errors.BootflowError] = {}
@@ -197,7 +197,7 @@ def _write(
         [
             {
                 "id": volume_id,
-                "place": selection.host,
+                "pool_host": selection.host,
                 "pending_gb": rows[volume_id].size,
                 "retry": selection.retry,
                 "scheduled_at": now,

@@ -77,7 +77,7 @@ def begin(
     there = {r.name: r for r in volumes.snapshots(conn, ids=[r.id for r in there.values()], lock=True)}
     alive = volumes.live_runs(conn, [*there.values(), *known.values()], context)
     sources = _being_read(conn, [r.id for r in there.values()])
-    frozen = backends.frozen_places(conn)
+    frozen = backends.frozen_pool_hosts(conn)
     result = SnapshotsBegun()
     new: list[tuple[_Entry, t.Any]] = []
     again: list[t.Any] = []
@@ -89,7 +89,7 @@ def begin(
                 raise volumes.locked_error(conn, row)
             if wish.state == ABSENT:
                 if row is not None:
-                    states.check_not_frozen(known[row.volume_id].place in frozen)
+                    states.check_not_frozen(known[row.volume_id].pool_host in frozen)
                     _check_delete(row, known[row.volume_id], wish.force, sources)
                     going.append(row)
                 continue
@@ -105,7 +105,7 @@ def begin(
                 raise errors.VolumeNotFound(volume_id=wish.volume, remedy="volume_list shows which there are.")
             if volume.run_id in alive and volume.status in volumes.BUSY:
                 raise volumes.locked_error(conn, volume)
-            states.check_snapshot(volumes.to_volume(volume), wish.force, frozen=volume.place in frozen)
+            states.check_snapshot(volumes.to_volume(volume), wish.force, frozen=volume.pool_host in frozen)
             new.append((wish, volume))
     _check_quota(conn, [v for _w, v in new], inputs, refusals)
     room = _take_room(conn, [(w.path, v) for w, v in new], [(r, known[r.volume_id]) for r in again], refusals)
@@ -117,7 +117,7 @@ def begin(
     bulk.update(conn, table, "id", taken)
     result.resumed, result.deleting = [r.id for r in again], [r.id for r in going]
     at_work = [v for _w, v in new] + [known[r.volume_id] for r in again + going]
-    result.hosts = sorted({volumes.host_of(v.place) for v in at_work if v.place})
+    result.hosts = sorted({volumes.host_of(v.pool_host) for v in at_work if v.pool_host})
     return result
 
 
@@ -247,21 +247,24 @@ def _take_room(
     if not of:
         return {}
     pools = {s.host: s for s in backends.pool_states(conn, lock=True)}
-    room = {v.id: 0 if v.place not in pools or pools[v.place].thin_provisioning_support else _room(v.size) for v in of}
-    free = {place: s.free_capacity_gb for place, s in pools.items()}
+    room = {
+        v.id: 0 if v.pool_host not in pools or pools[v.pool_host].thin_provisioning_support else _room(v.size)
+        for v in of
+    }
+    free = {pool_host: s.free_capacity_gb for pool_host, s in pools.items()}
     wishes = [(p, v, room[v.id]) for p, v in new]
     wishes += [("snapshots", v, room[v.id] - r.pending_gb) for r, v in again]
     for path, volume, size in wishes:
-        left = free.get(volume.place)
+        left = free.get(volume.pool_host)
         if size <= 0 or not isinstance(left, (int, float)):
             continue
-        free[volume.place] = left - size
+        free[volume.pool_host] = left - size
         if left < size:
             refusals.add(
                 path,
                 errors.NoValidBackend(
                     reason="A snapshot of volume %s takes %d GB of %s, which has %s."
-                    % (volume.name or volume.id, size, volume.place, left),
+                    % (volume.name or volume.id, size, volume.pool_host, left),
                     remedy="Delete volumes or snapshots there, or make its volume group larger.",
                 ),
             )

@@ -36,7 +36,7 @@ def unmanage(conn: t.Any, context: Context, known_hosts: t.Collection[str], **wh
     tombstones.forget_snapshots(conn, snapshots, None, context)
     tombstones.forget(conn, begun.rows, None, context)
     return VolumeDeleting(
-        gone=[*begun.gone, *({"id": r.id, "name": r.name or "", "place": r.place} for r in begun.rows)]
+        gone=[*begun.gone, *({"id": r.id, "name": r.name or "", "pool_host": r.pool_host} for r in begun.rows)]
     )
 
 

@@ -10,7 +10,7 @@ a run took them over that thought it dead) nothing is written but that the host 
 
 A host that did not answer may have done all, some or nothing. Cinder's message would wait for its manager; here nobody does:
 a volume that was to be made goes to another backend where it may, and volume_remains keeps that the silent one is to be rid
-of it; without another attempt it ends in error and keeps its place, and its GB stay taken. Deletions end in error_deleting,
+of it; without another attempt it ends in error and keeps its pool, and its GB stay taken. Deletions end in error_deleting,
 extensions in error_extending, and each can be asked for again.
 source: Cinder's manager flow (Queens)
 """
@@ -54,7 +54,7 @@ class BackendWork:
     """``volumes`` are elements of volume_lvm's option; ``images`` the stored images (core.model.Image as data)."""
 
     backend: str
-    place: str
+    pool_host: str
     configuration: dict[str, t.Any]
     volumes: list[dict[str, t.Any]] = field(default_factory=list)
     images: list[dict[str, t.Any]] = field(default_factory=list)
@@ -92,32 +92,32 @@ class Finished:
 def begin(conn: t.Any, host: str, context: Context) -> list[BackendWork]:
     """What ``host`` has to do for this run, and what is left there of others, by backend. Journaled before it is done."""
     runs.renew(conn, context.run, context.now, context.lease_seconds)
-    backends = {b.place: b for b in storage_backends.rows_of(conn, host)}
+    backends = {b.pool_host: b for b in storage_backends.rows_of(conn, host)}
     rows = _volumes_at(conn, backends, context, lock=True)
     snapshots = _snapshots_at(conn, backends, context, lock=True)
     work = {p: BackendWork(b.backend, p, dict(b.configuration)) for p, b in backends.items()}
     images: dict[str, dict[str, t.Any]] = {}
     for row in rows:
-        work[row.place].volumes.append(_element(row))
+        work[row.pool_host].volumes.append(_element(row))
         image = row.spec.get("image") if row.status in MAKING else None
         if image is not None:
-            images.setdefault(row.place, {})[image["id"]] = image
-    for place, found in images.items():
-        work[place].images = [found[i] for i in sorted(found)]
+            images.setdefault(row.pool_host, {})[image["id"]] = image
+    for pool_host, found in images.items():
+        work[pool_host].images = [found[i] for i in sorted(found)]
     for snapshot, volume in snapshots:
-        work[volume.place].volumes.append(_snapshot_element(snapshot))
+        work[volume.pool_host].volumes.append(_snapshot_element(snapshot))
     _journal(conn, host, rows, snapshots, context)
     if pending_cleanups.waiting(conn, context, backends):
         storage_backends.lock(conn, backends)
         for remains in pending_cleanups.take(conn, backends, context):
-            wishes = work[remains.place].volumes
+            wishes = work[remains.pool_host].volumes
             if remains.item_id not in {w["id"] for w in wishes}:
                 wishes.append({"id": remains.item_id, "kind": remains.kind, "state": ABSENT})
     return [work[p] for p in sorted(work) if work[p].volumes]
 
 
-def _volumes_at(conn: t.Any, places: t.Iterable[str], context: Context, lock: bool) -> list[t.Any]:
-    rows = volumes.select(conn, run_id=context.run.id, places=places, statuses=AT_WORK, lock=lock)
+def _volumes_at(conn: t.Any, pool_hosts: t.Iterable[str], context: Context, lock: bool) -> list[t.Any]:
+    rows = volumes.select(conn, run_id=context.run.id, pool_hosts=pool_hosts, statuses=AT_WORK, lock=lock)
     going = [r.id for r in rows if r.status == states.DELETING]
     used = _connected(conn, going) if going else set()
     return [r for r in rows if r.id not in used]
@@ -131,16 +131,16 @@ def _connected(conn: t.Any, ids: t.Sequence[str]) -> set[str]:
     return set(conn.execute(query).scalars())
 
 
-def _snapshots_at(conn: t.Any, places: t.Iterable[str], context: Context, lock: bool) -> list[tuple[t.Any, t.Any]]:
+def _snapshots_at(conn: t.Any, pool_hosts: t.Iterable[str], context: Context, lock: bool) -> list[tuple[t.Any, t.Any]]:
     """(snapshot, its volume's row)"""
-    wanted = set(places)
+    wanted = set(pool_hosts)
     c, s = volumes_table.c, volume_snapshots.c
     mine = (s.run_id == context.run.id, s.deleted == volumes.LIVE, s.status.in_(SNAPSHOT_AT_WORK))
     here = sa.select(s.id, s.volume_id).join(volumes_table, c.id == s.volume_id)
-    found = list(conn.execute(here.where(*mine, bulk.among(conn, c.place, sorted(wanted)))))
+    found = list(conn.execute(here.where(*mine, bulk.among(conn, c.pool_host, sorted(wanted)))))
     if not found:
         return []
-    of = {v.id: v for v in volumes.select(conn, ids={r.volume_id for r in found}, lock=lock) if v.place in wanted}
+    of = {v.id: v for v in volumes.select(conn, ids={r.volume_id for r in found}, lock=lock) if v.pool_host in wanted}
     rows = volumes.snapshots(
         conn, ids=[r.id for r in found], run_id=context.run.id, statuses=SNAPSHOT_AT_WORK, lock=lock
     )
@@ -204,18 +204,18 @@ def _journal(
 def hosts_with_work(conn: t.Any, context: Context) -> list[str]:
     """Storage hosts that something is to be done on: for this run, or what an earlier one left to whoever comes next."""
     c = volumes_table.c
-    mine = sa.and_(c.run_id == context.run.id, c.deleted == volumes.LIVE, c.place.is_not(None))
-    places = set(conn.execute(sa.select(c.place).where(mine, c.status.in_(AT_WORK)).distinct()).scalars())
+    mine = sa.and_(c.run_id == context.run.id, c.deleted == volumes.LIVE, c.pool_host.is_not(None))
+    pool_hosts = set(conn.execute(sa.select(c.pool_host).where(mine, c.status.in_(AT_WORK)).distinct()).scalars())
     s = volume_snapshots.c
     of_snapshots = (
-        sa.select(c.place)
+        sa.select(c.pool_host)
         .join(volume_snapshots, s.volume_id == c.id)
         .where(s.run_id == context.run.id, s.deleted == volumes.LIVE, s.status.in_(SNAPSHOT_AT_WORK))
     )
-    places.update(p for p in conn.execute(of_snapshots.distinct()).scalars() if p)
-    left = {r.place for r in pending_cleanups.waiting(conn, context)}
-    places |= left - storage_backends.silent_places(conn, left)
-    hosts = {volumes.host_of(p) for p in places}
+    pool_hosts.update(p for p in conn.execute(of_snapshots.distinct()).scalars() if p)
+    left = {r.pool_host for r in pending_cleanups.waiting(conn, context)}
+    pool_hosts |= left - storage_backends.silent_pool_hosts(conn, left)
+    hosts = {volumes.host_of(p) for p in pool_hosts}
     return sorted(
         hosts | attachment_exports.hosts_to_export(conn, context) | attachment_exports.hosts_to_unexport(conn, context)
     )
@@ -227,19 +227,19 @@ def hosts_with_work(conn: t.Any, context: Context) -> list[str]:
 def finish(conn: t.Any, host: str, results: t.Mapping[str, WorkResult], context: Context) -> Finished:
     """Write how the work of begin() went: backend's name -> its result. What no outcome is about has failed."""
     runs.renew(conn, context.run, context.now, context.lease_seconds)
-    of_host = {b.place: b for b in storage_backends.rows_of(conn, host)}
-    backends = {place: b for place, b in of_host.items() if b.backend in results}
+    of_host = {b.pool_host: b for b in storage_backends.rows_of(conn, host)}
+    backends = {pool_host: b for pool_host, b in of_host.items() if b.backend in results}
     rows = _volumes_at(conn, backends, context, lock=True)
     snapshots = _snapshots_at(conn, backends, context, lock=True)
     storage_backends.lock(conn, of_host)
     found = Finished()
-    for place, backend in sorted(backends.items()):
+    for pool_host, backend in sorted(backends.items()):
         result = results[backend.backend]
         if not result.outcomes and result.error is None:
             continue
-        one = _Backend(conn, host, place, result, context, found)
-        one.end_volumes([r for r in rows if r.place == place])
-        one.end_snapshots([(s, v) for s, v in snapshots if v.place == place])
+        one = _Backend(conn, host, pool_host, result, context, found)
+        one.end_volumes([r for r in rows if r.pool_host == pool_host])
+        one.end_snapshots([(s, v) for s, v in snapshots if v.pool_host == pool_host])
         one.end_remains()
         one.find_lost()
         one.write_left()
@@ -248,9 +248,9 @@ def finish(conn: t.Any, host: str, results: t.Mapping[str, WorkResult], context:
             for each in of_host:
                 storage_backends.record_error(conn, each, result.error)
         elif result.error is not None:
-            storage_backends.record_error(conn, place, result.error)
+            storage_backends.record_error(conn, pool_host, result.error)
         elif result.capacity is not None:
-            storage_backends.record_capacity(conn, place, result.capacity, context.now)
+            storage_backends.record_capacity(conn, pool_host, result.capacity, context.now)
     return found
 
 
@@ -258,9 +258,9 @@ class _Backend:
     """The outcomes of one backend's work."""
 
     def __init__(
-        self, conn: t.Any, host: str, place: str, result: WorkResult, context: Context, found: Finished
+        self, conn: t.Any, host: str, pool_host: str, result: WorkResult, context: Context, found: Finished
     ) -> None:
-        self.conn, self.host, self.place, self.result, self.context = conn, host, place, result, context
+        self.conn, self.host, self.pool_host, self.result, self.context = conn, host, pool_host, result, context
         self.found = found
         self.now = context.now
         self.counted = result.capacity is not None and result.error is None  # its numbers have what was made
@@ -362,10 +362,10 @@ class _Backend:
                 self.found.failed[row.id] = error
                 continue
             retry = record_failure(row.retry, error)
-            values = {"status": status, "made": False, "pending_gb": 0, "place": None, "retry": retry}
+            values = {"status": status, "made": False, "pending_gb": 0, "pool_host": None, "retry": retry}
             again.append({"id": row.id, **values, "scheduled_at": self.now})
             if not sure:
-                self.left.append(pending_cleanups.Remains(self.place, row.id, error.message, pending))
+                self.left.append(pending_cleanups.Remains(self.pool_host, row.id, error.message, pending))
             self.found.rescheduled.append(row.id)
         self._set(again)
         self._set(over)
@@ -488,19 +488,21 @@ class _Backend:
     def end_remains(self) -> None:
         """What was left here of others: gone, or still there."""
         rows = [
-            r for r in pending_cleanups.waiting(self.conn, self.context, [self.place]) if r.item_id not in self.told
+            r for r in pending_cleanups.waiting(self.conn, self.context, [self.pool_host]) if r.item_id not in self.told
         ]
         mine = [r for r in rows if r.run_id == self.context.run.id]
         gone = [r.item_id for r in mine if self.error_of(r.item_id) is None]
         if gone:
-            pending_cleanups.done(self.conn, [(self.place, i) for i in gone])
+            pending_cleanups.done(self.conn, [(self.pool_host, i) for i in gone])
             self.found.done += gone
         for row in mine:
             error = self.error_of(row.item_id)
             if error is not None:
                 pending = self.pending(row.pending_gb)
                 self.left.append(
-                    pending_cleanups.Remains(self.place, row.item_id, error.message, pending, row.kind, row.volume_id)
+                    pending_cleanups.Remains(
+                        self.pool_host, row.item_id, error.message, pending, row.kind, row.volume_id
+                    )
                 )
                 self.found.failed[row.item_id] = error
 
@@ -515,13 +517,15 @@ class _Backend:
         of_volumes = {
             r.id: r
             for r in self.conn.execute(
-                sa.select(c.id, c.place, c.status, c.deleted, c.size).where(bulk.among(self.conn, c.id, sorted(late)))
+                sa.select(c.id, c.pool_host, c.status, c.deleted, c.size).where(
+                    bulk.among(self.conn, c.id, sorted(late))
+                )
             )
         }
         of_snapshots = {
             r.id: r
             for r in self.conn.execute(
-                sa.select(s.id, s.volume_id, c.place, s.status, s.deleted, s.volume_size.label("size"))
+                sa.select(s.id, s.volume_id, c.pool_host, s.status, s.deleted, s.volume_size.label("size"))
                 .join(volumes_table, c.id == s.volume_id)
                 .where(bulk.among(self.conn, s.id, sorted(late)))
             )
@@ -530,13 +534,13 @@ class _Backend:
             row = of_volumes.get(item_id) or of_snapshots.get(item_id)
             if row is None:
                 continue  # nothing that this ledger ever knew
-            lives = row.deleted == volumes.LIVE and row.place == self.place
+            lives = row.deleted == volumes.LIVE and row.pool_host == self.pool_host
             if lives and row.status not in (states.DELETING, states.ERROR_DELETING):
                 continue
             is_snapshot = item_id in of_snapshots
             self.left.append(
                 pending_cleanups.Remains(
-                    self.place,
+                    self.pool_host,
                     item_id,
                     "it was made too late",
                     self.pending(row.size),

@@ -5,7 +5,7 @@
 """Locks that no row stands for yet, and the order of all locks.
 
 The order is the same everywhere, so that no two runs wait for each other: the run's own row, projects, instances by
-uuid, volumes by id, subnets, server groups, storage backends by place, compute nodes by id. Rows that hang on one of
+uuid, volumes by id, subnets, server groups, storage backends by pool_host, compute nodes by id. Rows that hang on one of
 these (claims, snapshots, attachments, what is left of volumes) are written while it is held. On sqlite a writing
 transaction is one lock over everything.
 """

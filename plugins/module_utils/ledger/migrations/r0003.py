@@ -87,7 +87,7 @@ def upgrade(op: t.Any) -> None:
     op.create_table(
         "storage_backends",
         sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("place", sa.String(255), nullable=False),
+        sa.Column("pool_host", sa.String(255), nullable=False),
         sa.Column("host", sa.String(255), nullable=False),
         sa.Column("backend", sa.String(255), nullable=False),
         sa.Column("pool", sa.String(255), nullable=False),
@@ -105,13 +105,13 @@ def upgrade(op: t.Any) -> None:
         sa.Column("reported_at", sa.Float()),
         sa.Column("error", sa.JSON()),
         sa.PrimaryKeyConstraint("id", name="pk_storage_backends"),
-        sa.UniqueConstraint("place", name="uq_storage_backends_place"),
+        sa.UniqueConstraint("pool_host", name="uq_storage_backends_pool_host"),
     )
     op.create_index("ix_storage_backends_host", "storage_backends", ["host"])
     op.create_table(
         "volume_remains",
         sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("place", sa.String(255), nullable=False),
+        sa.Column("pool_host", sa.String(255), nullable=False),
         sa.Column("kind", sa.String(16), nullable=False),
         sa.Column("item_id", sa.String(36), nullable=False),
         sa.Column("volume_id", sa.String(36), nullable=False),
@@ -120,7 +120,7 @@ def upgrade(op: t.Any) -> None:
         sa.Column("run_id", sa.String(64)),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_volume_remains"),
-        sa.UniqueConstraint("place", "item_id", name="uq_volume_remains_place_item"),
+        sa.UniqueConstraint("pool_host", "item_id", name="uq_volume_remains_pool_host_item"),
     )
     op.create_index("ix_volume_remains_item_id", "volume_remains", ["item_id"])
     op.create_table(
@@ -138,7 +138,7 @@ def upgrade(op: t.Any) -> None:
         sa.Column("bootable", sa.Boolean(), nullable=False),
         sa.Column("multiattach", sa.Boolean(), nullable=False),
         sa.Column("availability_zone", sa.String(255)),
-        sa.Column("place", sa.String(255)),
+        sa.Column("pool_host", sa.String(255)),
         sa.Column("pending_gb", sa.Integer(), nullable=False),
         sa.Column("made", sa.Boolean(), nullable=False),
         sa.Column("new_size", sa.Integer()),
@@ -165,8 +165,8 @@ def upgrade(op: t.Any) -> None:
         sa.UniqueConstraint("project", "name", "deleted", name="uq_volumes_name"),
     )
     op.create_index("ix_volumes_instance_uuid", "volumes", ["instance_uuid"])
-    _index(op, "ix_volumes_at_work", "volumes", ["deleted", "run_id", "place"], AT_WORK)
-    _index(op, "ix_volumes_place", "volumes", ["place", "size", "new_size", "pending_gb"], LIVE)
+    _index(op, "ix_volumes_at_work", "volumes", ["deleted", "run_id", "pool_host"], AT_WORK)
+    _index(op, "ix_volumes_pool_host", "volumes", ["pool_host", "size", "new_size", "pending_gb"], LIVE)
     op.create_index("ix_volumes_run_id", "volumes", ["run_id"])
     _index(op, "ix_volumes_usage", "volumes", ["project", "volume_type", "size", "new_size"], LIVE)
     op.create_table(

@@ -44,7 +44,7 @@ storage_backends = sa.Table(
     "storage_backends",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("place", sa.String(255), nullable=False, unique=True),  # host@backend#pool
+    sa.Column("pool_host", sa.String(255), nullable=False, unique=True),  # host@backend#pool
     sa.Column("host", sa.String(255), nullable=False, index=True),  # the inventory's
     sa.Column("backend", sa.String(255), nullable=False),
     sa.Column("pool", sa.String(255), nullable=False),
@@ -71,7 +71,7 @@ volume_remains = sa.Table(
     "volume_remains",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("place", sa.String(255), nullable=False),
+    sa.Column("pool_host", sa.String(255), nullable=False),
     sa.Column("kind", sa.String(16), nullable=False),  # volume, snapshot
     sa.Column("item_id", sa.String(36), nullable=False, index=True),
     sa.Column("volume_id", sa.String(36), nullable=False),
@@ -79,7 +79,7 @@ volume_remains = sa.Table(
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("run_id", sa.String(64)),  # who removes it now
     sa.Column("created_at", sa.Float, nullable=False),
-    sa.UniqueConstraint("place", "item_id", name="uq_volume_remains_place_item"),
+    sa.UniqueConstraint("pool_host", "item_id", name="uq_volume_remains_pool_host_item"),
 )
 
 
@@ -99,7 +99,7 @@ volumes = sa.Table(
     sa.Column("bootable", sa.Boolean, nullable=False, default=False),
     sa.Column("multiattach", sa.Boolean, nullable=False, default=False),
     sa.Column("availability_zone", sa.String(255)),
-    sa.Column("place", sa.String(255)),  # host@backend#pool; empty until it was scheduled
+    sa.Column("pool_host", sa.String(255)),  # host@backend#pool; empty until it was scheduled
     sa.Column("pending_gb", sa.Integer, nullable=False, default=0),  # of its backend, not in the report yet
     sa.Column("made", sa.Boolean, nullable=False, default=False),  # its logical volume is there
     sa.Column("new_size", sa.Integer),  # while it is extended
@@ -124,10 +124,10 @@ volumes = sa.Table(
     sa.Column("deleted_at", sa.Float),
     sa.Column("deleted", sa.String(36), nullable=False, default=""),  # '' while it lives, its id afterwards
     sa.UniqueConstraint("project", "name", "deleted", name="uq_volumes_name"),
-    # What is promised at each place is summed up out of this alone, and so is what each project has.
-    sa.Index("ix_volumes_place", "place", "size", "new_size", "pending_gb", **_where(LIVE)),
+    # What is promised in each pool is summed up out of this alone, and so is what each project has.
+    sa.Index("ix_volumes_pool_host", "pool_host", "size", "new_size", "pending_gb", **_where(LIVE)),
     sa.Index("ix_volumes_usage", "project", "volume_type", "size", "new_size", **_where(LIVE)),
-    sa.Index("ix_volumes_at_work", "deleted", "run_id", "place", **_where(AT_WORK)),
+    sa.Index("ix_volumes_at_work", "deleted", "run_id", "pool_host", **_where(AT_WORK)),
     one_of("volumes", "status", states.VOLUME_STATES),
     one_of("volumes", "attach_status", states.ATTACH_STATES),
 )

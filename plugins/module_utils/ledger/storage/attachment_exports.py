@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...core import errors
-from ...core.volumes import places, states
+from ...core.volumes import pool_hosts, states
 from ..compute import runs
 from ..context import Context
 from ..db import bulk
@@ -47,7 +47,7 @@ class Export:
     initiators: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     login: bool = True
-    place: str = ""  # host@backend#pool
+    pool_host: str = ""  # host@backend#pool
     instance_uuid: str = ""
     mode: str = "rw"
 
@@ -55,14 +55,16 @@ class Export:
 def hosts_to_export(conn: t.Any, context: Context) -> set[str]:
     """Storage hosts that have to export a volume for this run."""
     v = volumes_table.c
-    query = sa.select(v.place).join(volume_attachments, _a.volume_id == v.id).where(*_wanted(context), _exportable())
-    return {places.extract_host(place, "host") for place in conn.execute(query.distinct()).scalars()}
+    query = (
+        sa.select(v.pool_host).join(volume_attachments, _a.volume_id == v.id).where(*_wanted(context), _exportable())
+    )
+    return {pool_hosts.extract_host(pool_host, "host") for pool_host in conn.execute(query.distinct()).scalars()}
 
 
 def to_export(conn: t.Any, host: str, context: Context) -> list[Export]:
     """What storage host ``host`` has to export for this run; that it may be there from now on is written first."""
     runs.renew(conn, context.run, context.now, context.lease_seconds)
-    here = volumes_table.c.place.startswith(host + "@", autoescape=True)
+    here = volumes_table.c.pool_host.startswith(host + "@", autoescape=True)
     mine = _a.volume_id.in_(sa.select(volumes_table.c.id).where(_exportable(), here))
     rows = locked(conn, *_wanted(context), mine)
     known = volumes_of(conn, rows)
@@ -88,7 +90,7 @@ def _exportable() -> t.Any:
     """What has to hold of their volumes: they are made."""
     v = volumes_table.c
     usable = (states.AVAILABLE, states.ATTACHING, states.IN_USE)
-    return sa.and_(v.deleted == LIVE, v.place.is_not(None), v.made.is_(True), v.status.in_(usable))
+    return sa.and_(v.deleted == LIVE, v.pool_host.is_not(None), v.made.is_(True), v.status.in_(usable))
 
 
 def exported(
@@ -165,9 +167,9 @@ def unexported(conn: t.Any, host: str, results: t.Mapping[str, errors.BootflowEr
 def _exports(conn: t.Any, found: t.Sequence[tuple[t.Any, t.Any]], and_itself: bool) -> list[Export]:
     if not found:
         return []
-    used = sorted({v.place for _r, v in found})
-    query = sa.select(storage_backends).where(bulk.among(conn, storage_backends.c.place, used))
-    backends = {b.place: b for b in conn.execute(query)}
+    used = sorted({v.pool_host for _r, v in found})
+    query = sa.select(storage_backends).where(bulk.among(conn, storage_backends.c.pool_host, used))
+    backends = {b.pool_host: b for b in conn.execute(query)}
     of_volume: dict[str, list[t.Any]] = {}
     for other in live(
         conn, bulk.among(conn, _a.volume_id, sorted({v.id for _r, v in found})), _a.export.in_((BEGUN, DONE))
@@ -179,18 +181,20 @@ def _exports(conn: t.Any, found: t.Sequence[tuple[t.Any, t.Any]], and_itself: bo
         others = {o.initiator for o in there}
         own = {row.initiator} if and_itself else set()
         login = and_itself and not any(_serves(o, row) for o in there)
-        backend = backends.get(volume.place)
+        backend = backends.get(volume.pool_host)
         result.append(
             Export(
                 attachment_id=row.id,
                 volume_id=volume.id,
-                backend=backend.backend if backend is not None else places.extract_host(volume.place).partition("@")[2],
+                backend=backend.backend
+                if backend is not None
+                else pool_hosts.extract_host(volume.pool_host).partition("@")[2],
                 configuration=dict(backend.configuration) if backend is not None else {},
                 initiator=row.initiator or "",
                 initiators=tuple(sorted(others | own)),
                 keep=tuple(sorted(others - own if login else others)),
                 login=login,
-                place=volume.place,
+                pool_host=volume.pool_host,
                 instance_uuid=row.instance_uuid,
                 mode=row.attach_mode,
             )

@@ -10,7 +10,7 @@ import typing as t
 import uuid as uuid_module
 
 from ...core import errors
-from ...core.volumes import attach_rules, places, states
+from ...core.volumes import attach_rules, pool_hosts, states
 from ..context import Context
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
@@ -63,7 +63,7 @@ def reserve(
             attach_mode=mode,
             mountpoint=mountpoint,
             delete_on_termination=delete_on_termination,
-            storage_host=places.extract_host(volume_row.place, "host") if volume_row.place else None,
+            storage_host=pool_hosts.extract_host(volume_row.pool_host, "host") if volume_row.pool_host else None,
             export=NOTHING,
             connection=NOTHING,
             rescan=False,

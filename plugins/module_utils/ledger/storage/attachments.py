@@ -107,7 +107,7 @@ def zones_of(conn: t.Any, instance_uuids: t.Iterable[str]) -> dict[str, str]:
     attached_to = of_instances(conn, instance_uuids)
     known = volumes_of(conn, [r for rows in attached_to.values() for r in rows])
     for uuid, rows in attached_to.items():
-        placed = [known[r.volume_id] for r in rows if r.volume_id in known and known[r.volume_id].place]
+        placed = [known[r.volume_id] for r in rows if r.volume_id in known and known[r.volume_id].pool_host]
         if placed:
             found[uuid] = placed[0].availability_zone
     return found
@@ -166,7 +166,7 @@ def _into_zones(conn: t.Any, rows: t.Sequence[t.Any], now: float) -> None:
         if guest is None or volume is None or guest.spec.get("cross_az_attach", True):
             continue
         zone = zones.get(guest.host)
-        if zone and volume.instance_uuid == guest.uuid and not volume.place and volume.availability_zone != zone:
+        if zone and volume.instance_uuid == guest.uuid and not volume.pool_host and volume.availability_zone != zone:
             spec = {**volume.spec, "availability_zone": zone}
             conn.execute(
                 volumes_table.update()
@@ -414,7 +414,7 @@ def end_rows(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> None:
 
 
 def _never_placed(volume: t.Any) -> bool:
-    return bool(volume.instance_uuid) and volume.status == states.CREATING and not volume.place
+    return bool(volume.instance_uuid) and volume.status == states.CREATING and not volume.pool_host
 
 
 def _release(conn: t.Any, ids: t.Sequence[str], status: str, now: float) -> None:

@@ -5,7 +5,7 @@
 """Storage backends: what the inventory says of them, what they last reported, and what was promised since.
 
 A report says what was there when it was read. What was placed and is not in it yet is the sum of pending_gb of the volumes,
-snapshots and remains at the place: it is taken off what is free. A report never overwrites a later one of the same host.
+snapshots and remains in the pool: it is taken off what is free. A report never overwrites a later one of the same host.
 source: Cinder's host_manager (Queens)
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ...core import errors
 from ...core.volumes.model import PoolState
-from ...core.volumes.places import append_host
+from ...core.volumes.pool_hosts import append_host
 from ..db import bulk
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
@@ -50,21 +50,21 @@ class BackendReport:
 def configure(conn: t.Any, configurations: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]], now: float) -> list[str]:
     """Enter the inventory's backends: host -> its entries. Capacities, and when they were reported, stay as they are.
 
-    Backends of these hosts that are not named any more are disabled. Returns the places whose rows changed.
+    Backends of these hosts that are not named any more are disabled. Returns the pool_hosts whose rows changed.
     """
     wanted = {
-        place_of(host, entry["name"], _pool(entry)): (host, entry)
+        pool_host_of(host, entry["name"], _pool(entry)): (host, entry)
         for host, entries in configurations.items()
         for entry in entries
     }
-    rows = {r.place: r for r in _locked(conn, bulk.among(conn, _b.host, sorted(configurations)))}
+    rows = {r.pool_host: r for r in _locked(conn, bulk.among(conn, _b.host, sorted(configurations)))}
     changed = []
-    for place in sorted(set(wanted) - set(rows)):
-        host, entry = wanted[place]
+    for pool_host in sorted(set(wanted) - set(rows)):
+        host, entry = wanted[pool_host]
         insert_new(
             conn,
             storage_backends,
-            place=place,
+            pool_host=pool_host,
             host=host,
             backend=entry["name"],
             pool=_pool(entry),
@@ -74,32 +74,32 @@ def configure(conn: t.Any, configurations: t.Mapping[str, t.Sequence[t.Mapping[s
             created_at=now,
             **_configured(entry),
         )
-        changed.append(place)
-    for place, row in rows.items():
-        values = _configured(wanted[place][1]) if place in wanted else {"disabled": True}
+        changed.append(pool_host)
+    for pool_host, row in rows.items():
+        values = _configured(wanted[pool_host][1]) if pool_host in wanted else {"disabled": True}
         if any(getattr(row, name) != value for name, value in values.items()):
-            conn.execute(storage_backends.update().where(_b.place == place).values(**values))
-            changed.append(place)
+            conn.execute(storage_backends.update().where(_b.pool_host == pool_host).values(**values))
+            changed.append(pool_host)
     return sorted(changed)
 
 
 def record_report(conn: t.Any, host: str, reports: t.Sequence[BackendReport], now: float) -> None:
     """What a storage host said of its backends; those that it does not name are disabled."""
     entries = [{**r.configuration, "name": r.backend, "volume_backend_name": r.pool} for r in reports]
-    unsettled = _unsettled(conn, [place_of(host, r.backend, r.pool) for r in reports])  # volumes are locked first
+    unsettled = _unsettled(conn, [pool_host_of(host, r.backend, r.pool) for r in reports])  # volumes are locked first
     configure(conn, {host: entries}, now)
     for report in sorted(reports, key=lambda r: (r.backend, r.pool)):
-        place = place_of(host, report.backend, report.pool)
+        pool_host = pool_host_of(host, report.backend, report.pool)
         if report.capacity is not None and report.error is None:
-            if record_capacity(conn, place, report.capacity, now):
-                _settle(conn, [r for r in unsettled if r.place == place], report.capacity)
+            if record_capacity(conn, pool_host, report.capacity, now):
+                _settle(conn, [r for r in unsettled if r.pool_host == pool_host], report.capacity)
         elif report.error is not None:
-            record_error(conn, place, report.error)
+            record_error(conn, pool_host, report.error)
 
 
-def record_capacity(conn: t.Any, place: str, capacity: t.Mapping[str, t.Any], now: float) -> bool:
+def record_capacity(conn: t.Any, pool_host: str, capacity: t.Mapping[str, t.Any], now: float) -> bool:
     """What the backend had when it was read. False: that is older than what is there, and nothing was written."""
-    rows = _locked(conn, _b.place == place)
+    rows = _locked(conn, _b.pool_host == pool_host)
     if not rows:
         return False
     boot_id, read_at = str(capacity.get("boot_id") or ""), float(capacity.get("read_at") or 0.0)
@@ -107,7 +107,7 @@ def record_capacity(conn: t.Any, place: str, capacity: t.Mapping[str, t.Any], no
         return False
     conn.execute(
         storage_backends.update()
-        .where(_b.place == place)
+        .where(_b.pool_host == pool_host)
         .values(
             total_gb=_number(capacity, "total_capacity_gb"),
             free_gb=_number(capacity, "free_capacity_gb"),
@@ -126,24 +126,28 @@ def record_unreachable(conn: t.Any, host: str, message: str, now: float) -> None
     """The host did not answer: nothing is placed on its backends until it reports again."""
     error = errors.HostUnreachable(host=host, reason=message)
     for row in _locked(conn, _b.host == host):
-        record_error(conn, row.place, error)
+        record_error(conn, row.pool_host, error)
 
 
-def record_error(conn: t.Any, place: str, error: errors.BootflowError) -> None:
+def record_error(conn: t.Any, pool_host: str, error: errors.BootflowError) -> None:
     """Why nothing can be made there until the backend reports again."""
-    conn.execute(storage_backends.update().where(_b.place == place).values(error=error.as_dict()))
+    conn.execute(storage_backends.update().where(_b.pool_host == pool_host).values(error=error.as_dict()))
 
 
-def frozen_places(conn: t.Any) -> set[str]:
+def frozen_pool_hosts(conn: t.Any) -> set[str]:
     """Places on which nothing that is there may be changed."""
-    return set(conn.execute(sa.select(_b.place).where(_b.frozen.is_(True))).scalars())
+    return set(conn.execute(sa.select(_b.pool_host).where(_b.frozen.is_(True))).scalars())
 
 
-def _unsettled(conn: t.Any, places: t.Sequence[str]) -> list[t.Any]:
+def _unsettled(conn: t.Any, pool_hosts: t.Sequence[str]) -> list[t.Any]:
     """Volumes there that are made, but were not in a report when that was written. Locked."""
     c = volumes.c
-    query = sa.select(c.id, c.place, c.size).where(
-        bulk.among(conn, c.place, places), c.deleted == "", c.made.is_(True), c.pending_gb != 0, c.new_size.is_(None)
+    query = sa.select(c.id, c.pool_host, c.size).where(
+        bulk.among(conn, c.pool_host, pool_hosts),
+        c.deleted == "",
+        c.made.is_(True),
+        c.pending_gb != 0,
+        c.new_size.is_(None),
     )
     return list(conn.execute(query.order_by(c.id).with_for_update()))
 
@@ -175,34 +179,34 @@ def _number(capacity: t.Mapping[str, t.Any], name: str) -> float | None:
 
 
 def _locked(conn: t.Any, *conditions: t.Any) -> list[t.Any]:
-    query = sa.select(storage_backends).where(*conditions).order_by(_b.place)
+    query = sa.select(storage_backends).where(*conditions).order_by(_b.pool_host)
     return list(conn.execute(query.with_for_update()))
 
 
 # --- reading -------------------------------------------------------------------------------------------------------------
 
 
-def place_of(host: str, backend: str, pool: str) -> str:
+def pool_host_of(host: str, backend: str, pool: str) -> str:
     """host@backend#pool"""
     return append_host("%s@%s" % (host, backend), pool)
 
 
 def rows_of(conn: t.Any, host: str | None = None, lock: bool = False) -> list[t.Any]:
-    """The rows of a host's backends, or of all, by place."""
+    """The rows of a host's backends, or of all, by pool_host."""
     conditions = [] if host is None else [_b.host == host]
     if lock:
         return _locked(conn, *conditions)
-    return list(conn.execute(sa.select(storage_backends).where(*conditions).order_by(_b.place)))
+    return list(conn.execute(sa.select(storage_backends).where(*conditions).order_by(_b.pool_host)))
 
 
-def lock(conn: t.Any, places: t.Iterable[str]) -> list[t.Any]:
-    """The rows of these places, which nobody else places or removes anything at until the transaction ends."""
-    return _locked(conn, bulk.among(conn, _b.place, sorted(set(places))))
+def lock(conn: t.Any, pool_hosts: t.Iterable[str]) -> list[t.Any]:
+    """The rows of these pools, which nobody else places or removes anything in until the transaction ends."""
+    return _locked(conn, bulk.among(conn, _b.pool_host, sorted(set(pool_hosts))))
 
 
 @dataclass
 class Promised:
-    """GB of what is placed at a place: all of it, and what no report has yet; and how many volumes."""
+    """GB of what is placed in a pool: all of it, and what no report has yet; and how many volumes."""
 
     allocated: int = 0
     pending: int = 0
@@ -210,43 +214,43 @@ class Promised:
 
 
 def promised(conn: t.Any) -> dict[str, Promised]:
-    """place -> what was promised there."""
+    """pool_host -> what was promised there."""
     found: dict[str, Promised] = {}
     v, s, r = volumes.c, volume_snapshots.c, volume_remains.c
-    live = (v.deleted == "", v.place.is_not(None))
+    live = (v.deleted == "", v.pool_host.is_not(None))
     query = sa.select(
-        v.place, sa.func.sum(sa.func.coalesce(v.new_size, v.size)), sa.func.sum(v.pending_gb), sa.func.count()
+        v.pool_host, sa.func.sum(sa.func.coalesce(v.new_size, v.size)), sa.func.sum(v.pending_gb), sa.func.count()
     )
-    for place, allocated, pending, count in conn.execute(query.where(*live).group_by(v.place)):
-        found[place] = Promised(int(allocated), int(pending), int(count))
+    for pool_host, allocated, pending, count in conn.execute(query.where(*live).group_by(v.pool_host)):
+        found[pool_host] = Promised(int(allocated), int(pending), int(count))
     of_snapshots = (
-        sa.select(v.place, sa.func.sum(s.pending_gb))
+        sa.select(v.pool_host, sa.func.sum(s.pending_gb))
         .join(volumes, v.id == s.volume_id)
         .where(*live, s.deleted == "", s.pending_gb != 0)
-        .group_by(v.place)
+        .group_by(v.pool_host)
     )
-    of_remains = sa.select(r.place, sa.func.sum(r.pending_gb)).where(r.pending_gb != 0).group_by(r.place)
+    of_remains = sa.select(r.pool_host, sa.func.sum(r.pending_gb)).where(r.pending_gb != 0).group_by(r.pool_host)
     for more in (of_snapshots, of_remains):
-        for place, pending in conn.execute(more):
-            found.setdefault(place, Promised()).pending += int(pending)
+        for pool_host, pending in conn.execute(more):
+            found.setdefault(pool_host, Promised()).pending += int(pending)
     return found
 
 
 def pool_states(conn: t.Any, lock: bool = False) -> list[PoolState]:
-    """All backends as the scheduler has to see them, by place.
+    """All backends as the scheduler has to see them, by pool_host.
 
     :arg lock: keep others from placing anything until the transaction ends (after volumes, before nodes).
     """
     rows = rows_of(conn, lock=lock)
     taken = promised(conn)  # behind the lock: what others placed is in it
-    return [_state(row, taken.get(row.place, Promised())) for row in rows]
+    return [_state(row, taken.get(row.pool_host, Promised())) for row in rows]
 
 
 def _state(row: t.Any, taken: Promised) -> PoolState:
     configuration = row.configuration
     thin = bool(row.report.get("thin_provisioning_support", configuration.get("provisioning") == THIN))
     return PoolState(
-        host=row.place,
+        host=row.pool_host,
         total_capacity_gb=row.total_gb or 0,
         free_capacity_gb=None if row.free_gb is None else round(row.free_gb - taken.pending, 2),
         allocated_capacity_gb=taken.allocated,
@@ -278,13 +282,13 @@ def count(conn: t.Any) -> int:
     return int(conn.execute(sa.select(sa.func.count()).select_from(storage_backends)).scalar_one())
 
 
-def silent_places(conn: t.Any, places: t.Collection[str]) -> set[str]:
-    """Those of the places that are not ready, or whose host did not answer."""
-    if not places:
+def silent_pool_hosts(conn: t.Any, pool_hosts: t.Collection[str]) -> set[str]:
+    """Those of the pools that are not ready, or whose host did not answer."""
+    if not pool_hosts:
         return set()
     return set(
         conn.execute(
-            sa.select(_b.place).where(bulk.among(conn, _b.place, sorted(places)), _b.error.is_not(None))
+            sa.select(_b.pool_host).where(bulk.among(conn, _b.pool_host, sorted(pool_hosts)), _b.error.is_not(None))
         ).scalars()
     )
 

@@ -26,7 +26,7 @@ _c = table.c
 
 def add(
     conn: t.Any,
-    place: str,
+    pool_host: str,
     item_id: str,
     reason: str,
     now: float,
@@ -34,17 +34,17 @@ def add(
     kind: str = VOLUME,
     volume_id: str | None = None,
 ) -> None:
-    """Remember that ``place`` is to be rid of the volume or snapshot.
+    """Remember that ``pool_host`` is to be rid of the volume or snapshot.
 
     :arg pending_gb: GB that it may take, and that no report has. :arg volume_id: a snapshot's.
     """
-    add_all(conn, [Remains(place, item_id, reason, pending_gb, kind, volume_id)], now)
+    add_all(conn, [Remains(pool_host, item_id, reason, pending_gb, kind, volume_id)], now)
 
 
 class Remains(t.NamedTuple):
     """Arguments of add()."""
 
-    place: str
+    pool_host: str
     item_id: str
     reason: str
     pending_gb: int = 0
@@ -53,17 +53,17 @@ class Remains(t.NamedTuple):
 
 
 def add_all(conn: t.Any, remains: t.Sequence[Remains], now: float) -> None:
-    """The same of many, each place and item once."""
+    """The same of many, each pool and item once."""
     if not remains:
         return
-    there = _ids(conn, [(r.place, r.item_id) for r in remains])
+    there = _ids(conn, [(r.pool_host, r.item_id) for r in remains])
     old, new = [], []
     for each in remains:
         values = {"reason": each.reason[:2000], "pending_gb": each.pending_gb, "run_id": None}
-        if (each.place, each.item_id) in there:
-            old.append({"id": there[each.place, each.item_id], **values})
+        if (each.pool_host, each.item_id) in there:
+            old.append({"id": there[each.pool_host, each.item_id], **values})
         else:
-            named = {"place": each.place, "kind": each.kind, "item_id": each.item_id}
+            named = {"pool_host": each.pool_host, "kind": each.kind, "item_id": each.item_id}
             new.append({**named, "volume_id": each.volume_id or each.item_id, "created_at": now, **values})
     bulk.update(conn, table, "id", old)
     if new:
@@ -71,43 +71,43 @@ def add_all(conn: t.Any, remains: t.Sequence[Remains], now: float) -> None:
 
 
 def _ids(conn: t.Any, items: t.Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """(place, item id) -> id of its row, where there is one."""
-    named = bulk.among(conn, _c.item_id, sorted({item_id for _place, item_id in items}))
-    rows = conn.execute(sa.select(_c.id, _c.place, _c.item_id).where(named)) if items else ()
-    return {(r.place, r.item_id): r.id for r in rows if (r.place, r.item_id) in items}
+    """(pool_host, item id) -> id of its row, where there is one."""
+    named = bulk.among(conn, _c.item_id, sorted({item_id for _pool_host, item_id in items}))
+    rows = conn.execute(sa.select(_c.id, _c.pool_host, _c.item_id).where(named)) if items else ()
+    return {(r.pool_host, r.item_id): r.id for r in rows if (r.pool_host, r.item_id) in items}
 
 
-def waiting(conn: t.Any, context: Context, places: t.Iterable[str] | None = None) -> list[t.Any]:
+def waiting(conn: t.Any, context: Context, pool_hosts: t.Iterable[str] | None = None) -> list[t.Any]:
     """What no other live run is removing, oldest first."""
     query = sa.select(table).order_by(_c.id)
-    if places is not None:
-        query = query.where(bulk.among(conn, _c.place, sorted(set(places))))
+    if pool_hosts is not None:
+        query = query.where(bulk.among(conn, _c.pool_host, sorted(set(pool_hosts))))
     rows = list(conn.execute(query))
     alive = _alive(conn, rows, context)
     return [r for r in rows if r.run_id not in alive]
 
 
-def take(conn: t.Any, places: t.Iterable[str], context: Context) -> list[t.Any]:
-    """What this run now removes at these places."""
-    rows = waiting(conn, context, places)
+def take(conn: t.Any, pool_hosts: t.Iterable[str], context: Context) -> list[t.Any]:
+    """What this run now removes in these pools."""
+    rows = waiting(conn, context, pool_hosts)
     if rows:
         conn.execute(table.update().where(bulk.among(conn, _c.id, [r.id for r in rows])).values(run_id=context.run.id))
     return rows
 
 
 def done(conn: t.Any, items: t.Collection[tuple[str, str]]) -> None:
-    """Each place is rid of its item, or has it anew, (place, item id): forget the rows."""
+    """Each pool is rid of its item, or has it anew, (pool_host, item id): forget the rows."""
     there = _ids(conn, set(items))
     if there:
         conn.execute(table.delete().where(bulk.among(conn, _c.id, sorted(there.values()))))
 
 
 def being_removed(conn: t.Any, item_ids: t.Iterable[str], context: Context) -> set[tuple[str, str]]:
-    """(item id, place) of what another live run is just removing: it would take what is made there now, too."""
+    """(item id, pool_host) of what another live run is just removing: it would take what is made there now, too."""
     query = sa.select(table).where(bulk.among(conn, _c.item_id, sorted(set(item_ids))), _c.run_id.is_not(None))
     rows = list(conn.execute(query))
     alive = _alive(conn, rows, context)
-    return {(r.item_id, r.place) for r in rows if r.run_id in alive}
+    return {(r.item_id, r.pool_host) for r in rows if r.run_id in alive}
 
 
 def _alive(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> set[str]:

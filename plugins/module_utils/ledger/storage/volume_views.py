@@ -60,8 +60,8 @@ def _volume(row: t.Any, fault: t.Mapping[str, t.Any] | None, attached: list[dict
         "bootable": row.bootable,
         "multiattach": row.multiattach,
         "availability_zone": row.availability_zone,
-        "place": row.place,
-        "host": volume_rows.host_of(row.place) if row.place else None,
+        "pool_host": row.pool_host,
+        "host": volume_rows.host_of(row.pool_host) if row.pool_host else None,
         "source": _source(row),
         "snapshot_id": row.snapshot_id,
         "source_volid": row.source_volid,
@@ -133,7 +133,7 @@ def snapshots(conn: t.Any, deleted: bool = False, **selection: t.Any) -> list[di
     if not rows:
         return []
     v = volumes_table.c
-    of = sa.select(v.id, v.name, v.place).where(bulk.among(conn, v.id, sorted({r.volume_id for r in rows})))
+    of = sa.select(v.id, v.name, v.pool_host).where(bulk.among(conn, v.id, sorted({r.volume_id for r in rows})))
     known = {r.id: r for r in conn.execute(of)}
     faults = volume_history.last_faults(conn, [r.id for r in rows], snapshots=True)
     shown = [
@@ -148,7 +148,7 @@ def snapshots(conn: t.Any, deleted: bool = False, **selection: t.Any) -> list[di
             "volume_type": r.volume_type,
             "size": r.volume_size,
             "status": r.status,
-            "place": known[r.volume_id].place,
+            "pool_host": known[r.volume_id].pool_host,
             "metadata": dict(r.meta),
             "created_at": utc(r.created_at),
             "updated_at": utc(r.updated_at),
@@ -160,15 +160,15 @@ def snapshots(conn: t.Any, deleted: bool = False, **selection: t.Any) -> list[di
 
 
 def backends(conn: t.Any) -> list[dict[str, t.Any]]:
-    """One dictionary for each backend, by place: as it reported, and what was promised since. Sizes are GB."""
+    """One dictionary for each backend, by pool_host: as it reported, and what was promised since. Sizes are GB."""
     taken = storage_backends.promised(conn)
     found = []
     for row in storage_backends.rows_of(conn):
-        promised = taken.get(row.place, storage_backends.Promised())
+        promised = taken.get(row.pool_host, storage_backends.Promised())
         configuration = row.configuration
         found.append(
             {
-                "place": row.place,
+                "pool_host": row.pool_host,
                 "host": row.host,
                 "backend": row.backend,
                 "pool": row.pool,

@@ -15,7 +15,7 @@ from dataclasses import replace
 from ...core import errors
 from ...core.volumes import states
 from ...core.volumes.model import Attachment, Snapshot, Volume, VolumeRequest
-from ...core.volumes.places import extract_host
+from ...core.volumes.pool_hosts import extract_host
 from ..compute import runs
 from ..context import Context
 from ..db import bulk
@@ -45,10 +45,10 @@ def select(
     project: str | None = None,
     statuses: t.Iterable[str] | None = None,
     run_id: str | None = None,
-    place: str | None = None,
+    pool_host: str | None = None,
     instance_uuids: t.Iterable[str] | None = None,
     lock: bool = False,
-    places: t.Iterable[str] | None = None,
+    pool_hosts: t.Iterable[str] | None = None,
     columns: t.Sequence[t.Any] = (table,),
 ) -> list[Row]:
     """Rows of the living volumes that meet every condition given, by id.
@@ -58,12 +58,12 @@ def select(
     """
     c = table.c
     query = sa.select(*columns).where(c.deleted == LIVE).order_by(c.id)
-    for column, values in ((c.id, ids), (c.name, names), (c.instance_uuid, instance_uuids), (c.place, places)):
+    for column, values in ((c.id, ids), (c.name, names), (c.instance_uuid, instance_uuids), (c.pool_host, pool_hosts)):
         if values is not None:
             query = query.where(bulk.among(conn, column, sorted(set(values))))
     if statuses is not None:
         query = query.where(c.status.in_(sorted(set(statuses))))
-    for column, value in ((c.project, project), (c.run_id, run_id), (c.place, place)):
+    for column, value in ((c.project, project), (c.run_id, run_id), (c.pool_host, pool_host)):
         if value is not None:
             query = query.where(column == value)
     return list(conn.execute(query.with_for_update() if lock else query))
@@ -80,7 +80,7 @@ def to_volume(row: Row) -> Volume:
         attach_status=row.attach_status,
         migration_status=row.migration_status,
         availability_zone=row.availability_zone,
-        host=row.place,
+        host=row.pool_host,
         volume_type=row.volume_type,
         snapshot_id=row.snapshot_id,
         source_volid=row.source_volid,
@@ -247,7 +247,7 @@ def to_snapshot(row: Row, volume: Row) -> Snapshot:
         status=row.status,
         volume_type=row.volume_type,
         availability_zone=volume.availability_zone,
-        host=volume.place,
+        host=volume.pool_host,
         bootable=volume.bootable,
         project=row.project,
         user=row.user_name,
@@ -259,9 +259,9 @@ def to_snapshot(row: Row, volume: Row) -> Snapshot:
 # --- who works on them ---------------------------------------------------------------------------------------------------
 
 
-def host_of(place: str) -> str:
-    """The storage host of a place."""
-    return extract_host(place, "host")
+def host_of(pool_host: str) -> str:
+    """The storage host of a pool_host."""
+    return extract_host(pool_host, "host")
 
 
 def live_runs(conn: t.Any, rows: t.Iterable[Row], context: Context) -> set[str]:

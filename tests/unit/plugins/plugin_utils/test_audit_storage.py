@@ -109,7 +109,7 @@ def ledger(tmp_path):
 
 def know(ledger, volume_id=KNOWN, **fields):
     """A volume of 2 GB that no report has yet."""
-    values = {"id": volume_id, "project": "default", "size": 2, "status": "available", "place": "s1@lvm#lvm"}
+    values = {"id": volume_id, "project": "default", "size": 2, "status": "available", "pool_host": "s1@lvm#lvm"}
     values.update(made=True, pending_gb=2, spec={}, meta={}, image_metadata={})
     values.update(created_at=NOW - 50, updated_at=NOW - 50, launched_at=NOW - 50, deleted="", **fields)
     with ledger.write() as conn:
@@ -145,7 +145,7 @@ def test_one_call_asks_for_everything_and_its_answer_is_entered_as_a_report(ledg
     assert [f.remedy for f in found[2:]] == ["vgcreate", "Start the service tgt."]
 
     audit_storage.record(ledger, {"s1": first}, NOW)
-    good, bad = sorted(rows(ledger, tables.storage_backends), key=lambda r: r.place)
+    good, bad = sorted(rows(ledger, tables.storage_backends), key=lambda r: r.pool_host)
     assert (good.free_gb, good.reported_at, good.error, bad.error["message"]) == (
         90.0,
         NOW,
@@ -195,13 +195,13 @@ def test_backends_of_one_volume_group_tell_each_logical_volume_once():
     def backend(name, pool):
         configuration = {"volume_group": "vg", "thin_pool": pool}
         capacity = {"vg_uuid": "uuid of vg"}
-        fields = {"place": "s1@%s#%s" % (name, name), "configuration": configuration, "capacity": capacity}
+        fields = {"pool_host": "s1@%s#%s" % (name, name), "configuration": configuration, "capacity": capacity}
         return {**fields, "name": name, "error": None, "volumes": there}
 
     answer = {"inspected": True, "began_at": NOW, "targets": []}
     answer["backends"] = [backend("thick", ""), backend("thin", "vg-pool")]
     told = audit_storage.evidence({"s1": answer}, {}).storage["s1"]
-    assert [(b.place, b.group, [v.id for v in b.volumes]) for b in told.backends] == [
+    assert [(b.pool_host, b.group, [v.id for v in b.volumes]) for b in told.backends] == [
         ("s1@thick#thick", "uuid of vg", [KNOWN, OTHER]),
         ("s1@thin#thin", "uuid of vg", [LOST]),
     ]

@@ -35,7 +35,7 @@ def test_the_defaults():
         {
             "name": "lvm",
             "pool": "lvm",
-            "place": "st1@lvm#lvm",
+            "pool_host": "st1@lvm#lvm",
             "volume_group": "cinder-volumes",
             "provisioning": "thick",
             "thin_pool": "",
@@ -85,7 +85,7 @@ def test_everything_arrives():
         },
         bootflow_availability_zone="z1",
     )
-    assert (found["place"], found["pool"], found["thin_pool"]) == ("st1@fast#ssds", "ssds", "vg1-pool")
+    assert (found["pool_host"], found["pool"], found["thin_pool"]) == ("st1@fast#ssds", "ssds", "vg1-pool")
     assert (found["availability_zone"], found["reserved_percentage"]) == ("z2", 10.0)
     assert found["max_over_subscription_ratio"] == 2.5
     assert found["portals"] == ["192.0.2.9:3261", "[2001:db8::1]:3260", "[2001:db8::2]:3260"]

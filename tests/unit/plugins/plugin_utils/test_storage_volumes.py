@@ -92,7 +92,7 @@ def image(tmp_path=None, name="i1", **fields):
 
 
 def work(configuration, *volumes, images=()):
-    return BackendWork(configuration["name"], configuration["place"], configuration, list(volumes), list(images))
+    return BackendWork(configuration["name"], configuration["pool_host"], configuration, list(volumes), list(images))
 
 
 def test_all_of_a_backend_in_one_call_with_its_settings():

@@ -141,7 +141,7 @@ def test_a_ratio_that_is_none_is_refused_also_later():
 def test_configurations_are_those_of_every_storage_host():
     made = action(hosts={"s1": BACKEND, "s2": {**BACKEND, "bootflow_storage_backends": {"a": None}}})
     found = inputs.configurations(made)
-    assert {h: [b["place"] for b in backends] for h, backends in found.items()} == {
+    assert {h: [b["pool_host"] for b in backends] for h, backends in found.items()} == {
         "s1": ["s1@lvm#lvm"],
         "s2": ["s2@a#a"],
     }

@@ -14,11 +14,11 @@ VOLUME = {
     "status": "in-use",
     "volume_type": None,
     "bootable": True,
-    "place": "s1@a#a",
+    "pool_host": "s1@a#a",
     "attached_to": [{"instance": None, "instance_uuid": "u1", "device": "/dev/vdb"}],
 }
 BACKEND = {
-    "place": "s1@a#a",
+    "pool_host": "s1@a#a",
     "availability_zone": "nova",
     "disabled": False,
     "frozen": False,
@@ -57,7 +57,7 @@ def test_why_tells_what_every_backend_said():
 
 
 def test_a_report_keeps_the_facts_and_leaves_the_volumes_out():
-    configuration = {"name": "a", "place": "s1@a#p", "pool": "p"}
+    configuration = {"name": "a", "pool_host": "s1@a#p", "pool": "p"}
     facts = {"free_capacity_gb": 1.0, "boot_id": "b", "read_at": 2.0, "volumes": [1], "error": None}
     facts["orphans"] = [{"name": "volume-x", "id": "x", "size": 5}]
     told = storage_reports.told(configuration, facts)

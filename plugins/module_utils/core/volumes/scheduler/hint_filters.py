@@ -16,7 +16,7 @@ from ...scheduler.columns import Rows, np
 from ...scheduler.filters.base import FilterResult
 from ...scheduler.filters.verdicts import pass_all
 from ..model import VolumeRequest
-from ..places import extract_host
+from ..pool_hosts import extract_host
 from .backends import Backends
 from .base import BackendFilter
 

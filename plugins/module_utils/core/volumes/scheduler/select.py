@@ -17,7 +17,7 @@ from ...scheduler.columns import Column, np
 from ...scheduler.placement import FilterCount
 from ...scheduler.weighing import Ranking
 from ..model import PoolState, VolumeRequest
-from ..places import extract_host, same_backend
+from ..pool_hosts import extract_host, same_backend
 from ..retry import populate_retry, record_backend
 from .backends import Backends
 from .explain import explain

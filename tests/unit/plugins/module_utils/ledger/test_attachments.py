@@ -64,7 +64,7 @@ def test_what_the_storage_host_is_told(golden: BootWorld) -> None:
     volume = golden.volume("golden")
     assert (export.volume_id, export.instance_uuid, export.backend) == (volume.id, uuid, "lvm")
     assert (export.initiator, export.initiators) == ("iqn.test:h1", ("iqn.test:h1",))
-    assert (export.place, export.configuration["name"], export.mode) == ("s1@lvm#lvm", "lvm", "rw")
+    assert (export.pool_host, export.configuration["name"], export.mode) == ("s1@lvm#lvm", "lvm", "rw")
     # written before it is begun: what a killed run may have left is known
     assert golden.ends("golden") == ("attaching", "begun", "none")
     assert golden.attachment("golden").storage_host == "s1"

@@ -577,7 +577,7 @@ def test_without_cross_az_attach(bworld: BootWorld) -> None:
     )
     assert bworld.row(used).host == "h2"
     assert bworld.row(made).host == "h1"
-    assert volume_of(bworld, made).place == "s1@lvm#lvm"
+    assert volume_of(bworld, made).pool_host == "s1@lvm#lvm"
     assert volume_of(bworld, made).availability_zone == "north"
 
 

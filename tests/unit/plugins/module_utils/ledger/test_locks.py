@@ -13,7 +13,7 @@ from .world import World
 def test_insert_new_tells_whether_it_did(world: World) -> None:
     """Also where the key is the database's own number."""
     node = {"host": "h1", "node": "n1", "created_at": 0.0}
-    row = {"place": "p", "kind": "volume", "item_id": "x", "volume_id": "x", "reason": "", "created_at": 0.0}
+    row = {"pool_host": "p", "kind": "volume", "item_id": "x", "volume_id": "x", "reason": "", "created_at": 0.0}
     group = {"id": "g", "project": "p", "name": "n", "policy": "affinity", "created_at": 0.0}
     for table, values in ((tables.compute_nodes, node), (tables.volume_remains, row), (tables.server_groups, group)):
         with world.ledger.write() as conn:

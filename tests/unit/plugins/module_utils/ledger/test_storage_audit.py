@@ -73,7 +73,7 @@ class StorageAuditor:
         began_at = self.world.time + 1 - ago
         backends = [
             Backend(
-                storage.place(backend),
+                storage.pool_host(backend),
                 [
                     LogicalVolume(kind, i, ("volume-" if kind == "volume" else "_snapshot-") + i, size * 1024**3)
                     for i, size in there.items()
@@ -371,7 +371,7 @@ def test_the_plan_is_read_again_under_the_locks(auditor: StorageAuditor, one: Bo
     one.time += 10
     with one.ledger.write() as conn:
         c = tables.volumes.c
-        conn.execute(tables.volumes.update().where(c.id == data).values(place="s2@lvm#lvm", updated_at=one.time))
+        conn.execute(tables.volumes.update().where(c.id == data).values(pool_host="s2@lvm#lvm", updated_at=one.time))
     repaired = auditor.repair(evidence, planned)
     assert [f for f in repaired.findings if f.changes] == [] and repaired.ends == {} and one.remains() == set()
 
@@ -455,5 +455,5 @@ def test_many_at_once(auditor: StorageAuditor, one: BootWorld) -> None:
     repaired = auditor.repair(auditor.told(targets=ids[:700]))
     assert len(one.remains()) == 1500 and len(repaired.ends["s1"].targets) == 700
     with one.ledger.read() as conn:
-        assert volumes.select(conn, places=["s1@lvm#lvm"])
+        assert volumes.select(conn, pool_hosts=["s1@lvm#lvm"])
         assert conn.execute(sa.select(sa.func.count()).select_from(tables.volume_remains)).scalar() == 1500

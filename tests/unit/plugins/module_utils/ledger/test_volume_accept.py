@@ -41,7 +41,7 @@ def test_the_row_that_a_volume_begins_as(vw: VolumeWorld) -> None:
     row = vw.volume(accepted.created[0])
     assert (row.name, row.size, row.status, row.attach_status) == ("v", 10, "creating", "detached")
     assert (row.description, row.meta, row.volume_type) == ("mine", {"a": "b"}, "fast")
-    assert (row.place, row.pending_gb, row.made, row.bootable, row.run_id) == (None, 0, False, False, "run-a")
+    assert (row.pool_host, row.pending_gb, row.made, row.bootable, row.run_id) == (None, 0, False, False, "run-a")
     assert (row.image_id, row.availability_zone, row.user_name) == (IMAGE.id, "nova", "ann")
     assert row.spec["image"]["checksum"] == IMAGE.checksum and "image-secret" not in str(row)
     assert row.spec["volume_id"] == row.id
@@ -168,7 +168,7 @@ def test_a_live_run_is_not_robbed_and_a_dead_one_is_taken_over(vw: VolumeWorld) 
     vw.time += 601
     accepted = vw.wish(entry, run="b")
     assert accepted.resumed == [volume_id]
-    assert (vw.volume("v").run_id, vw.volume("v").place) == ("run-b", "s1@lvm#lvm")  # it goes on where it was
+    assert (vw.volume("v").run_id, vw.volume("v").pool_host) == ("run-b", "s1@lvm#lvm")  # it goes on where it was
     assert vw.choose("b").hosts == ["s1"]
     assert vw.work(run="b").done == [volume_id]
 
@@ -179,11 +179,11 @@ def test_one_that_failed_begins_anew_with_the_image_of_today(vw: VolumeWorld) ->
     vw.choose()
     assert list(vw.work(v=errors.ImageUnacceptable(image_id="x", reason="other")).failed) == [volume_id]
     row = vw.volume("v")
-    assert (row.status, row.place, row.made, row.pending_gb) == ("error", "s1@lvm#lvm", False, 0)
+    assert (row.status, row.pool_host, row.made, row.pending_gb) == ("error", "s1@lvm#lvm", False, 0)
     vw.images["cirros"] = REBUILT
     assert vw.wish(entry, run="b").resumed == [volume_id]
     row = vw.volume("v")
-    assert (row.status, row.place, row.retry, row.spec["image"]["checksum"]) == ("creating", None, None, "1" * 64)
+    assert (row.status, row.pool_host, row.retry, row.spec["image"]["checksum"]) == ("creating", None, None, "1" * 64)
     assert vw.remains() == {("s1@lvm#lvm", volume_id)}  # it may have left something there
     vw.choose("b")
     assert vw.remains() == set()  # and is made there again
@@ -204,18 +204,18 @@ def test_a_volume_is_made_where_its_source_is_and_gets_what_it_has(vw: VolumeWor
     vw.images["cirros"] = REBUILT
     vw.wish({"name": "boot", "size": 10, "image": "cirros"})
     vw.choose(max_over_subscription_ratio=1.0)
-    place = vw.volume("boot").place
-    vw.work(place.partition("@")[0])
+    pool_host = vw.volume("boot").pool_host
+    vw.work(pool_host.partition("@")[0])
     assert vw.volume("boot").bootable
     vw.snapshot({"name": "snap", "volume": "boot"})
-    vw.work(place.partition("@")[0])
+    vw.work(pool_host.partition("@")[0])
     for name, source in (("clone", {"source_volid": "boot"}), ("restored", {"snapshot_id": "snap"})):
         vw.wish({"name": name, **source})
         row = vw.volume(name)
-        assert row.size == 10 and row.spec["resource_backend"] == place
+        assert row.size == 10 and row.spec["resource_backend"] == pool_host
         vw.choose()
-        assert vw.volume(name).place == place
-        vw.work(place.partition("@")[0])
+        assert vw.volume(name).pool_host == pool_host
+        vw.work(pool_host.partition("@")[0])
         row = vw.volume(name)
         assert row.bootable and row.image_metadata["image_name"] == "cirros"
         assert row.image_metadata == vw.volume("boot").image_metadata
@@ -306,7 +306,7 @@ def test_a_build_that_is_taken_over_brings_its_volumes(vw: VolumeWorld) -> None:
     with vw.ledger.write() as conn:
         accept.take_over(conn, [guest], vw.context("b"))
     rows = [vw.volume(i) for i in ids]
-    assert [(r.status, r.run_id, r.place) for r in rows] == [
+    assert [(r.status, r.run_id, r.pool_host) for r in rows] == [
         ("creating", "run-b", "s1@lvm#lvm"),
         ("creating", "run-b", None),
     ]

@@ -167,14 +167,14 @@ def test_a_boot_from_a_volume_on_a_host_outside_the_inventory_is_refused(run: Ru
 def test_new_volumes_go_to_hosts_of_the_inventory(run: Runner) -> None:
     run.world.store("s2")
     entries = [{"name": "new", "size": 1}]
-    for hosts, places in ((("s2",), {"s2@lvm#lvm"}), (("s1",), {"s1@lvm#lvm"})):
+    for hosts, pool_hosts in ((("s2",), {"s2@lvm#lvm"}), (("s1",), {"s1@lvm#lvm"})):
         run.hosts = hosts
         plan, _shown = run(volume_schedule, True, volumes=entries)
-        assert {p["host"] for p in plan["plan"]} == places
+        assert {p["host"] for p in plan["plan"]} == pool_hosts
     run.hosts = ("s2",)
     run(volume_accept, run="a", volumes=entries)
     run(volume_schedule, run="a", volumes=entries)
-    assert run.world.volume("new").place == "s2@lvm#lvm"
+    assert run.world.volume("new").pool_host == "s2@lvm#lvm"
     plan, shown = run(volume_schedule, True, volumes=[{"name": "clone", "source_volid": "data"}])
     assert plan["failed"] and plan["error_code"] == "NoValidBackend"
     assert "the host of s1@lvm#lvm is not in the inventory" in shown
@@ -190,7 +190,7 @@ def test_a_plan_comes_out_as_the_run_does(run: Runner) -> None:
     run(volume_accept, run="a", volumes=entries)
     run(volume_schedule, run="a", volumes=entries)
     assert {p["name"]: p["host"] for p in plan["plan"]} == {
-        e["name"]: run.world.volume(e["name"]).place for e in entries
+        e["name"]: run.world.volume(e["name"]).pool_host for e in entries
     }
 
 

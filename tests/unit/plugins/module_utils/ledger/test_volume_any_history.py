@@ -115,7 +115,7 @@ class VolumeHistory(RuleBasedStateMachine):
     def schedule(self) -> None:
         scheduled = self.world.choose(self.run)
         for volume_id in scheduled.placed:
-            assert self.world.volume(volume_id).place
+            assert self.world.volume(volume_id).pool_host
         for error in scheduled.failed.values():
             assert isinstance(error, errors.NoValidBackend)
 
@@ -155,7 +155,7 @@ class VolumeHistory(RuleBasedStateMachine):
     def report(self, host: str) -> None:
         self.world.reported(host)
         for row in self.world.rows(tables.volumes, tables.volumes.c.deleted == ""):
-            if row.made and row.new_size is None and row.place == "%s@lvm#lvm" % host:
+            if row.made and row.new_size is None and row.pool_host == "%s@lvm#lvm" % host:
                 there = self.world.storage[host].there["lvm"].get(row.id)
                 assert row.pending_gb == 0 or row.status == "error_extending" or there is None
 
@@ -194,7 +194,7 @@ class VolumeHistory(RuleBasedStateMachine):
                     )
                     assert known
                 if row.status == "available":
-                    host = world.storage[row.place.partition("@")[0]]
+                    host = world.storage[row.pool_host.partition("@")[0]]
                     assert host.there["lvm"].get(row.id) is not None, "%s is not there" % row.name
 
     def come_to_an_end(self) -> None:

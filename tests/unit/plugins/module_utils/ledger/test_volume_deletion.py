@@ -48,7 +48,7 @@ def test_a_volume_goes_and_its_name_is_free(vw: VolumeWorld) -> None:
     (work,) = vw.work_of(run="d")
     assert work.volumes == [{"id": volume_id, "kind": "volume", "project": "default", "state": "absent"}]
     vw.worked("s1", {"lvm": vw.storage["s1"].do(work)}, "d")
-    shown = {"id": volume_id, "name": "v", "project": "default", "place": PLACE, "fault": None}
+    shown = {"id": volume_id, "name": "v", "project": "default", "pool_host": PLACE, "fault": None}
     assert vw.removed_all() == ([shown], [])
     row = vw.volume(volume_id)
     assert (row.status, row.deleted, row.deleted_at, row.made) == ("deleted", volume_id, vw.time, False)

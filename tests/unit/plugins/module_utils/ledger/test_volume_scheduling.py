@@ -36,7 +36,7 @@ def test_the_best_backend_is_taken_from(vworld: VolumeWorld) -> None:
     assert scheduled.placed[ids[0]].alternates == ("s1@lvm#lvm",)
     assert scheduled.hosts == ["s1", "s2"] and not scheduled.failed
     row = vworld.volume("a")
-    assert (row.place, row.pending_gb, row.scheduled_at) == ("s2@lvm#lvm", 40, vworld.time)
+    assert (row.pool_host, row.pending_gb, row.scheduled_at) == ("s2@lvm#lvm", 40, vworld.time)
     assert row.retry == {"num_attempts": 1, "backends": ["s2@lvm#lvm"]}
     assert vworld.events(ids[0]) == [("schedule", "s2", "Success")]
     pool = vworld.pools()["s2@lvm#lvm"]
@@ -55,7 +55,7 @@ def test_no_backend_is_an_error_with_the_counts_of_filters(vworld: VolumeWorld) 
     assert error.details["filters"][-1] == {"name": "CapabilitiesFilter", "start": 0, "end": 0}
     assert {"name": "CapacityFilter", "start": 1, "end": 0} in error.details["filters"]
     row = vworld.volume("bad")
-    assert (row.status, row.place, row.pending_gb, row.run_id, row.made) == ("error", None, 0, None, False)
+    assert (row.status, row.pool_host, row.pending_gb, row.run_id, row.made) == ("error", None, 0, None, False)
     assert vworld.notified(bad) == ["scheduler.create_volume"]
     (note,) = vworld.rows(tables.volume_notifications)
     assert note.payload["state"] == "error" and note.payload["method"] == "create_volume"
@@ -99,15 +99,15 @@ def test_hints(vworld: VolumeWorld) -> None:
         "enabled_filters": ["CapacityFilter", "SameBackendFilter", "DifferentBackendFilter", "InstanceLocalityFilter"]
     }
     vworld.make("first", 1)
-    assert vworld.volume("first").place == PLACE
-    for name, hints, place in (
+    assert vworld.volume("first").pool_host == PLACE
+    for name, hints, pool_host in (
         ("apart", {"different_host": ["first"]}, "s2@lvm#lvm"),
         ("with", {"same_host": "first"}, PLACE),
         ("local", {"local_to_instance": "guest"}, "s2@lvm#lvm"),
     ):
         accept(vworld, name, 1, scheduler_hints=hints)
         vworld.choose(**options)
-        assert vworld.volume(name).place == place
+        assert vworld.volume(name).pool_host == pool_host
     accept(vworld, "lost", 1, scheduler_hints={"local_to_instance": "6b1d4a44-0000-4000-8000-000000000001"})
     (error,) = vworld.choose(**options).failed.values()
     assert isinstance(error, errors.InstanceNotFound)
@@ -177,7 +177,7 @@ def test_what_was_not_made_after_the_last_round_ends_in_error(vworld: VolumeWorl
     assert sorted(given_up) == sorted([*ids, third])
     faults = {i: vworld.shown(i)["fault"] for i in given_up}
     assert "it was not asked" in faults[third]["message"]
-    assert vworld.volume(third).place == PLACE  # something may be there
+    assert vworld.volume(third).pool_host == PLACE  # something may be there
     assert [vworld.volume(i).run_id for i in given_up] == [None] * 3
 
 

@@ -67,7 +67,7 @@ def test_a_snapshot_is_made_and_goes(vw: VolumeWorld) -> None:
     assert vw.worked("s1", {"lvm": vw.storage["s1"].do(work)}).done == [snapshot_id]
     assert finished(vw) == ([("s", "available")], [])
     view = shown(vw, "s")
-    assert (view["volume_name"], view["size"], view["place"], view["fault"]) == ("v", 10, PLACE, None)
+    assert (view["volume_name"], view["size"], view["pool_host"], view["fault"]) == ("v", 10, PLACE, None)
     assert vw.snapshot(entry, run="b").unchanged == [snapshot_id]
     assert vw.snapshot({"name": "s", "state": "absent"}, run="c").deleting == [snapshot_id]
     assert vw.work(run="c").done == [snapshot_id]
@@ -152,7 +152,7 @@ def test_thick_snapshots_need_all_the_room_and_thin_ones_none(vw: VolumeWorld) -
     assert refused(vw, *wishes) == ["snapshots[2] NoValidBackend"]
     vw.store("s2", thin=True, lvm=1000)
     vw.make("thin", 60)
-    assert vw.volume("thin").place == "s2@lvm#lvm"
+    assert vw.volume("thin").pool_host == "s2@lvm#lvm"
     vw.snapshot({"name": "t", "volume": "thin"})
     assert [r.pending_gb for r in vw.rows(tables.volume_snapshots)] == [0]
     vw.work("s2")

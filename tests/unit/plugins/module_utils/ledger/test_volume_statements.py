@@ -215,7 +215,7 @@ def test_nothing_to_do_reads_no_whole_table(used: BootWorld) -> None:
                     re.findall(r"^SCAN (volumes|volume_attachments|volume_snapshots|volume_events)\b(.*)", row[3])
                 )
     # Sums over all that lives are read off an index that has nothing else.
-    assert scans <= {("volumes", " USING COVERING INDEX ix_volumes_place")}
+    assert scans <= {("volumes", " USING COVERING INDEX ix_volumes_pool_host")}
 
 
 def test_nothing_to_do_takes_the_same_statements_whatever_there_is(used: BootWorld) -> None:
@@ -246,7 +246,7 @@ def outcome(world: VolumeWorld, names: t.Sequence[str]) -> list[t.Any]:
         events = world.rows(tables.volume_events, tables.volume_events.c.volume_id == row.id)
         found.append(
             {
-                "row": (row.status, row.place, row.pending_gb, row.made, row.size, row.new_size, row.deleted != ""),
+                "row": (row.status, row.pool_host, row.pending_gb, row.made, row.size, row.new_size, row.deleted != ""),
                 "retry": row.retry,
                 "worked on": row.run_id is not None,
                 "events": sorted((e.event, e.host, e.result, e.details or "") for e in events),

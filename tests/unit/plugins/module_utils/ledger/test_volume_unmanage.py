@@ -41,7 +41,7 @@ def test_its_rows_and_quota_are_free_and_nobody_is_asked(bw: BootWorld) -> None:
         forget(bw, "free")  # it has a snapshot
     begun = forget(bw, "free", cascade=True)
     assert (begun.hosts, begun.rows) == ([], [])
-    assert begun.gone == [{"id": volume_id, "name": "free", "place": "s1@lvm#lvm"}]
+    assert begun.gone == [{"id": volume_id, "name": "free", "pool_host": "s1@lvm#lvm"}]
     assert [s.deleted != "" for s in bw.rows(tables.volume_snapshots)] == [True]
     with bw.ledger.write() as conn:
         deleted, left = delete.finish(conn, bw.context("u"))

@@ -43,7 +43,7 @@ def hosts(vw: VolumeWorld, run: str = "a") -> list[str]:
 def test_what_the_host_is_told(vw: VolumeWorld) -> None:
     empty, image = placed(vw, "empty"), placed(vw, "image", image="cirros")
     (work,) = vw.work_of()
-    assert (work.backend, work.place, work.configuration["provisioning"]) == ("lvm", PLACE, "thick")
+    assert (work.backend, work.pool_host, work.configuration["provisioning"]) == ("lvm", PLACE, "thick")
     assert sorted(work.volumes, key=len) == [
         {"id": empty, "kind": "volume", "project": "default", "state": "present", "size_gb": 10},
         {
@@ -109,7 +109,7 @@ def test_one_that_failed_goes_to_another_backend(vw: VolumeWorld) -> None:
     finished = vw.work(bad=BROKEN)
     assert (finished.done, finished.rescheduled, finished.failed) == ([good], [bad], {})
     row = vw.volume("bad")
-    assert (row.status, row.place, row.pending_gb, row.run_id) == ("creating", None, 0, "run-a")
+    assert (row.status, row.pool_host, row.pending_gb, row.run_id) == ("creating", None, 0, "run-a")
     assert row.retry["backends"] == [PLACE] and row.retry["exc_reason"] == BROKEN.message
     assert vw.events(bad)[-1] == ("create", "s1", "Error")
     assert vw.shown("bad")["tried"] == [{"host": "s1", "code": BROKEN.code, "message": BROKEN.message}]
@@ -138,7 +138,7 @@ def test_what_is_not_rescheduled_ends_in_error_at_once(vw: VolumeWorld, error: e
     finished = vw.work(v=error)
     assert {i: e.code for i, e in finished.failed.items()} == {volume_id: error.code}
     row = vw.volume("v")
-    assert (row.status, row.place, row.run_id, row.made) == ("error", PLACE, None, False)
+    assert (row.status, row.pool_host, row.run_id, row.made) == ("error", PLACE, None, False)
     fault = vw.shown("v")["fault"]
     assert (fault["code"], fault["status"], fault["host"]) == (error.code, error.status, "s1")
 
@@ -189,7 +189,7 @@ def test_a_host_that_did_not_answer(vw: VolumeWorld, attempts: int) -> None:
     row = vw.volume("v")
     assert vw.pools()[PLACE].free_capacity_gb == 90
     if attempts > 1:
-        assert finished.rescheduled == [volume_id] and row.place is None
+        assert finished.rescheduled == [volume_id] and row.pool_host is None
         assert vw.remains() == {(PLACE, volume_id)}
         (refused,) = vw.choose().failed.values()
         assert "is not ready" in refused.message
@@ -199,7 +199,7 @@ def test_a_host_that_did_not_answer(vw: VolumeWorld, attempts: int) -> None:
         assert vw.work("s1", run="later").done == [volume_id]
         assert vw.storage["s1"].there["lvm"] == {} and vw.remains() == set()
     else:
-        assert list(finished.failed) == [volume_id] and (row.status, row.place) == ("error", PLACE)
+        assert list(finished.failed) == [volume_id] and (row.status, row.pool_host) == ("error", PLACE)
         vw.remove("v")
         assert vw.work(run="d").done == [volume_id]
         assert vw.storage["s1"].there["lvm"] == {}
@@ -219,7 +219,7 @@ def test_a_host_that_did_not_answer_is_away_with_all_of_its_backends(vw: VolumeW
     placed(vw, "w")
     (work,) = vw.work_of("s2")
     vw.worked("s2", {work.backend: volume_work.WorkResult(error=busy)})
-    assert {r.place: bool(r.error) for r in vw.rows(tables.storage_backends)} == {
+    assert {r.pool_host: bool(r.error) for r in vw.rows(tables.storage_backends)} == {
         PLACE: False,
         "s2@flash#flash": work.backend == "flash",
         "s2@plain#plain": work.backend == "plain",
@@ -250,7 +250,7 @@ def test_a_backend_of_which_nothing_was_said(vw: VolumeWorld) -> None:
     done = {w["id"] for w in first.volumes}
     for volume_id in ids:
         row = vw.volume(volume_id)
-        assert (row.status == "available") == (volume_id in done or row.place == PLACE)
+        assert (row.status == "available") == (volume_id in done or row.pool_host == PLACE)
     second = works[1]
     result = vw.storage["s3"].do(second)
     finished = vw.worked("s3", {second.backend: volume_work.WorkResult({"x": {"error": None}}, result.capacity)})
@@ -289,7 +289,7 @@ def test_a_late_worker_while_the_deletion_is_under_way(vw: VolumeWorld) -> None:
 
 
 def test_a_run_that_was_thought_dead_writes_nothing(vw: VolumeWorld) -> None:
-    """The next run has the volume at the same place: what the late one made is that run's now."""
+    """The next run has the volume in the same pool: what the late one made is that run's now."""
     volume_id = placed(vw, "v", run="a")
     (mine,) = vw.work_of(run="a")
     vw.time += 601

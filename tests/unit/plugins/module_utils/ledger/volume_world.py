@@ -48,7 +48,7 @@ class StorageHost:
         self.thin: set[str] = set()
         self.there: dict[str, dict[str, int]] = {b: {} for b in self.totals}  # id -> GB
 
-    def place(self, backend: str = "lvm") -> str:
+    def pool_host(self, backend: str = "lvm") -> str:
         return "%s@%s#%s" % (self.name, backend, backend)
 
     def capacity(self, backend: str = "lvm") -> dict[str, t.Any]:
@@ -251,7 +251,7 @@ class VolumeWorld(World):
             return volume_views.volumes(conn, ids=[self.volume(name).id])[0]
 
     def remains(self) -> set[tuple[str, str]]:
-        return {(r.place, r.item_id) for r in self.rows(tables.volume_remains)}
+        return {(r.pool_host, r.item_id) for r in self.rows(tables.volume_remains)}
 
     def events(self, volume_id: str) -> list[tuple[str, str | None, str | None]]:
         c = tables.volume_events.c
@@ -266,7 +266,7 @@ class VolumeWorld(World):
     def check(self, conn: t.Any) -> None:
         super().check(conn)
         rows = list(conn.execute(sa.select(tables.volumes)))
-        remains = {(r.place, r.item_id) for r in conn.execute(sa.select(tables.volume_remains))}
+        remains = {(r.pool_host, r.item_id) for r in conn.execute(sa.select(tables.volume_remains))}
         live = {r.id: r for r in rows if r.deleted == volumes.LIVE}
         for row in rows:
             if row.id not in live:
@@ -274,24 +274,27 @@ class VolumeWorld(World):
             elif row.status == "creating":
                 assert row.run_id and not row.made
             elif row.status in ("available", "in-use"):
-                assert row.made and row.place and row.launched_at
+                assert row.made and row.pool_host and row.launched_at
         # Nothing lies on a host that nobody knows of.
         snapshots = {
-            s.id: live[s.volume_id].place
+            s.id: live[s.volume_id].pool_host
             for s in conn.execute(sa.select(tables.volume_snapshots).where(tables.volume_snapshots.c.deleted == ""))
         }
         for host in self.storage.values():
             for backend, there in host.there.items():
-                place = host.place(backend)
+                pool_host = host.pool_host(backend)
                 for item in there:
-                    known = item in live and live[item].place == place
-                    assert known or snapshots.get(item) == place or (place, item) in remains, "%s is lost on %s" % (
-                        item,
-                        place,
+                    known = item in live and live[item].pool_host == pool_host
+                    assert known or snapshots.get(item) == pool_host or (pool_host, item) in remains, (
+                        "%s is lost on %s"
+                        % (
+                            item,
+                            pool_host,
+                        )
                     )
         pools = {s.host: s for s in storage_backends.pool_states(conn)}
         for host in self.storage.values():
             for backend in host.totals:
-                pool = pools.get(host.place(backend))
+                pool = pools.get(host.pool_host(backend))
                 if pool is not None and backend not in host.thin and pool.free_capacity_gb is not None:
                     assert pool.free_capacity_gb >= 0, "%s promised too much" % pool.host

@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.mode
     VolumeRequest,
     VolumeType,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.places import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.pool_hosts import (
     append_host,
     extract_host,
     same_backend,

@@ -40,7 +40,7 @@ def iqn(volume: str = "v") -> str:
 
 
 def item(volume: str = "v", kind: str = "volume", **fields: t.Any) -> Item:
-    values = {"name": "data", "place": PLACE, "status": "available", "touched_at": 50.0, **fields}
+    values = {"name": "data", "pool_host": PLACE, "status": "available", "touched_at": 50.0, **fields}
     return Item(kind, volume, **values)
 
 
@@ -96,12 +96,12 @@ def told(said: StorageLedger, evidence: StorageEvidence, remove: bool = False) -
     [
         ((), True),
         ((item(),), False),
-        ((item(place=ELSEWHERE, made=False, status="error"),), True),
-        ((item(place=None, made=False, status="error"),), True),
+        ((item(pool_host=ELSEWHERE, made=False, status="error"),), True),
+        ((item(pool_host=None, made=False, status="error"),), True),
         ((item(deleted=True),), True),
         ((item(deleted=True, touched_at=ASKED),), False),  # it went after the host was asked
-        ((item(place=ELSEWHERE, touched_at=ASKED),), False),  # it was rescheduled meanwhile
-        ((item(place=None, status="creating", worked_on=True),), False),
+        ((item(pool_host=ELSEWHERE, touched_at=ASKED),), False),  # it was rescheduled meanwhile
+        ((item(pool_host=None, status="creating", worked_on=True),), False),
         ((item(kind="snapshot"),), True),  # another thing of the same number
     ],
 )
@@ -117,8 +117,8 @@ def test_when_a_logical_volume_is_an_orphan(items: tuple[Item, ...], orphan: boo
 
 def test_where_the_ledger_has_it_is_said() -> None:
     for known, words in (
-        (item(place=ELSEWHERE), ELSEWHERE),
-        (item(place=None), "nowhere"),
+        (item(pool_host=ELSEWHERE), ELSEWHERE),
+        (item(pool_host=None), "nowhere"),
         (item(deleted=True), "deleted"),
         (None, None),
     ):
@@ -128,8 +128,8 @@ def test_where_the_ledger_has_it_is_said() -> None:
 
 @pytest.mark.parametrize("kind", ["volume", "snapshot"])
 def test_the_only_logical_volume_of_a_volume_stays(kind: str) -> None:
-    """As after a backend was renamed: the ledger has all of its volumes at a place that nobody has any more."""
-    said = ledger(item(kind=kind, place=ELSEWHERE))
+    """As after a backend was renamed: the ledger has all of its volumes in a pool that nobody has any more."""
+    said = ledger(item(kind=kind, pool_host=ELSEWHERE))
     (found,) = plan(said, seen(lv(kind=kind)), True)
     assert (found.kind, found.action, ELSEWHERE in found.remedy) == (audit.ORPHAN_VOLUME, audit.REPORT, True)
     here = seen(lv(kind=kind)).storage["s1"]
@@ -146,16 +146,16 @@ def test_backends_of_one_volume_group_have_each_others_volumes() -> None:
     second = "s1@thin#thin"
     backends = [Backend(PLACE, [lv()], group="g"), Backend(second, [lv("w"), lv("lost")], group="g")]
     evidence = StorageEvidence({"s1": StorageSnapshot("s1", ASKED, backends)})
-    said = ledger(item(place=second), item("w", place=PLACE))
+    said = ledger(item(pool_host=second), item("w", pool_host=PLACE))
     assert told(said, evidence, True) == [(audit.ORPHAN_VOLUME, "s1", "volume-lost at " + second, audit.REMOVE)]
-    apart = [Backend(b.place, b.volumes, group=b.place) for b in backends]
+    apart = [Backend(b.pool_host, b.volumes, group=b.pool_host) for b in backends]
     evidence = StorageEvidence({"s1": StorageSnapshot("s1", ASKED, apart)})
     assert {(f.what, f.action) for f in plan(said, evidence, True) if f.kind == audit.ORPHAN_VOLUME} == {
         ("volume-lost at " + second, audit.REMOVE),
         ("volume-v at " + PLACE, audit.REPORT),
         ("volume-w at " + second, audit.REPORT),
     }
-    known = ledger(item(place=second), item("w", place=PLACE), remains={(PLACE, "lost")})
+    known = ledger(item(pool_host=second), item("w", pool_host=PLACE), remains={(PLACE, "lost")})
     evidence = StorageEvidence({"s1": StorageSnapshot("s1", ASKED, backends)})
     assert told(known, evidence, True) == []
 
@@ -204,8 +204,8 @@ def test_in_which_states_a_volume_can_be_missing(status: str) -> None:
         {"touched_at": ASKED},
         {"deleted": True},
         {"made": False},
-        {"place": ELSEWHERE},
-        {"place": None},
+        {"pool_host": ELSEWHERE},
+        {"pool_host": None},
     ],
 )
 def test_what_is_not_believed_missing(fields: dict[str, t.Any]) -> None:
@@ -265,7 +265,7 @@ def test_when_a_target_is_an_orphan(items: tuple[Item, ...], cables: tuple[Cable
 
 def test_the_only_target_of_an_attachment_stays() -> None:
     """As after a storage host was renamed."""
-    said = ledger(item(place=ELSEWHERE), cables=[cable(storage_host="s2")])
+    said = ledger(item(pool_host=ELSEWHERE), cables=[cable(storage_host="s2")])
     here = seen(targets=[target()]).storage["s1"]
     for there, action in (([target()], audit.REMOVE), ([target(running=False)], audit.REPORT), ([], audit.REPORT)):
         both = {"s1": here, "s2": StorageSnapshot("s2", ASKED, [Backend(ELSEWHERE, [lv()])], there, (), {PREFIX})}
