@@ -45,4 +45,4 @@ class ActionModule(LedgerAction):
             return volume_changes.clean(self)
         if o["phase"] == "undo":
             return volume_changes.undo(self)
-        return volume_changes.finish(self, attach.finish_attach, "Attached", "AttachFailed")
+        return volume_changes.finish(self, attach.finish_attach, "Attached", errors.AttachFailed)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_inputs import reachable
 
 
@@ -50,26 +52,11 @@ class ActionModule(LedgerAction):
             tables.show(self._display, tables.instance_table(shown))
         result: dict[str, t.Any] = {"changed": False, "instances": shown}
         if bad:
-            remedy = "Mend the causes and run the same boot again; it goes on with what is missing."
-            result.update(failed=True, error_code="BootFailed", status=503, retryable=False, remedy=remedy)
-            lines = ["BootFailed: %d of %d instances are not ACTIVE." % (len(bad), len(shown))]
-            for view in bad:
-                lines += _why(view)
-            lines.append("Remedy: " + remedy)
-            result["msg"] = "\n".join(lines)
+            items = [
+                errors.failed_item(
+                    v["name"], v["uuid"], v.get("fault"), state="%s, task_state %s" % (v["vm_state"], v["task_state"])
+                )
+                for v in bad
+            ]
+            return error_result(errors.BootFailed(items, len(shown)), **result)
         return result
-
-
-def _why(view: t.Mapping[str, t.Any]) -> list[str]:
-    """Lines that tell a person what became of an instance, where it was tried before, and what to do."""
-    fault = view.get("fault")
-    if not fault:
-        return ["  %s: %s, task_state %s" % (view["name"], view["vm_state"], view["task_state"])]
-    lines = ["  %s: %s: %s" % (view["name"], fault["code"], fault["message"])]
-    said: dict[tuple[str, str], list[str]] = {}
-    for tried in fault["tried"]:
-        said.setdefault((tried["code"], tried["message"]), []).append(tried["host"])
-    lines += ["    on %s: %s: %s" % (", ".join(hosts), *what) for what, hosts in said.items()]
-    # What the hosts said tells more than that there is no host left.
-    remedies = dict.fromkeys(f["remedy"] for f in fault["tried"] or [fault] if f["remedy"])
-    return lines + ["    Remedy: " + r for r in remedies]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts as attachment_hosts
@@ -29,9 +30,11 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     volume_inputs,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 
 EXPLAINED_OF_AN_ENTRY = 3
 HOSTS_PRINTED = 50
+REMEDY = "The plan lists why each host was rejected. Request less, or fix the cause."
 
 
 class ActionModule(LedgerAction):
@@ -176,15 +179,9 @@ class ActionModule(LedgerAction):
             ],
         }
         if result.failed:
-            first = next(p for p in plan if p["error"])
-            answer.update(
-                failed=True,
-                error_code=first["error"]["code"],
-                status=first["error"]["status"],
-                retryable=False,
-                remedy="The plan tells for each host what turned it down.",
-                msg="%s: %s" % (first["name"], first["error"]["message"]),
-            )
+            items = [errors.failed_item(p["name"], p["uuid"], {**p["error"], "remedy": ""}) for p in plan if p["error"]]
+            message = "%d of %d instances fit on no host." % (len(items), len(plan))
+            return error_result(errors.BootFailed(items, len(plan), message=message, remedy=REMEDY), **answer)
         return answer
 
     def _plan_of(

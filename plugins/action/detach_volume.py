@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach
 from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_changes
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -24,4 +25,4 @@ class ActionModule(LedgerAction):
             return volume_changes.clean(self)
         if o["phase"] == "undo":
             return volume_changes.undo(self)
-        return volume_changes.finish(self, detach.finish_detach, "Detached", "DetachFailed")
+        return volume_changes.finish(self, detach.finish_detach, "Detached", errors.DetachFailed)

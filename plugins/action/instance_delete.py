@@ -14,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes imp
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 
 SELECTION: dict[str, dict[str, t.Any]] = {
     "names": {"type": "list", "elements": "str", "variable": "bootflow_names"},
@@ -80,21 +81,11 @@ class ActionModule(LedgerAction):
             tables.show(self._display, ["Deleted: %s" % (", ".join(gone) or "nothing")])
         result: dict[str, t.Any] = {"changed": bool(gone), "deleted": gone, "left": left}
         if left:
-            lines = ["DeleteIncomplete: %d instance(s) could not be removed." % len(left)]
-            lines += [
-                "  %s on %s: %s" % (v["name"], v["host"], (v["fault"] or {}).get("message", "the host was not asked"))
+            items = [
+                errors.failed_item(v["name"], v["uuid"], v["fault"], host=v["host"], state="the host was not asked")
                 for v in left
             ]
-            remedy = "Bring the host back and delete again; or, if it is gone for good, delete with bootflow_delete_force: true."
-            lines.append("Remedy: " + remedy)
-            result.update(
-                failed=True,
-                msg="\n".join(lines),
-                error_code="DeleteIncomplete",
-                status=503,
-                retryable=True,
-                remedy=remedy,
-            )
+            return error_result(errors.DeleteIncomplete(items, len(gone) + len(left)), **result)
         return result
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete, unmanage
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
@@ -17,6 +18,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     volume_texts,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 
 
 class ActionModule(LedgerAction):
@@ -92,19 +94,8 @@ class ActionModule(LedgerAction):
             tables.show(self._display, ["%s: %s" % (word, ", ".join(g["name"] or g["id"] for g in gone) or "nothing")])
         result: dict[str, t.Any] = {"changed": bool(gone), "deleted": gone, "left": left}
         if left:
-            lines = ["VolumeDeleteIncomplete: %d volume(s) could not be removed." % len(left)]
-            for view in left:
-                lines += volume_texts.why(view)
-            remedy = "Mend the causes (is the storage host up?) and delete again."
-            lines.append("Remedy: " + remedy)
-            result.update(
-                failed=True,
-                msg="\n".join(lines),
-                error_code="VolumeDeleteIncomplete",
-                status=503,
-                retryable=True,
-                remedy=remedy,
-            )
+            items = [volume_texts.failed_item(v) for v in left]
+            return error_result(errors.VolumeDeleteIncomplete(items, len(gone) + len(left)), **result)
         return result
 
 

@@ -12,6 +12,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, volume_texts
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_lines
 
 
 class ActionModule(LedgerAction):
@@ -43,7 +44,7 @@ class ActionModule(LedgerAction):
                 lines += ["", *volume_texts.snapshot_table(snapshots)]
             faulty = [v for v in (*volumes, *snapshots) if v["fault"]]
             if faulty:
-                lines += ["", "Faults:", *(line for v in faulty for line in volume_texts.why(v))]
+                lines += ["", "Faults:", *(line for v in faulty for line in item_lines(volume_texts.failed_item(v)))]
             if backends:
                 lines += ["", *volume_texts.backend_table(backends)]
             tables.show(self._display, lines)

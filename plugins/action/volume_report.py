@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, volume_inputs, volume_texts
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 
 # What a volume is in that nothing is wrong with.
 GOOD = (states.AVAILABLE, states.IN_USE, states.RESERVED, states.ATTACHING, states.DETACHING)
-REMEDY = "Mend the causes and run the same again; it goes on with what is missing."
 
 
 class ActionModule(LedgerAction):
@@ -47,18 +48,8 @@ class ActionModule(LedgerAction):
             tables.show(self._display, volume_texts.volume_table(shown) if shown else ["No volumes."])
         result: dict[str, t.Any] = {"changed": False, "volumes": shown}
         if bad:
-            lines = ["VolumeFailed: %d of %d volumes are not there as asked." % (len(bad), len(shown))]
-            for view in bad:
-                lines += volume_texts.why(view)
-            lines.append("Remedy: " + REMEDY)
-            result.update(
-                failed=True,
-                error_code="VolumeFailed",
-                status=500,
-                retryable=False,
-                remedy=REMEDY,
-                msg="\n".join(lines),
-            )
+            items = [volume_texts.failed_item(v) for v in bad]
+            return error_result(errors.VolumeFailed(items, len(shown)), **result)
         return result
 
 

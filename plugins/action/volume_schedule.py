@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler import explain
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept, schedule, work
@@ -19,11 +20,12 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     volume_inputs,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings import storage_hosts
 
 EXPLAINED = 3
 BACKENDS_PRINTED = 50
-REMEDY = "The plan tells for each backend what turned the volume down: ask for less, or mend that."
+REMEDY = "The plan lists why each backend was rejected. Request less, or fix the cause."
 
 
 class ActionModule(LedgerAction):
@@ -109,16 +111,12 @@ class ActionModule(LedgerAction):
         }
         bad = [d for d in plan if d["error"]]
         if bad:
-            error = bad[0]["error"]
-            lines = ["%s: %s: %s" % (d["name"], d["error"]["code"], d["error"]["message"]) for d in bad]
-            answer.update(
-                failed=True,
-                error_code=error["code"],
-                status=error["status"],
-                retryable=False,
-                remedy=REMEDY,
-                msg="\n".join([*lines, "  Remedy: " + REMEDY]),
-            )
+            items = [
+                errors.failed_item(d["name"] or d["volume_id"], d["volume_id"], {**d["error"], "remedy": ""})
+                for d in bad
+            ]
+            message = "%d of %d volumes fit no backend." % (len(bad), len(plan))
+            return error_result(errors.VolumeFailed(items, len(plan), message=message, remedy=REMEDY), **answer)
         return answer
 
 

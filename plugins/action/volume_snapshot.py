@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import snapshots
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views, volumes
@@ -19,8 +20,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     volume_texts,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-
-REMEDY = "Mend the causes and run the same again; it goes on with what is missing."
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 
 
 class ActionModule(LedgerAction):
@@ -98,18 +98,8 @@ class ActionModule(LedgerAction):
             tables.show(self._display, volume_texts.snapshot_table(ended["done"] + ended["left"]))
         result: dict[str, t.Any] = {"changed": bool(ended["done"]), "snapshots": ended["done"], "left": ended["left"]}
         if ended["left"]:
-            lines = ["SnapshotFailed: %d snapshot(s) are not as asked." % len(ended["left"])]
-            for view in ended["left"]:
-                lines += volume_texts.why(view)
-            lines.append("Remedy: " + REMEDY)
-            result.update(
-                failed=True,
-                msg="\n".join(lines),
-                error_code="SnapshotFailed",
-                status=500,
-                retryable=False,
-                remedy=REMEDY,
-            )
+            items = [volume_texts.failed_item(v) for v in ended["left"]]
+            return error_result(errors.SnapshotFailed(items, len(ended["done"]) + len(items)), **result)
         return result
 
 

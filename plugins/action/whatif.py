@@ -19,6 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, scheduler_inputs, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 
 HOSTS_PRINTED = 50
 ALL = "all"
@@ -75,18 +76,8 @@ class ActionModule(LedgerAction):
         problems = _problems(answers, lost)
         result["fits"] = not problems
         if o["fail"] and problems:
-            error = errors.NoValidHost(
-                reason=" ".join(problems), remedy="The answers tell for each host what turned the next instance down."
-            )
-            data = error.as_dict()
-            result.update(
-                failed=True,
-                error_code=data["code"],
-                status=data["status"],
-                retryable=False,
-                remedy=data["remedy"],
-                msg="%s: %s" % (data["code"], data["message"]),
-            )
+            remedy = "The answers list for each host why the next instance was rejected."
+            return error_result(errors.NoValidHost(reason=" ".join(problems), remedy=remedy), **result)
         return result
 
     # --- what is asked ------------------------------------------------------------------------------------------------

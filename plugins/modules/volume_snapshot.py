@@ -120,7 +120,13 @@ errors:
   type: list
   elements: dict
   returned: failure
-
+failed_items:
+  description:
+    - What failed, each item with C(name), C(id), C(host), C(state), C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).
+    - Missing if the task failed as a whole.
+  type: list
+  elements: dict
+  returned: failure
 error_code:
   description: The kind of error, one stable word.
   type: str

@@ -35,6 +35,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address
     password_in,
     url_is_sqlite,
 )
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result, module_error
 
 LEAST_LEASE = 30
 DEFAULT_LEDGER_URL = "sqlite:////var/lib/bootflow/ledger.db"
@@ -251,60 +252,6 @@ class LedgerAction(ActionBase):
 
 def _run_id() -> str:
     return runs.identify(os.getppid(), runs.controller_name(), "").id
-
-
-def module_error(name: str, host: str, result: t.Mapping[str, t.Any]) -> errors.BootflowError:
-    """The error behind a failed module's result."""
-    if result.get("error_code"):
-        return errors.from_dict(
-            {
-                "code": result["error_code"],
-                "message": result.get("msg", ""),
-                "status": result.get("status", 500),
-                "remedy": result.get("remedy", ""),
-                "retryable": result.get("retryable", False),
-            }
-        )
-    text = str(result.get("msg") or "").strip()
-    for stream in ("exception", "module_stderr", "module_stdout"):
-        if len(text) < 20 and result.get(stream):
-            text = "%s %s" % (text, str(result[stream]).strip().splitlines()[-1])
-    return errors.RemoteError(reason="%s on %s: %s" % (name, host, text or "the module failed"))
-
-
-def error_result(error: errors.BootflowError) -> dict[str, t.Any]:
-    """A failed task's result: the same fields from every module and action."""
-    data = error.as_dict()
-    result = {
-        "failed": True,
-        "changed": False,
-        "error_code": data["code"],
-        "status": data["status"],
-        "remedy": data["remedy"],
-        "retryable": data["retryable"],
-        "msg": _in_words(data),
-    }
-    if isinstance(error, errors.InvalidRequest):
-        result["errors"] = error.errors
-        lines = ["%s: %s" % (e.get("path") or "request", _in_words(e)) for e in error.errors]
-        result["msg"] = "The request has %d error%s.\n%s" % (
-            len(lines),
-            "" if len(lines) == 1 else "s",
-            "\n".join(lines),
-        )
-    for key in ("filter_results", "explanation"):
-        if key in error.details:
-            result[key] = error.details[key]
-    return result
-
-
-def _in_words(error: t.Mapping[str, t.Any]) -> str:
-    """Code, message and remedy for the person who reads the output."""
-    return "%s: %s%s" % (
-        error["code"],
-        error["message"],
-        ("\n  Remedy: " + error["remedy"]) if error.get("remedy") else "",
-    )
 
 
 def _one_line(text: t.Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts as attachment_hosts
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
@@ -15,6 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.vol
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables, volume_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_inputs import reachable
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
@@ -91,7 +93,9 @@ def undo(action: LedgerAction) -> dict[str, t.Any]:
     return {"changed": bool(volumes), "storage_hosts": reachable(action, hosts)}
 
 
-def finish(action: LedgerAction, step: t.Callable[..., t.Any], word: str, code: str) -> dict[str, t.Any]:
+def finish(
+    action: LedgerAction, step: t.Callable[..., t.Any], word: str, error_class: type[errors.Incomplete]
+) -> dict[str, t.Any]:
     """What became of it. The task fails when something is left."""
     if action.check_mode:
         return {"changed": False, "skipped": True}
@@ -101,19 +105,16 @@ def finish(action: LedgerAction, step: t.Callable[..., t.Any], word: str, code: 
         tables.show(action._display, ["%s: %s" % (word, ", ".join(named) or "nothing")])
     result: dict[str, t.Any] = {"changed": bool(done), "done": done, "left": left}
     if left:
-        lines = ["%s: %d volume(s) could not be %s." % (code, len(left), word.lower())]
-        remedies: dict[str, None] = {}
-        for each in left:
-            error = each.get("error") or {}
-            why = (
-                "%s: %s" % (error["code"], error["message"]) if error else "its hosts did not answer, see the warnings"
+        items = [
+            errors.failed_item(
+                "%s (%s)" % (each["volume"], each["instance"]),
+                each["volume_id"],
+                each["error"],
+                state="its hosts did not answer, see the warnings",
             )
-            lines.append("  %s (%s): %s" % (each["volume"], each["instance"], why))
-            if error.get("remedy"):
-                remedies[error["remedy"]] = None
-        remedy = " ".join(remedies) or "Mend the causes and run the same again."
-        lines.append("Remedy: " + remedy)
-        result.update(failed=True, msg="\n".join(lines), error_code=code, status=503, retryable=True, remedy=remedy)
+            for each in left
+        ]
+        return error_result(error_class(items, len(done) + len(left)), **result)
     return result
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.plugin_utils.tables import table
 
 SELECTION: dict[str, dict[str, t.Any]] = {
@@ -84,18 +85,7 @@ def _state(view: View) -> str:
     return "up" if view["reported_at"] is not None else "not reported"
 
 
-def why(view: View) -> list[str]:
-    """Lines that tell a person what became of a volume or snapshot, where it was tried before, and what to do."""
-    name = view.get("name") or view["id"]
-    fault = view.get("fault")
-    if not fault:
-        return ["  %s: it is %s" % (name, view.get("status") or "left")]
-    lines = ["  %s: %s: %s" % (name, fault["code"], fault["message"])]
-    said: dict[tuple[str, str], list[str]] = {}
-    for tried in view.get("tried") or ():
-        said.setdefault((tried["code"], tried["message"]), []).append(tried["host"])
-    for (code, message), hosts in said.items():
-        lines.append("    on %s: %s: %s" % (", ".join(dict.fromkeys(hosts)), code, message))
-    if fault.get("remedy"):
-        lines.append("    Remedy: " + fault["remedy"])
-    return lines
+def failed_item(view: View) -> dict[str, t.Any]:
+    """A volume or snapshot as an item of an Incomplete."""
+    name, state = view.get("name") or view["id"], view.get("status") or "left"
+    return errors.failed_item(name, view["id"], view.get("fault"), view.get("tried") or (), state="it is " + state)

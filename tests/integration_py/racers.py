@@ -213,7 +213,7 @@ class Racer:
         self.note("leaving", uuids)
         try:
             found = self.ledger.transact(delete.begin, self.context, uuids=list(uuids))
-        except errors.InstanceLocked:
+        except errors.InstanceBusy:
             return False
         if not force:
             for host in self.rng.sample(found.hosts, len(found.hosts)):

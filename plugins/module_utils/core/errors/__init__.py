@@ -20,6 +20,8 @@ from .guest import *
 from .hosts import *
 from .hosts import RemoteError
 from .images import *
+from .incomplete import *
+from .incomplete import Incomplete
 from .instances import *
 from .iscsi import *
 from .ledger import *
@@ -44,6 +46,8 @@ def from_dict(data: t.Mapping[str, t.Any]) -> BootflowError:
         BootflowError.__init__(error, message=str(data.get("message", "")))
     if isinstance(error, InvalidRequest):
         error.errors = [dict(e) for e in data.get("errors") or ()]
+    if isinstance(error, Incomplete):
+        error.items = [dict(i) for i in data.get("failed_items") or ()]
     error.remedy = str(data.get("remedy", "") or "")
     error.status = int(data.get("status", error.status))
     error.retryable = bool(data.get("retryable", error.retryable))

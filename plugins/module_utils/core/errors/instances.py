@@ -19,15 +19,15 @@ class InstanceExists(Conflict):
     remedy = "Delete it first (bootflow.compute.delete), give the new one another name, or restore its definition."
 
 
-class InstanceLocked(Conflict):
-    """Another live run owns the instance."""
+class InstanceBusy(Conflict):
+    """Another live run is working on the instance (InstanceIsLocked is a user's lock)."""
 
     msg_fmt = "Instance %(name)s is being worked on by run %(run)s until %(until)s."
     remedy = "Wait for that run; if it is dead, its lease ends at the time named."
 
 
 class InstanceIsLocked(Conflict):
-    """Locked by a user against actions (Nova's lock)."""
+    """A user locked the instance against actions (Nova's lock; InstanceBusy is another run at work)."""
 
     msg_fmt = "Instance %(instance_uuid)s is locked"
     remedy = "Unlock it first."

@@ -47,7 +47,7 @@ class Outcome:
 
 # The first line that fits decides. Text None: the error's own.
 _TABLE: tuple[tuple[tuple[type[errors.BootflowError], ...], str, str | None], ...] = (
-    ((errors.InstanceNotFound, errors.UnexpectedDeletingTaskStateError, errors.InstanceLocked), FAILED_QUIETLY, None),
+    ((errors.InstanceNotFound, errors.UnexpectedDeletingTaskStateError, errors.InstanceBusy), FAILED_QUIETLY, None),
     ((errors.BuildAbortException,), ABORT, None),
     ((errors.RescheduledException, errors.ComputeResourcesUnavailable), RESCHEDULE, None),
     ((errors.FixedIpLimitExceeded, errors.NoMoreNetworks, errors.NoMoreFixedIps), ABORT, NETWORKS_WITH_ERROR),

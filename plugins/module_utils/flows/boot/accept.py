@@ -67,7 +67,7 @@ class AcceptOptions:
 def accept(conn: t.Any, requests: t.Sequence[ServerRequest], options: AcceptOptions, context: Context) -> Accepted:
     """Write what is new of ``requests``; take over what a dead run left; leave alone what is as asked.
 
-    :raises InvalidRequest: with every refusal of every entry (InstanceExists, InstanceLocked, OverQuota, addresses...).
+    :raises InvalidRequest: with every refusal of every entry (InstanceExists, InstanceBusy, OverQuota, addresses...).
         Nothing is written then: the caller's transaction is to be rolled back.
     """
     now = context.now

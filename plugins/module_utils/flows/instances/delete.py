@@ -40,7 +40,7 @@ def begin(
     """Mark what is to go as deleting and tell which hosts have a part in it. What is not there is no error.
 
     :raises InvalidInput: nothing says which instances, or a name is in several projects and none is given.
-    :raises InstanceLocked: a live run is deleting one of them.
+    :raises InstanceBusy: a live run is deleting one of them.
     """
     if names is None and uuids is None and reservations is None and not (project is not None and everything):
         raise errors.InvalidInput(

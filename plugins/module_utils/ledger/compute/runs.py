@@ -126,11 +126,11 @@ def dead_among(conn: t.Any, run_ids: t.Iterable[str], me: RunIdentity, now: floa
     return {r for r in wanted if is_dead(rows.get(r), me, now)}
 
 
-def locked_error(conn: t.Any, name: str, run_id: str) -> errors.InstanceLocked:
+def locked_error(conn: t.Any, name: str, run_id: str) -> errors.InstanceBusy:
     """The refusal for an instance that a live run owns."""
     row = conn.execute(sa.select(runs).where(runs.c.id == run_id)).first()
     until = "its lease ends" if row is None else _utc(row.lease_until)
-    return errors.InstanceLocked(name=name, run=run_id, until=until)
+    return errors.InstanceBusy(name=name, run=run_id, until=until)
 
 
 def _utc(seconds: float) -> str:

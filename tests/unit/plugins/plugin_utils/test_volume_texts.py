@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import HostUnreachable
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import HostUnreachable, VolumeFailed
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_reports, volume_texts
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 
 VOLUME = {
     "id": "v1",
@@ -45,15 +46,17 @@ def test_tables():
     assert states == ["up", "disabled", "frozen", "X", "not"]
 
 
-def test_why_tells_what_every_backend_said():
+def test_a_failed_volume_is_shown_with_what_each_backend_said():
     fault = {"code": "NoValidBackend", "message": "none", "remedy": "Make room."}
     tried = [{"host": "s1@a#a", "code": "VolumeBackendAPIException", "message": "full"}] * 2
-    assert volume_texts.why({**VOLUME, "fault": fault, "tried": tried}) == [
+    volumes = [{**VOLUME, "fault": fault, "tried": tried}, {"id": "v2", "name": "n", "status": "creating"}]
+    error = VolumeFailed([volume_texts.failed_item(v) for v in volumes], 3)
+    assert error_result(error)["msg"].splitlines()[1:-1] == [
         "  v1: NoValidBackend: none",
         "    on s1@a#a: VolumeBackendAPIException: full",
         "    Remedy: Make room.",
+        "  n: it is creating",
     ]
-    assert volume_texts.why({"id": "v1", "name": "n", "status": "creating"}) == ["  n: it is creating"]
 
 
 def test_a_report_keeps_the_facts_and_leaves_the_volumes_out():

@@ -239,7 +239,7 @@ def test_quotas_count_what_lives_in_the_project_only(world: World) -> None:
 def test_a_build_of_a_live_run_is_locked(world: World) -> None:
     world.boot("web", "accepted", run="a")
     refusals = world.refusals(request("web"), run="b")
-    assert codes(refusals) == [("instances[0].name", "InstanceLocked")]
+    assert codes(refusals) == [("instances[0].name", "InstanceBusy")]
     assert "run-a until 2023-11-14T22:23:20Z" in refusals[0]["message"]
 
 
@@ -295,7 +295,7 @@ def test_a_failed_instance_that_ran_before_is_left_alone(world: World) -> None:
     assert world.accept(request("web"), run="b").unchanged == [uuid]
 
 
-@pytest.mark.parametrize(("later", "code"), [(0, "InstanceLocked"), (601, "InstanceInvalidState")])
+@pytest.mark.parametrize(("later", "code"), [(0, "InstanceBusy"), (601, "InstanceInvalidState")])
 def test_what_is_being_deleted_is_refused(world: World, later: int, code: str) -> None:
     world.report("h1")
     world.boot("web")

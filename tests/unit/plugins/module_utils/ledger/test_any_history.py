@@ -320,7 +320,7 @@ class History(RuleBasedStateMachine):
         if instance is None or instance.run != self.run or instance.state in ("active", "error") or not alive:
             return
         (refusal,) = self.world.refusals(asked(name), run="other")
-        assert refusal["code"] == "InstanceLocked"
+        assert refusal["code"] == "InstanceBusy"
 
     # --- resizing ----------------------------------------------------------------------------------------
 

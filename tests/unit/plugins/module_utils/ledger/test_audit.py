@@ -289,7 +289,7 @@ def test_a_boot_is_refused_while_audit_cleans_its_instance(world: World, auditor
     die(world)
     repaired = auditor.repair(auditor.seen("h1"))
     (refusal,) = world.refusals(request("web"), run="b")
-    assert refusal["code"] == "InstanceLocked"
+    assert refusal["code"] == "InstanceBusy"
     auditor.clean("h1", repaired.todo["h1"])
     assert len(world.accept(request("web"), run="b").resumed) == 1
 

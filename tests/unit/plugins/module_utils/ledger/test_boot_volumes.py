@@ -286,7 +286,7 @@ def test_a_live_run_keeps_its_builds_volumes(bworld: BootWorld) -> None:
     wish = volume_request("web", from_image())
     bworld.boot_of(wish, until="exported")
     (error,) = bworld.refusals(wish, run="b")
-    assert error["code"] == "InstanceLocked"
+    assert error["code"] == "InstanceBusy"
     assert {r.run_id for r in bworld.live_attachments()} == {"run-a"}
 
 

@@ -125,7 +125,7 @@ def test_another_live_runs_delete_is_locked(world: World) -> None:
     world.report("h1")
     world.boot("web")
     world.delete(run="d", names=["web"])
-    with pytest.raises(errors.InstanceLocked) as caught:
+    with pytest.raises(errors.InstanceBusy) as caught:
         world.delete(run="e", names=["web"])
     assert "run-d" in caught.value.message
     assert [r.display_name for r in world.delete(run="d", names=["web"]).rows] == ["web"]

@@ -148,7 +148,7 @@ def test_one_name(world: World) -> None:
         return [told(mine, request("web", 3), run="r%d" % number)]
 
     answers = [a for answer in race(world, work) for a in answer]
-    assert sorted(answers) == ["InstanceLocked,InstanceLocked,InstanceLocked"] * (PROCESSES - 1) + ["created"]
+    assert sorted(answers) == ["InstanceBusy,InstanceBusy,InstanceBusy"] * (PROCESSES - 1) + ["created"]
     assert world.count(tables.instances) == 3
 
 
@@ -203,7 +203,7 @@ def test_failures_against_deletes_of_the_same_instances(world: World) -> None:
         random.Random(number).shuffle(chosen)
         try:
             mine.delete(run="d%d" % number, uuids=chosen)
-        except errors.InstanceLocked:
+        except errors.InstanceBusy:
             return ["locked"]
         mine.removed("h1", chosen, "d%d" % number)
         return ["deleted %d" % len(mine.finish("d%d" % number)[0])]

@@ -104,6 +104,6 @@ def test_a_live_run_that_renews_keeps_its_builds(world: World) -> None:
         world.time += 300
         with world.ledger.write() as conn:
             runs.renew(conn, world.context("a").run, world.time)
-        assert world.refusals(request("web"), run="b")[0]["code"] == "InstanceLocked"
+        assert world.refusals(request("web"), run="b")[0]["code"] == "InstanceBusy"
     world.time += 601
     assert world.accept(request("web"), run="b").resumed == [uuid]

@@ -176,7 +176,8 @@ def test_new_volumes_go_to_hosts_of_the_inventory(run: Runner) -> None:
     run(volume_schedule, run="a", volumes=entries)
     assert run.world.volume("new").pool_host == "s2@lvm#lvm"
     plan, shown = run(volume_schedule, True, volumes=[{"name": "clone", "source_volid": "data"}])
-    assert plan["failed"] and plan["error_code"] == "NoValidBackend"
+    assert plan["failed"] and plan["error_code"] == "VolumeFailed"
+    assert [i["error"]["code"] for i in plan["failed_items"]] == ["NoValidBackend"]
     assert "the host of s1@lvm#lvm is not in the inventory" in shown
     assert plan["msg"].endswith("Remedy: " + plan["remedy"]) and "--check" not in plan["msg"]
 

@@ -1,0 +1,100 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs over many items that some of the items did not come through."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .base import BootflowError
+
+Item = t.Dict[str, t.Any]
+
+
+def failed_item(
+    name: str,
+    id: str,
+    error: t.Mapping[str, t.Any] | None,
+    tried: t.Sequence[t.Mapping[str, t.Any]] = (),
+    host: str | None = None,
+    state: str = "",
+) -> Item:
+    """One item of an Incomplete.
+
+    :arg id: its UUID.
+    :arg error: as_dict()'s data, or a fault of the ledger.
+    :arg tried: faults of the attempts before that one; without it those of ``error``.
+    :arg state: the item's state, shown where there is no error.
+    """
+    cause = dict(error) if error else None
+    before = (cause or {}).pop("tried", ())
+    return {"name": name, "id": id, "host": host, "state": state, "error": cause, "tried": list(tried or before)}
+
+
+class Incomplete(BootflowError):
+    """Some items of the run failed; ``items`` has each of them with its own error."""
+
+    msg_fmt = "%(failed)d of %(total)d items failed."
+    status = 503
+    remedy = "Fix the cause and rerun the playbook; it resumes where it stopped."
+
+    def __init__(self, items: t.Sequence[t.Mapping[str, t.Any]], total: int, **details: t.Any):
+        """:arg total: how many items the run had, the good ones included."""
+        self.items = [dict(i) for i in items]
+        super().__init__(failed=len(self.items), total=total, **details)
+
+    def as_dict(self) -> dict[str, t.Any]:
+        # Not "items", which in a template would be the method of the mapping.
+        return {**super().as_dict(), "failed_items": self.items}
+
+
+class BootFailed(Incomplete):
+    """Some instances of a boot are not ACTIVE, or in check mode would not be."""
+
+    msg_fmt = "%(failed)d of %(total)d instances are not ACTIVE."
+
+
+class DeleteIncomplete(Incomplete):
+    """Some instances are still on a host, or still hold a volume."""
+
+    msg_fmt = "%(failed)d of %(total)d instances could not be deleted."
+    retryable = True
+    remedy = "Bring the host back and delete again. If it is gone for good, delete with bootflow_delete_force: true."
+
+
+class VolumeFailed(Incomplete):
+    """Some volumes are not as requested, or in check mode would not be."""
+
+    msg_fmt = "%(failed)d of %(total)d volumes are not as requested."
+    status = 500
+
+
+class VolumeDeleteIncomplete(Incomplete):
+    """Some volumes are still on their storage host."""
+
+    msg_fmt = "%(failed)d of %(total)d volumes could not be deleted."
+    retryable = True
+    remedy = "Fix the cause (is the storage host up?) and delete again."
+
+
+class SnapshotFailed(Incomplete):
+    """Some snapshots are not as requested."""
+
+    msg_fmt = "%(failed)d of %(total)d snapshots are not as requested."
+    status = 500
+
+
+class AttachFailed(Incomplete):
+    """Some volumes are not attached."""
+
+    msg_fmt = "%(failed)d of %(total)d volumes could not be attached."
+    retryable = True
+
+
+class DetachFailed(Incomplete):
+    """Some volumes are still attached."""
+
+    msg_fmt = "%(failed)d of %(total)d volumes could not be detached."
+    retryable = True

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Errors as failed results of tasks, and failed results of modules as errors."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+
+
+def module_error(name: str, host: str, result: t.Mapping[str, t.Any]) -> errors.BootflowError:
+    """The error behind a failed module's result."""
+    if result.get("error_code"):
+        return errors.from_dict({**result, "code": result["error_code"], "message": result.get("msg", "")})
+    text = str(result.get("msg") or "").strip()
+    for stream in ("exception", "module_stderr", "module_stdout"):
+        if len(text) < 20 and result.get(stream):
+            text = "%s %s" % (text, str(result[stream]).strip().splitlines()[-1])
+    return errors.RemoteError(reason="%s on %s: %s" % (name, host, text or "the module failed"))
+
+
+def error_result(error: errors.BootflowError, **result: t.Any) -> dict[str, t.Any]:
+    """``result`` of a task that failed with ``error``: the same fields from every action (docs/errors.md)."""
+    data = error.as_dict()
+    lines = ["%s: %s" % (error.code, error.message)]
+    if isinstance(error, errors.InvalidRequest):
+        lines = ["The request has %d error%s." % (len(error.errors), "" if len(error.errors) == 1 else "s")]
+        for each in error.errors:
+            lines += ["%s: %s: %s" % (each.get("path") or "request", each["code"], each["message"])]
+            lines += ["  Remedy: " + each["remedy"]] if each.get("remedy") else []
+    elif isinstance(error, errors.Incomplete):
+        for item in error.items:
+            lines += item_lines(item)
+        lines += ["Remedy: " + error.remedy] if error.remedy else []
+    elif error.remedy:
+        lines += ["  Remedy: " + error.remedy]
+    answer = {"changed": False, **result, "failed": True, "error_code": data.pop("code"), "msg": "\n".join(lines)}
+    del data["message"]
+    return {**answer, **data}
+
+
+def item_lines(item: t.Mapping[str, t.Any]) -> list[str]:
+    """What became of an item, on which hosts it was tried before, and what to do."""
+    error = item["error"]
+    name = "%s on %s" % (item["name"], item["host"]) if item["host"] else item["name"]
+    if not error:
+        return ["  %s: %s" % (name, item["state"])]
+    lines = ["  %s: %s: %s" % (name, error["code"], error["message"])]
+    attempts: dict[tuple[str, str], dict[str, None]] = {}
+    for tried in item["tried"]:
+        attempts.setdefault((tried["code"], tried["message"]), {})[tried["host"]] = None
+    lines += ["    on %s: %s: %s" % (", ".join(hosts), *said) for said, hosts in attempts.items()]
+    # The remedies of the attempts are closer to the cause than that of an error that says no host is left.
+    remedies = dict.fromkeys(each["remedy"] for each in item["tried"] if each.get("remedy"))
+    if not remedies and error.get("remedy"):
+        remedies = {error["remedy"]: None}
+    return lines + ["    Remedy: " + remedy for remedy in remedies]

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Errors as results of tasks and back."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result, module_error
+
+UNREACHABLE = {"code": "HostUnreachable", "message": "no route", "host": "kvm1", "remedy": "Check the cable."}
+FAULT = {"code": "NoValidHost", "message": "none left", "remedy": "Ask the scheduler.", "tried": [UNREACHABLE]}
+
+
+def boot_failed() -> errors.Incomplete:
+    items = [
+        errors.failed_item("web", "u1", FAULT),
+        errors.failed_item("db", "u2", None, host="kvm2", state="building, task_state spawning"),
+    ]
+    return errors.BootFailed(items, 5)
+
+
+def test_an_incomplete_run_lists_each_item_with_its_attempts_and_the_remedies_next_to_the_cause():
+    result = error_result(boot_failed(), changed=True, instances=["web", "db"])
+    assert (result["failed"], result["changed"], result["instances"]) == (True, True, ["web", "db"])
+    assert (result["error_code"], result["status"], result["retryable"]) == ("BootFailed", 503, False)
+    assert [(i["name"], i["id"], (i["error"] or {}).get("code")) for i in result["failed_items"]] == [
+        ("web", "u1", "NoValidHost"),
+        ("db", "u2", None),
+    ]
+    assert result["failed_items"][0]["tried"] == [UNREACHABLE]
+    assert result["msg"].splitlines() == [
+        "BootFailed: 2 of 5 instances are not ACTIVE.",
+        "  web: NoValidHost: none left",
+        "    on kvm1: HostUnreachable: no route",
+        "    Remedy: Check the cable.",
+        "  db on kvm2: building, task_state spawning",
+        "Remedy: " + result["remedy"],
+    ]
+
+
+def test_without_attempts_the_remedy_is_that_of_the_error():
+    item = errors.failed_item("web", "u1", {**FAULT, "tried": []})
+    assert "    Remedy: Ask the scheduler." in error_result(errors.BootFailed([item], 1))["msg"].splitlines()
+
+
+def test_an_invalid_request_lists_its_errors():
+    each = {"path": "instances[0].name", "code": "InvalidInput", "message": "missing", "remedy": "Add it."}
+    result = error_result(errors.InvalidRequest([each]))
+    assert result["errors"] == [each] and result["changed"] is False
+    assert result["msg"].splitlines() == [
+        "The request has 1 error.",
+        "instances[0].name: InvalidInput: missing",
+        "  Remedy: Add it.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        boot_failed(),
+        errors.InvalidRequest([{"path": "p", "code": "InvalidInput", "message": "m", "remedy": ""}]),
+        errors.HostUnreachable(host="h", reason="r"),
+    ],
+    ids=lambda e: e.code,
+)
+def test_the_error_behind_a_failed_result_is_the_same_again(error: errors.BootflowError):
+    back = module_error("a_module", "kvm1", {**error_result(error), "msg": error.message})
+    assert type(back) is type(error) and back.as_dict() == error.as_dict()
+
+
+def test_a_module_without_a_code_is_a_remote_error_that_ends_with_what_it_said_last():
+    error = module_error("a_module", "kvm1", {"failed": True, "msg": "MODULE FAILURE", "module_stderr": "a\nlast"})
+    assert (error.code, error.message) == ("RemoteError", "a_module on kvm1: MODULE FAILURE last")
