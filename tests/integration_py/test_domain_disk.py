@@ -173,12 +173,12 @@ def test_what_is_refused(host):
     assert error["message"] == "The supplied device path (/dev/sda) is in use."
     for wrong, words in (
         ({"xml": disk["xml"].replace(" type='raw'", "")}, "no driver type"),
-        ({"xml": disk["xml"].replace(VOLUME + "</serial>", OTHER + "</serial>")}, "has the serial"),
+        ({"xml": disk["xml"].replace(VOLUME + "</serial>", OTHER + "</serial>")}, "has another serial"),
         ({"xml": "<disk"}, "cannot be parsed"),
-        ({"xml": "<interface/>"}, "is no disk"),
-        ({"serial": "a b"}, "no serial"),
+        ({"xml": "<interface/>"}, "must be a disk"),
+        ({"serial": "a b"}, "not a valid disk serial"),
         ({"uuid": "x"}, "x"),
-        ({"state": "resized", "size": 513}, "sectors"),
+        ({"state": "resized", "size": 513}, "multiple of 512"),
     ):
         error = host.one({**disk, **wrong})["error"]
         assert error["code"] in ("InvalidInput", "InvalidUUID") and words in error["message"], wrong

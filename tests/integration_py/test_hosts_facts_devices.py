@@ -108,7 +108,7 @@ def test_a_free_disk_is_offered_and_one_in_use_is_not(info, loop, libvirt, tmp_p
     reasons = [row["reason"] for row in rows[1:]]
     assert reasons[0] == "is the same disk as %s" % paths[0]
     assert "mounted at" in reasons[1] or reasons[1] == "is in use by the kernel"
-    assert reasons[2:] == ["it is an LVM physical volume", "the domain owner has it", "is no block device"]
+    assert reasons[2:] == ["the disk is an LVM physical volume", "is used by domain owner", "is not a block device"]
     assert info(isolated_disks=[guests])["isolated_disks"][0]["reason"] == ""
 
 

@@ -123,7 +123,7 @@ def test_logins_that_fail(volumes: KernelFlow) -> None:
     system = volumes.volume("system")["id"]
     other = "for f in %s; do printf Other4567890123456 >$f; done" % (CHAP_OF_LIO % (IQN, system))
     gone = "rmdir /sys/kernel/config/target/iscsi/%s%s/tpgt_1/np/*" % (IQN, system)
-    for break_it, message in ((other, "the target refused the login"), (gone, "Unable to login")):
+    for break_it, message in ((other, "the target rejected the login"), (gone, "Unable to login")):
         process = volumes.start("boot", {"bootflow_instances": [wanted], **once})
         volumes.during(
             process,

@@ -169,7 +169,7 @@ def test_without_multipathd_one_path_is_taken_and_told(volumes: MultipathFlow) -
     with volumes.no_way_to_it():
         ended = volumes.boot(guest("app", "system"))
     said = " ".join(ended.output.split())
-    assert "multipathd does not run on this host: of 2 portals only %s is used" % volumes.portals("thin")[1] in said
+    assert "multipathd is not running on this host; only portal %s of 2 is used" % volumes.portals("thin")[1] in said
     assert host.sessions() == [system]
     assert volumes.source("app", system) == "/dev/disk/by-path/ip-%s-iscsi-%s%s-lun-1" % (
         volumes.portals("thin")[1],

@@ -120,7 +120,7 @@ def test_devices_with_something_on_them_are_refused_before_any_is_written(storag
     storage.sh("wipefs -q -a %s; vgcreate -q %s %s" % (disk[6], used, disk[6]))
     refused("Conflict", disk[6], "volume group " + used)
     storage.sh("lvcreate -q -y -an -l 1 --addtag bootflow %s" % used)
-    refused("Conflict", disk[6], "volumes of ours", wipe_devices=True)
+    refused("Conflict", disk[6], "bootflow volumes", wipe_devices=True)
     storage.sh("vgremove -q -y -f %s; vgcreate -q %s %s" % (used, used, disk[6]))
     refused("InvalidInput", "/dev/nowhere", wanted=[dict(made_of(storage)[0], devices=["/dev/nowhere"])])
     refused("InvalidInput", "two volume groups", wanted=[dict(each, devices=[disk[5]]) for each in made_of(storage)])

@@ -44,7 +44,7 @@ def checked_disks(disks: t.Iterable[t.Any]) -> list[dict[str, str]]:
         given = disk if isinstance(disk, dict) else {"path": disk}
         path = given.get("path")
         if not isinstance(path, str) or not path.startswith("/") or ".." in path.split("/") or "\0" in path:
-            raise InvalidInput(reason="%r is no absolute path of a disk" % (path,))
+            raise InvalidInput(reason="disks must be absolute paths, got %r" % (path,))
         found.append({"path": path, "serial": str(given.get("serial") or "")})
     return found
 
@@ -64,16 +64,16 @@ def clear_disk(
     path = disk["path"]
     real = os.path.realpath(path)
     if real in used_by:
-        raise _refusal(path, "the domain %s has it" % used_by[real])
+        raise _refusal(path, "domain %s uses the disk" % used_by[real])
     try:
         # With O_EXCL a block device refuses when a file system, LVM, RAID, swap or another such opener has it.
         fd = os.open(real, os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC)
     except OSError as error:
         busy = error.errno == errno.EBUSY
-        raise _refusal(path, "it is in use by the kernel" if busy else str(error.strerror)) from error
+        raise _refusal(path, "the disk is in use by the kernel" if busy else str(error.strerror)) from error
     try:
         if not stat.S_ISBLK(os.fstat(fd).st_mode):
-            raise _refusal(path, "it is no block device")
+            raise _refusal(path, "the path is not a block device")
         if disk.get("serial"):
             _check_serial(path, disk["serial"], (describe or block_device)(real))
         if not check_mode:
@@ -93,7 +93,7 @@ def _check_serial(path: str, claimed: str, node: t.Mapping[str, t.Any]) -> None:
     there = str(node.get("serial") or "")
     if there != claimed:
         raise _refusal(
-            path, "the disk with the serial %s was given to the guest, and %s is there now" % (claimed, there)
+            path, "the guest had the disk with serial %s, the disk at this path has serial %s" % (claimed, there)
         )
 
 
@@ -121,6 +121,6 @@ def _write_zeros(fd: int, start: int, length: int) -> None:
 def _refusal(path: str, reason: str) -> CommandFailed:
     return CommandFailed(
         message="the disk %s could not be cleared: %s" % (path, reason),
-        remedy="Until it is cleared it stays with its instance. Free or repair the disk and delete again; where old data"
-        " may be seen by the next guest set bootflow_whole_disk_clear: none.",
+        remedy="The disk stays with its instance until it is cleared. Release or repair the disk and delete the instance again;"
+        " or set bootflow_whole_disk_clear: none, and the next guest can read the old data.",
     )

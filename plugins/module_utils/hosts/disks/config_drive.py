@@ -91,7 +91,7 @@ def write_config_drive(
     """
     check_format(fmt)
     if not os.path.isabs(path) or os.path.basename(path) in ("", ".", ".."):
-        raise InvalidInput(reason="%r is not an absolute path of a file" % path)
+        raise InvalidInput(reason="path of the config drive must be absolute, got %r" % path)
     _check_paths(files)
     try:
         mark = _MARK.encode("ascii") if keep else _mark(files, fmt)
@@ -146,12 +146,12 @@ def _write(path: str, data: bytes, size: int) -> None:
 
 def _check_paths(files: t.Mapping[str, bytes]) -> None:
     if not files:
-        raise InvalidInput(reason="a config drive needs files")
+        raise InvalidInput(reason="the config drive has no files")
     for path in files:
         check_path(path)
         parts = path.split("/")
         if any("/".join(parts[:depth]) in files for depth in range(1, len(parts))):
-            raise InvalidInput(reason="%r is below something that is a file" % path)
+            raise InvalidInput(reason="%r lies below the path of another file" % path)
 
 
 def _mark(files: t.Mapping[str, bytes], fmt: str) -> bytes:

@@ -50,7 +50,7 @@ def isolated_disks(
         try:
             node = describe(real)
         except (CommandFailed, ValueError, LookupError) as error:
-            row["reason"] = "lsblk can not tell what it is: %s" % error
+            row["reason"] = "cannot be identified by lsblk: %s" % error
             continue
         row.update(size_gb=_int(node.get("size")) // GIB, medium=medium(node), serial=str(node.get("serial") or ""))
         wwn = str(node.get("wwn") or "")
@@ -59,7 +59,7 @@ def isolated_disks(
         if twin:
             row["reason"] = "is the same disk as %s" % twin
         elif domain:
-            row.update(reason="the domain %s has it" % domain, domain=domain)
+            row.update(reason="is used by domain %s" % domain, domain=domain)
         else:
             row["reason"] = why_not_whole(node) or examine(real)
         seen.setdefault(real, path)
@@ -70,12 +70,12 @@ def isolated_disks(
 
 def _why_no_device(path: str) -> str:
     if not path.startswith("/"):
-        return "is no absolute path"
+        return "is not an absolute path"
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
-        return "is not there: %s" % error.strerror
-    return "" if stat.S_ISBLK(mode) else "is no block device"
+        return "does not exist: %s" % error.strerror
+    return "" if stat.S_ISBLK(mode) else "is not a block device"
 
 
 def block_device(path: str) -> Node:
@@ -107,12 +107,12 @@ def medium(node: Node) -> str:
 def why_not_whole(node: Node) -> str:
     """Why a device can not be given to a guest as a whole, "" when it can: it is none, or it or a part is in use."""
     if node.get("type") not in WHOLE:
-        return "is of type %s and no whole disk" % node.get("type")
+        return "is of type %s, not a whole disk" % node.get("type")
     if not _int(node.get("size")):
         return "has no size"
     if _truth(node.get("ro")):
         return "is read-only"
-    return _why_used(node, "it")
+    return _why_used(node, "the disk")
 
 
 def _why_used(node: Node, what: str) -> str:
@@ -123,7 +123,7 @@ def _why_used(node: Node, what: str) -> str:
     if kind == "LVM2_member":
         return "%s is an LVM physical volume" % what
     if kind.endswith("_member"):
-        return "%s is a part of a %s set" % (what, kind[: -len("_member")])
+        return "%s is a member of a %s set" % (what, kind[: -len("_member")])
     for child in node.get("children") or ():
         if child.get("type") != "part":
             return "%s is held by %s (%s)" % (what, child.get("kname"), child.get("type"))
@@ -142,12 +142,12 @@ def why_busy(path: str) -> str:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_EXCL)
     except OSError as error:
-        return "is in use by the kernel" if error.errno == errno.EBUSY else "can not be opened: %s" % error.strerror
+        return "is in use by the kernel" if error.errno == errno.EBUSY else "cannot be opened: %s" % error.strerror
     try:
         head = os.read(fd, _SECTOR * _SECTORS)
     except OSError as error:
-        return "can not be read: %s" % error.strerror
+        return "cannot be read: %s" % error.strerror
     finally:
         os.close(fd)
     labels = [head[n * _SECTOR : n * _SECTOR + len(_LABEL)] for n in range(_SECTORS)]
-    return "it is an LVM physical volume" if _LABEL in labels else ""
+    return "the disk is an LVM physical volume" if _LABEL in labels else ""

@@ -24,7 +24,7 @@ def checked_group(backend: str, volume_group: str) -> str:
         return ""
     if not volume_group:
         raise InvalidInput(
-            reason="no volume group is named, and the disk backend %s needs one" % backend,
+            reason="disk backend %s requires a volume group" % backend,
             remedy="Set bootflow_disk_volume_group for the host.",
         )
     return checked_name(volume_group, "volume group")

@@ -103,7 +103,7 @@ class _Work:
             if limit and error.virtual_size > limit:
                 raise ImageUnacceptable(
                     image_id=image_id,
-                    reason="its virtual size is %d bytes, the limit is %d" % (error.virtual_size, limit),
+                    reason="the virtual size is %d bytes, the limit is %d" % (error.virtual_size, limit),
                 ) from None
             self.too_large[image_id] = error.virtual_size
             largest = self.max_bytes(image_id, limit) or 0
@@ -128,7 +128,9 @@ class _Work:
             if error:
                 raise from_dict(error)
             if spec.image_id not in image_results:
-                raise InvalidInput(reason="image %s of disk %s is not among the images" % (spec.image_id, spec.name))
+                raise InvalidInput(
+                    reason="image %s of disk %s is missing from the option images" % (spec.image_id, spec.name)
+                )
         if pending:
             return {"changed": False, "disks": [], "pending": pending}
         result = ensure_disks(self.instances_path, uuid, specs, self.bases, self.check_mode, self.volume_group)

@@ -54,13 +54,15 @@ class DiskSpec:
             (self.fs, FILE_SYSTEMS, "fs"),
         ):
             if value not in words:
-                raise InvalidInput(reason="%s %r of disk %s is none of %s" % (what, value, self.name, ", ".join(words)))
+                raise InvalidInput(
+                    reason="%s of disk %s must be one of %s, got %r" % (what, self.name, ", ".join(words), value)
+                )
         if self.size < 0 or (self.size == 0 and self.kind != "image"):
-            raise InvalidInput(reason="disk %s needs a size" % self.name)
+            raise InvalidInput(reason="disk %s has no size" % self.name)
         if self.kind == "image" and not self.image_id:
-            raise InvalidInput(reason="disk %s needs an image_id" % self.name)
+            raise InvalidInput(reason="disk %s has no image_id" % self.name)
         if self.label and not _LABEL.match(self.label):
-            raise InvalidInput(reason="label %r of disk %s is not acceptable" % (self.label, self.name))
+            raise InvalidInput(reason="label of disk %s is not valid: %r" % (self.name, self.label))
         return self
 
 
@@ -96,7 +98,7 @@ def ensure_files(
         record = records.get(spec.name)
         if os.path.lexists(path):
             if not os.path.isfile(path) or os.path.islink(path):
-                raise InvalidDiskInfo(reason="%s is there, but is no regular file" % path)
+                raise InvalidDiskInfo(reason="%s exists and is not a regular file" % path)
             size = recorded_size(path, spec, record)
         else:
             size = disk_size(spec, bases.get(spec.image_id))
@@ -136,14 +138,14 @@ def recorded_size(path: str, spec: DiskSpec, record: t.Any) -> int:
     """
     if not isinstance(record, dict) or not isinstance(record.get("virtual_size"), int):
         raise InvalidDiskInfo(
-            reason="%s is there, but disk.info does not know it" % path,
+            reason="disk %s exists but is not recorded in disk.info" % path,
             remedy="Delete the instance on this host, or move the disk away.",
         )
     wanted = {"format": spec.backend, "kind": spec.kind, "image_id": spec.image_id}
     for key, value in wanted.items():
         if record.get(key) != value:
             raise InvalidDiskInfo(
-                reason="%s was made with %s %s, not %s" % (path, key, record.get(key), value),
+                reason="disk %s was created with %s %s, not %s" % (path, key, record.get(key), value),
                 remedy="Delete the instance on this host first.",
             )
     return int(record["virtual_size"])

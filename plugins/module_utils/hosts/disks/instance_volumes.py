@@ -63,8 +63,7 @@ def whole(group: VolumeGroup, uuid: str, name: str) -> LogicalVolume | None:
         return None
     if lv not in of_instance(group, uuid):
         raise Conflict(
-            message="The logical volume %s/%s is there, and its tags do not say that it is of instance %s"
-            % (group.name, name, uuid),
+            message="logical volume %s/%s already exists and is not tagged for instance %s" % (group.name, name, uuid),
             remedy="Rename or remove it (lvs -o +lv_tags %s)." % group.name,
         )
     return None if lv.tags & {INCOMPLETE, DELETING} else lv
@@ -124,7 +123,7 @@ def _check_room(group: VolumeGroup, wanted: t.Sequence[Wanted]) -> None:
                 path="volume group %s" % group.name,
                 reason="Insufficient Space on Volume Group %s. Only %d bytes available, but %d bytes required by volume %s."
                 % (group.name, free, size, each.name),
-                remedy="Extend it (vgextend), or lower the host's disk_allocation_ratio.",
+                remedy="Extend the volume group (vgextend), or lower the host's disk_allocation_ratio.",
             )
         free -= size
 
@@ -178,8 +177,8 @@ def _check_closed(vg: str, names: t.Sequence[str]) -> None:
             return
         if time.monotonic() > deadline:
             raise VolumeIsBusy(
-                message="The logical volume %s/%s is open, and is not wiped" % (vg, used[0]),
-                remedy="See who has it (fuser -v, findmnt, dmsetup ls --tree), end that, and delete the instance again.",
+                message="logical volume %s/%s is open and was not wiped" % (vg, used[0]),
+                remedy="Find what has it open (fuser -v, findmnt, dmsetup ls --tree), close it, and delete the instance again.",
             )
         time.sleep(0.3)
 
@@ -197,7 +196,7 @@ def _wipe(path: str, size: int, clearing: Clearing) -> None:
     except (OSError, BootflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else error.message
         raise CommandFailed(
-            message="The logical volume %s could not be wiped: %s" % (path, reason),
-            remedy="Until then it stays with its instance. Repair the disk and delete the instance again; where old data"
-            " may be seen by the next guest set bootflow_disk_volume_clear: none.",
+            message="logical volume %s could not be wiped: %s" % (path, reason),
+            remedy="The volume stays with its instance until it is wiped. Repair the disk and delete the instance again;"
+            " or set bootflow_disk_volume_clear: none, and the next guest can read the old data.",
         ) from None

@@ -41,7 +41,7 @@ def ensure_disks(
     uuid = os.path.basename(folder)
     names = [spec.checked().name for spec in specs]
     if len(set(names)) != len(names):
-        raise InvalidInput(reason="instance %s has two disks of the same name" % uuid)
+        raise InvalidInput(reason="instance %s has two disks with the same name" % uuid)
     make = _maker(uuid, specs, volume_group)
     if check_mode:
         return make(folder, specs, bases, True)
@@ -57,7 +57,9 @@ def _maker(uuid: str, specs: t.Sequence[DiskSpec], volume_group: str) -> _Maker:
     if not backends.intersection(ON_LVM):
         return ensure_files
     if len(backends) > 1:
-        raise InvalidInput(reason="the disks of instance %s are to be %s at once" % (uuid, ", ".join(sorted(backends))))
+        raise InvalidInput(
+            reason="disks of instance %s must all have one backend, got %s" % (uuid, ", ".join(sorted(backends)))
+        )
     vg = checked_group(specs[0].backend, volume_group)
     ensure = {LVM: ensure_volumes, QCOW2_ON_LVM: ensure_mounted}[specs[0].backend]
     return lambda folder, wanted, bases, check_mode: ensure(vg, folder, wanted, bases, check_mode)

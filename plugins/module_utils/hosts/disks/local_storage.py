@@ -30,7 +30,8 @@ def group_facts(backend: str, volume_group: str) -> dict[str, t.Any]:
     except DriverNotInitialized as error:
         raise DriverNotInitialized(
             message=error.message,
-            remedy="Make it (vgcreate %s DEVICES) or repair it, or correct the host's bootflow_disk_volume_group." % vg,
+            remedy="Create it (vgcreate %s DEVICES) or repair it, or correct the host's bootflow_disk_volume_group."
+            % vg,
         ) from None
 
     def gb(room: int) -> int:

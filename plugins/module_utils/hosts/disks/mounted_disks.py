@@ -44,7 +44,7 @@ def ensure_mounted(
     lv = whole(group, uuid, name)
     if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place)):
         raise InvalidDiskInfo(
-            reason="%s is there, and is no folder" % place, remedy="Delete the instance on this host first."
+            reason="%s exists and is not a directory" % place, remedy="Delete the instance on this host first."
         )
     is_mounted = lv is not None and lv.is_active and mounts.is_on(device, place)
     if check_mode and not is_mounted:
@@ -90,8 +90,8 @@ def _mount(device: str, place: str) -> None:
     make_dirs(place)
     if os.listdir(place):
         raise InvalidDiskInfo(
-            reason="%s is not empty, and nothing is mounted there" % place,
-            remedy="Delete the instance on this host, or move away what is in it.",
+            reason="directory %s is not empty and nothing is mounted on it" % place,
+            remedy="Delete the instance on this host, or move the files away.",
         )
     progress.mark_changed()
     mounts.mount(device, place)

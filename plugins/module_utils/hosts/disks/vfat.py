@@ -42,9 +42,9 @@ def image(files: t.Mapping[str, bytes], label: str, size: int, note: bytes = b""
     :raises InvalidInput: the files do not fit, or a size or label that FAT16 cannot have.
     """
     if not MIN_SIZE <= size <= MAX_SIZE or size % CLUSTER:
-        raise InvalidInput(reason="a vfat config drive cannot have %d bytes" % size)
+        raise InvalidInput(reason="size of a vfat config drive is not valid: %d bytes" % size)
     if not 1 <= len(label.encode("ascii", "replace")) <= 11 or len(note) > SECTOR - BOOT_CODE - 2:
-        raise InvalidInput(reason="a vfat label cannot be %r" % label)
+        raise InvalidInput(reason="label of a vfat config drive is not valid: %r" % label)
     sectors = size // SECTOR
     root_sectors = ROOT_ENTRIES * 32 // SECTOR
     # Two bytes of FAT per cluster; two tables; a little more than needed does no harm.
@@ -55,7 +55,7 @@ def image(files: t.Mapping[str, bytes], label: str, size: int, note: bytes = b""
     root = _entries(_tree(files), 0, None, space)
     root = _label_entry(label) + root
     if len(root) > ROOT_ENTRIES * 32:
-        raise InvalidInput(reason="too many files in the root of a vfat config drive")
+        raise InvalidInput(reason="root directory of the vfat config drive has too many files")
     fat = struct.pack("<%dH" % len(space.table), *space.table).ljust(fat_sectors * SECTOR, b"\0")
     boot = _boot_sector(sectors, fat_sectors, label, note).ljust(RESERVED_SECTORS * SECTOR, b"\0")
     return boot + fat + fat + root.ljust(root_sectors * SECTOR, b"\0") + b"".join(space.clusters)
@@ -77,8 +77,8 @@ class _Space:
         first = len(self.table)
         if first - 2 + count > self.limit:
             raise InvalidInput(
-                reason="the files do not fit on a vfat config drive of %d bytes" % (self.limit * CLUSTER),
-                remedy="Take config_drive_format iso9660, or shorten user data and files.",
+                reason="files do not fit on a vfat config drive of %d bytes" % (self.limit * CLUSTER),
+                remedy="Set config_drive_format to iso9660, or shorten user data and files.",
             )
         self.table.extend(range(first + 1, first + count))
         self.table.append(0xFFFF)
@@ -98,7 +98,7 @@ def _tree(files: t.Mapping[str, bytes]) -> _Directory:
         for folder in folders:
             here = here.folders.setdefault(folder, _Directory())
             if folder in here.files:
-                raise InvalidInput(reason="%r is both a file and a folder" % path)
+                raise InvalidInput(reason="%r is both a file and a directory" % path)
         here.files[name] = files[path]
     return root
 

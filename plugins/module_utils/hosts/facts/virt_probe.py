@@ -98,12 +98,12 @@ def working_virt_type(
         if not kvm_listed:
             raise HypervisorUnavailable(
                 host=platform.node(),
-                reason="virt_type is set to kvm, but libvirt does not offer it",
+                reason="virt_type is set to kvm, but libvirt does not offer KVM",
                 remedy="Set virt_type to auto or qemu.",
             )
         return Verdict("kvm", "virt_type is set to kvm")
     if setting != "auto":
-        raise InvalidInput(reason="virt_type %r is none of auto, kvm, qemu" % setting)
+        raise InvalidInput(reason="virt_type must be auto, kvm or qemu, got %r" % setting)
     if not kvm_listed or not os.path.exists("/dev/kvm"):
         return Verdict("qemu", "libvirt does not offer KVM here")
     if arch != "x86_64" or not _x86_emulator(emulator):
@@ -218,7 +218,7 @@ def _run_stub(argv: t.Sequence[str], errors: str, serial: str, seconds: float) -
         if process.returncode == EXIT_CODE and MARKER in _read(serial):
             return None
         words = _read(errors).decode("utf-8", "replace").strip().splitlines()
-        return words[-1][:300] if words else "QEMU ended with %s" % process.returncode
+        return words[-1][:300] if words else "QEMU ended with exit code %s" % process.returncode
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

@@ -66,7 +66,7 @@ def fetch(
     if scheme == "file":
         return _fetch_file(url, target, image_id, on_bytes, on_progress)
     if scheme not in ("http", "https"):
-        raise _failed(image_id, url, "the scheme is not http, https or file", retryable=False)
+        raise _failed(image_id, url, "the scheme must be http, https or file", retryable=False)
     for attempt in range(1, ATTEMPTS + 1):
         try:
             response = _opener().open(_request(url), timeout=SOCKET_TIMEOUT)

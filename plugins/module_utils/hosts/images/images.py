@@ -150,8 +150,8 @@ def ensure_image(
         if not wanted and not image.allow_unverified:
             raise ImageUnacceptable(
                 image_id=image.label,
-                reason="it has no checksum",
-                remedy="Write its sha256 in bootflow_images, or allow unverified images.",
+                reason="the image has no checksum",
+                remedy="Set its sha256 in bootflow_images, or allow unverified images.",
             )
         with host_lock(instances_path, "image-" + image.id, timeout=lock_timeout):
             found = cached_image(image, instances_path)

@@ -151,7 +151,7 @@ class Devices:
         for line in _read(os.path.join(self.proc, "swaps")).splitlines()[1:]:
             name = os.path.basename(os.path.realpath(line.split(" ")[0].split("\t")[0]))
             if name in nodes.values():
-                reasons.append("%s is swap" % name)
+                reasons.append("%s is used as swap" % name)
         return reasons
 
     def _openers(self, nodes: t.Mapping[str, str]) -> list[str]:

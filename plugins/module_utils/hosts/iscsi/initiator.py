@@ -94,12 +94,12 @@ def connection_of(args: t.Mapping[str, t.Any]) -> Connection:
     state = args.get("state") or CONNECTED
     lun = args.get("lun")
     if state not in STATES:
-        raise InvalidInput(reason="state %r is none of %s" % (state, ", ".join(STATES)))
+        raise InvalidInput(reason="state must be one of %s, got %r" % (", ".join(STATES), state))
     if isinstance(lun, bool) or not isinstance(lun, int) or not 0 <= lun <= 16383:
-        raise InvalidInput(reason="%r of volume %s is no LUN" % (lun, volume_id))
+        raise InvalidInput(reason="LUN of volume %s is not valid: %r" % (volume_id, lun))
     portals = [portal(*split_portal(each)) for each in args.get("portals") or ()]
     if not portals or len(set(portals)) < len(portals):
-        raise InvalidInput(reason="volume %s has no portal, or one twice" % volume_id)
+        raise InvalidInput(reason="portals of volume %s must be one or more, each listed once" % volume_id)
     return Connection(
         volume_id=volume_id,
         iqn=check_iqn(args.get("iqn")),
@@ -209,7 +209,7 @@ class Initiator:
             result.update(changed=True, changes=sorted({*result["changes"], "map"}))
         if not made:
             result["warnings"].append(
-                "multipathd made no map of %s; %s is used alone" % (" ".join(names), result["path"])
+                "multipathd did not create a map of %s; only %s is used" % (" ".join(names), result["path"])
             )
 
     def _connect_at_one(self, wish: Connection, before: t.Sequence[Session], check_mode: bool) -> dict[str, t.Any]:
@@ -228,8 +228,8 @@ class Initiator:
                 if not isinstance(error, WaitTimeout):
                     self._leave(wish, where)
                 continue
-            text = "multipathd does not run on this host: of %d portals only %s is used"
-            result["warnings"].append(text % (len(wish.portals), where))
+            text = "multipathd is not running on this host; only portal %s of %d is used"
+            result["warnings"].append(text % (where, len(wish.portals)))
             result["failed_portals"] = failed
             return result
         if isinstance(problem, (VolumeDeviceNotFound, WaitTimeout)):
@@ -275,11 +275,12 @@ class Initiator:
         if silent is None:
             raise VolumeDeviceNotFound(
                 device=by_path_names(portals[0], wish.iqn, wish.lun)[0],
-                remedy="The target has no LUN %d for this initiator, or udev does not run." % wish.lun,
+                remedy="The target does not offer LUN %d to this initiator, or udev is not running; check both."
+                % wish.lun,
             )
         told["failed_portals"] = failures
-        told["warnings"] = ["no session with portal %s" % failure for failure in failures]
-        told["warnings"] += ["portal %s answers no command" % where for where in silent]
+        told["warnings"] = ["login failed at portal %s" % failure for failure in failures]
+        told["warnings"] += ["portal %s does not respond to commands" % where for where in silent]
         return dict(self.result(wish, sessions), **told)
 
     def _log_in(self, wish: Connection, portals: t.Sequence[str]) -> list[str]:
@@ -308,7 +309,7 @@ class Initiator:
             raise CommandFailed(
                 cmd="iscsiadm",
                 rc=0,
-                stderr="made no record of %s below %s" % (wish.iqn, " or ".join(records.folders)),
+                stderr="iscsiadm did not create a record of %s below %s" % (wish.iqn, " or ".join(records.folders)),
             )
         if not records.are_right(wish.iqn, where, wish.chap):
             progress.mark_changed()
@@ -320,10 +321,10 @@ class Initiator:
         if done.rc in (0, _EXISTS):
             return ""
         if done.rc == _AUTH_FAILED:
-            return "the target refused the login (CHAP credentials, or no ACL for this initiator)"
+            return "the target rejected the login (CHAP credentials, or no ACL for this initiator)"
         if done.rc == TIMED_OUT:
             return "iscsiadm was " + done.stderr
-        return login_problem(done.stderr + done.stdout) or "iscsiadm ended with %d" % done.rc
+        return login_problem(done.stderr + done.stdout) or "iscsiadm failed with exit code %d" % done.rc
 
     def _wait(self, wish: Connection, sessions: t.Sequence[Session]) -> list[str] | None:
         """For the disk of every session that has its connection; after two looks for one of them.
@@ -383,7 +384,7 @@ class Initiator:
             raise VolumePathNotRemoved(
                 message="%s of volume %s is in use: %s"
                 % (" ".join("/dev/" + d for d in disks), wish.volume_id, "; ".join(users)),
-                remedy="Detach the disk from its guest, unmount it, or end what has it open.",
+                remedy="Detach the disk from its guest, unmount it, or close what has it open.",
             )
         if not check_mode:
             if disks:
@@ -455,7 +456,7 @@ class Initiator:
                 raise RemoteError(
                     reason="All paths need to be up to extend the device of volume %s: %s"
                     % (wish.volume_id, ", ".join(down)),
-                    remedy="Run the same again when all portals can be reached.",
+                    remedy="Rerun the playbook when all portals are reachable.",
                 )
             over = self.devices.map_of(disks)
             if over:
@@ -483,7 +484,7 @@ class Initiator:
 def _no_login(failures: t.Sequence[str]) -> FailedISCSITargetPortalLogin:
     return FailedISCSITargetPortalLogin(
         message=_NO_LOGIN + "; ".join(failures),
-        remedy="Check portal, network, the target's service and the CHAP credentials.",
+        remedy="Check the portal, the network, the target's service and the CHAP credentials.",
     )
 
 
@@ -527,7 +528,7 @@ def shown(initiator: Initiator, wish: Connection) -> dict[str, t.Any]:
     return {
         "connected": bool(found["devices"]),
         "portals": sorted(session.portal for session in sessions),
-        "record": "as wished" if records else "other or none",
+        "record": "as requested" if records else "other or none",
         "size": found["size"],
     }
 
@@ -538,6 +539,6 @@ def wished(before: t.Mapping[str, t.Any], wish: Connection, result: t.Mapping[st
         return dict(before)
     if wish.state == CONNECTED:
         portals = sorted(set(before["portals"]) | set(wish.portals))
-        return dict(before, connected=True, portals=portals, record="as wished")
+        return dict(before, connected=True, portals=portals, record="as requested")
     kept = [each["portal"] for each in result["sessions"]]
     return dict(before, connected=False, portals=kept, record=before["record"] if kept else "other or none", size=0)

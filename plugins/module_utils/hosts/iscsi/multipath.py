@@ -83,9 +83,9 @@ class Multipath:
         strange = [each for each in self.devices.members(name) if each not in names]
         if strange:
             raise VolumeDeviceNotFound(
-                message="multipathd has %s, which are not of this volume, in one map with %s"
+                message="multipathd has merged %s, which do not belong to this volume, into one map with %s"
                 % (" ".join(strange), " ".join(names)),
-                remedy="Two targets offer disks with one WWID. Give one of them another identity.",
+                remedy="Two targets offer disks with the same WWID. Change the identity of one of them.",
             )
 
     # ---- extend --------------------------------------------------------------------------------------------------------
@@ -127,8 +127,8 @@ class Multipath:
             self.sleep(2)
         else:
             raise VolumePathNotRemoved(
-                message="multipath -f left %s: %s" % (path, (done.stdout + done.stderr).strip()[-500:]),
-                remedy="See what has it open: lsblk, dmsetup ls --tree.",
+                message="multipath -f did not remove %s: %s" % (path, (done.stdout + done.stderr).strip()[-500:]),
+                remedy="Find what has the map open: lsblk, dmsetup ls --tree.",
             )
         # A volume has a WWID of its own: the file of those that are known would grow for ever.
         self._multipath("-w", uuid[len(MAP) :])

@@ -63,7 +63,9 @@ def database_lock(path: str = DATABASE_LOCK, timeout: float = 30.0) -> t.Iterato
             break
         except FileExistsError:
             if time.monotonic() > deadline:
-                raise WaitTimeout(what="iscsiadm's lock %s.write" % path, seconds=int(timeout), host="") from None
+                raise WaitTimeout(
+                    what="release of iscsiadm's lock %s.write" % path, seconds=int(timeout), host=""
+                ) from None
             time.sleep(0.05)
     try:
         yield

@@ -162,11 +162,12 @@ def export_of(args: t.Mapping[str, t.Any], prefix: str = IQN_PREFIX, portals: t.
     volume_id = checked_uuid(args.get("volume_id") or "")
     state = args.get("state") or PRESENT
     if state not in STATES:
-        raise InvalidInput(reason="state %r is none of %s" % (state, ", ".join(STATES)))
+        raise InvalidInput(reason="state must be one of %s, got %r" % (", ".join(STATES), state))
     path = args.get("path") or ""
     if state == PRESENT and (not _PATH.match(path) or ".." in path.split("/")):
         raise InvalidInput(
-            reason="path %s of volume %s is not an absolute path that a target can export" % (ascii(path), volume_id)
+            reason="path of volume %s must be an absolute path that a target can export, got %s"
+            % (volume_id, ascii(path))
         )
     logins = _logins(args, volume_id)
     return Export(
@@ -198,8 +199,8 @@ def _logins(args: t.Mapping[str, t.Any], volume_id: str) -> list[Login]:
             twice.append(login.chap.user)
     if twice:
         raise InvalidInput(
-            reason="volume %s has %s twice" % (volume_id, ", ".join(twice)),
-            remedy="Name each initiator once, and give each a chap_user of its own.",
+            reason="volume %s lists initiators or CHAP users twice: %s" % (volume_id, ", ".join(twice)),
+            remedy="List each initiator once, with its own chap_user.",
         )
     return found
 
@@ -232,7 +233,7 @@ def check_path(export: Export) -> int:
         return 0
     if stat.S_ISREG(found.st_mode) and found.st_size:
         return found.st_size
-    raise create_failed(export, "%s is neither a block device nor a file with content" % export.path)
+    raise create_failed(export, "%s is neither a block device nor a non-empty file" % export.path)
 
 
 def create_failed(export: Export, reason: str, remedy: str | None = None) -> ISCSITargetCreateFailed:
@@ -360,8 +361,8 @@ def _apply(
     if len({login.chap is None for login in export.logins}) > 1:
         raise create_failed(
             export,
-            "some of its initiators log in with credentials, others without",
-            "Give all of them credentials, or none.",
+            "some initiators have CHAP credentials, others have none",
+            "Set credentials for all initiators, or for none.",
         )
     wished = target.aspects(export)
     changes = differences(wished, found.aspects) if found else ["target"]
@@ -373,8 +374,9 @@ def _apply(
     if found and "path" in changes and found.sessions and not export.force:
         raise create_failed(
             export,
-            "%s exports %s, and %s uses it" % (export.iqn, found.aspects.get("path"), ", ".join(found.sessions)),
-            "Detach it there first.",
+            "target %s exports %s and is used by %s"
+            % (export.iqn, found.aspects.get("path"), ", ".join(found.sessions)),
+            "Detach the volume there first.",
         )
     if changes and not check_mode:
         progress.mark_changed()
@@ -404,8 +406,8 @@ def _remove(
     if found.sessions and not export.force:
         raise remove_failed(
             export,
-            "%s is logged in" % ", ".join(found.sessions),
-            "Detach the volume there first; force ends the session under the guest.",
+            "initiators are still logged in: %s" % ", ".join(found.sessions),
+            "Detach the volume there first; force ends the session although the guest uses it.",
         )
     if not check_mode:
         progress.mark_changed()
@@ -442,12 +444,17 @@ def _verified(target: Target, export: Export, found: Found | None) -> dict[str, 
     if export.state == ABSENT:
         if found is None:
             return {}
-        return failure(remove_failed(export, "it is still there"), changed=True)
+        return failure(remove_failed(export, "the target still exists"), changed=True)
     if found is None:
         return failure(ISCSITargetNotFoundForVolume(volume_id=export.volume_id), changed=True)
     wrong = differences(target.aspects(export), found.aspects)
     if wrong:
-        return failure(create_failed(export, "not as wished: %s" % ", ".join(wrong)), changed=True)
+        return failure(
+            create_failed(export, "the target differs from the request: %s" % ", ".join(wrong)), changed=True
+        )
     if not target.is_saved(export, found):
-        return failure(create_failed(export, "it would not come back with its service"), changed=True)
+        return failure(
+            create_failed(export, "the saved configuration would not restore the target when its service restarts"),
+            changed=True,
+        )
     return {"provider_location": location(target, export, found), "sessions": list(found.sessions)}

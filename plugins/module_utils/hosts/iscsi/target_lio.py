@@ -235,7 +235,7 @@ class LioTarget:
                     raise create_failed(
                         export,
                         "portal %s: %s" % (where, error),
-                        "It is an address of this host, and no other service (tgt?) has its port.",
+                        "Use an address of this host, and a port that no other service (such as tgt) has.",
                     ) from None
 
     def remove(self, export: Export, found: Found) -> None:
@@ -262,7 +262,7 @@ class LioTarget:
             saved, stores, targets = {"fabric_modules": []}, [], []
         except (ValueError, KeyError, TypeError) as error:
             raise CommandFailed(
-                cmd="reading %s" % self.save_file, rc=1, stderr="no configuration: %s" % error
+                cmd="reading %s" % self.save_file, rc=1, stderr="the file does not contain a configuration: %s" % error
             ) from None
         dump = self.root.dump()
         ours = {export.iqn for export in exports}

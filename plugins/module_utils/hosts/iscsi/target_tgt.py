@@ -185,7 +185,7 @@ class SecretCarrier:
         if done.rc != 0:
             raise CommandFailed(cmd="tgtadm", rc=done.rc, stderr=(done.stderr or done.stdout).strip() or state["error"])
         if not state["replaced"]:
-            raise CommandFailed(cmd="tgtadm", rc=1, stderr="this tgtadm does not heed TGT_IPC_SOCKET")
+            raise CommandFailed(cmd="tgtadm", rc=1, stderr="this version of tgtadm ignores TGT_IPC_SOCKET")
 
     def _relay(self, listener: socket.socket, word: bytes, secret: bytes, state: dict[str, t.Any]) -> None:
         try:
@@ -346,8 +346,8 @@ class TgtTarget:
         if others & set(export.users):
             raise create_failed(
                 export,
-                "the account %s is another target's" % ", ".join(sorted(others & set(export.users))),
-                "Give each volume a chap_user of its own.",
+                "account %s already belongs to another target" % ", ".join(sorted(others & set(export.users))),
+                "Give each volume its own chap_user.",
             )
 
     def _set_accounts(self, export: Export, tid: int, live: dict[str, t.Any], has: t.Mapping[str, t.Any]) -> None:
@@ -467,9 +467,9 @@ class TgtTarget:
 
     def _check_included(self, export: Export) -> None:
         path = self._file(export)
-        remedy = "Make the folder, and have %s contain: include %s/*.conf" % (self.config, self.volumes_dir)
+        remedy = "Create the directory, and add this line to %s: include %s/*.conf" % (self.config, self.volumes_dir)
         if not os.path.isdir(self.volumes_dir):
-            raise create_failed(export, "there is no %s" % self.volumes_dir, remedy)
+            raise create_failed(export, "directory %s does not exist" % self.volumes_dir, remedy)
         try:
             with open(self.config, encoding="utf-8", errors="replace") as file:
                 words = [line.split() for line in file]

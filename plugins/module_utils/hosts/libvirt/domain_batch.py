@@ -43,7 +43,7 @@ def _console_wait(wait: t.Mapping[str, t.Any] | None, args: t.Mapping[str, t.Any
     log = wait.get("log") or log_path_of(args["xml"])
     if not log:
         raise InvalidInput(
-            reason="the XML of %s has no console with a log file to wait on" % args["uuid"], remedy="Give log."
+            reason="the XML of domain %s has no console with a log file to wait for" % args["uuid"], remedy="Set log."
         )
     return ConsoleWait(
         pattern=checked_pattern(wait["pattern"]),

@@ -53,11 +53,11 @@ def disk_wish(args: t.Mapping[str, t.Any]) -> DomainDisk:
     serial = str(args.get("serial") or "")
     size = args.get("size") or 0
     if state not in STATES:
-        raise InvalidInput(reason="state %r is none of %s" % (state, ", ".join(STATES)))
+        raise InvalidInput(reason="state must be one of %s, got %r" % (", ".join(STATES), state))
     if not _SERIAL.match(serial):
-        raise InvalidInput(reason="%r is no serial of a disk" % serial[:200])
+        raise InvalidInput(reason="%r is not a valid disk serial" % serial[:200])
     if state == RESIZED and (isinstance(size, bool) or not isinstance(size, int) or size <= 0 or size % 512):
-        raise InvalidInput(reason="size %r of disk %s is no number of bytes in sectors of 512" % (size, serial))
+        raise InvalidInput(reason="size of disk %s must be a multiple of 512 bytes, got %r" % (serial, size))
     wish = DomainDisk(checked_uuid(args.get("uuid") or ""), serial, state, str(args.get("xml") or ""), size)
     if state == ATTACHED:
         _checked_xml(wish)
@@ -77,9 +77,9 @@ def _checked_xml(wish: DomainDisk) -> t.Any:
     except etree.XMLSyntaxError as error:
         raise InvalidInput(reason="the XML of disk %s cannot be parsed: %s" % (wish.serial, error)) from None
     if disk.tag != "disk":
-        raise InvalidInput(reason="the XML of disk %s is no disk, but %s" % (wish.serial, disk.tag))
+        raise InvalidInput(reason="the XML of disk %s must be a disk, got %s" % (wish.serial, disk.tag))
     if _serial_of(disk) != wish.serial:
-        raise InvalidInput(reason="the XML of disk %s has the serial %r" % (wish.serial, _serial_of(disk) or None))
+        raise InvalidInput(reason="the XML of disk %s has another serial, %r" % (wish.serial, _serial_of(disk) or None))
     target, driver = disk.find("target"), disk.find("driver")
     if target is None or not target.get("dev"):
         raise InvalidInput(reason="the XML of disk %s has no target" % wish.serial)
@@ -156,7 +156,8 @@ def ensure_disk(
         if wish.state == DETACHED:
             return _result(False, None, None, [])
         raise InstanceNotFound(
-            message="there is no domain %s on this host" % wish.uuid, remedy="Start the instance, or detach the volume."
+            message="domain %s does not exist on this host" % wish.uuid,
+            remedy="Start the instance, or detach the volume.",
         )
     if wish.state == ATTACHED:
         return _attach(domain, wish, check_mode)
@@ -189,7 +190,7 @@ def _attach(domain: t.Any, wish: DomainDisk, check_mode: bool) -> dict[str, t.An
             before = there
             continue
         if any(_target(disk) == _target(wanted) for disk in disks):
-            raise DevicePathInUse(path="/dev/" + _target(wanted), remedy="Name another device, or none.")
+            raise DevicePathInUse(path="/dev/" + _target(wanted), remedy="Request another device name, or none.")
         missing.append(part)
     if missing and before is not None:
         # One of the two has it already, at a place that the other has to take as well.
@@ -263,7 +264,7 @@ def _resize(domain: t.Any, wish: DomainDisk, check_mode: bool) -> dict[str, t.An
         return dict(_result(False, disk, disk, [CONFIG]), size=wish.size)
     disk = _find(_disks(domain, LIVE), wish.serial)
     if disk is None:
-        raise InvalidInput(reason="the guest %s has no disk %s" % (wish.uuid, wish.serial))
+        raise InvalidInput(reason="guest %s has no disk %s" % (wish.uuid, wish.serial))
     with libvirt_errors():
         before = int(domain.blockInfo(_target(disk))[0])
         if wish.size < before:

@@ -104,7 +104,7 @@ def wait_for_console(wait: ConsoleWait, mark: tuple[int, int] | None, alive: Ali
                 return _line_of(text + reader.text(), found)
         if time.monotonic() >= deadline:
             raise WaitTimeout(
-                what="/%s/ on the console" % wait.pattern.pattern, seconds=int(wait.timeout), host=host_name()
+                what="match of /%s/ on the console" % wait.pattern.pattern, seconds=int(wait.timeout), host=host_name()
             )
         alive()
         time.sleep(POLL)
@@ -134,7 +134,7 @@ def wait_for_address(wait: AddressWait, alive: Alive) -> None:
     answers = _tcp_answers if wait.port else _ping_answers
     while not answers(address, wait.port):
         if time.monotonic() >= deadline:
-            raise WaitTimeout(what="an answer of %s" % address, seconds=int(wait.timeout), host=host_name())
+            raise WaitTimeout(what="response of %s" % address, seconds=int(wait.timeout), host=host_name())
         alive()
         time.sleep(POLL)
 
@@ -170,6 +170,6 @@ def wait_for_agent(domain: t.Any, timeout: float, alive: Alive) -> None:
             # Not connected yet, or not answering: both pass.
             pass
         if time.monotonic() >= deadline:
-            raise WaitTimeout(what="an answer of the guest agent", seconds=int(timeout), host=host_name())
+            raise WaitTimeout(what="response of the guest agent", seconds=int(timeout), host=host_name())
         alive()
         time.sleep(POLL)

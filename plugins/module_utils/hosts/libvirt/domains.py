@@ -73,11 +73,11 @@ def checked_xml(spec: DomainSpec) -> None:
     except etree.XMLSyntaxError as error:
         raise InvalidInput(reason="the XML of %s cannot be parsed: %s" % (spec.uuid, error)) from None
     if root.tag != "domain":
-        raise InvalidInput(reason="the XML of %s is no domain, but %s" % (spec.uuid, root.tag))
+        raise InvalidInput(reason="the XML of %s must be a domain, got %s" % (spec.uuid, root.tag))
     for tag, wanted in (("uuid", spec.uuid), ("name", spec.name)):
         found = (root.findtext(tag) or "").strip()
         if found != wanted:
-            raise InvalidInput(reason="the XML of %s has the %s %r, not %r" % (spec.uuid, tag, found, wanted))
+            raise InvalidInput(reason="the XML of %s must have the %s %r, got %r" % (spec.uuid, tag, wanted, found))
 
 
 def shown_xml(xml: str) -> str:
@@ -129,7 +129,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     if define or start:
         result["diff"] = {
             "before_header": "%s (libvirt)" % spec.name,
-            "after_header": "%s (wanted)" % spec.name,
+            "after_header": "%s (requested)" % spec.name,
             "before": shown_xml(before) if before else "",
             "after": shown_xml(spec.xml) if define else shown_xml(before),
         }
@@ -187,7 +187,7 @@ def _check_name_is_free(connection: t.Any, spec: DomainSpec) -> None:
             raise
         raise InstanceExists(
             name=spec.name,
-            reason="libvirt has a domain of that name with the UUID %s" % other.UUIDString(),
+            reason="libvirt has a domain with that name and UUID %s" % other.UUIDString(),
             remedy="Remove or rename that domain.",
         )
 
@@ -238,7 +238,7 @@ def wait_for_state(domain: t.Any, wanted: int, spec: DomainSpec) -> None:
 
 def _ended(spec: DomainSpec) -> LibvirtError:
     return LibvirtError(
-        reason="the guest %s ended right after its start" % spec.name,
+        reason="guest %s ended right after its start" % spec.name,
         remedy="See /var/log/libvirt/qemu/%s.log on the host." % spec.name,
     )
 

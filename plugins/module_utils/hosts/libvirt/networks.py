@@ -58,9 +58,9 @@ def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = Fals
     if spec.type == "bridge":
         return _check_bridge(spec)
     if spec.type != "network":
-        raise InvalidInput(reason="type %r of network %s is neither network nor bridge" % (spec.type, spec.name))
+        raise InvalidInput(reason="type of network %s must be network or bridge, got %r" % (spec.name, spec.type))
     if not _NAME.match(spec.real_name):
-        raise InvalidInput(reason="%r is not acceptable as the name of a libvirt network" % spec.real_name)
+        raise InvalidInput(reason="%r is not a valid name of a libvirt network" % spec.real_name)
     network = _find(connection, spec.real_name)
     if not spec.manage:
         return _check_network(network, spec)
@@ -125,14 +125,14 @@ def _tolerating_race(network: t.Any) -> None:
 def _check_network(network: t.Any | None, spec: NetworkSpec) -> dict[str, t.Any]:
     if network is None:
         raise NetworkError(
-            message="There is no libvirt network %s on this host" % spec.real_name,
-            remedy="Define it, correct source of network %s, or set manage: true there." % spec.name,
+            message="libvirt network %s does not exist on this host" % spec.real_name,
+            remedy="Define it, correct the source of network %s, or set manage: true for it." % spec.name,
         )
     with libvirt_errors():
         if not network.isActive():
             raise NetworkError(
-                message="The libvirt network %s is not active on this host" % spec.real_name,
-                remedy="Start it (virsh net-start %s), or set manage: true on network %s."
+                message="libvirt network %s is not active on this host" % spec.real_name,
+                remedy="Start it (virsh net-start %s), or set manage: true for network %s."
                 % (spec.real_name, spec.name),
             )
     return {
@@ -158,8 +158,9 @@ def _check_bridge(spec: NetworkSpec) -> dict[str, t.Any]:
         raise InvalidInput(reason="%r is not the name of a network interface" % name)
     if not is_bridge(name):
         raise NetworkError(
-            message="There is no Linux bridge %s on this host" % name,
-            remedy="Create it with the host's own network configuration, or correct source of network %s." % spec.name,
+            message="Linux bridge %s does not exist on this host" % name,
+            remedy="Create it in the network configuration of the host, or correct the source of network %s."
+            % spec.name,
         )
     return {"changed": False, "type": "bridge", "source": name, "bridge": name, "defined": False, "started": False}
 
@@ -187,7 +188,7 @@ def network_xml(spec: NetworkSpec) -> str:
     require(etree, "lxml", "python3-lxml", "host")
     if spec.forward not in FORWARDS:
         raise InvalidInput(
-            reason="forward %r of network %s is none of %s" % (spec.forward, spec.name, ", ".join(FORWARDS))
+            reason="forward of network %s must be one of %s, got %r" % (spec.name, ", ".join(FORWARDS), spec.forward)
         )
     root = etree.Element("network")
     etree.SubElement(root, "name").text = spec.real_name
@@ -200,7 +201,7 @@ def network_xml(spec: NetworkSpec) -> str:
         bridge.set("name", spec.bridge)
     if spec.mtu is not None:
         if not 68 <= int(spec.mtu) <= 65535:
-            raise InvalidInput(reason="mtu %s of network %s is not between 68 and 65535" % (spec.mtu, spec.name))
+            raise InvalidInput(reason="mtu of network %s must be between 68 and 65535, got %s" % (spec.name, spec.mtu))
         etree.SubElement(root, "mtu", size=str(int(spec.mtu)))
     for subnet in spec.subnets:
         _add_subnet(root, spec, subnet)
@@ -215,7 +216,7 @@ def _add_subnet(root: t.Any, spec: NetworkSpec, subnet: t.Mapping[str, t.Any]) -
         cidr = ipaddress.ip_network(str(subnet.get("cidr")), strict=False)
         address = ipaddress.ip_address(str(gateway))
     except ValueError as error:
-        raise InvalidInput(reason="a subnet of network %s: %s" % (spec.name, error)) from None
+        raise InvalidInput(reason="subnet of network %s is not valid: %s" % (spec.name, error)) from None
     if address not in cidr:
         raise InvalidInput(reason="gateway %s of network %s is not in %s" % (address, spec.name, cidr))
     etree.SubElement(root, "ip", family="ipv%d" % cidr.version, address=str(address), prefix=str(cidr.prefixlen))

@@ -78,7 +78,7 @@ def set_secret(
     :raises LibvirtError: libvirt refused. The value is in no message.
     """
     if not value:
-        raise InvalidInput(reason="the secret of %s is empty" % iqn)
+        raise InvalidInput(reason="the CHAP secret of %s is empty" % iqn)
     wished = secret_config(iqn, ephemeral)
     there = find_secret(connection, iqn)
     with libvirt_errors():
@@ -95,7 +95,7 @@ def set_secret(
         except libvirt.libvirtError:
             if not same:
                 there.undefine()
-            raise LibvirtError(reason="the value of the secret of %s could not be set" % iqn) from None
+            raise LibvirtError(reason="the value of secret %s could not be set" % iqn) from None
     return {"uuid": wished.uuid, "changed": not same}
 
 
@@ -126,7 +126,7 @@ def iscsi_connection(
     :raises InvalidInput: no portal.
     """
     if not portals:
-        raise InvalidInput(reason="the target %s has no portal" % iqn)
+        raise InvalidInput(reason="target %s has no portal" % iqn)
     address, port = portals[0]
     found: dict[str, t.Any] = {
         "protocol": "iscsi",

@@ -61,7 +61,7 @@ def wait_plugged(domain: t.Any, timeout: float, fatal: bool) -> list[str]:
         time.sleep(POLL)
     if missing and fatal:
         raise VirtualInterfaceCreateException(
-            reason="%s not plugged in after %g s" % (", ".join(missing), timeout),
-            remedy="Look at the bridge or libvirt network on that host, or set bootflow_vif_plugging_is_fatal: false.",
+            reason="interfaces %s were not plugged in after %g s" % (", ".join(missing), timeout),
+            remedy="Check the bridge or libvirt network on that host, or set bootflow_vif_plugging_is_fatal: false.",
         )
     return missing

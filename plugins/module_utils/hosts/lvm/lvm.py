@@ -128,7 +128,7 @@ def parse_report(text: str) -> VolumeGroup:
         reports = json.loads(text)["report"]
         found = [part for part in reports if part.get("vg")]
         if len(found) != 1 or len(found[0]["vg"]) != 1:
-            raise ValueError("it is not of one volume group")
+            raise ValueError("the report does not cover exactly one volume group")
         part, head = found[0], found[0]["vg"][0]
         lvs = {
             row["lv_name"]: LogicalVolume(
@@ -158,7 +158,7 @@ def parse_report(text: str) -> VolumeGroup:
             zeroing={row["lv_name"]: row["zero"] == "zero" for row in pools},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise VolumeBackendAPIException(data="LVM's report cannot be read: %s" % error) from None
+        raise VolumeBackendAPIException(data="cannot parse the report of LVM: %s" % error) from None
 
 
 def lvm(vg: str, *arguments: str) -> str:
@@ -184,10 +184,10 @@ def _refusal(vg: str, command: str, rc: int, said: str) -> Exception:
     if _FULL.search(said):
         return no_room(vg, said)
     if "already exists in volume group" in said:
-        return Conflict(message="%s: %s" % (vg, said), remedy="Another run made it meanwhile; run the same again.")
+        return Conflict(message="%s: %s" % (vg, said), remedy="Another run has just created it; rerun the playbook.")
     if _BUSY.search(said):
         return VolumeIsBusy(
-            message="%s: %s" % (vg, said), remedy="Detach it and end its export, then run the same again."
+            message="%s: %s" % (vg, said), remedy="Detach the volume and remove its export, then rerun the playbook."
         )
     if rc == 127 or not said:
         return CommandFailed(cmd="lvm " + command, rc=rc, stderr=said)
@@ -196,7 +196,7 @@ def _refusal(vg: str, command: str, rc: int, said: str) -> Exception:
 
 def group_missing(vg: str) -> DriverNotInitialized:
     return DriverNotInitialized(
-        message="Volume driver not ready. The volume group %s is not on %s" % (vg, os.uname().nodename),
+        message="Volume driver not ready. Volume group %s does not exist on %s" % (vg, os.uname().nodename),
         remedy="Prepare the backend (vgcreate %s DEVICES), or correct its volume_group." % vg,
     )
 
@@ -204,7 +204,7 @@ def group_missing(vg: str) -> DriverNotInitialized:
 def no_room(where: str, reason: str) -> VolumeBackendAPIException:
     return VolumeBackendAPIException(
         data="%s is full: %s" % (where, reason),
-        remedy="Delete volumes there, extend it (vgextend, lvextend), or use another backend.",
+        remedy="Delete volumes, extend the group or pool (vgextend, lvextend), or use another backend.",
     )
 
 
@@ -227,21 +227,25 @@ def check_group(group: VolumeGroup, pool: str = "") -> None:
     """
     reason = ""
     if group.missing_pvs:
-        reason = "%d of its physical volumes are missing" % group.missing_pvs
+        reason = "%d physical volumes are missing" % group.missing_pvs
     elif group.attr[2:3] == "x":
-        reason = "it is exported"
+        reason = "the group is exported"
     elif group.attr[:1] == "r":
-        reason = "it is read-only"
+        reason = "the group is read-only"
     if reason:
-        raise _not_ready("volume group %s" % group.name, reason, "Repair it; see vgs and vgck.")
+        raise _not_ready("Volume group %s" % group.name, reason, "Repair the group; see vgs and vgck.")
     if not pool:
         return
     lv = group.lvs.get(pool)
-    where = "thin pool %s/%s" % (group.name, pool)
+    where = "Thin pool %s/%s" % (group.name, pool)
     if lv is None or not lv.is_pool:
-        raise _not_ready(where, "it does not exist", "Make it: lvcreate --type thin-pool.")
+        raise _not_ready(where, "the pool does not exist", "Create the pool: lvcreate --type thin-pool.")
     if not lv.is_active or lv.is_invalid:
-        raise _not_ready(where, "it is not active", "lvchange --activate y %s/%s; see lvs -a." % (group.name, pool))
+        raise _not_ready(
+            where,
+            "the pool is not active",
+            "Activate the pool: lvchange --activate y %s/%s; see lvs -a." % (group.name, pool),
+        )
 
 
 def is_full(group: VolumeGroup, pool: str) -> bool:
@@ -263,7 +267,7 @@ def pool_room(group: VolumeGroup, pool: str) -> int:
 
 
 def _not_ready(what: str, reason: str, remedy: str) -> DriverNotInitialized:
-    return DriverNotInitialized(message="Volume driver not ready. The %s: %s" % (what, reason), remedy=remedy)
+    return DriverNotInitialized(message="Volume driver not ready. %s: %s" % (what, reason), remedy=remedy)
 
 
 @contextlib.contextmanager

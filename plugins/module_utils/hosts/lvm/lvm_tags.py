@@ -39,7 +39,7 @@ def checked_name(value: str, what: str) -> str:
     :raises InvalidInput: other characters, a leading "-", "." or "..", or longer than 127.
     """
     if not isinstance(value, str) or not _NAME.match(value) or value in (".", ".."):
-        raise InvalidInput(reason="%s %r is no name that LVM takes (letters, digits, + _ . -)" % (what, value))
+        raise InvalidInput(reason="%s %r is not a valid LVM name (letters, digits, + _ . -)" % (what, value))
     return value
 
 
@@ -49,7 +49,7 @@ def checked_tag(value: str) -> str:
     :raises InvalidInput: other characters, a leading "-", or longer than 1024.
     """
     if not isinstance(value, str) or not _TAG.match(value):
-        raise InvalidInput(reason="%r cannot be an LVM tag (letters, digits, _ + . - / = ! : & #)" % (value,))
+        raise InvalidInput(reason="%r is not a valid LVM tag (letters, digits, _ + . - / = ! : & #)" % (value,))
     return value
 
 
@@ -57,7 +57,7 @@ def lv_name(kind: str, item_id: str) -> str:
     """The logical volume's name for the volume or snapshot (UUID), or for the image (its sha256)."""
     if kind == IMAGE:
         if not _SHA256.match(item_id):
-            raise InvalidInput(reason="%r is no sha256" % (item_id,))
+            raise InvalidInput(reason="%r is not a sha256" % (item_id,))
         return _PREFIXES[IMAGE] + item_id[:40]
     return _PREFIXES[kind] + checked_uuid(item_id)
 

@@ -64,7 +64,7 @@ def wanted_of(args: t.Mapping[str, t.Any]) -> Wanted:
     devices = tuple(args.get("devices") or ())
     for device in devices:
         if not device.startswith("/dev/") or ".." in device.split("/"):
-            raise InvalidInput(reason="%r is no device: write its path, such as /dev/disk/by-id/..." % (device,))
+            raise InvalidInput(reason="devices must be absolute paths such as /dev/disk/by-id/..., got %r" % (device,))
     return Wanted(args["name"], vg, devices, pool)
 
 
@@ -94,13 +94,14 @@ def check_free(device: str) -> None:
     """
     try:
         if not stat.S_ISBLK(os.stat(device).st_mode):
-            raise InvalidInput(reason="%s is no block device" % device)
+            raise InvalidInput(reason="%s is not a block device" % device)
         os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as error:
         if error.errno == errno.EBUSY:
             raise Conflict(
-                message="%s is in use: it, or a partition of it, is mounted, swap, or held by another device" % device,
-                remedy="Look at it with lsblk; name another device, or end its use.",
+                message="%s is in use: the device or a partition of it is mounted, swap, or held by another device"
+                % device,
+                remedy="Check it with lsblk; use another device, or release this one.",
             ) from None
         raise InvalidInput(reason="%s: %s" % (device, error.strerror)) from None
 
@@ -134,9 +135,9 @@ class _Preparation:
         except DriverNotInitialized:
             if not wanted.devices and wanted.vg not in self.taken.values():
                 raise DriverNotInitialized(
-                    message="Volume driver not ready. The volume group %s is not on %s, and backend %s names no devices for it"
+                    message="Volume driver not ready. Volume group %s does not exist on %s, and backend %s lists no devices for it"
                     % (wanted.vg, os.uname().nodename, wanted.name),
-                    remedy="Name its devices (bootflow_storage_backends), or make the group by hand.",
+                    remedy="List its devices in bootflow_storage_backends, or create the group by hand.",
                 ) from None
         else:
             lvm.check_group(made.there)
@@ -154,7 +155,9 @@ class _Preparation:
     def _plan_device(self, made: Plan, device: str) -> None:
         real, vg = os.path.realpath(device), made.wanted.vg
         if self.taken.setdefault(real, vg) != vg:
-            raise InvalidInput(reason="%s is named for two volume groups, %s and %s" % (device, self.taken[real], vg))
+            raise InvalidInput(
+                reason="device %s is listed for two volume groups, %s and %s" % (device, self.taken[real], vg)
+            )
         if self.pvs.get(real) == vg or real in [os.path.realpath(other) for other in made.devices]:
             return
         check_free(device)
@@ -162,13 +165,13 @@ class _Preparation:
         other = self.pvs.get(real, "")
         if other and _is_ours(other):
             raise Conflict(
-                message="%s has volumes of ours: it is in volume group %s, not %s" % (device, other, vg),
-                remedy="Name that group as the backend's, or delete its volumes and remove it (vgremove %s)." % other,
+                message="device %s holds bootflow volumes in volume group %s, not %s" % (device, other, vg),
+                remedy="Set that group for the backend, or delete its volumes and remove it (vgremove %s)." % other,
             )
         if content and not self.wipe:
             raise Conflict(
-                message="%s is not empty: %s" % (device, content),
-                remedy="Name another device; or set bootflow_storage_wipe_devices, and all that is on it is lost.",
+                message="device %s is not empty: %s" % (device, content),
+                remedy="Use another device, or set bootflow_storage_wipe_devices to erase everything on this one.",
             )
         made.devices.append(device)
         if content:
@@ -184,7 +187,8 @@ class _Preparation:
             return
         if not lv.is_pool:
             raise Conflict(
-                message="%s/%s is there, and is no thin pool" % key, remedy="Name another thin_pool for the backend."
+                message="logical volume %s/%s already exists and is not a thin pool" % key,
+                remedy="Set another thin_pool for the backend.",
             )
         if not lv.is_active:
             made.actions.append(POOL_ACTIVE)
@@ -219,7 +223,7 @@ class _Preparation:
         run([program("wipefs", "util-linux"), "--all", device], timeout=60)
         left = signatures(device)
         if left:
-            raise Conflict(message="%s (%s) could not be wiped: %s is left" % (device, content, ", ".join(left)))
+            raise Conflict(message="device %s (%s) could not be wiped: %s remains" % (device, content, ", ".join(left)))
 
 
 def pool_room(group: lvm.VolumeGroup, size: int) -> int:
@@ -261,7 +265,7 @@ def prepare_backends(
     names = [str(args["name"]) for args in backends]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InvalidInput(reason="given more than once: %s" % ", ".join(twice))
+        raise InvalidInput(reason="backends given more than once: %s" % ", ".join(twice))
     wanted = [wanted_of(args) for args in backends]
     preparation = _Preparation(wipe)
     plans: list[Plan] = []

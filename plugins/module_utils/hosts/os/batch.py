@@ -53,7 +53,7 @@ def run_batch(
     keys = [key for key, dummy in pairs]
     twice = sorted({key for key in keys if keys.count(key) > 1}) if len(set(keys)) < len(keys) else []
     if twice:
-        raise InvalidInput(reason="given more than once: %s" % ", ".join(twice))
+        raise InvalidInput(reason="items given more than once: %s" % ", ".join(twice))
 
     def one(item: t.Any) -> dict[str, t.Any]:
         progress.start()

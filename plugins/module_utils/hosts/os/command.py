@@ -115,7 +115,7 @@ def run(
     except subprocess.TimeoutExpired:
         out, err = _end(process)
         rc = TIMED_OUT
-        err = b"killed: not done after %d s%s" % (int(timeout or 0), err)
+        err = b"killed: not finished after %d s%s" % (int(timeout or 0), err)
     except BaseException:
         _end(process)
         raise

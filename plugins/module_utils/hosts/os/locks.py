@@ -50,7 +50,9 @@ def _take(path: str, deadline: float, timeout: float) -> int:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 os.close(fd)
-                raise WaitTimeout(what="the lock %s" % path, seconds=int(timeout), host=os.uname().nodename) from None
+                raise WaitTimeout(
+                    what="release of the lock %s" % path, seconds=int(timeout), host=os.uname().nodename
+                ) from None
             time.sleep(pause)
             pause = min(pause * 2, 0.2)
         except BaseException:

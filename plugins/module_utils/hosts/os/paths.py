@@ -26,7 +26,7 @@ def checked_instances_path(path: str) -> str:
     :raises InvalidInput: it is not absolute, is the root, or goes through "..".
     """
     if not path.startswith("/") or "\0" in path or ".." in path.split("/"):
-        raise InvalidInput(reason="instances_path %r is not an absolute path" % path)
+        raise InvalidInput(reason="instances_path must be an absolute path, got %r" % path)
     path = os.path.normpath(path)
     if path in ("/", "//"):
         raise InvalidInput(reason="instances_path must not be the root directory")
@@ -53,7 +53,7 @@ def checked_id(value: str, what: str = "id") -> str:
     :raises InvalidInput: it has other characters than letters, digits, "_" and "-", or more than 128.
     """
     if not isinstance(value, str) or not _ID.match(value):
-        raise InvalidInput(reason="%s %r has other characters than letters, digits, _ and -" % (what, value))
+        raise InvalidInput(reason="%s must consist of letters, digits, _ and -, got %r" % (what, value))
     return value
 
 
@@ -63,7 +63,7 @@ def checked_disk_name(value: str) -> str:
     :raises InvalidInput: it is not of that form, or is ``disk.info``, which is the directory's own record.
     """
     if not isinstance(value, str) or not _DISK_NAME.match(value) or value == "disk.info":
-        raise InvalidInput(reason="disk name %r is not of the form disk.word" % (value,))
+        raise InvalidInput(reason="disk name must have the form disk.word, got %r" % (value,))
     return value
 
 

@@ -29,10 +29,10 @@ def tell_kernel(path: str, text: str, timeout: float = 60.0) -> None:
     done = run([program("tee", "coreutils"), path], stdin=text, timeout=timeout, check=False)
     if done.rc == TIMED_OUT:
         raise WaitTimeout(
-            what="the end of writing %r to %s" % (text, path),
+            what="completion of writing %r to %s" % (text, path),
             seconds=int(timeout),
             host=os.uname().nodename,
-            remedy="The target does not answer commands of this host: see the target's service, and dmesg on both.",
+            remedy="The target does not respond to this host: check the target's service, and dmesg on both hosts.",
         )
     if done.rc != 0:
         raise CommandFailed(cmd="tee", rc=done.rc, stderr=done.stderr.strip()[-2000:])

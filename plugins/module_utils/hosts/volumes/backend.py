@@ -40,13 +40,19 @@ class Backend:
         if self.pool:
             checked_name(self.pool, "thin pool")
         if self.clear not in CLEARS or self.clear_size < 0:
-            raise InvalidInput(reason="clear %r, %d bytes" % (self.clear, self.clear_size))
+            raise InvalidInput(
+                reason="volume_clear must be one of %s with a size of 0 bytes or more, got %r with %d bytes"
+                % (", ".join(CLEARS), self.clear, self.clear_size)
+            )
         if self.cache_limits.max_gb < 0 or self.cache_limits.max_count < 0:
-            raise InvalidInput(reason="an image cache of less than nothing; 0 is no limit")
+            raise InvalidInput(
+                reason="limits of the image cache must be 0 (no limit) or more, got %d GB and %d images"
+                % (self.cache_limits.max_gb, self.cache_limits.max_count)
+            )
         if self.clear == DISCARD and not self.pool:
             raise InvalidInput(
-                reason="discard does not clear thick volumes: many devices give back old data after it",
-                remedy="Use zero, shred or none.",
+                reason="volume_clear discard does not clear thick volumes: many devices return the old data afterwards",
+                remedy="Set volume_clear to zero, shred or none.",
             )
         checked_temp_dir(self.temp_dir)
         return self

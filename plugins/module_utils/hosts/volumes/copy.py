@@ -171,7 +171,7 @@ def verify(
     if driver == "raw":
         found = range_sha256(target, virtual_size, wait)
         if found != sha256:
-            raise _failed("sha256 of what %s holds is %s, of the image %s" % (target, found, sha256))
+            raise _failed("content of %s has sha256 %s, the image has %s" % (target, found, sha256))
         return
     if driver == "qcow2" and _is_compared(source, target, virtual_size, direct, wait):
         return
@@ -185,7 +185,7 @@ def verify(
     try:
         run_tied([program("qemu-img", QEMU_IMG_PACKAGE), "compare", "--image-opts", image, device], timeout=TIMEOUT)
     except CommandFailed as error:
-        raise _failed("what %s holds is not the image: %s" % (target, error.message)) from None
+        raise _failed("content of %s differs from the image: %s" % (target, error.message)) from None
 
 
 def _is_compared(source: str, target: str, virtual_size: int, direct: bool, wait: Wait | None) -> bool:
@@ -198,7 +198,7 @@ def _is_compared(source: str, target: str, virtual_size: int, direct: bool, wait
     except OSError as error:
         raise _failed(error) from None
     if at is not None:
-        raise _failed("what %s holds is not the image, from byte %d on" % (target, at))
+        raise _failed("content of %s differs from the image from byte %d on" % (target, at))
     return True
 
 
@@ -244,5 +244,5 @@ def free_bytes(folder: str) -> int:
 def _failed(reason: t.Any) -> ImageCopyFailure:
     return ImageCopyFailure(
         reason=getattr(reason, "message", None) or str(reason),
-        remedy="Look at the device and its volume group (dmesg, lvs -a), then run the same again.",
+        remedy="Check the device and its volume group (dmesg, lvs -a), then rerun the playbook.",
     )

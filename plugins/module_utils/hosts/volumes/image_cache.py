@@ -259,12 +259,12 @@ def evict(group: VolumeGroup, images: t.Sequence[CachedImage], discard: bool = F
         free = []
         for image in images:
             if image.lv.is_open:
-                found.kept[image.lv.name] = "a program has it open"
+                found.kept[image.lv.name] = "open in a program"
                 continue
             try:
                 fd, path = _locked(image.sha256, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                found.kept[image.lv.name] = "a run makes volumes of it"
+                found.kept[image.lv.name] = "used by a run that creates volumes from it"
                 continue
             stack.callback(_unlocked, fd, path)
             free.append(image)

@@ -74,19 +74,19 @@ def wish_of(args: t.Mapping[str, t.Any]) -> Wish:
     """
     kind, state = args.get("kind") or VOLUME, args.get("state") or PRESENT
     if kind not in KINDS or state not in STATES:
-        raise InvalidInput(reason="kind %r or state %r is none that there is" % (kind, state))
+        raise InvalidInput(reason="unknown kind %r or state %r" % (kind, state))
     sources = {key: args.get(key) or "" for key in ("image_id", "source_volume", "source_snapshot")}
     given = [key for key, value in sources.items() if value]
     size_gb = args.get("size_gb")
     if size_gb is not None and (isinstance(size_gb, bool) or not isinstance(size_gb, int) or size_gb <= 0):
         raise InvalidInput(reason="Volume size '%s' must be an integer and greater than 0" % (size_gb,))
     if state == PRESENT and len(given) > 1:
-        raise InvalidInput(reason="a volume has one source, not %s" % " and ".join(given))
+        raise InvalidInput(reason="a volume takes only one source, got %s" % " and ".join(given))
     if kind == SNAPSHOT:
         if state == EXTENDED or sources["image_id"] or sources["source_snapshot"]:
-            raise InvalidSnapshot(reason="a snapshot is of a volume, and has its size")
+            raise InvalidSnapshot(reason="a snapshot takes only source_volume; its size is that of the volume")
         if state == PRESENT and not sources["source_volume"]:
-            raise InvalidSnapshot(reason="source_volume is missing")
+            raise InvalidSnapshot(reason="source_volume is required")
     elif state == EXTENDED and size_gb is None:
         raise InvalidInput(reason="size_gb is missing")
     elif state == PRESENT and size_gb is None and given in ([], ["image_id"]):
@@ -139,16 +139,16 @@ def plan(wish: Wish, group: VolumeGroup, thin: bool, removing: t.Collection[str]
     there = group.lvs.get(wish.name)
     if there is not None and identity(there.tags) != (wish.kind, wish.id):
         raise Conflict(
-            message="%s/%s is there, and is not ours (tags: %s)"
+            message="logical volume %s/%s already exists and does not belong to bootflow (tags: %s)"
             % (group.name, wish.name, ", ".join(sorted(there.tags)) or "none"),
-            remedy="Rename or remove it, or tag it bootflow and bootflow.%s=%s." % (wish.kind, wish.id),
+            remedy="Rename or remove it, or add the tags bootflow and bootflow.%s=%s." % (wish.kind, wish.id),
         )
     if wish.state == ABSENT:
         return _plan_removal(wish, group, there, removing)
     if there is not None and DELETING in there.tags:
         raise VolumeIsBusy(
-            message="%s is being deleted, and its content is gone" % wish.name,
-            remedy="Delete it again: that goes on where it was ended.",
+            message="%s was partly deleted and its content is lost" % wish.name,
+            remedy="Delete it again; the deletion resumes where it stopped.",
         )
     if wish.state == EXTENDED:
         return _plan_extension(wish, group, there)
@@ -174,7 +174,7 @@ def _origin(wish: Wish, group: VolumeGroup) -> LogicalVolume | None:
             raise SnapshotNotFound(snapshot_id=wish.source_snapshot)
         raise VolumeNotFound(volume_id=wish.source_volume)
     if origin.is_invalid:
-        raise InvalidSnapshot(reason="%s overflowed: what it held is lost" % origin.name)
+        raise InvalidSnapshot(reason="snapshot %s overflowed and its content is lost" % origin.name)
     return origin
 
 
@@ -197,17 +197,19 @@ def _check_same(wish: Wish, group: VolumeGroup, there: LogicalVolume, size: int,
     wrong = []
     found = logical_size(group, there)
     if found != size:
-        wrong.append("its size is %d bytes, not %d" % (found, size))
+        wrong.append("size is %d bytes instead of %d" % (found, size))
     for what, wanted in (("source", wish.source), ("project", wish.project)):
         value = tag_value(there.tags, what)
         if wanted and value != wanted:
-            wrong.append("its %s is %s, not %s" % (what, value or "none", wanted))
+            wrong.append("%s is %s instead of %s" % (what, value or "none", wanted))
     if there.is_thin != thin:
-        wrong.append("it is %s, the backend is %s" % (("thin", "thick") if there.is_thin else ("thick", "thin")))
+        wrong.append(
+            "the volume is %s, the backend is %s" % (("thin", "thick") if there.is_thin else ("thick", "thin"))
+        )
     if wrong:
         raise Conflict(
-            message="%s/%s is there, but %s" % (group.name, wish.name, "; ".join(wrong)),
-            remedy="Use state extended to make it larger; otherwise delete it, or ask for what is there.",
+            message="%s/%s already exists with other properties: %s" % (group.name, wish.name, "; ".join(wrong)),
+            remedy="Use state extended to grow it; otherwise delete it, or request the existing properties.",
         )
 
 
@@ -219,13 +221,13 @@ def _plan_extension(wish: Wish, group: VolumeGroup, there: LogicalVolume | None)
         raise InvalidInput(
             reason="New size for extend must be greater than current size. (current: %s, extended: %s)."
             % (-(-there.size // GIB), wish.size // GIB),
-            remedy="A volume is never made smaller.",
+            remedy="Request a larger size; volumes cannot shrink.",
         )
     thick_snapshots = [lv.name for lv in group.snapshots_of(there.name) if lv.is_thick_snapshot]
     if size > there.size and thick_snapshots and there.is_open:
         raise InvalidVolume(
             reason="%s is in use and has snapshots: LVM extends an origin only while it is inactive" % wish.name,
-            remedy="Detach it, or delete its snapshots.",
+            remedy="Detach the volume, or delete its snapshots.",
         )
     return Plan(wish, EXTEND if size > there.size else NOTHING, size, there)
 
@@ -243,5 +245,5 @@ def _plan_removal(wish: Wish, group: VolumeGroup, there: LogicalVolume | None, r
             message="deleting volume %s that has snapshot (%s)" % (wish.name, ", ".join(snapshots)),
         )
     if there.is_open:
-        raise VolumeIsBusy(message="%s is in use" % wish.name, remedy="Detach it and end its export first.")
+        raise VolumeIsBusy(message="%s is in use" % wish.name, remedy="Detach the volume and remove its export first.")
     return Plan(wish, REMOVE, there.size, there)

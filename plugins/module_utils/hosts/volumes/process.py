@@ -77,7 +77,7 @@ def run_tied(argv: t.Sequence[str], on_percent: OnPercent | None = None, timeout
     stderr.close()
     if rc != 0:
         if late.is_set():
-            said += " killed: not done after %d s" % int(timeout or 0)
+            said += " killed: not finished after %d s" % int(timeout or 0)
         raise CommandFailed(cmd=os.path.basename(argv[0]), rc=rc, stderr=said[-2000:])
     return out.decode("utf-8", "replace")
 

@@ -71,7 +71,7 @@ class ReadyImages:
         """
         source = self.sources.get(image_id)
         if source is None:
-            raise ImageNotFound(image_id=image_id, remedy="Name it among the images of this task.")
+            raise ImageNotFound(image_id=image_id, remedy="Add the image to the images of this task.")
         caches = bool(self.backend.pool) and self.backend.image_cache
         sha256 = _checksum(source)
         if caches and sha256:
@@ -79,7 +79,7 @@ class ReadyImages:
             if found is not None:
                 return found
         if not source.url and not source.path:
-            raise ImageNotFound(image_id=image_id, remedy="Give its url or path_on_host, or upload it.")
+            raise ImageNotFound(image_id=image_id, remedy="Set url or path_on_host of the image, or upload it.")
         image = self.temporary.take(source, limit=largest)
         # Before anything is made of it.
         check_fits_volume(source.label, image.virtual_size, largest // GIB)

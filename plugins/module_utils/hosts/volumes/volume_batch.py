@@ -84,7 +84,7 @@ class _Batch:
                 if made.action == CREATE and not self.backend.pool and wish.kind == VOLUME:
                     if made.size > free:
                         raise lvm.no_room(
-                            "volume group %s" % group.name, "%d bytes are free, %d are wanted" % (free, made.size)
+                            "volume group %s" % group.name, "%d bytes are needed, %d bytes are free" % (made.size, free)
                         )
                     free -= made.size
                 if made.action == REMOVE:
@@ -295,7 +295,7 @@ class _Batch:
     def _make_snapshot(self, group: VolumeGroup, made: Plan, tags: list[str]) -> None:
         origin = made.origin
         if origin is None:
-            raise InvalidInput(reason="%s has no volume" % made.wish.name)
+            raise InvalidInput(reason="snapshot %s has no source volume" % made.wish.name)
         tags = tags + ["bootflow.size=%d" % made.size]
         if origin.is_thin:
             lvm.create_thin_snapshot(group.name, origin.name, made.wish.name, tags, active=False)
@@ -322,7 +322,7 @@ class _Batch:
         """A path whose content does not change while it is copied: of a volume in use a snapshot, as Cinder takes one."""
         origin = made.origin
         if origin is None:
-            raise InvalidInput(reason="%s has no source" % made.wish.name)
+            raise InvalidInput(reason="volume %s has no source" % made.wish.name)
         if origin.is_thick_snapshot or not origin.is_open:
             if not origin.is_active:
                 lvm.set_active(group.name, [origin.name], True)
@@ -398,7 +398,7 @@ def make_volumes(
     ids = [str(args.get("id")) for args in volumes]
     twice = sorted({item_id for item_id in ids if ids.count(item_id) > 1})
     if twice:
-        raise InvalidInput(reason="given more than once: %s" % ", ".join(twice))
+        raise InvalidInput(reason="volumes given more than once: %s" % ", ".join(twice))
     sources = {args["id"]: image_source(args, uploads or {}, backend.allow_unverified) for args in images}
     with TemporaryImages(backend.temp_dir, backend.allow_unverified) as temporary:
         if not backend.check_mode:

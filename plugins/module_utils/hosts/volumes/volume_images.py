@@ -50,16 +50,15 @@ class CheckedImage:
         if self.steady is not None and not self.steady.is_steady():
             raise ImageUnacceptable(
                 image_id=self.source.label,
-                reason="somebody opened the file %s to write to it while it was read"
-                % (self.source.path or self.source.url),
-                remedy="Let nothing write to an image that volumes are made from; put a new one under another name.",
+                reason="file %s was opened for writing while it was read" % (self.source.path or self.source.url),
+                remedy="Do not write to an image file that is in use; store a new version under another name.",
             )
 
 
 def checked_temp_dir(path: str) -> str:
     """:raises InvalidInput: not an absolute path, or the root."""
     if not path.startswith("/") or "\0" in path or ".." in path.split("/") or os.path.normpath(path) in ("/", "//"):
-        raise InvalidInput(reason="temp_dir %r is not an absolute path below the root directory" % path)
+        raise InvalidInput(reason="temp_dir must be an absolute path below the root directory, got %r" % path)
     return os.path.normpath(path)
 
 
@@ -73,7 +72,7 @@ def check_fits_volume(image: str, virtual_size: int, volume_gb: int) -> None:
         raise ImageUnacceptable(
             image_id=image,
             reason="Image virtual size is %dGB and doesn't fit in a volume of size %dGB." % (needed, volume_gb),
-            remedy="Ask for a volume of %d GB or more." % needed,
+            remedy="Request a volume of %d GB or more." % needed,
         )
 
 
@@ -149,8 +148,8 @@ class TemporaryImages:
         if not wanted and not self._allow_unverified:
             raise ImageUnacceptable(
                 image_id=label,
-                reason="it has no checksum",
-                remedy="Write its sha256 in bootflow_images, or allow unverified images.",
+                reason="the image has no checksum",
+                remedy="Set its sha256 in bootflow_images, or allow unverified images.",
             )
         steady = steady_file(image.path or local_path(image.url) or "")
         if steady is not None:
@@ -163,8 +162,9 @@ class TemporaryImages:
                 if limit is not None and max(done, total or 0) > limit:
                     raise ImageUnacceptable(
                         image_id=label,
-                        reason="its file has more than %d bytes, the size of the largest volume that wants it" % limit,
-                        remedy="Ask for a larger volume.",
+                        reason="the image file is larger than %d bytes, the size of the largest volume requested from it"
+                        % limit,
+                        remedy="Request a larger volume.",
                     )
                 steps.at("downloading", 100.0 * done / total if total else 0.0)
 
@@ -184,7 +184,7 @@ class TemporaryImages:
                 image_id=label,
                 reason="qemu-img is not installed and image is of type %s. Only RAW images can be used if qemu-img is"
                 " not installed." % image.disk_format,
-                remedy="apt-get install qemu-utils",
+                remedy="Install qemu-img: apt-get install qemu-utils",
             ) from None
         checked = CheckedImage(image, path, driver, virtual_size, sha256, steady, direct)
         checked.check_steady()

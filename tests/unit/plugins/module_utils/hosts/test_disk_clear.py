@@ -62,7 +62,7 @@ def test_a_write_error_is_told(disk):
 
 
 def test_what_another_guest_has_is_not_touched(disk):
-    with pytest.raises(CommandFailed, match="the domain web has it"):
+    with pytest.raises(CommandFailed, match="domain web uses the disk"):
         clear.clear_disk({"path": disk.path}, {os.path.realpath(disk.path): "web"})
     assert disk.read() == b"x" * SIZE
 
@@ -70,7 +70,7 @@ def test_what_another_guest_has_is_not_touched(disk):
 def test_a_link_is_followed_when_users_are_looked_for(disk, tmp_path):
     link = tmp_path / "by-id"
     link.symlink_to(disk.path)
-    with pytest.raises(CommandFailed, match="the domain web has it"):
+    with pytest.raises(CommandFailed, match="domain web uses the disk"):
         clear.clear_disk({"path": str(link)}, {os.path.realpath(disk.path): "web"})
 
 
@@ -92,7 +92,7 @@ def test_check_mode_touches_nothing(disk):
 
 def test_a_file_and_what_is_not_there_are_no_disks(tmp_path):
     (tmp_path / "file").write_bytes(b"x")
-    with pytest.raises(CommandFailed, match="no block device"):
+    with pytest.raises(CommandFailed, match="not a block device"):
         clear.clear_disk({"path": str(tmp_path / "file")}, {})
     with pytest.raises(CommandFailed, match="No such file"):
         clear.clear_disk({"path": str(tmp_path / "gone")}, {})

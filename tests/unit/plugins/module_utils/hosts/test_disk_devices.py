@@ -81,22 +81,22 @@ def test_media(tree, expected):
         (node(type="mpath"), ""),
         (node(fstype="ext4"), ""),  # a former guest's file system
         (node(children=[part("sdb1", fstype="ext4"), part("sdb2")]), ""),
-        (node(type="part"), "is of type part and no whole disk"),
-        (node(type="lvm"), "is of type lvm and no whole disk"),
-        (node(type="rom"), "is of type rom and no whole disk"),
+        (node(type="part"), "is of type part, not a whole disk"),
+        (node(type="lvm"), "is of type lvm, not a whole disk"),
+        (node(type="rom"), "is of type rom, not a whole disk"),
         (node(size=0), "has no size"),
         (node(size=None), "has no size"),
         (node(ro=True), "is read-only"),
         (node(ro="1"), "is read-only"),
-        (node(mountpoint="/srv"), "it is mounted at /srv"),
-        (node(mountpoints=[None, "/var"]), "it is mounted at /var"),
+        (node(mountpoint="/srv"), "the disk is mounted at /srv"),
+        (node(mountpoints=[None, "/var"]), "the disk is mounted at /var"),
         (node(mountpoints=[None]), ""),
-        (node(mountpoint="[SWAP]"), "it is mounted at [SWAP]"),
-        (node(fstype="LVM2_member"), "it is an LVM physical volume"),
-        (node(fstype="linux_raid_member"), "it is a part of a linux_raid set"),
+        (node(mountpoint="[SWAP]"), "the disk is mounted at [SWAP]"),
+        (node(fstype="LVM2_member"), "the disk is an LVM physical volume"),
+        (node(fstype="linux_raid_member"), "the disk is a member of a linux_raid set"),
         (node(children=[part("sdb1"), part("sdb2", mountpoint="/")]), "its partition sdb2 is mounted at /"),
         (node(children=[part("sdb1", fstype="LVM2_member")]), "its partition sdb1 is an LVM physical volume"),
-        (node(children=[node("dm-0", type="crypt")]), "it is held by dm-0 (crypt)"),
+        (node(children=[node("dm-0", type="crypt")]), "the disk is held by dm-0 (crypt)"),
         (
             node(children=[part("sdb1", children=[node("md0", type="raid1")])]),
             "its partition sdb1 is held by md0 (raid1)",
@@ -119,9 +119,9 @@ def test_paths_that_are_no_disks(tmp_path, devices):
     (tmp_path / "file").write_text("")
     rows = devices.rows("sdb", str(tmp_path / "file"), str(tmp_path / "gone"))
     assert [row["reason"] for row in rows] == [
-        "is no absolute path",
-        "is no block device",
-        "is not there: No such file or directory",
+        "is not an absolute path",
+        "is not a block device",
+        "does not exist: No such file or directory",
     ]
     assert all(row["size_gb"] == 0 for row in rows)
 
@@ -147,7 +147,7 @@ def test_a_disk_of_a_domain_is_not_offered_whatever_its_name(tmp_path, devices):
     link = tmp_path / "by-id"
     link.symlink_to(path)
     (row,) = devices.rows(str(link), used_by={os.path.realpath(path): "web-1"})
-    assert row["reason"] == "the domain web-1 has it"
+    assert row["reason"] == "is used by domain web-1"
 
 
 def test_a_disk_that_lsblk_does_not_know_is_not_offered(devices):
@@ -178,11 +178,11 @@ def test_a_physical_volume_is_seen_without_udev(tmp_path, sector, found):
     head = bytearray(8 * 512)
     head[sector * 512 : sector * 512 + 8] = b"LABELONE"
     (tmp_path / "disk").write_bytes(head)
-    assert disk_devices.why_busy(str(tmp_path / "disk")) == ("it is an LVM physical volume" if found else "")
+    assert disk_devices.why_busy(str(tmp_path / "disk")) == ("the disk is an LVM physical volume" if found else "")
 
 
 def test_a_disk_that_does_not_open_is_not_offered(tmp_path, monkeypatch):
-    assert disk_devices.why_busy(str(tmp_path / "gone")) == "can not be opened: No such file or directory"
+    assert disk_devices.why_busy(str(tmp_path / "gone")) == "cannot be opened: No such file or directory"
 
     def busy(path, flags):
         assert flags & os.O_EXCL

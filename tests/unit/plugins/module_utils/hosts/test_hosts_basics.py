@@ -93,13 +93,13 @@ def test_command_is_not_waited_for_when_it_does_not_end(monkeypatch):
     monkeypatch.setattr(command, "GRACE", 0.3)
     left = command.run(["sh", "-c", "echo words; setsid sleep 30 & wait"], timeout=1, check=False)
     assert left.rc == command.TIMED_OUT and left.stdout == "words\n"
-    assert left.stderr == "killed: not done after 1 s; what it started has its output open"
+    assert left.stderr == "killed: not finished after 1 s; what it started has its output open"
     held = []
     with monkeypatch.context() as patch:
         patch.setattr(command, "_kill_group", held.append)
         done = command.run(["sh", "-c", "echo words; exec sleep 30"], timeout=1, check=False)
     assert done.stdout == "words\n"
-    assert done.stderr == "killed: not done after 1 s; the kernel holds process %d" % held[0].pid
+    assert done.stderr == "killed: not finished after 1 s; the kernel holds process %d" % held[0].pid
     held[0].kill()
     held[0].wait()
 
@@ -305,8 +305,8 @@ SERIAL = 'for a; do case "$a" in file:*) s=${a#file:};; esac; done; '
     ("script", "virt_type", "words"),
     [
         (SERIAL + "echo BOOTFLOW-LONG-MODE > $s; exit 85", "kvm", "long mode"),
-        ("exit 85", "qemu", "ended with 85"),
-        (SERIAL + "echo BOOTFLOW-LONG-MODE > $s; exit 0", "qemu", "ended with 0"),
+        ("exit 85", "qemu", "exit code 85"),
+        (SERIAL + "echo BOOTFLOW-LONG-MODE > $s; exit 0", "qemu", "exit code 0"),
         ("echo 'KVM internal error. Suberror: 1' >&2; sleep 30", "qemu", "KVM internal error"),
         ("echo 'failed to initialize kvm: Permission denied' >&2; exit 1", "qemu", "Permission denied"),
         ("sleep 30", "qemu", "hangs"),

@@ -64,9 +64,9 @@ def test_sessions_are_read_as_iscsiadm_writes_them():
         ({"lun": -1}, "LUN"),
         ({"lun": True}, "LUN"),
         ({"lun": 16384}, "LUN"),
-        ({"portals": []}, "no portal"),
-        ({"portals": PORTALS[:1] * 2}, "twice"),
-        ({"portals": ["storage"]}, "no portal"),
+        ({"portals": []}, "portal"),
+        ({"portals": PORTALS[:1] * 2}, "each listed once"),
+        ({"portals": ["storage"]}, "portal"),
         ({"chap_user": None}, "not both"),
         ({"chap_secret": "a\nnode.name = x"}, "cannot be used"),
         ({"state": "there"}, "state"),
@@ -352,7 +352,7 @@ def test_a_second_guest_s_disk_is_the_first_s_with_its_session_and_its_record(ho
 
 def test_a_refused_login_is_told_and_its_record_does_not_stay(host):
     outcome = host.one(chap_secret="Wrong01234567890")
-    assert outcome["error"]["code"] == "FailedISCSITargetPortalLogin" and "refused" in outcome["error"]["message"]
+    assert outcome["error"]["code"] == "FailedISCSITargetPortalLogin" and "rejected" in outcome["error"]["message"]
     assert "Wrong01234567890" not in json.dumps(outcome)
     assert host.commands("delete") and not list(host.nodes.rglob("*3260"))
 
@@ -393,12 +393,12 @@ def test_a_target_that_answers_no_command_is_told_after_one_scan(host):
 def test_a_login_that_does_not_end_is_told(host, monkeypatch):
     def run(argv, timeout=None, check=True):
         if argv[-1] == "--login":
-            return Completed(TIMED_OUT, "", "killed: not done after %d s" % timeout)
+            return Completed(TIMED_OUT, "", "killed: not finished after %d s" % timeout)
         return host.run(argv, timeout, check)
 
     monkeypatch.setattr(iscsi_initiator, "run", run)
     message = host.one()["error"]["message"]
-    assert message.endswith(":3260: iscsiadm was killed: not done after 150 s"), message
+    assert message.endswith(":3260: iscsiadm was killed: not finished after 150 s"), message
 
 
 # ---- removal ----------------------------------------------------------------------------------------------------------------

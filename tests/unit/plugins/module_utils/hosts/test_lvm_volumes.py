@@ -393,7 +393,7 @@ def test_a_program_that_fails_says_why_and_one_that_hangs_is_ended():
     with pytest.raises(CommandFailed, match="no such thing"):
         process.run_tied([sys.executable, "-c", "import sys; sys.exit('no such thing')"])
     begun = time.monotonic()
-    with pytest.raises(CommandFailed, match="not done after 1 s"):
+    with pytest.raises(CommandFailed, match="not finished after 1 s"):
         process.run_tied(["/bin/sleep", "60"], timeout=1)
     assert time.monotonic() - begun < 20
 

@@ -134,7 +134,7 @@ def test_a_portal_that_is_down_is_told_and_comes_into_the_map_later(host):
     host.down = {PORTALS[1]}
     outcome = host.both()
     assert outcome["error"] is None and outcome["path"] == str(host.link) and outcome["devices"] == ["/dev/sda"]
-    assert outcome["failed_portals"] == [DOWN] and outcome["warnings"] == ["no session with portal " + DOWN]
+    assert outcome["failed_portals"] == [DOWN] and outcome["warnings"] == ["login failed at portal " + DOWN]
     host.down = set()
     outcome = host.both()
     assert outcome["changes"] == ["session"] and outcome["devices"] == ["/dev/sda", "/dev/sdb"]
@@ -150,7 +150,7 @@ def test_multipathd_that_makes_no_map_is_told(host):
     outcome = host.both()
     assert outcome["error"] is None and "by-path" in outcome["path"] and outcome["multipath"] == ""
     (text,) = outcome["warnings"]
-    assert "made no map of sda sdb" in text and outcome["path"] in text
+    assert "did not create a map of sda sdb" in text and outcome["path"] in text
     assert 10 <= sum(host.slept) < 12
 
 
@@ -162,11 +162,11 @@ def test_without_multipathd_one_portal_is_taken(host):
     assert outcome["error"] is None and host.portals() == PORTALS[:1]
     assert outcome["path"].endswith("ip-%s-iscsi-%s-lun-1" % (PORTALS[0], IQN)) and outcome["multipath"] == ""
     assert outcome["warnings"] == [
-        "multipathd does not run on this host: of 2 portals only %s is used" % PORTALS[0],
+        "multipathd is not running on this host; only portal %s of 2 is used" % PORTALS[0],
     ]
     shown = host.make(dict(test_iscsi_initiator.wish(), portals=PORTALS))
     assert not shown["outcomes"][ID]["changed"] and shown["before"] == shown["after"]
-    assert shown["before"][ID]["record"] == "as wished"
+    assert shown["before"][ID]["record"] == "as requested"
     assert host.both(state="disconnected")["changes"] == ["disk", "session", "record"]
     assert not host.sessions and not list(host.nodes.rglob("*3260"))
 
@@ -195,7 +195,10 @@ def test_a_portal_that_answers_no_command_is_told_and_the_others_are_used(host):
     host.silent = {PORTALS[0]}
     outcome = host.both()
     assert outcome["error"] is None and outcome["path"] == str(host.link) and len(outcome["devices"]) == 1
-    assert outcome["warnings"] == ["portal %s answers no command" % PORTALS[0]] and len(host.commands("scan")) == 1
+    assert (
+        outcome["warnings"] == ["portal %s does not respond to commands" % PORTALS[0]]
+        and len(host.commands("scan")) == 1
+    )
     assert host.both(state="disconnected")["error"] is None
     host.runs = False
     outcome = host.both()

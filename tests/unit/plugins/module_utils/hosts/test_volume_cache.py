@@ -342,7 +342,7 @@ def test_blocks_are_given_back_before_it_goes_and_it_is_not_taken_for_whole_mean
         seen.append("bootflow.incomplete" in cache.model.lvs[name_of(image)]["tags"])
         raise OSError(5, "broken")
 
-    monkeypatch.setattr(image_cache.volume_copy, "discard", discard)
+    monkeypatch.setattr(image_cache.copy, "discard", discard)
     found = image_cache.empty("vg", POOL, discard=True)
     assert seen == ["/dev/vg/" + name_of(image), True]
     assert found["removed"] == [] and "broken" in found["kept"][name_of(image)]

@@ -164,7 +164,7 @@ def writer(raw, wrong_at=None, stop_at=None):
 def test_what_was_written_wrongly_is_found(image, device, monkeypatch, at):
     qcow2, raw = image
     monkeypatch.setattr(copy, "convert", writer(raw, wrong_at=at))
-    with pytest.raises(ImageCopyFailure, match="not the image"):
+    with pytest.raises(ImageCopyFailure, match="differs from the image"):
         write(qcow2, "qcow2", device)
 
 

@@ -140,7 +140,7 @@ def test_who_changes_it_by_another_way_is_noticed(tmp_path, image, change):
                 time.sleep(0.02)
             with open(taken.path, "rb") as file:
                 assert file.read() == DATA, "it waits"
-            with pytest.raises(ImageUnacceptable, match="opened the file .* to write"):
+            with pytest.raises(ImageUnacceptable, match="file .* was opened for writing"):
                 taken.check_steady()
             temporary.drop(taken)
             assert writer.wait(timeout=30) == 0
@@ -175,7 +175,7 @@ def test_who_opens_it_to_write_is_noticed_and_waits(tmp_path, image):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         assert writer.poll() is None
-        with pytest.raises(ImageUnacceptable, match="opened the file .* to write"):
+        with pytest.raises(ImageUnacceptable, match="file .* was opened for writing"):
             taken.check_steady()
         # This process got the kernel's signal, and lives; a run that ends lets the writer go on.
         temporary.drop(taken)
@@ -285,7 +285,7 @@ def test_one_wrong_byte_is_found(tmp_path, at):
         file.write(wrong)
     found = difference(qcow2, device)
     assert found is not None and found <= at < found + verify.CHUNK
-    with pytest.raises(ImageCopyFailure, match="not the image"):
+    with pytest.raises(ImageCopyFailure, match="differs from the image"):
         copy.verify(str(qcow2), "qcow2", "", str(device), SIZE, True)
 
 
