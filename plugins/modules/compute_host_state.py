@@ -74,12 +74,12 @@ hosts:
   type: dict
   returned: success
 error_code:
-  description: The kind of error, one stable word.
+  description: The kind of error, one stable word of docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: The same as an HTTP status, as Nova maps it.
+  description: The HTTP status that Nova or Cinder gives for this error.
   type: int
   returned: failure
   sample: 400
@@ -88,7 +88,7 @@ remedy:
   type: str
   returned: failure
 retryable:
-  description: Whether another host might do better.
+  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

@@ -112,12 +112,12 @@ failed_items:
   elements: dict
   returned: failure
 error_code:
-  description: The kind of error, one stable word.
+  description: The kind of error, one stable word of docs/errors.md.
   type: str
   returned: failure
   sample: InvalidVolume
 status:
-  description: The same as an HTTP status, as Cinder and Nova map it.
+  description: The HTTP status that Nova or Cinder gives for this error.
   type: int
   returned: failure
   sample: 400
@@ -126,7 +126,7 @@ remedy:
   type: str
   returned: failure
 retryable:
-  description: Whether another try might do better.
+  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

@@ -180,12 +180,12 @@ outcomes:
       type: dict
       returned: always
 error_code:
-  description: The kind of error, one stable word.
+  description: The kind of error, one stable word of docs/errors.md.
   type: str
   returned: failure
   sample: HypervisorUnavailable
 status:
-  description: The HTTP status that Nova would answer with.
+  description: The HTTP status that Nova or Cinder gives for this error.
   type: int
   returned: failure
   sample: 503
@@ -195,7 +195,7 @@ remedy:
   returned: failure
   sample: Start libvirtd on that host, or disable the host.
 retryable:
-  description: Whether another host might do better.
+  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
   type: bool
   returned: failure
   sample: true

@@ -122,12 +122,12 @@ backends:
       type: str
       returned: success
 error_code:
-  description: The kind of error, one stable word.
+  description: The kind of error, one stable word of docs/errors.md.
   type: str
   returned: failure
   sample: Conflict
 status:
-  description: The HTTP status that Cinder would answer with.
+  description: The HTTP status that Nova or Cinder gives for this error.
   type: int
   returned: failure
   sample: 409
@@ -137,7 +137,7 @@ remedy:
   returned: failure
   sample: Name another device; or set bootflow_storage_wipe_devices, and all that is on it is lost.
 retryable:
-  description: Whether another try might do better.
+  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
   type: bool
   returned: failure
   sample: false

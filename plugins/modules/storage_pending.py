@@ -54,12 +54,12 @@ missing:
   returned: success
 
 error_code:
-  description: The kind of error, one stable word.
+  description: The kind of error, one stable word of docs/errors.md.
   type: str
   returned: failure
   sample: LedgerMissing
 status:
-  description: The same as an HTTP status, as Cinder maps it.
+  description: The HTTP status that Nova or Cinder gives for this error.
   type: int
   returned: failure
   sample: 400
@@ -68,7 +68,7 @@ remedy:
   type: str
   returned: failure
 retryable:
-  description: Whether another try might do better.
+  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

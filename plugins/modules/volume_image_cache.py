@@ -116,12 +116,12 @@ kept:
   type: dict
   returned: success
 error_code:
-  description: The kind of error, one stable word.
+  description: The kind of error, one stable word of docs/errors.md.
   type: str
   returned: failure
   sample: DriverNotInitialized
 status:
-  description: The HTTP status that Cinder would answer with.
+  description: The HTTP status that Nova or Cinder gives for this error.
   type: int
   returned: failure
   sample: 503
@@ -130,7 +130,7 @@ remedy:
   type: str
   returned: failure
 retryable:
-  description: Whether another backend might do better.
+  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

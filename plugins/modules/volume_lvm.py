@@ -228,12 +228,12 @@ backend:
   type: dict
   returned: success
 error_code:
-  description: The kind of error, one stable word.
+  description: The kind of error, one stable word of docs/errors.md.
   type: str
   returned: failure
   sample: DriverNotInitialized
 status:
-  description: The HTTP status that Cinder would answer with.
+  description: The HTTP status that Nova or Cinder gives for this error.
   type: int
   returned: failure
   sample: 503
@@ -243,7 +243,7 @@ remedy:
   returned: failure
   sample: Prepare the backend (vgcreate cinder-volumes DEVICES), or correct its volume_group.
 retryable:
-  description: Whether another backend might do better.
+  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
   type: bool
   returned: failure
   sample: true

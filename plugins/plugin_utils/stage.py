@@ -37,7 +37,7 @@ class StageAction(LedgerAction):
 
     def work(self, builds: list[Build]) -> Outcomes:
         """Do the stage for all builds on this host. Returns uuid -> None, or why it failed."""
-        raise errors.BootflowError(message="%s has no work()" % type(self).__name__)
+        raise NotImplementedError
 
     def finish(self, conn: t.Any, host: str, good: list[Build], context: Context) -> list[str]:
         """Write that these builds came through. Returns the uuids that are no longer this run's."""

@@ -5,7 +5,7 @@
 """The one family of errors: code, status, message with the remedy, retryable or not.
 
 The class name is the stable code, in the words of Nova, Cinder and Neutron where they have one. ``status`` follows
-the HTTP mapping of Nova's create. ``retryable`` means that another host might do better;
+the HTTP mapping of Nova's create. ``retryable`` means that the same request may succeed elsewhere or later;
 core.instances.build_outcome decides with it. Each subject's classes are in a file of this package, and all of them here.
 """
 

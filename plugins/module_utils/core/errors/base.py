@@ -43,18 +43,26 @@ class BootflowError(Exception):
 
 
 class InvalidInput(BootflowError):
+    """A value is missing, malformed or contradicts another one."""
+
     msg_fmt = "Invalid input received: %(reason)s"
     status = 400
 
 
 class Forbidden(BootflowError):
+    """A policy or a limit rejects the request."""
+
     msg_fmt = "%(reason)s"
     status = 403
 
 
 class NotFound(BootflowError):
+    """The named object does not exist."""
+
     status = 404
 
 
 class Conflict(BootflowError):
+    """The request contradicts the current state of an object."""
+
     status = 409

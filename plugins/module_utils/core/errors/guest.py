@@ -10,15 +10,19 @@ from .base import InvalidInput
 
 
 class ConfigDriveUnknownFormat(InvalidInput):
+    """The config drive's format is neither iso9660 nor vfat."""
+
     msg_fmt = "Unknown config drive format %(format)s. Select one of iso9660 or vfat."
 
 
 class UnsupportedHardware(InvalidInput):
+    """The hypervisor does not support the requested hardware model."""
+
     msg_fmt = "Requested hardware '%(model)s' is not supported by the '%(virt)s' virt driver"
 
 
 class HostLacksHardware(UnsupportedHardware):
-    """The wish is sound, but not on this host."""
+    """The request is valid, but this host lacks the hardware or software for it."""
 
     msg_fmt = "Host %(host)s has no %(model)s: %(reason)s"
     status = 503
@@ -26,6 +30,8 @@ class HostLacksHardware(UnsupportedHardware):
 
 
 class ImageVCPUTopologyRangeExceeded(InvalidInput):
+    """The image requests more sockets, cores or threads than the flavor permits."""
+
     msg_fmt = (
         "Image vCPU topology %(image_sockets)d:%(image_cores)d:%(image_threads)d exceeds permitted "
         "%(max_sockets)d:%(max_cores)d:%(max_threads)d"
@@ -33,6 +39,8 @@ class ImageVCPUTopologyRangeExceeded(InvalidInput):
 
 
 class ImageVCPULimitsRangeImpossible(InvalidInput):
+    """The maxima of sockets, cores and threads cannot hold the flavor's vcpus."""
+
     msg_fmt = (
         "Requested vCPU limits %(sockets)d:%(cores)d:%(threads)d are impossible to satisfy for vcpus count %(vcpus)d"
     )

@@ -12,6 +12,8 @@ from .base import BootflowError
 
 
 class HostUnreachable(BootflowError):
+    """Ansible could not connect to the host."""
+
     msg_fmt = "Host %(host)s is unreachable: %(reason)s"
     status = 503
     retryable = True
@@ -19,6 +21,8 @@ class HostUnreachable(BootflowError):
 
 
 class HypervisorUnavailable(BootflowError):
+    """libvirt does not answer on the host."""
+
     msg_fmt = "Connection to the hypervisor is broken on host: %(host)s (%(reason)s)"
     status = 503
     retryable = True
@@ -26,6 +30,8 @@ class HypervisorUnavailable(BootflowError):
 
 
 class DiskFull(BootflowError):
+    """A file system or volume group of the host is full."""
+
     msg_fmt = "No space left on %(host)s at %(path)s: %(reason)s"
     status = 503
     retryable = True
@@ -33,6 +39,8 @@ class DiskFull(BootflowError):
 
 
 class MissingLibrary(BootflowError):
+    """A Python library or a program is not installed."""
+
     msg_fmt = "%(name)s is missing on the %(where)s"
 
     def __init__(self, message: str | None = None, remedy: str | None = None, **details: t.Any):
@@ -43,23 +51,29 @@ class MissingLibrary(BootflowError):
 
 
 class CommandFailed(BootflowError):
-    """A program on a host ended badly."""
+    """A program on a host returned an error."""
 
     msg_fmt = "%(cmd)s failed with exit code %(rc)s: %(stderr)s"
     retryable = True
 
 
 class LibvirtError(BootflowError):
+    """libvirt rejected a call."""
+
     msg_fmt = "libvirt: %(reason)s"
     retryable = True
 
 
 class WaitTimeout(BootflowError):
+    """An event did not happen in time."""
+
     msg_fmt = "%(what)s did not happen within %(seconds)s s on %(host)s"
     status = 504
     retryable = True
 
 
 class RemoteError(BootflowError):
+    """An unexpected error on a host, or an error with a code this version does not know."""
+
     msg_fmt = "%(reason)s"
     retryable = True

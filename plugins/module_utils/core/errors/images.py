@@ -10,29 +10,41 @@ from .base import BootflowError, Forbidden, NotFound
 
 
 class ImageNotFound(NotFound):
+    """The image is not in bootflow_images."""
+
     msg_fmt = "Image %(image_id)s could not be found."
     status = 400
     remedy = "Name an image of bootflow_images."
 
 
 class ImageError(BootflowError):
+    """An image cannot be used."""
+
     status = 400
 
 
 class ImageUnacceptable(ImageError):
+    """The image's content or entry contradicts what the request or the catalogue says."""
+
     msg_fmt = "Image %(image_id)s is unacceptable: %(reason)s"
 
 
 class ImageNotActive(ImageError):
+    """The image is not active in the catalogue."""
+
     msg_fmt = "Image %(image_id)s is not active."
 
 
 class ImageChecksumMismatch(ImageUnacceptable):
+    """The fetched file has another checksum than the catalogue."""
+
     msg_fmt = "Image %(image_id)s is unacceptable: sha256 is %(actual)s, the catalogue says %(expected)s"
     remedy = "Fetch the image again, or correct its checksum in bootflow_images."
 
 
 class ImageDownloadFailed(ImageError):
+    """The host could not fetch the image."""
+
     msg_fmt = "Image %(image_id)s could not be fetched from %(url)s: %(reason)s"
     status = 503
     retryable = True
@@ -40,14 +52,20 @@ class ImageDownloadFailed(ImageError):
 
 
 class InvalidDiskFormat(ImageError):
+    """The image's disk_format is not supported."""
+
     msg_fmt = "Disk format %(disk_format)s is not acceptable"
 
 
 class InvalidDiskInfo(ImageError):
+    """An existing disk on the host does not match its description."""
+
     msg_fmt = "Disk info file is invalid: %(reason)s"
 
 
 class FlavorDiskSmallerThanImage(ImageError):
+    """The image does not fit into the flavor's root disk."""
+
     msg_fmt = (
         "Flavor's disk is too small for requested image. Flavor disk is %(flavor_size)i bytes, "
         "image is %(image_size)i bytes."
@@ -56,6 +74,8 @@ class FlavorDiskSmallerThanImage(ImageError):
 
 
 class VolumeSmallerThanMinDisk(ImageError):
+    """The root volume is smaller than the image's min_disk."""
+
     msg_fmt = (
         "Volume is smaller than the minimum size specified in image metadata. "
         "Volume size is %(volume_size)i bytes, minimum size is %(image_min_disk)i bytes."
@@ -64,6 +84,8 @@ class VolumeSmallerThanMinDisk(ImageError):
 
 
 class FlavorDiskSmallerThanMinDisk(ImageError):
+    """The flavor's root disk is smaller than the image's min_disk."""
+
     msg_fmt = (
         "Flavor's disk is smaller than the minimum size specified in image metadata. "
         "Flavor disk is %(flavor_size)i bytes, minimum size is %(image_min_disk)i bytes."
@@ -72,24 +94,34 @@ class FlavorDiskSmallerThanMinDisk(ImageError):
 
 
 class BootFromVolumeRequiredForZeroDiskFlavor(Forbidden):
+    """The flavor has no root disk and the instance does not boot from a volume."""
+
     msg_fmt = "Only volume-backed servers are allowed for flavors with zero disk."
     remedy = "Take a flavor with a root_gb, or boot from a volume."
 
 
 class FlavorMemoryTooSmall(ImageError):
+    """The flavor has less memory than the image's min_ram."""
+
     msg_fmt = "Flavor's memory is too small for requested image."
     remedy = "Take a flavor with more memory_mb than the image's min_ram."
 
 
 class AutoDiskConfigDisabledByImage(ImageError):
+    """The request sets disk_config to AUTO and the image forbids it."""
+
     msg_fmt = "Requested image %(image)s has automatic disk resize disabled."
 
 
 class ImageTooBig(ImageError):
+    """The storage host lacks space to convert the image."""
+
     msg_fmt = "Image %(image_id)s size exceeded available disk space: %(reason)s"
     remedy = "Free space in the directory that images are converted in."
 
 
 class ImageCopyFailure(BootflowError):
+    """Copying an image into a volume failed."""
+
     msg_fmt = "Failed to copy image to volume: %(reason)s"
     status = 400

@@ -10,11 +10,15 @@ from .base import Conflict, NotFound
 
 
 class InstanceNotFound(NotFound):
+    """No instance has this name or UUID."""
+
     msg_fmt = "Instance %(instance_id)s could not be found."
     remedy = "Name an instance that bootflow.compute.list shows, of the same project, or give its UUID."
 
 
 class InstanceExists(Conflict):
+    """An instance of this name exists and differs from the request."""
+
     msg_fmt = "Instance %(name)s already exists with another definition: %(reason)s."
     remedy = "Delete it first (bootflow.compute.delete), give the new one another name, or restore its definition."
 
@@ -34,12 +38,16 @@ class InstanceIsLocked(Conflict):
 
 
 class UnexpectedTaskStateError(Conflict):
+    """The instance changed its task state meanwhile."""
+
     msg_fmt = "Conflict updating instance %(instance_uuid)s. Expected: %(expected)s. Actual: %(actual)s."
 
 
 class UnexpectedDeletingTaskStateError(UnexpectedTaskStateError):
-    pass
+    """The instance is being deleted meanwhile."""
 
 
 class InstanceInvalidState(Conflict):
+    """The instance's state does not allow the action."""
+
     msg_fmt = "Cannot '%(method)s' instance %(instance_uuid)s while it is in %(attr)s %(state)s"

@@ -10,33 +10,39 @@ from .base import BootflowError, NotFound
 
 
 class ISCSITargetCreateFailed(BootflowError):
+    """The storage host could not export the volume (Cinder)."""
+
     msg_fmt = "Failed to create iscsi target for volume %(volume_id)s."
     retryable = True
 
 
 class ISCSITargetRemoveFailed(BootflowError):
+    """The storage host could not end the volume's export (Cinder)."""
+
     msg_fmt = "Failed to remove iscsi target for volume %(volume_id)s."
 
 
 class ISCSITargetAttachFailed(BootflowError):
-    """Who may use a target could not be set (Cinder)."""
+    """The storage host could not set who may log in to the target (Cinder)."""
 
     msg_fmt = "Failed to attach iSCSI target for volume %(volume_id)s."
 
 
 class ISCSITargetNotFoundForVolume(NotFound):
+    """The volume has no target (Cinder)."""
+
     msg_fmt = "No target id found for volume %(volume_id)s."
 
 
 class FailedISCSITargetPortalLogin(BootflowError):
-    """No portal of a target let the initiator in (os-brick)."""
+    """The compute host could not log in to any portal of the target (os-brick)."""
 
     msg_fmt = "Unable to login to iSCSI Target Portal"
     retryable = True
 
 
 class VolumeDeviceNotFound(BootflowError):
-    """Logged in, and the disk did not appear (os-brick)."""
+    """The compute host is logged in, but the disk did not appear (os-brick)."""
 
     msg_fmt = "Volume device not found at %(device)s."
     retryable = True

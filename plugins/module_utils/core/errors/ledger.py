@@ -10,17 +10,23 @@ from .base import BootflowError
 
 
 class LedgerError(BootflowError):
+    """The ledger's database cannot be used."""
+
     msg_fmt = "The ledger %(url)s cannot be used: %(reason)s"
     status = 503
 
 
 class LedgerMissing(LedgerError):
+    """The ledger does not exist yet."""
+
     msg_fmt = "There is no ledger yet at %(url)s"
     status = 404
     remedy = "Boot something, or run the playbook bootflow.compute.ledger."
 
 
 class LedgerTooNew(LedgerError):
+    """A newer version of the collection wrote the ledger."""
+
     msg_fmt = (
         "The ledger %(url)s is at revision %(revision)s, which this version does not know (its newest is %(head)s)"
     )
@@ -28,5 +34,7 @@ class LedgerTooNew(LedgerError):
 
 
 class LedgerTooOld(LedgerError):
+    """The ledger needs a migration."""
+
     msg_fmt = "The ledger %(url)s is at revision %(revision)s, this version needs %(head)s"
     remedy = "Run bootflow.compute.ledger with state: migrated (playbook bootflow.compute.ledger)."

@@ -10,91 +10,111 @@ from .base import BootflowError, Conflict, InvalidInput, NotFound
 
 
 class NetworkNotFound(NotFound):
+    """The network is not in bootflow_networks."""
+
     msg_fmt = "Network %(network_id)s could not be found."
     status = 400
     remedy = "Name a network of bootflow_networks."
 
 
 class SubnetNotFound(NotFound):
+    """The network has no such subnet."""
+
     msg_fmt = "Subnet %(subnet_id)s could not be found."
     status = 400
 
 
-class PortNotFound(NotFound):
-    msg_fmt = "Port id %(port_id)s could not be found."
-    status = 400
-
-
 class NetworkError(BootflowError):
+    """A network or an address cannot be used."""
+
     status = 400
 
 
 class NetworkAmbiguous(Conflict):
+    """The request names no network and there are several."""
+
     msg_fmt = "Multiple possible networks found, use a network name to be more specific."
 
 
 class InvalidFixedIpAndMaxCountRequest(InvalidInput):
+    """A fixed address is requested for more than one instance."""
+
     msg_fmt = "Failed to launch instances: %(reason)s"
 
 
 class MultiplePortsNotApplicable(InvalidInput):
+    """A port or MAC address is requested for more than one instance."""
+
     msg_fmt = "Failed to launch instances: %(reason)s"
 
 
 class FixedIpAlreadyInUse(NetworkError):
+    """The requested address is allocated."""
+
     msg_fmt = "IP address %(address)s already allocated in subnet %(subnet)s"
     remedy = "Choose another fixed_ip, or leave it out."
 
 
 class InvalidIpForSubnet(NetworkError):
+    """The requested address is not in the subnet."""
+
     msg_fmt = "IP address %(address)s is not a valid IP for the specified subnet %(subnet)s"
 
 
 class InvalidIpForNetwork(NetworkError):
+    """The requested address is not in any subnet of the network."""
+
     msg_fmt = "IP address %(address)s is not a valid IP for any of the subnets on the specified network %(network)s"
     remedy = "Choose an address of one of its subnets."
 
 
 class NetworkDuplicated(NetworkError):
+    """The request names a network twice."""
+
     msg_fmt = "Duplicate networks (%(network_id)s) are not allowed"
     remedy = "Name each network once, or set bootflow_allow_duplicate_networks: true."
 
 
 class InvalidIpForAllocationPools(NetworkError):
+    """The requested address is outside the subnet's allocation pools."""
+
     msg_fmt = "IP address %(ip_address)s is not in the allocation pools of subnet %(subnet)s"
     remedy = "Choose an address of the pools, or set enforce_allocation_pools: false on the network."
 
 
 class InvalidAllocationPool(NetworkError):
+    """An allocation pool of the catalogue is invalid."""
+
     msg_fmt = "The allocation pool %(pool)s is not valid: %(reason)s"
 
 
 class NoMoreFixedIps(NetworkError):
+    """Every address of the network is allocated."""
+
     msg_fmt = "No fixed IP addresses available for network: %(net)s"
 
 
 class NoMoreNetworks(NetworkError):
+    """No network is available for the instance."""
+
     msg_fmt = "No more available networks."
 
 
 class FixedIpLimitExceeded(NetworkError):
+    """The quota of fixed addresses is reached."""
+
     msg_fmt = "Maximum number of fixed IPs exceeded"
 
 
-class PortInUse(Conflict):
-    msg_fmt = "Port %(port_id)s is still in use."
-
-
 class VirtualInterfaceCreateException(NetworkError):
+    """An interface of the guest could not be plugged in."""
+
     msg_fmt = "Virtual Interface creation failed: %(reason)s"
     status = 500
 
 
 class VirtualInterfaceMacAddressException(NetworkError):
+    """No free MAC address was found."""
+
     msg_fmt = "Creation of virtual interface with unique mac address failed"
-    status = 500
-
-
-class PortBindingFailed(NetworkError):
-    msg_fmt = "Binding failed for port %(port_id)s: %(reason)s"
     status = 500

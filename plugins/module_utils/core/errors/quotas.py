@@ -10,38 +10,48 @@ from .base import Forbidden
 
 
 class OverQuota(Forbidden):
-    """Quota exceeded (Nova 403; source: Nova's Controller.create)."""
+    """A quota of instances, cores or memory is exceeded (source: Nova's Controller.create)."""
 
     msg_fmt = "Quota exceeded for %(overs)s: Requested %(req)s, but already used %(used)s of %(allowed)s %(overs)s"
     remedy = "Delete instances, ask for fewer, or raise bootflow_quotas."
 
 
 class MetadataLimitExceeded(OverQuota):
+    """An instance has more metadata than the quota allows."""
+
     msg_fmt = "Maximum number of metadata items exceeds %(allowed)d"
     remedy = "Give fewer metadata items."
 
 
 class OnsetFileLimitExceeded(OverQuota):
+    """An instance has more injected files than the quota allows."""
+
     msg_fmt = "Personality file limit exceeded: %(used)d of %(allowed)d files"
     remedy = "Inject fewer files; user_data can write the rest (write_files)."
 
 
 class OnsetFilePathLimitExceeded(OnsetFileLimitExceeded):
+    """The path of an injected file is too long."""
+
     msg_fmt = "Personality file path exceeds maximum %(allowed)s"
     remedy = "Use a shorter path."
 
 
 class OnsetFileContentLimitExceeded(OnsetFileLimitExceeded):
+    """An injected file is too large."""
+
     msg_fmt = "Personality file content exceeds maximum %(allowed)s"
     remedy = "Inject a smaller file, or let user_data fetch it."
 
 
 class PortLimitExceeded(Forbidden):
+    """The quota of ports is exceeded."""
+
     msg_fmt = "Maximum number of ports exceeded"
 
 
 class QuotaError(OverQuota):
-    """A quota of volumes. Cinder answers 413 where Nova answers 403."""
+    """A quota of volumes is exceeded. Cinder answers 413 where Nova answers 403."""
 
     msg_fmt = "Quota exceeded: code=%(code)s"
     status = 413
@@ -49,6 +59,8 @@ class QuotaError(OverQuota):
 
 
 class VolumeSizeExceedsAvailableQuota(QuotaError):
+    """The quota of gigabytes is exceeded."""
+
     msg_fmt = (
         "Requested volume or snapshot exceeds allowed %(name)s quota. Requested %(requested)sG, quota is %(quota)sG "
         "and %(consumed)sG has been consumed."
@@ -56,17 +68,25 @@ class VolumeSizeExceedsAvailableQuota(QuotaError):
 
 
 class VolumeSizeExceedsLimit(QuotaError):
+    """The volume is larger than per_volume_gigabytes."""
+
     msg_fmt = "Requested volume size %(size)dG is larger than maximum allowed limit %(limit)dG."
     remedy = "Ask for a smaller volume, or raise per_volume_gigabytes in bootflow_quotas."
 
 
 class VolumeLimitExceeded(QuotaError):
+    """The quota of volumes is exceeded."""
+
     msg_fmt = "Maximum number of volumes allowed (%(allowed)d) exceeded for quota '%(name)s'."
 
 
 class SnapshotLimitExceeded(QuotaError):
+    """The quota of snapshots is exceeded."""
+
     msg_fmt = "Maximum number of snapshots allowed (%(allowed)d) exceeded"
 
 
 class UnexpectedOverQuota(QuotaError):
+    """Another quota of volumes is exceeded."""
+
     msg_fmt = "Unexpected over quota on %(name)s."

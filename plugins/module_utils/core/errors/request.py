@@ -12,7 +12,7 @@ from .base import Forbidden, InvalidInput, NotFound
 
 
 class MalformedRequestBody(InvalidInput):
-    """Not an object where one belongs (source: Nova's Controller.create: 422)."""
+    """An entry is not a mapping (source: Nova's Controller.create, 422)."""
 
     msg_fmt = "Malformed request body: %(reason)s"
     status = 422
@@ -20,7 +20,7 @@ class MalformedRequestBody(InvalidInput):
 
 
 class InvalidRequest(InvalidInput):
-    """Several errors of one request, all of them in ``errors`` ({path, message, code, remedy})."""
+    """The request has errors; all of them are in errors (path, code, status, message, remedy)."""
 
     status = 400
 
@@ -38,66 +38,90 @@ class InvalidRequest(InvalidInput):
 
 
 class NotSupportedYet(InvalidInput):
-    """Known to Nova, but not honoured by this version: refused in words instead of ignored."""
+    """Nova knows the feature and this version does not implement it; the request is rejected, not silently ignored."""
 
     msg_fmt = "%(feature)s is not supported by this version of bootflow.compute"
     remedy = "Leave it out; the changelog tells when it comes."
 
 
 class InvalidMetadata(InvalidInput):
+    """The metadata of an instance is malformed."""
+
     msg_fmt = "Invalid metadata: %(reason)s"
 
 
 class Base64Exception(InvalidInput):
+    """An injected file is not valid base64."""
+
     msg_fmt = "Invalid Base 64 data for file %(path)s"
     remedy = "Encode the content: base64 -w0 FILE, or the filter b64encode."
 
 
 class InstanceUserDataTooLarge(InvalidInput):
+    """The user data is too large."""
+
     msg_fmt = "User data too large. User data must be no larger than %(maxsize)s bytes once base64 encoded. Your data is %(length)d bytes"
     remedy = "Shorten it, or let it fetch the rest (#include)."
 
 
 class InstanceUserDataMalformed(InvalidInput):
+    """The user data is not valid base64."""
+
     msg_fmt = "User data needs to be valid base 64."
     remedy = "Encode it with base64 -w0 FILE, or give plain text as user_data."
 
 
 class AmbiguousHostnameForMultipleInstances(InvalidInput):
+    """One hostname is requested for several instances."""
+
     msg_fmt = "Unable to allocate a single hostname to multiple instances"
     remedy = "Leave hostname out: each instance then takes it from its own name."
 
 
 class PolicyNotAuthorized(Forbidden):
+    """A setting of this inventory forbids the request."""
+
     msg_fmt = "Policy doesn't allow %(action)s to be performed."
     remedy = "Ask the operator of this inventory, or leave that part of the request out."
 
 
 class ForcedHostForbidden(Forbidden):
+    """The request names a host and bootflow_allow_forced_host is false."""
+
     msg_fmt = "Policy doesn't allow create:forced_host to be performed (availability_zone %(zone)s)."
     remedy = "Ask for a zone only, or set bootflow_allow_forced_host: true for administrators."
 
 
 class FlavorNotFound(NotFound):
+    """The flavor is not in bootflow_flavors."""
+
     msg_fmt = "Flavor %(flavor_id)s could not be found."
     status = 400
     remedy = "Name a flavor of bootflow_flavors."
 
 
 class KeypairNotFound(NotFound):
+    """The key pair is not in bootflow_keypairs."""
+
     msg_fmt = "Keypair %(name)s not found."
     status = 400
     remedy = "Add it to bootflow_keypairs."
 
 
 class InstanceGroupNotFound(NotFound):
+    """The server group is not in bootflow_server_groups."""
+
     msg_fmt = "Instance group %(group)s could not be found."
     status = 400
 
 
 class InvalidUUID(InvalidInput):
+    """A value that must be a UUID is not one."""
+
     msg_fmt = "Expected a UUID but received %(uuid)s."
 
 
 class InvalidParameterValue(InvalidInput):
+    """A value does not suit its parameter."""
+
     msg_fmt = "%(err)s"

@@ -10,93 +10,113 @@ from .base import BootflowError, Conflict, Forbidden, InvalidInput, NotFound
 
 
 class InvalidVolume(InvalidInput):
+    """The volume's state or properties do not allow the request."""
+
     msg_fmt = "Invalid volume: %(reason)s"
 
 
 class InvalidSnapshot(InvalidInput):
+    """The snapshot's state does not allow the request."""
+
     msg_fmt = "Invalid snapshot: %(reason)s"
 
 
-class InvalidVolumeType(InvalidInput):
-    msg_fmt = "Invalid volume type: %(reason)s"
-
-
 class InvalidVolumeMetadata(InvalidInput):
+    """The metadata of a volume is malformed."""
+
     msg_fmt = "Invalid metadata: %(reason)s"
 
 
 class InvalidVolumeMetadataSize(InvalidInput):
+    """A key or value of a volume's metadata is too long."""
+
     msg_fmt = "Invalid metadata size: %(reason)s"
 
 
 class InvalidVolumeAttachMode(InvalidInput):
+    """The attach mode is not allowed for the volume."""
+
     msg_fmt = "Invalid attaching mode '%(mode)s' for volume %(volume_id)s."
 
 
 class InvalidAvailabilityZone(InvalidInput):
+    """No storage backend is in this availability zone."""
+
     msg_fmt = "Availability zone '%(az)s' is invalid."
     remedy = "Name a zone that a backend of bootflow_storage is in, or set bootflow_allow_availability_zone_fallback."
 
 
 class VolumeExists(Conflict):
-    """The project has a volume of that name, and it is another."""
+    """A volume of this name exists in the project and differs from the request."""
 
     msg_fmt = "Volume %(name)s already exists with another definition: %(reason)s."
     remedy = "Delete it first, give the new one another name, extend it, or restore its definition."
 
 
 class SnapshotExists(Conflict):
+    """A snapshot of this name exists in the project and differs from the request."""
+
     msg_fmt = "Snapshot %(name)s already exists with another definition: %(reason)s."
     remedy = "Delete it first, give the new one another name, or restore its definition."
 
 
 class VolumeLocked(Conflict):
-    """Another live run works on the volume."""
+    """Another live run is working on the volume."""
 
     msg_fmt = "Volume %(name)s is being worked on by run %(run)s until %(until)s."
     remedy = "Wait for that run; if it is dead, its lease ends at the time named."
 
 
-class VolumeAttached(InvalidInput):
-    msg_fmt = "Volume %(volume_id)s is still attached, detach volume first."
-
-
 class VolumeNotFound(NotFound):
+    """No volume has this name or id."""
+
     msg_fmt = "Volume %(volume_id)s could not be found."
     remedy = "Name a volume that bootflow.compute.volume_list shows, of the same project, or give its id."
 
 
 class SnapshotNotFound(NotFound):
+    """No snapshot has this name or id."""
+
     msg_fmt = "Snapshot %(snapshot_id)s could not be found."
     remedy = "Name a snapshot that bootflow.compute.volume_list shows, of the same project, or give its id."
 
 
 class CannotDetachRootVolume(Forbidden):
-    """Nova's answer in the API; it has no name there."""
+    """The volume is the root disk of its instance (Nova's API, where the error is unnamed)."""
 
     msg_fmt = "Cannot detach a root device volume"
     remedy = "Delete the instance: without delete_on_termination its root volume stays."
 
 
 class VolumeAttachmentNotFound(NotFound):
+    """The volume is not attached to the instance."""
+
     msg_fmt = "Volume attachment could not be found with filter: %(filter)s."
 
 
 class VolumeTypeNotFound(NotFound):
+    """The volume type is not in bootflow_volume_types."""
+
     msg_fmt = "Volume type %(volume_type_id)s could not be found."
     remedy = "Name a type of bootflow_volume_types."
 
 
 class VolumeTypeNotFoundByName(VolumeTypeNotFound):
+    """No volume type has this name."""
+
     msg_fmt = "Volume type with name %(volume_type_name)s could not be found."
 
 
 class NoValidBackend(BootflowError):
+    """The volume scheduler found no backend for the volume."""
+
     msg_fmt = "No valid backend was found. %(reason)s"
     remedy = "Run the same with --check to see why each backend was turned down."
 
 
 class DriverNotInitialized(BootflowError):
+    """The backend's volume group or thin pool is missing or inactive."""
+
     msg_fmt = "Volume driver not ready."
     status = 503
     retryable = True
@@ -104,27 +124,35 @@ class DriverNotInitialized(BootflowError):
 
 
 class VolumeBackendAPIException(BootflowError):
+    """The storage host could not do what it was asked."""
+
     msg_fmt = "Bad or unexpected response from the storage volume backend API: %(data)s"
     retryable = True
 
 
 class MetadataCopyFailure(BootflowError):
+    """The image's metadata could not be copied to the volume."""
+
     msg_fmt = "Failed to copy metadata to volume: %(reason)s"
     status = 400
 
 
 class MetadataCreateFailure(BootflowError):
+    """The volume's metadata could not be created."""
+
     msg_fmt = "Failed to create metadata for volume: %(reason)s"
     status = 400
 
 
 class MetadataUpdateFailure(BootflowError):
+    """The volume's metadata could not be changed."""
+
     msg_fmt = "Failed to update metadata for volume: %(reason)s"
     status = 400
 
 
 class VolumeNotCreated(BootflowError):
-    """A boot waited for its volume in vain (Nova)."""
+    """A boot waited too long for its volume (Nova)."""
 
     msg_fmt = (
         "Volume %(volume_id)s did not finish being created even after we waited %(seconds)s seconds or %(attempts)s "
@@ -133,11 +161,13 @@ class VolumeNotCreated(BootflowError):
 
 
 class VolumeIsBusy(Conflict):
-    """In use, or with snapshots that need it (Cinder)."""
+    """The volume is in use, or snapshots depend on it (Cinder)."""
 
     msg_fmt = "deleting volume %(volume_name)s that has snapshot"
     remedy = "Delete its snapshots first."
 
 
 class SnapshotIsBusy(Conflict):
+    """Volumes depend on the snapshot (Cinder)."""
+
     msg_fmt = "deleting snapshot %(snapshot_name)s that has dependent volumes"

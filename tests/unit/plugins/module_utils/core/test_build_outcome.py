@@ -54,7 +54,7 @@ CASES = [
     ),
     (E.VirtualInterfaceCreateException(reason="x"), ABORT, NETWORKS),
     (E.VirtualInterfaceMacAddressException(), ABORT, NETWORKS),
-    (E.PortBindingFailed(port_id="p", reason="x"), ABORT, NETWORKS),
+    (E.InvalidIpForNetwork(address="a", network="n"), ABORT, NETWORKS),
     (
         E.VolumeNotCreated(volume_id="v", seconds=9, attempts=3, volume_status="error"),
         ABORT,

@@ -43,6 +43,8 @@ def test_comes_back_from_plain_data(cls: type[errors.BootflowError]) -> None:
     errors.BootflowError.__init__(error, message="what happened", remedy="what to do")
     if isinstance(error, errors.InvalidRequest):
         error.errors = [{"path": "p", "message": "m"}]
+    if isinstance(error, errors.Incomplete):
+        error.items = [errors.failed_item("web", "u1", None)]
     again = errors.from_dict(json.loads(json.dumps(error.as_dict())))
     assert again.__class__ is cls
     assert again.as_dict() == error.as_dict()

@@ -1,0 +1,82 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Error codes: one family, documented, and nothing outside of it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGINS = ROOT / "plugins"
+FAMILY = PLUGINS / "module_utils" / "core" / "errors"
+FAILURE_FIELDS = ("error_code", "status", "remedy", "retryable")
+
+
+def family(cls: type[errors.BootflowError] = errors.BootflowError) -> t.Iterator[type[errors.BootflowError]]:
+    for child in cls.__subclasses__():
+        yield child
+        yield from family(child)
+
+
+CLASSES = sorted({c for c in family() if c.__module__.startswith(errors.__name__ + ".")}, key=lambda c: c.__name__)
+CODES = {c.__name__ for c in CLASSES}
+
+
+def sources() -> dict[Path, str]:
+    paths = [*PLUGINS.rglob("*.py"), *PLUGINS.rglob("*.json")]
+    return {p: p.read_text() for p in paths if FAMILY not in p.parents}
+
+
+def returned(path: Path) -> dict[str, t.Any]:
+    text = re.search(r'^RETURN = r?"""(.*?)^"""', path.read_text(), re.DOTALL | re.MULTILINE)
+    assert text is not None, path
+    return t.cast("dict[str, t.Any]", yaml.safe_load(text.group(1)))
+
+
+def test_the_page_of_errors_is_that_of_the_classes() -> None:
+    script = [sys.executable, str(ROOT / "scripts" / "error_codes.py")]
+    page = subprocess.run(script, capture_output=True, text=True, check=True).stdout
+    assert (ROOT / "docs" / "errors.md").read_text() == page, "run scripts/error_codes.py > docs/errors.md"
+    assert set(re.findall(r"^\| `(\w+)` \| \d", page, re.MULTILINE)) == CODES
+
+
+def test_every_class_says_what_it_means() -> None:
+    assert not [c.__name__ for c in CLASSES if not c.__dict__.get("__doc__")]
+
+
+def test_every_class_is_used() -> None:
+    """A kind that others are derived from may serve only to catch them."""
+    named = set(re.findall(r"\w+", " ".join(sources().values())))
+    assert not [c.__name__ for c in CLASSES if c.__name__ not in named and not c.__subclasses__()]
+
+
+def test_every_code_is_of_the_family() -> None:
+    literal = re.compile(
+        r"""(?:\berror_code=|["'](?:error_)?code["']\]? *(?::|==|!=|in)|["']x-code["']:) *["'](\w+)["']"""
+    )
+    text = sources()
+    unknown = {(p.name, code) for p in text for code in literal.findall(text[p]) if code not in CODES}
+    assert not unknown
+    root = re.compile(r"(?<!class )\bBootflowError\(")
+    assert not [p for p in text if root.search(text[p])], "the root of the family is not a code"
+
+
+@pytest.mark.parametrize("path", sorted((PLUGINS / "modules").glob("*.py")), ids=lambda p: p.stem)
+def test_every_module_documents_its_failure_in_the_same_words(path: Path) -> None:
+    wanted = returned(PLUGINS / "modules" / "domain.py")
+    found = returned(path)
+    for name in FAILURE_FIELDS:
+        assert found[name]["returned"] == "failure"
+        assert found[name]["description"] == wanted[name]["description"]
+    assert found["error_code"].get("sample", "InvalidInput") in CODES
