@@ -19,7 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, Image
 from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import GuestSettings, local_disk
 
-from ..module_utils.core.domain.schema import assert_valid
+from ..module_utils.core.guest.domain.schema import assert_valid
 
 UUID = "0fd65882-945e-4386-b2f2-5a36d62fefad"
 FOLDER = "/var/lib/bootflow/instances/" + UUID

@@ -13,8 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-
-from .world import World
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
 DAY = 86400.0
 

@@ -9,8 +9,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
-
-from .volume_world import VolumeWorld
+from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import VolumeWorld
 
 DAY = 86400.0
 

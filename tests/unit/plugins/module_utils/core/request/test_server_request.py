@@ -21,8 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.cata
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.options import RequestOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import parse_requests
-
-from .....work import lines_run
+from ansible_collections.bootflow.compute.tests.unit.worlds.work import lines_run
 
 UUID = "0b6e8a3c-1f2d-4c5b-9a7e-6d5c4b3a2f10"
 

@@ -1,0 +1,287 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action compute_attachments and a host's cleaning, on real ledgers, with a host whose modules answer as the real ones do."""
+
+from __future__ import annotations
+
+import types
+import typing as t
+
+import pytest
+from lxml import etree
+
+from ansible_collections.bootflow.compute.plugins.action import compute_attachments
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach, detach, hosts
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import stage
+from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, device, volume_request
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
+
+WISH = {"instance": "web", "volume": "data"}
+AWAY = errors.HostUnreachable(host="h1", reason="no route")
+KEPT = errors.DeviceDetachFailed(device="/dev/vdb", reason="the guest keeps it")
+BUSY = errors.VolumePathNotRemoved(message="/dev/sdb is in use")
+
+
+class Host(compute_attachments.ActionModule):
+    """Compute host h1: its guests have ``disks``, it is logged in to ``volumes``; ``fails``: state -> error."""
+
+    def __init__(self, world: BootWorld, run: str = "v"):
+        self.world = world
+        self.of_run = run
+        self.task_vars = {"inventory_hostname": "h1", "hostvars": {"h1": {}}}
+        self.options = {"ledger_url": world.url}
+        self._task = types.SimpleNamespace(check_mode=False)
+        self.warnings: list[str] = []
+        self._display = types.SimpleNamespace(warning=self.warnings.append)
+        self.volumes: dict[str, dict[str, t.Any]] = {}
+        self.disks: dict[str, str] = {}
+        self.sizes: dict[str, int] = {}
+        self.fails: dict[str, errors.BootflowError] = {}
+        self.calls: list[str] = []
+
+    def open_ledger(self, *_args: t.Any, **_options: t.Any) -> t.Any:
+        return types.SimpleNamespace(
+            transact=self.world.ledger.transact, inspect=self.world.ledger.inspect, close=lambda: None
+        )
+
+    def context(self) -> t.Any:
+        return self.world.context(self.of_run)
+
+    def variable(self, _name: str, default: t.Any = None) -> t.Any:
+        return default
+
+    def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        if "all" in self.fails:
+            raise self.fails["all"]
+        one = getattr(self, "_" + name)
+        items = arguments.get("connections") or arguments.get("disks") or arguments.get("instances")
+        outcomes = {}
+        for item in items or ():
+            self.calls.append(item.get("state") or name)
+            error = self.fails.get(item.get("state", name))
+            key = item.get("id") or item.get("volume_id") or item.get("uuid")
+            outcomes[key] = {"error": error.as_dict() if error else None, **({} if error else one(item))}
+        return {"outcomes": outcomes}
+
+    def _iscsi_initiator(self, item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        volume = item["volume_id"]
+        if item["state"] == "disconnected":
+            assert volume not in self.disks, "a disk that a guest has is never taken away"
+            self.volumes.pop(volume, None)
+            self.world.connections.discard(("h1", volume))
+            return {}
+        assert "iqn.test:h1" in self.world.initiators[volume]
+        self.volumes[volume] = dict(item)
+        self.world.connections.add(("h1", volume))
+        return {"path": "/dev/disk/by-path/" + volume, "size": 3 * 1024**3}
+
+    def _domain_disk(self, item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        volume = item["serial"]
+        if item["state"] == "attached":
+            disk = etree.fromstring(item["xml"])
+            assert disk.find("source").get("dev") == "/dev/disk/by-path/" + volume
+            self.disks[volume] = disk.find("target").get("dev")
+        elif item["state"] == "detached":
+            self.disks.pop(volume, None)
+        else:
+            assert volume in self.disks
+            self.sizes[volume] = item["size"]
+        return {}
+
+    def _instance_cleanup(self, _item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        self.disks.clear()
+        return {}
+
+
+@pytest.fixture
+def pair(bworld: BootWorld) -> BootWorld:
+    """An instance "web" that runs on h1, whose initiator has a name, and a volume "data"."""
+    facts = {"hypervisor_hostname": "h1", "memory_mb": 9 * 1024, "local_gb": 4000, "vcpus": 500}
+    with bworld.ledger.write() as conn:
+        nodes.record_report(conn, "h1", {**facts, "initiator": "iqn.test:h1", "qemu_iscsi": True}, {}, bworld.time)
+    bworld.store()
+    bworld.make("data", size=2)
+    bworld.boot_of(volume_request("web", image=IMAGE))
+    return bworld
+
+
+def begun(world: BootWorld) -> str:
+    """The volume's id; it is reserved and exported."""
+    world.attach(WISH, run="v")
+    world.storage_round("v")
+    return str(world.volume("data").id)
+
+
+def leaving(world: BootWorld, host: Host) -> str:
+    """The volume's id; the guest has it, and it is to go."""
+    volume = begun(world)
+    assert host.act()["attached"] == [volume]
+    world.detach({"volume": "data"}, run="v")
+    host.calls.clear()
+    return volume
+
+
+def finish(world: BootWorld, step: t.Any) -> list[str | None]:
+    """As the playbooks: undo, the storage hosts once more, then the report. The codes of what is left."""
+    with world.ledger.write() as conn:
+        hosts.give_back(conn, world.context("v"))
+    world.storage_round("v")
+    with world.ledger.write() as conn:
+        _done, left = step(conn, world.context("v"))
+    return [(each["error"] or {}).get("code") for each in left]
+
+
+def test_into_the_guest_and_out_again(pair: BootWorld) -> None:
+    host = Host(pair)
+    assert host.act() == {"changed": False, "attached": [], "detached": [], "extended": [], "problems": {}}
+    volume = leaving(pair, host)
+    assert host.disks == {volume: "vdb"} and pair.attachment("data").device_path == "/dev/disk/by-path/" + volume
+    wish = host.volumes[volume]
+    assert (wish["lun"], wish["portals"]) == (0, ["192.0.2.1:3260"]) and len(wish["chap_secret"]) >= 16
+    assert not host.act()["attached"] and host.calls == ["detached", "disconnected"]
+    assert (host.disks, host.volumes) == ({}, {})
+    assert finish(pair, detach.finish_detach) == [] and pair.status("data") == "available"
+
+
+def test_a_guest_that_does_not_take_it(pair: BootWorld) -> None:
+    volume = begun(pair)
+    host = Host(pair)
+    host.fails["attached"] = errors.DevicePathInUse(path="/dev/vdb")
+    answer = host.act()
+    assert answer["problems"][volume]["code"] == "DevicePathInUse" and not answer["changed"]
+    assert host.calls == ["connected", "attached", "detached", "disconnected"] and host.volumes == {}
+    assert finish(pair, attach.finish_attach) == ["DevicePathInUse"]
+    assert pair.status("data") == "available" and pair.live_attachments() == []
+
+
+def test_a_target_that_is_not_made(pair: BootWorld) -> None:
+    pair.attach(WISH, run="v")
+    pair.storage_round("v", fail_export=errors.ISCSITargetCreateFailed(volume_id="x"))
+    host = Host(pair)
+    assert not host.act()["changed"] and host.calls == []
+    assert finish(pair, attach.finish_attach) == ["ISCSITargetCreateFailed"]
+    assert pair.status("data") == "available" and pair.live_attachments() == []
+
+
+def test_a_host_that_was_not_asked(pair: BootWorld) -> None:
+    volume = begun(pair)
+    assert finish(pair, attach.finish_attach) == [None]
+    assert pair.status("data") == "available" and pair.initiators[volume] == ()
+
+
+def test_leftovers_of_a_run_that_lives_are_its_own(pair: BootWorld) -> None:
+    volume = begun(pair)
+    host = Host(pair)
+    host.fails["all"] = AWAY
+    host.act()
+    with pair.ledger.write() as conn:
+        assert hosts.take_leftovers(conn, [volume], pair.context("w")) == []
+        assert [r.volume_id for r in hosts.take_leftovers(conn, [volume], pair.context("v"))] == [volume]
+
+
+def test_a_host_that_is_not_let_in(pair: BootWorld) -> None:
+    begun(pair)
+    host = Host(pair)
+    host.fails["connected"] = errors.FailedISCSITargetPortalLogin()
+    host.act()
+    assert "attached" not in host.calls and host.volumes == {}
+    assert finish(pair, attach.finish_attach) == ["FailedISCSITargetPortalLogin"]
+    assert pair.status("data") == "available"
+
+
+def test_a_host_that_goes_away(pair: BootWorld) -> None:
+    volume = begun(pair)
+    host = Host(pair)
+    host.fails["all"] = AWAY
+    assert host.act()["problems"][volume]["code"] == "HostUnreachable"
+    assert any("still has attachment" in text for text in host.warnings)
+    assert finish(pair, attach.finish_attach) == ["HostUnreachable"]
+    # Nobody knows whether it is connected: the target stays until somebody does.
+    assert pair.ends("data")[1:] == ("done", "begun") and pair.initiators[volume] == ("iqn.test:h1",)
+    host.fails.clear()
+    # The same again: first it is cleaned, by a run of its own.
+    again = Host(pair, "w")
+    with pair.ledger.write() as conn:
+        assert hosts.take_leftovers(conn, ["other"], pair.context("w")) == []
+        (row,) = hosts.take_leftovers(conn, ["data"], pair.context("w"))
+    assert (row.attached_host, row.storage_host) == ("h1", "s1")
+    again.act()
+    assert again.calls == ["detached", "disconnected"]
+    pair.storage_round("w")
+    assert pair.status("data") == "available" and pair.initiators[volume] == ()
+    pair.attach(WISH, run="w")
+    pair.storage_round("w")
+    assert again.act()["attached"] == [volume]
+
+
+@pytest.mark.parametrize("state, error", [("detached", KEPT), ("disconnected", BUSY)])
+def test_what_is_not_given_up_is_in_use(pair: BootWorld, state: str, error: errors.BootflowError) -> None:
+    host = Host(pair)
+    volume = leaving(pair, host)
+    host.fails[state] = error
+    answer = host.act()
+    assert answer["problems"][volume]["code"] == error.code and volume in host.volumes
+    assert finish(pair, detach.finish_detach) == [error.code]
+    assert pair.status("data") == "in-use" and pair.ends("data") == ("attached", "done", "done")
+    host.fails.clear()
+    pair.detach({"volume": "data"}, run="v")
+    assert host.act()["detached"] == [volume] and finish(pair, detach.finish_detach) == []
+
+
+def test_a_volume_that_grew(pair: BootWorld) -> None:
+    volume = begun(pair)
+    host = Host(pair)
+    host.act()
+    host.calls.clear()
+    with pair.ledger.write() as conn:
+        conn.execute(tables.volumes.update().where(tables.volumes.c.id == volume).values(size=3))
+        conn.execute(tables.volume_attachments.update().values(rescan=True))
+    host.fails["rescanned"] = errors.VolumeDeviceNotFound(device="/dev/x")
+    assert host.act()["problems"][volume]["code"] == "VolumeDeviceNotFound" and host.sizes == {}
+    host.fails.clear()
+    assert host.act()["extended"] == [volume]
+    assert host.sizes == {volume: 3 * 1024**3} and host.calls[-2:] == ["rescanned", "resized"]
+    assert not host.act()["changed"]
+
+
+def test_a_host_is_rid_of_an_instance_with_its_volumes(pair: BootWorld) -> None:
+    volume = begun(pair)
+    host = Host(pair)
+    host.act()
+    host.calls.clear()
+    uuid = str(pair.attachment("data").instance_uuid)
+    pair.delete("v", uuids=[uuid])
+    host.fails["instance_cleanup"] = errors.LibvirtError(reason="it would not end")
+    assert stage.clean_host(host, [{"uuid": uuid}])[uuid].code == "LibvirtError"
+    assert host.calls == ["instance_cleanup"]  # nothing is taken from below a guest that may run
+    host.fails = {"disconnected": BUSY}
+    assert stage.clean_host(host, [{"uuid": uuid}])[uuid].code == "VolumePathNotRemoved"
+    assert pair.ends("data")[1:] == ("done", "done") and volume in host.volumes
+    host.fails = {}
+    assert stage.clean_host(host, [{"uuid": uuid}]) == {}
+    assert host.volumes == {} and pair.ends("data")[1:] == ("ending", "none")
+    pair.removed("h1", [uuid], "v")
+    pair.storage_round("v")
+    assert pair.status("data") == "available"
+    assert pair.finish("v")[1] == []
+
+
+def test_nothing_of_another_instance_is_touched(pair: BootWorld) -> None:
+    pair.make("root", size=1)
+    with pair.ledger.write() as conn:
+        conn.execute(tables.volumes.update().where(tables.volumes.c.name == "root").values(bootable=True))
+    pair.boot_of(volume_request("db", device("volume", pair.volume("root").id, 0)), run="b")
+    begun(pair)
+    host = Host(pair)
+    host.act()
+    uuid = str(pair.attachment("data").instance_uuid)
+    pair.delete("v", uuids=[uuid])
+    host.calls.clear()
+    assert stage.clean_host(host, [{"uuid": uuid}]) == {}
+    assert host.calls == ["instance_cleanup", "disconnected"]
+    assert pair.ends("root") == ("attached", "done", "done")

@@ -1,0 +1,367 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The actions of volumes as the playbooks run them, on real ledgers: what they tell people, and that a refusal writes nothing."""
+
+from __future__ import annotations
+
+import types
+import typing as t
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.action import (
+    attach_volume,
+    boot_accept,
+    detach_volume,
+    volume_accept,
+    volume_delete,
+    volume_extend,
+    volume_info,
+    volume_schedule,
+    volume_snapshot,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import COMMON
+from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, volume_request
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
+
+HOSTS = ("h1", "s1", "s2")
+
+
+class Runner:
+    """Runs an action with options as a task would have them, in an inventory of ``hosts``."""
+
+    def __init__(self, world: BootWorld):
+        self.world = world
+        self.hosts: t.Sequence[str] = HOSTS
+        self.way = "qemu"
+        self.shown = ""
+        self.runs = 0
+
+    def __call__(
+        self, module: t.Any, check_mode: bool = False, run: str = "", **options: t.Any
+    ) -> tuple[dict[str, t.Any], str]:
+        """Its result, and what it printed."""
+        self.runs += 1
+        action: t.Any = module.ActionModule.__new__(module.ActionModule)
+        arguments = {**COMMON, **action.ARGUMENTS}
+        assert not set(options) - set(arguments)
+        action.options = {n: a.get("fallback_default", a.get("default")) for n, a in arguments.items()}
+        action.options.update(ledger_url=self.world.url, **options)
+        shown: list[str] = []
+        action._task = types.SimpleNamespace(check_mode=check_mode, action=module.__name__)
+        action._display = types.SimpleNamespace(display=shown.append, warning=shown.append)
+        action.task_vars = {
+            "hostvars": {h: self._variables(h) for h in self.hosts},
+            "groups": {"all": list(self.hosts), "bootflow_storage": [h for h in self.hosts if h.startswith("s")]},
+        }
+        action.variable = lambda _name, default=None: default
+        action.context = lambda: self.world.context(run or "run%d" % self.runs)
+        action.open_ledger = lambda: self.world.ledger
+        result = action.act()
+        return result, "\n".join(shown)
+
+    def _variables(self, host: str) -> dict[str, t.Any]:
+        backends = [{"name": "lvm"}] if host.startswith("s") else None
+        return {"ansible_host": "192.0.2.1", "bootflow_storage_backends": backends, "bootflow_volume_attach": self.way}
+
+
+@pytest.fixture
+def run(bworld: BootWorld) -> Runner:
+    """An instance "web" on h1; volumes "data" and "snapped" (with the snapshot "monday") on s1; s2 is empty."""
+    bworld.report("h1", memory=9)
+    bworld.store()
+    bworld.make("data", size=10)
+    bworld.make("snapped", size=3)
+    bworld.snapshot({"name": "monday", "volume": "snapped"})
+    bworld.work()
+    bworld.boot_of(volume_request("web", image=IMAGE))
+    return Runner(bworld)
+
+
+def refused(run: Runner, *arguments: t.Any, **options: t.Any) -> list[tuple[str, str]]:
+    """(path, code) of the errors, each with a remedy; nothing was written."""
+    run(volume_accept, volumes=[])  # what the inventory says of the backends is in the ledger
+    before = run.world.everything()
+    with pytest.raises(errors.BootflowError) as caught:
+        run(*arguments, **options)
+    assert run.world.everything() == before
+    if not isinstance(caught.value, errors.InvalidRequest):
+        assert caught.value.remedy
+        return [("", caught.value.code)]
+    assert all(e["remedy"] and "as the message says" not in e["remedy"] for e in caught.value.errors)
+    return [(e["path"], e["code"]) for e in caught.value.errors]
+
+
+ABSENT: list[tuple[t.Any, dict[str, t.Any]]] = [
+    (volume_delete, {"volume_names": ["data"]}),
+    (volume_extend, {"volumes": [{"name": "data", "size": 12}]}),
+    (volume_snapshot, {"snapshots": [{"name": "n", "volume": "data"}]}),
+    (attach_volume, {"attachments": [{"instance": "web", "volume": "data"}]}),
+]
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+@pytest.mark.parametrize(("module", "options"), ABSENT)
+def test_what_is_on_a_host_outside_the_inventory_is_refused_and_stays(
+    run: Runner, module: t.Any, options: t.Any, check_mode: bool
+) -> None:
+    run.hosts = ("h1", "s2")
+    assert refused(run, module, check_mode, **options) == [("", "DriverNotInitialized")]
+    run.hosts = HOSTS
+    result, _shown = run(module, check_mode, **options)
+    assert result["changed"] is True
+    hosts = result["storage_hosts"] if module is attach_volume else result["hosts"]
+    assert hosts == ([] if check_mode else ["s1"])
+
+
+def test_a_volume_whose_compute_host_is_outside_the_inventory_is_neither_detached_nor_extended(run: Runner) -> None:
+    run.world.attach({"instance": "web", "volume": "data"}, run="v")
+    run.world.storage_round("v")
+    with run.world.ledger.write() as conn:
+        ids = [a.id for a in run.world.live_attachments()]
+        attachments.connected(conn, dict.fromkeys(ids, "/dev/sdb"), run.world.context("v"))
+        attachments.attached(conn, ids, run.world.context("v"))
+    run.hosts = ("s1", "s2")
+    for module, options in (
+        (detach_volume, {"attachments": [{"volume": "data"}]}),
+        (volume_extend, {"volumes": [{"name": "data", "size": 12}]}),
+    ):
+        assert refused(run, module, **options) == [("", "DriverNotInitialized")]
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_boot_from_a_volume_on_a_host_outside_the_inventory_is_refused(run: Runner, check_mode: bool) -> None:
+    device = {
+        "source_type": "volume",
+        "destination_type": "volume",
+        "boot_index": 1,
+        "uuid": run.world.volume("data").id,
+    }
+    options: dict[str, t.Any] = {
+        "flavors": {"small": {"memory_mb": 64, "vcpus": 1, "root_gb": 1}},
+        "images": {
+            "cirros": {
+                "id": IMAGE.id,
+                "disk_format": "raw",
+                "url": "https://192.0.2.9/cirros",
+                "checksum": "sha256:" + "0" * 64,
+            }
+        },
+        "networks": {},
+        "instances": [
+            {"name": "db", "flavor": "small", "image": "cirros", "networks": "none", "block_device_mapping": [device]}
+        ],
+    }
+    run.hosts = ("h1", "s2")
+    assert refused(run, boot_accept, check_mode, **options) == [("", "DriverNotInitialized")]
+    run.hosts = HOSTS
+    result, _shown = run(boot_accept, check_mode, **options)
+    assert len(result["created"]) == 1
+
+
+def test_new_volumes_go_to_hosts_of_the_inventory(run: Runner) -> None:
+    run.world.store("s2")
+    entries = [{"name": "new", "size": 1}]
+    for hosts, pool_hosts in ((("s2",), {"s2@lvm#lvm"}), (("s1",), {"s1@lvm#lvm"})):
+        run.hosts = hosts
+        plan, _shown = run(volume_schedule, True, volumes=entries)
+        assert {p["host"] for p in plan["plan"]} == pool_hosts
+    run.hosts = ("s2",)
+    run(volume_accept, run="a", volumes=entries)
+    run(volume_schedule, run="a", volumes=entries)
+    assert run.world.volume("new").pool_host == "s2@lvm#lvm"
+    plan, shown = run(volume_schedule, True, volumes=[{"name": "clone", "source_volid": "data"}])
+    assert plan["failed"] and plan["error_code"] == "VolumeFailed"
+    assert [i["error"]["code"] for i in plan["failed_items"]] == ["NoValidBackend"]
+    assert "the host of s1@lvm#lvm is not in the inventory" in shown
+    assert plan["msg"].endswith("Remedy: " + plan["remedy"]) and "--check" not in plan["msg"]
+
+
+def test_a_plan_comes_out_as_the_run_does(run: Runner) -> None:
+    """Of 87 GB on s1 and 60 on s2: where the first goes decides whether the others find room, and their ids are drawn anew."""
+    run.world.storage["s1"].totals["lvm"] = 100
+    run.world.store("s2", lvm=60)
+    entries = [{"name": "v%d" % i, "size": size} for i, size in enumerate((30, 50, 20, 40))]
+    plan, _shown = run(volume_schedule, True, volumes=entries)
+    run(volume_accept, run="a", volumes=entries)
+    run(volume_schedule, run="a", volumes=entries)
+    assert {p["name"]: p["host"] for p in plan["plan"]} == {
+        e["name"]: run.world.volume(e["name"]).pool_host for e in entries
+    }
+
+
+def test_errors_are_told_in_the_order_of_the_entries(run: Runner) -> None:
+    bad = [{"name": "a"}, {"name": "b", "sise": 1}, {"name": "c", "size": 1, "volume_type": "nix"}, "text", {"size": 1}]
+    found = refused(run, volume_accept, volumes=[*bad, {"name": 7, "size": 1}], quotas={"volumes": 0})
+    assert [p for p, _code in found][:6] == [
+        "volumes[0]",
+        "volumes[1]",
+        "volumes[2]",
+        "volumes[3]",
+        "volumes[4].name",
+        "volumes[5].name",
+    ]
+    snapshots = [{"name": "a", "volume": "nix"}, {"name": "b"}, {"name": "monday", "volume": "data"}]
+    assert refused(run, volume_snapshot, snapshots=snapshots) == [
+        ("snapshots[0]", "VolumeNotFound"),
+        ("snapshots[1]", "InvalidInput"),
+        ("snapshots[2]", "SnapshotExists"),
+    ]
+    wishes = [{"instance": "nix", "volume": "data"}, "text", {"instance": "web", "volume": "nix"}]
+    assert refused(run, attach_volume, attachments=wishes) == [
+        ("attachments[0].instance", "InstanceNotFound"),
+        ("attachments[1]", "InvalidInput"),
+        ("attachments[2].volume", "VolumeNotFound"),
+    ]
+
+
+def test_all_errors_of_an_extension_at_once_under_the_numbers_of_its_entries(run: Runner) -> None:
+    entries: list[t.Any] = [
+        {"size": 3},
+        {"name": "data", "size": 5},
+        "text",
+        {"name": "snapped", "sise": 9},
+        {"name": "nix", "size": 9},
+        {"name": "snapped", "size": True},
+        {"name": "snapped", "size": 9},
+    ]
+    assert refused(run, volume_extend, volumes=entries) == [
+        ("volumes[0]", "InvalidInput"),
+        ("volumes[1]", "InvalidInput"),
+        ("volumes[2]", "InvalidInput"),
+        ("volumes[3]", "InvalidInput"),
+        ("volumes[4]", "VolumeNotFound"),
+        ("volumes[5]", "InvalidInput"),
+        ("volumes[6]", "InvalidInput"),
+    ]
+    with pytest.raises(errors.InvalidRequest) as caught:
+        run(volume_extend, volumes=[{"name": "data", "size": 500}])
+    assert caught.value.errors[0]["code"] == "NoValidBackend" and "--check" not in caught.value.errors[0]["remedy"]
+    result, _shown = run(
+        volume_extend, volumes=[{"name": "data", "size": 12, "volume_type": "fast", "metadata": {"a": "b"}}]
+    )
+    assert [(v["name"], v["size"], v["new_size"]) for v in result["volumes"]] == [("data", 10, 12)]
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+@pytest.mark.parametrize("module", [volume_accept, volume_extend])
+def test_a_quota_that_is_misspelt_is_no_quota(run: Runner, module: t.Any, check_mode: bool) -> None:
+    entries = [{"name": "data", "size": 12}] if module is volume_extend else [{"name": "new", "size": 1}]
+    for quotas in ({"gigabites": 1}, {"projects": {"default": {"volume": 3}}}):
+        found = refused(run, module, check_mode, volumes=entries, quotas=quotas)
+        assert found == [("bootflow_quotas", "InvalidInput")]
+    result, _shown = run(module, check_mode, volumes=entries, quotas={"gigabytes": 500, "cores": 3, "projects": {}})
+    assert result["changed"] is True
+
+
+def test_a_deletion_tells_what_goes_with_it_and_what_is_not_there(run: Runner) -> None:
+    result, shown = run(volume_delete, True, volume_names=["snapped", "nix"], cascade=True)
+    assert "and its snapshots monday" in shown and "No volume is named so: nix" in shown
+    assert "monday" in result["diff"]["before"] and result["diff"]["after"] == ""
+    assert result["volumes"][0]["snapshots"] == ["monday"]
+    result, shown = run(volume_delete, volume_names=["nix"])
+    assert (result["changed"], result["not_found"]) == (False, ["nix"]) and "No volume is named so: nix" in shown
+
+
+def test_what_a_host_that_never_comes_back_had_is_forgotten(run: Runner) -> None:
+    run.hosts = ("h1", "s2")
+    chosen = {"volume_names": ["data"], "unmanage": True}
+    result, shown = run(volume_delete, True, **chosen)
+    assert (result["changed"], result["hosts"], run.world.status("data")) == (True, [], "available")
+    volume_id = run.world.volume("data").id
+    assert shown == "\nWould forget:\ndata %s on s1@lvm#lvm\n" % volume_id
+    result, _shown = run(volume_delete, run="d", **chosen)
+    assert (result["changed"], result["hosts"]) == (True, [])
+    result, shown = run(volume_delete, run="d", phase="finish", unmanage=True)
+    assert (result["left"], shown) == ([], "\nForgotten: data\n")
+    result, _shown = run(volume_delete, **chosen)
+    assert (result["changed"], result["not_found"]) == (False, ["data"])
+    del run.world.storage["s1"].there["lvm"][volume_id]
+
+
+def test_a_snapshots_plan_and_diff_name_it(run: Runner) -> None:
+    wishes = [{"name": "new", "volume": "data"}, {"name": "monday", "state": "absent"}]
+    for check_mode in (True, False):
+        result, shown = run(volume_snapshot, check_mode, snapshots=wishes)
+        diff = result["diff"]
+        assert diff["after"].startswith("new ") and diff["after"].endswith(" of volume data, 10 GB\n")
+        assert diff["before"].startswith("monday ") and diff["before"].endswith(" of volume snapped, 3 GB\n")
+        assert ("Would make new " in shown and "Would delete monday " in shown) is check_mode
+
+
+def test_attachments_are_told_by_names(run: Runner) -> None:
+    wish = [{"instance": "web", "volume": "data"}]
+    result, shown = run(attach_volume, True, attachments=wish)
+    line = "volume data (/dev/vdb, instance web on h1)"
+    assert shown.strip() == "Would attach " + line and result["diff"]["after"] == line + "\n"
+    result, shown = run(detach_volume, attachments=[{"volume": "data"}])
+    assert shown.strip() == "Nothing to do: none of them is attached." and result["changed"] is False
+
+
+@pytest.mark.parametrize(
+    ("module", "option", "words"),
+    [
+        (volume_accept, "volumes", "no volume is asked for"),
+        (volume_extend, "volumes", "no volume is asked for"),
+        (volume_snapshot, "snapshots", "no snapshot is asked for"),
+        (attach_volume, "attachments", "no attachment is asked for"),
+        (detach_volume, "attachments", "no attachment is asked for"),
+    ],
+)
+def test_empty_lists_are_nothing_to_do(run: Runner, module: t.Any, option: str, words: str) -> None:
+    result, shown = run(module, **{option: []})
+    assert result["changed"] is False and shown.strip() == "Nothing to do: %s." % words
+
+
+def test_the_list_tells_faults_and_names_that_no_volume_has(run: Runner) -> None:
+    run.world.wish({"name": "lost", "size": 1})
+    run.world.choose()
+    run.world.work(lost=errors.VolumeBackendAPIException(data="device error"))
+    for _round in range(3):
+        run.world.choose()
+        run.world.work()
+    run.world.wish({"name": "huge", "size": 900})
+    run.world.choose()
+    result, shown = run(volume_info, print_table=True, volume_names=["huge", "data", "nix"])
+    assert "No volume is named so: nix" in shown and "Faults:\n  huge: NoValidBackend: " in shown
+    assert [v["name"] for v in result["volumes"]] == ["data", "huge"]
+    _result, shown = run(volume_info, print_table=True, volume_names=["data"])
+    assert "Faults:" not in shown
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_diff_has_what_is_placed_and_nothing_else(run: Runner, check_mode: bool) -> None:
+    entries = [{"name": "new", "size": 4}, {"name": "huge", "size": 900}]
+    if not check_mode:
+        run(volume_accept, run="a", volumes=entries)
+    result, _shown = run(volume_schedule, check_mode, run="a", volumes=entries)
+    assert [d["after"] for d in result["diff"]] == ["new: 4 GB on s1@lvm#lvm\n"]
+
+
+def test_hints_that_no_filter_reads_are_refused(run: Runner) -> None:
+    def asks(**hints: str) -> list[t.Any]:
+        return [{"name": "a", "size": 1}, {"name": "b", "size": 1, "scheduler_hints": hints}, {"name": "c"}]
+
+    for hints in ({"same_hosts": "data"}, {"different_host": "data"}):
+        for check_mode in (False, True):
+            found = refused(run, volume_accept, check_mode, volumes=asks(**hints))
+            assert found == [("volumes[1].scheduler_hints", "InvalidInput"), ("volumes[2]", "InvalidInput")]
+    filters = ["CapacityFilter", "DifferentBackendFilter"]
+    result, _shown = run(volume_accept, volumes=asks(different_host="data")[:2], volume_filters=filters)
+    assert len(result["created"]) == 2
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_host_that_cannot_be_connected_is_told_before_anything_is_exported(run: Runner, check_mode: bool) -> None:
+    wish = [{"instance": "web", "volume": "data"}]
+    run.way = "kernel"  # its report has no initiator
+    assert refused(run, attach_volume, check_mode, attachments=wish) == [("", "HostLacksHardware")]
+    with pytest.raises(errors.HostLacksHardware) as caught:
+        run(attach_volume, check_mode, attachments=wish)
+    assert "open-iscsi" in caught.value.remedy and "bootflow.compute.heartbeat" in caught.value.remedy
+    run.way = "qemu"
+    assert run(attach_volume, check_mode, attachments=wish)[0]["changed"] is True

@@ -1,0 +1,428 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Volumes that instances get and lose while they live, without a host."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes, hosts
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach as volume_detach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
+from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
+
+REFUSED = errors.DeviceDetachFailed(device="vdb", reason="the guest did not answer")
+
+
+@pytest.fixture
+def pair(bworld: BootWorld) -> BootWorld:
+    """An instance "web" that runs, and a volume "data"."""
+    bworld.report("h1", memory=9)
+    bworld.store()
+    bworld.make("data", size=2)
+    bworld.boot_of(volume_request("web", image=IMAGE))
+    return bworld
+
+
+def uuid_of(world: BootWorld, name: str = "web") -> str:
+    c = tables.instances.c
+    return str(world.rows(tables.instances, c.display_name == name, c.deleted == "")[0].uuid)
+
+
+def host_work(world: BootWorld, host: str = "h1", run: str = "v", fail: t.Any = None) -> None:
+    """What compute_attachments does. :arg fail: why the guest does not do it."""
+    context = world.context(run)
+    with world.ledger.read() as conn:
+        attach = volume_attach.to_attach(conn, host, context)
+        detach = volume_detach.to_detach(conn, host, context)
+    if attach:
+        world.connect(host, [r.instance_uuid for r in attach], run)
+    with world.ledger.write() as conn:
+        if fail is not None and attach:
+            world.connections -= {(host, r.volume_id) for r in attach}
+            attachments.disconnected(conn, [r.id for r in attach], context)
+            volume_attach.attach_failed(conn, {r.id: fail for r in attach}, context)
+        elif attach:
+            attachments.attached(conn, [r.id for r in attach], context)
+        if fail is not None and detach:
+            volume_detach.detach_failed(conn, {r.id: fail for r in detach}, context)
+        elif detach:
+            ids, uuids = [r.volume_id for r in detach], [r.instance_uuid for r in detach]
+            gone = set(ids) - hosts.shared_on(conn, host, ids, uuids)
+            world.connections -= {(host, volume) for volume in gone}
+            attachments.disconnected(conn, [r.id for r in detach], context)
+
+
+def finish(world: BootWorld, step: t.Any, run: str = "v") -> tuple[list[str], list[tuple[str, str | None]]]:
+    """(volumes done, (volume, code of its error) left)"""
+    with world.ledger.write() as conn:
+        done, left = step(conn, world.context(run))
+    return [d["volume"] for d in done], [(v["volume"], (v["error"] or {}).get("code")) for v in left]
+
+
+def attach(world: BootWorld, *wishes: t.Any, run: str = "v") -> changes.Begun:
+    """From the wish to the guest."""
+    begun = world.attach(*wishes, run=run)
+    world.storage_round(run)
+    host_work(world, run=run)
+    done, left = finish(world, volume_attach.finish_attach, run)
+    assert (len(done), left) == (len(begun.rows), [])
+    return begun
+
+
+def refused(world: BootWorld, step: t.Any, *wishes: t.Any, **how: t.Any) -> list[tuple[str, str, str]]:
+    before = world.everything()
+    with pytest.raises(errors.InvalidRequest) as caught:
+        step(*wishes, **how)
+    assert world.everything() == before
+    return [(e["path"], e["code"], e["message"]) for e in caught.value.errors]
+
+
+WISH = {"instance": "web", "volume": "data"}
+
+
+def test_attached_and_detached(pair: BootWorld) -> None:
+    uuid = uuid_of(pair)
+    begun = pair.attach(WISH, run="v")
+    (row,) = begun.rows
+    assert (begun.hosts, begun.storage_hosts, begun.unchanged) == (["h1"], ["s1"], [])
+    assert (row.mountpoint, row.attached_host, row.initiator) == ("/dev/vdb", "h1", "iqn.test:h1")
+    assert pair.status("data") == "attaching"
+    host_work(pair)  # nothing is exported yet
+    assert pair.ends("data") == ("attaching", "none", "none")
+    pair.storage_round("v")
+    host_work(pair)
+    assert finish(pair, volume_attach.finish_attach) == (["data"], [])
+    assert pair.ends("data") == ("attached", "done", "done")
+    volume = pair.volume("data")
+    assert (volume.status, volume.attach_status, volume.run_id) == ("in-use", "attached", None)
+    disk = pair.disks(uuid)[-1]
+    assert (disk["kind"], disk["volume_id"], disk["serial"], disk["name"]) == ("volume", *[volume.id] * 3)
+    assert (disk["device_name"], disk["disk_bus"], disk["boot_index"], disk["size_gb"]) == (
+        "/dev/vdb",
+        "virtio",
+        None,
+        2,
+    )
+    (event,) = [e for e in pair.events(volume.id) if e[0] == "attach_volume"]
+    assert event == ("attach_volume", "h1", "Success")
+
+    begun = pair.detach({"volume": "data"}, run="w")
+    assert (begun.hosts, [r.id for r in begun.rows], pair.status("data")) == (["h1"], [row.id], "detaching")
+    assert pair.unexport(run="w") == []
+    host_work(pair, run="w")
+    assert pair.ends("data") == ("detached", "ending", "none")
+    assert pair.disks(uuid)[-1]["kind"] == "image"
+    pair.storage_round("w")
+    assert finish(pair, volume_detach.finish_detach, "w") == (["data"], [])
+    volume = pair.volume("data")
+    assert (volume.status, volume.attach_status, pair.live_attachments()) == ("available", "detached", [])
+    messages = [a.message for a in pair.rows(tables.instance_actions) if a.action != "create"]
+    assert messages == [None, None]
+
+
+def test_the_same_again_is_unchanged(pair: BootWorld) -> None:
+    attach(pair, WISH)
+    before = pair.everything()
+    begun = pair.attach(WISH, run="w")
+    assert (begun.rows, begun.unchanged, begun.hosts, begun.storage_hosts) == ([], ["data"], [], [])
+    assert pair.everything() == before
+    pair.make("free", size=1)
+    begun = pair.detach({"volume": "free"}, run="w")
+    assert (begun.rows, begun.unchanged) == ([], ["free"])
+
+
+def test_names_buses_and_modes(pair: BootWorld) -> None:
+    for name in ("a", "b", "c", "d"):
+        pair.make(name, size=1)
+    attach(
+        pair,
+        {**WISH, "device": "/dev/vdf", "mode": "ro"},
+        {"instance": "web", "volume": "a"},
+        {"instance": "web", "volume": "b", "disk_bus": "scsi"},
+        {"instance": "web", "volume": "c", "delete_on_termination": True},
+    )
+    names = {n: pair.attachment(n).mountpoint for n in ("data", "a", "b", "c")}
+    # sda may be the config drive's
+    assert names == {"data": "/dev/vdf", "a": "/dev/vdb", "b": "/dev/sdb", "c": "/dev/vdc"}
+    assert pair.attachment("data").attach_mode == "ro"
+    assert pair.attachment("c").delete_on_termination
+    found = refused(pair, pair.attach, {"instance": "web", "volume": "d", "device": "vdb"}, run="w")
+    assert found == [("attachments[0]", "DevicePathInUse", "The supplied device path (/dev/vdb) is in use.")]
+    found = refused(
+        pair, pair.attach, {"instance": "web", "volume": "d", "device": "/dev/vdg", "disk_bus": "scsi"}, run="w"
+    )
+    assert found[0][1] == "InvalidBDM"
+    # deleting the instance takes c along, and nothing else
+    pair.delete_all(uuid_of(pair))
+    assert [pair.status(n) for n in ("data", "a", "b", "c")] == ["available"] * 3 + ["deleted"]
+
+
+def test_detaching_never_deletes(pair: BootWorld) -> None:
+    attach(pair, {**WISH, "delete_on_termination": True})
+    pair.detach(WISH, run="w")
+    host_work(pair, run="w")
+    pair.storage_round("w")
+    assert pair.status("data") == "available"
+
+
+def test_all_that_is_wrong_at_once(pair: BootWorld) -> None:
+    pair.make("other", size=1)
+    pair.boot_of(volume_request("off", image=IMAGE), until="networking")
+    attach(pair, WISH)
+    wishes = [
+        {"instance": "none-such", "volume": "other"},
+        {"instance": "web", "volume": "none-such"},
+        {"volume": "other"},
+        {"instance": "web", "volume": "other", "mode": "wr"},
+        {"instance": "web", "volume": "other", "bogus": 1},
+        "web",
+        {"instance": "off", "volume": "other"},
+        {"instance": "web", "volume": "data", "device": "/dev/vdq"},
+        {"instance": "web", "volume": "other"},
+    ]
+    found = refused(pair, pair.attach, *wishes, run="w")
+    assert sorted((path, code) for path, code, _m in found) == [
+        ("attachments[0].instance", "InstanceNotFound"),
+        ("attachments[1].volume", "VolumeNotFound"),
+        ("attachments[2]", "InvalidInput"),
+        ("attachments[3]", "InvalidVolumeAttachMode"),
+        ("attachments[4]", "InvalidInput"),
+        ("attachments[5]", "InvalidInput"),
+        ("attachments[6]", "InstanceInvalidState"),
+        ("attachments[7]", "InvalidVolume"),
+        ("attachments[8].volume", "InvalidInput"),
+    ]
+
+
+def test_a_root_volume_stays(pair: BootWorld) -> None:
+    (uuid,) = pair.boot_of(volume_request("bfv", from_image()))
+    volume = pair.disks(uuid)[0]["volume_id"]
+    ((path, code, message),) = refused(pair, pair.detach, {"volume": volume}, run="w")
+    assert (path, code, message) == ("attachments[0]", "CannotDetachRootVolume", "Cannot detach a root device volume")
+
+
+def test_a_volume_of_another_zone(pair: BootWorld) -> None:
+    pair.cross_az_attach = False
+    pair.store("s2", configuration={"availability_zone": "south"})
+    pair.make("far", size=1, availability_zone="south")
+    ((_path, code, message),) = refused(pair, pair.attach, {"instance": "web", "volume": "far"}, run="w")
+    assert code == "InvalidVolume" and "Instance is in nova. Volume is in south" in message
+
+
+def test_a_guest_that_does_not_take_it(pair: BootWorld) -> None:
+    uuid = uuid_of(pair)
+    pair.attach(WISH, run="v")
+    pair.storage_round("v")
+    host_work(pair, fail=REFUSED)
+    assert pair.ends("data") == ("detached", "ending", "none")
+    assert len(pair.disks(uuid)) == 1
+    pair.storage_round("v")
+    assert finish(pair, volume_attach.finish_attach) == ([], [("data", "DeviceDetachFailed")])
+    assert (pair.status("data"), pair.live_attachments()) == ("available", [])
+    assert [a.message for a in pair.rows(tables.instance_actions) if a.action == "attach_volume"] == ["Error"]
+    attach(pair, WISH, run="w")
+
+
+@pytest.mark.parametrize("bad", ["data", "more"])
+def test_one_of_two_volumes_that_a_guest_does_not_take(pair: BootWorld, bad: str) -> None:
+    """The instance's action failed, whichever of them comes first."""
+    pair.make("more", size=1)
+    pair.attach(WISH, {"instance": "web", "volume": "more"}, run="v")
+    pair.storage_round("v")
+    context = pair.context("v")
+    with pair.ledger.read() as conn:
+        rows = volume_attach.to_attach(conn, "h1", context)
+    failing = [r for r in rows if r.volume_id == pair.volume(bad).id]
+    pair.connect("h1", [r.instance_uuid for r in rows], "v")
+    pair.connections -= {("h1", r.volume_id) for r in failing}
+    with pair.ledger.write() as conn:
+        attachments.attached(conn, [r.id for r in rows if r not in failing], context)
+        attachments.disconnected(conn, [r.id for r in failing], context)
+        volume_attach.attach_failed(conn, {r.id: REFUSED for r in failing}, context)
+    (good,) = {"data", "more"} - {bad}
+    assert finish(pair, volume_attach.finish_attach) == ([good], [(bad, "DeviceDetachFailed")])
+    assert [a.message for a in pair.rows(tables.instance_actions) if a.action == "attach_volume"] == ["Error"]
+
+
+def test_an_export_that_fails(pair: BootWorld) -> None:
+    pair.attach(WISH, run="v")
+    pair.storage_round("v", fail_export=errors.ISCSITargetCreateFailed(volume_id="v"))
+    host_work(pair)
+    assert finish(pair, volume_attach.finish_attach) == ([], [("data", "ISCSITargetCreateFailed")])
+    pair.storage_round("z")  # what is left is anybody's
+    assert (pair.status("data"), pair.live_attachments(), len(pair.disks(uuid_of(pair)))) == ("available", [], 1)
+
+
+def test_hosts_that_were_not_asked(pair: BootWorld) -> None:
+    pair.attach(WISH, run="v")
+    assert finish(pair, volume_attach.finish_attach) == ([], [("data", None)])
+    assert (pair.status("data"), pair.live_attachments()) == ("available", [])
+    attach(pair, WISH)
+    pair.detach(WISH, run="w")
+    assert finish(pair, volume_detach.finish_detach, "w") == ([], [("data", None)])
+    assert (pair.status("data"), pair.ends("data")) == ("in-use", ("attached", "done", "done"))
+
+
+def test_a_guest_that_does_not_let_go(pair: BootWorld) -> None:
+    attach(pair, WISH)
+    pair.detach(WISH, run="w")
+    host_work(pair, run="w", fail=REFUSED)
+    assert finish(pair, volume_detach.finish_detach, "w") == ([], [("data", "DeviceDetachFailed")])
+    assert (pair.status("data"), pair.ends("data")) == ("in-use", ("attached", "done", "done"))
+    assert len(pair.disks(uuid_of(pair))) == 2
+
+
+@pytest.mark.parametrize("killed", ["begun", "exported", "connected"])
+def test_a_killed_attach_goes_on_in_the_next_run(pair: BootWorld, killed: str) -> None:
+    pair.attach(WISH, run="v")
+    if killed != "begun":
+        pair.storage_round("v")
+    if killed == "connected":
+        pair.connect("h1", [uuid_of(pair)], "v")
+    ((_path, code, _m),) = refused(pair, pair.attach, WISH, run="w")
+    assert code == "VolumeLocked"
+    pair.time += 1e6
+    begun = attach(pair, WISH, run="w")
+    assert len(begun.rows) == 1
+    assert (pair.status("data"), pair.ends("data")) == ("in-use", ("attached", "done", "done"))
+    assert len(pair.disks(uuid_of(pair))) == 2
+
+
+def test_two_runs_at_one_instance(pair: BootWorld) -> None:
+    pair.make("more", size=1)
+    pair.attach(WISH, run="v")
+    pair.attach({"instance": "web", "volume": "more"}, run="w")
+    assert {r.volume_id: r.run_id for r in pair.live_attachments()} == {
+        pair.volume("data").id: "run-v",
+        pair.volume("more").id: "run-w",
+    }
+    for run, name in (("w", "more"), ("v", "data")):
+        pair.storage_round(run)
+        host_work(pair, run=run)
+        assert finish(pair, volume_attach.finish_attach, run) == ([name], [])
+    assert [d["device_name"] for d in pair.disks(uuid_of(pair))] == ["/dev/vda", "/dev/vdb", "/dev/vdc"]
+
+
+@pytest.mark.parametrize("killed", ["begun", "disconnected"])
+def test_a_killed_detach_goes_on_in_the_next_run(pair: BootWorld, killed: str) -> None:
+    attach(pair, WISH)
+    pair.detach(WISH, run="v")
+    if killed == "disconnected":
+        host_work(pair)
+    ((_path, code, _m),) = refused(pair, pair.detach, WISH, run="w")
+    assert code == "VolumeLocked"
+    pair.time += 1e6
+    assert len(pair.detach(WISH, run="w").rows) == 1
+    host_work(pair, run="w")
+    pair.storage_round("w")
+    assert finish(pair, volume_detach.finish_detach, "w") == (["data"], [])
+    assert (pair.status("data"), pair.live_attachments()) == ("available", [])
+
+
+@pytest.mark.parametrize("killed", ["begun", "exported", "connected"])
+def test_a_killed_attach_is_undone_by_a_detach(pair: BootWorld, killed: str) -> None:
+    pair.attach(WISH, run="v")
+    if killed != "begun":
+        pair.storage_round("v")
+    if killed == "connected":
+        pair.connect("h1", [uuid_of(pair)], "v")
+    pair.time += 1e6
+    pair.detach(WISH, run="w")
+    host_work(pair, run="w")
+    pair.storage_round("w")
+    assert finish(pair, volume_detach.finish_detach, "w") == (["data"], [])
+    assert (pair.status("data"), pair.live_attachments(), len(pair.disks(uuid_of(pair)))) == ("available", [], 1)
+
+
+@pytest.mark.parametrize("what", ["attach", "detach"])
+def test_a_boot_gives_back_what_ended_runs_left(pair: BootWorld, what: str) -> None:
+    if what == "attach":
+        pair.attach(WISH, run="v")
+        pair.storage_round("v")
+    else:
+        attach(pair, WISH)
+        pair.detach(WISH, run="v")
+    with pair.ledger.write() as conn:
+        assert leases.give_back(conn, pair.context("z")) == []
+    assert pair.attachment("data").run_id == "run-v"
+    pair.time += 1e6
+    with pair.ledger.write() as conn:
+        assert leases.give_back(conn, pair.context("z")) == []
+    pair.storage_round("z")
+    assert pair.status("data") == ("available" if what == "attach" else "in-use")
+    assert len(pair.disks(uuid_of(pair))) == (1 if what == "attach" else 2)
+
+
+def test_deleting_the_instance_while_it_gets_a_volume(pair: BootWorld) -> None:
+    uuid = uuid_of(pair)
+    pair.attach(WISH, run="v")
+    pair.storage_round("v")
+    assert pair.delete_all(uuid) == (["web"], [])
+    assert pair.status("data") == "available"
+    host_work(pair)  # the late worker finds nothing
+    assert finish(pair, volume_attach.finish_attach) == ([], [("data", None)])
+    assert pair.status("data") == "available"
+
+
+def test_an_attach_in_the_run_of_a_boot_does_not_touch_its_builds(pair: BootWorld) -> None:
+    (uuid,) = pair.boot_of(volume_request("late", from_image()), until="exported", run="v")
+    with pair.ledger.read() as conn:
+        assert volume_attach.to_attach(conn, "h1", pair.context("v")) == []
+        assert changes.begun_by_others(conn, pair.context("z")) == []
+        assert instances.select_live(conn, uuids=[uuid])[0].vm_state == "building"
+
+
+def test_a_volume_that_grew_is_looked_at_again(pair: BootWorld) -> None:
+    attach(pair, WISH)
+    with pair.ledger.write() as conn:
+        conn.execute(tables.volume_attachments.update().values(rescan=True))
+    with pair.ledger.write() as conn:
+        (row,) = changes.to_rescan(conn, "h1", pair.context("z"))
+        assert changes.to_rescan(conn, "h2", pair.context("z")) == []
+        changes.rescanned(conn, [row.id], pair.context("z"))
+        assert changes.to_rescan(conn, "h1", pair.context("z")) == []
+
+
+def test_several_instances_of_one_volume(pair: BootWorld) -> None:
+    pair.report("h2", memory=2)
+    (other,) = pair.accept(volume_request("other", image=IMAGE, forced_host="h2")).created
+    pair.schedule()
+    pair.build("h2")
+    with pair.ledger.write() as conn:
+        conn.execute(tables.volumes.update().values(multiattach=True))
+    for name, host, run in (("web", "h1", "v"), ("other", "h2", "w")):
+        pair.attach({"instance": name, "volume": "data"}, run=run)
+        pair.storage_round(run)
+        host_work(pair, host, run)
+    volume = pair.volume("data").id
+    assert pair.initiators[volume] == ("iqn.test:h1", "iqn.test:h2")
+    found = refused(pair, pair.detach, {"volume": "data"}, run="x")
+    assert "More than one attachment" in found[0][2]
+    pair.detach(WISH, run="x")
+    host_work(pair, "h1", "x")
+    pair.storage_round("x")
+    assert pair.initiators[volume] == ("iqn.test:h2",)
+    assert (pair.status("data"), pair.volume("data").attach_status) == ("in-use", "attached")
+    pair.delete_all(other)
+    assert (pair.status("data"), pair.initiators[volume]) == ("available", ())
+
+
+def test_a_project_s_own_names(pair: BootWorld) -> None:
+    found = refused(pair, lambda *w: _of_project(pair, *w), WISH)
+    assert sorted(code for _p, code, _m in found) == ["InstanceNotFound", "VolumeNotFound"]
+
+
+def _of_project(world: BootWorld, *wishes: t.Any) -> t.Any:
+    with world.ledger.write() as conn:
+        return volume_attach.begin_attach(conn, wishes, "other", world.end, True, world.context("w"))

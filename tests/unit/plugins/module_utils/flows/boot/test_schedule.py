@@ -1,0 +1,368 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import ResourceRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, history, instances, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import STAGES, World, request
+
+
+def test_placed_claimed_and_bound_in_one_transaction(world: World) -> None:
+    world.report("h1", reserved_memory_mb=512, reserved_disk_gb=2, reserved_vcpus=1)
+    flavor = Flavor(name="f", memory_mb=2048, vcpus=2, root_gb=3, ephemeral_gb=1, swap=512)
+    uuid = world.accept(request("web", flavor=flavor)).created[0]
+    result = world.schedule()
+    assert (set(result.placed), result.hosts, result.waiting, result.failed) == ({uuid}, ["h1"], [], [])
+    row = world.row(uuid)
+    assert (row.host, row.node, row.launched_on, row.task_state, row.scheduled_at) == (
+        "h1",
+        "h1",
+        "h1",
+        None,
+        world.time,
+    )
+    assert row.limits == {"memory_mb": 4096, "disk_gb": 4000, "vcpu": 8000}
+    assert (row.retry["num_attempts"], row.retry["hosts"]) == (1, [["h1", "h1"]])
+    assert world.used("h1") == (512 + 2048, 2 + 4, 1 + 2, 1)  # swap is not in the claim
+    assert [p.host for p in world.rows(tables.ports)] == ["h1"]
+    with world.ledger.read() as conn:
+        assert [(e["event"], e["host"], e["result"]) for e in history.events_of(conn, uuid)] == [
+            ("schedule", "h1", "Success")
+        ]
+        assert not schedule.waiting(conn, "run-a")
+
+
+def test_without_retries_the_record_is_null(world: World) -> None:
+    world.report("h1")
+    uuid = world.accept(request("web")).created[0]
+    world.schedule(max_attempts=1)
+    with world.ledger.read() as conn:
+        query = tables.instances.select().where(tables.instances.c.retry.is_(None), tables.instances.c.uuid == uuid)
+        assert conn.execute(query).first() is not None
+
+
+def test_the_last_place_is_given_and_not_one_more(world: World) -> None:
+    world.report("h1", memory=3)
+    world.accept(request("a", 3))
+    assert len(world.schedule().placed) == 3
+    assert world.used("h1")[0] == 3 * 1024
+    world.accept(request("b"))
+    result = world.schedule()
+    assert (result.placed, len(result.failed)) == ({}, 1)
+    fault = world.fault(result.failed[0])
+    assert fault.error_code == "NoValidHost" and "RamFilter" in fault.message
+    assert world.state(result.failed[0]) == (states.ERROR, None, None)
+
+
+def test_an_entry_is_placed_whole_or_not_at_all(world: World) -> None:
+    world.report("h1", memory=3)
+    world.report("h2", memory=1)
+    accepted = world.accept(request("good", 2), request("big", 3), request("last", 2))
+    result = world.schedule()
+    names = {world.row(u).display_name for u in result.placed}
+    assert names == {"good-1", "good-2", "last-1", "last-2"}
+    assert {world.row(u).display_name for u in result.failed} == {"big-1", "big-2", "big-3"}
+    for uuid in result.failed:
+        assert world.state(uuid) == (states.ERROR, None, None)
+        assert world.addresses(uuid) == []
+    assert [a.message for a in world.rows(tables.instance_actions) if a.finish_time] == ["Error"] * 3
+    assert world.claims() == {(u, result.placed[u].host) for u in accepted.created if u in result.placed}
+
+
+def test_only_this_runs_instances_are_placed(world: World) -> None:
+    world.report("h1")
+    mine = world.boot("mine", "accepted", run="a")
+    other = world.boot("other", "accepted", run="b")
+    assert set(world.schedule("a").placed) == {mine}
+    assert world.state(other) == (states.BUILDING, states.SCHEDULING, None)
+
+
+def _stale_schedule(world: World, uuid: str, stale: list[t.Any], **options: t.Any) -> schedule.Scheduled:
+    with world.ledger.write() as conn:
+        return schedule.schedule(conn, lambda *_asked: Fleet(stale), world.options(**options), world.context())
+
+
+def _stale(world: World) -> list[t.Any]:
+    with world.ledger.read() as conn:
+        return world.hosts(conn)
+
+
+def test_a_refused_claim_goes_to_an_alternate(world: World) -> None:
+    world.report("h1", memory=2)
+    world.report("h2", memory=1)
+    stale = _stale(world)
+    world.boot("fast", "scheduled", run="b", flavor=Flavor(name="two", memory_mb=2048, vcpus=1, root_gb=1))
+    assert world.used("h1")[0] == 2048
+    uuid = world.boot("late", "accepted")
+    result = _stale_schedule(world, uuid, stale)
+    assert (result.placed[uuid].host, result.waiting) == ("h2", [])
+    assert (world.row(uuid).host, world.row(uuid).launched_on, world.row(uuid).limits["memory_mb"]) == (
+        "h2",
+        "h2",
+        1024,
+    )
+    assert world.row(uuid).retry["hosts"] == [["h2", "h2"]]
+
+
+def test_refused_everywhere_waits_for_the_next_round(world: World) -> None:
+    world.report("h1", memory=1)
+    stale = _stale(world)
+    world.boot("fast", "scheduled", run="b")
+    uuid = world.boot("late", "accepted")
+    result = _stale_schedule(world, uuid, stale)
+    assert (result.placed, result.waiting, result.failed) == ({}, [uuid], [])
+    row = world.row(uuid)
+    assert (row.task_state, row.host, row.retry["hosts"]) == (states.SCHEDULING, None, [["h1", "h1"]])
+    assert "Free memory 0.00 MB < requested 1024 MB" in row.retry["exc_reason"]
+    assert world.fault(uuid).error_code == "ComputeResourcesUnavailable"
+    assert world.addresses(uuid)  # kept: it goes on
+    result = world.schedule()
+    assert result.failed == [uuid] and world.fault(uuid).error_code == "NoValidHost"
+
+
+def test_a_refused_claim_without_retries_is_the_end(world: World) -> None:
+    world.report("h1", memory=1)
+    stale = _stale(world)
+    world.boot("fast", "scheduled", run="b")
+    uuid = world.boot("late", "accepted")
+    result = _stale_schedule(world, uuid, stale, max_attempts=1)
+    assert (result.placed, result.waiting, result.failed) == ({}, [], [uuid])
+    assert world.state(uuid) == (states.ERROR, None, None)
+    assert world.addresses(uuid) == []
+
+
+def test_what_still_waits_after_the_last_round_ends(world: World) -> None:
+    uuid = world.boot("web", "accepted")
+    with world.ledger.write() as conn:
+        assert schedule.give_up(conn, 3, world.context()) == [uuid]
+    assert world.state(uuid) == (states.ERROR, None, None)
+    assert "No round was left" in world.fault(uuid).message
+
+
+def test_claims_name_every_reason(world: World) -> None:
+    world.report("h1", memory=1)
+    uuid = world.boot("web", "accepted")
+    candidate = claims.Candidate("h1", "h1", {"memory_mb": 1024, "disk_gb": 0, "vcpu": 1})
+    wish = claims.Wish(uuid, ResourceRequest(memory_mb=2048, disk_gb=1, vcpus=2), [candidate])
+    with world.ledger.write() as conn:
+        refusal = claims.take(conn, [wish], world.time)[uuid]
+        unknown = claims.take(
+            conn, [dataclasses.replace(wish, candidates=[claims.Candidate("gone", "gone", {})])], world.time
+        )[uuid]
+    assert isinstance(refusal, errors.ComputeResourcesUnavailable)
+    for text in (
+        "Free memory 1024.00 MB < requested 2048 MB",
+        "Free disk 0.00 GB < requested 1 GB",
+        "Free vcpu 1.00 VCPU < requested 2 VCPU",
+    ):
+        assert text in refusal.message
+    assert isinstance(unknown, errors.ComputeResourcesUnavailable) and "gone from the ledger" in unknown.message
+    assert world.claims() == set()
+
+
+def test_wishes_of_one_call_see_each_other(world: World) -> None:
+    world.report("h1", memory=3)
+    world.report("h2", memory=1)
+    uuids = world.accept(request("web", 5)).created
+    limits = {"h1": {"memory_mb": 3072}, "h2": {"memory_mb": 1024}}
+    places = [claims.Candidate(h, h, limits[h]) for h in ("h1", "h2")]
+    with world.ledger.write() as conn:
+        taken = claims.take(conn, [claims.Wish(u, ResourceRequest(1024, 1, 1), places) for u in uuids], world.time)
+        found = [t.host if isinstance(t, claims.Candidate) else None for t in (taken[u] for u in uuids)]
+        assert found == ["h1", "h1", "h1", "h2", None]
+        assert claims.release(conn, uuids, host="h1") == 3
+        assert claims.release(conn, uuids, host="h1") == 0
+        assert claims.release(conn, uuids) == 1
+        assert claims.release(conn, uuids) == 0
+
+
+def test_usage_that_goes_down_is_taken_even_over_capacity(world: World) -> None:
+    world.report("h1", memory=4)
+    uuids = world.accept(request("web", 4)).created
+    world.schedule()
+    world.report("h1", memory=1, reserved_memory_mb=512)
+    assert world.used("h1")[0] == 4096 + 512
+    world.build("h1")
+    world.delete(uuids=uuids[:1])
+    world.removed("h1", uuids[:1])
+    world.finish()
+    assert world.used("h1")[0] == 3072 + 512
+
+
+# --- nodes ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_report_updates_the_row(world: World) -> None:
+    first = world.report("h1", memory=4, availability_zone="east", disabled=True, disabled_reason="broken")
+    world.time += 10
+    assert world.report("h1", memory=5) == first
+    row = world.rows(tables.compute_nodes)[0]
+    assert (row.memory_mb, row.reported_at, row.created_at, row.availability_zone) == (
+        5120,
+        world.time,
+        world.time - 10,
+        "east",
+    )
+    assert world.report("h1", node="h1-other") != first
+
+
+def test_configuration_is_brought_in_where_it_differs(world: World) -> None:
+    world.report("h1")
+    world.report("h2")
+    with world.ledger.write() as conn:
+        wanted = {"h1": {"reserved_memory_mb": 1024, "disabled": True}, "h2": {"reserved_memory_mb": 0}, "unknown": {}}
+        assert nodes.configure(conn, wanted) == ["h1"]
+        assert nodes.configure(conn, wanted) == []
+    assert world.used("h1")[0] == 1024
+    (state, _h2) = _stale(world)
+    assert (state.host, state.disabled, state.memory_mb_used) == ("h1", True, 1024)
+
+
+def test_which_hosts_are_asked_again(world: World) -> None:
+    world.report("fresh")
+    world.report("away")
+    world.time -= 301
+    world.report("old")
+    world.time += 301
+    with world.ledger.write() as conn:
+        nodes.record_unreachable(conn, "away", "no route")
+        assert nodes.stale_hosts(conn, ["fresh", "old", "away", "new"], world.time, 300) == ["old", "away", "new"]
+        assert [s.host for s in world.hosts(conn) if s.forced_down] == ["away"]
+        assert nodes.node_facts(conn, "fresh", "fresh")["vcpus"] == 500
+        assert nodes.node_facts(conn, "new", "new") == {}
+    world.report("away")
+    assert not any(s.forced_down for s in _stale(world))
+
+
+# --- compare and swap ----------------------------------------------------------------------------------------------
+
+
+def test_swap_moves_only_what_is_as_expected(world: World) -> None:
+    world.report("h1")
+    uuids = world.accept(request("web", 3), run="a").created + [world.boot("other", "accepted", run="b")]
+    with world.ledger.write() as conn:
+        moved = instances.swap(conn, uuids[:1], [states.SCHEDULING], world.time + 5, task_state=states.NETWORKING)
+        assert moved == set(uuids[:1])
+    assert (world.row(uuids[0]).task_state, world.row(uuids[0]).updated_at) == (states.NETWORKING, world.time + 5)
+    with world.ledger.write() as conn:
+        moved = instances.swap(conn, uuids, [states.SCHEDULING, None], world.time, "run-a", task_state=None)
+    assert moved == {uuids[1], uuids[2]}
+    assert [world.row(u).task_state for u in uuids] == [states.NETWORKING, None, None, states.SCHEDULING]
+    with world.ledger.write() as conn:
+        assert instances.swap(conn, uuids, [None], world.time, task_state=states.SPAWNING) == {uuids[1], uuids[2]}
+        assert instances.swap(conn, [], [None], world.time, task_state=states.SPAWNING) == set()
+
+
+def test_a_lost_swap_tells_why(world: World) -> None:
+    uuid = world.boot("web", "accepted")
+
+    def why() -> errors.BootflowError:
+        with world.ledger.read() as conn:
+            return instances.swap_error(conn, uuid, [states.SPAWNING, None])
+
+    assert why().code == "UnexpectedTaskStateError" and "scheduling" in why().message
+    world.delete(uuids=[uuid])
+    assert why().code == "UnexpectedDeletingTaskStateError"
+    world.finish()
+    assert why().code == "InstanceNotFound"
+    with world.ledger.write() as conn:
+        assert instances.swap(conn, [uuid], [None], world.time, task_state=states.SPAWNING) == set()
+
+
+@pytest.mark.parametrize(("setting", "number"), [("none", 0), ("vm_state", 1), ("vm_and_task_state", 2)])
+def test_state_changes_are_notified_as_set(world: World, setting: str, number: int) -> None:
+    uuid = world.boot("web", "accepted")
+    with world.ledger.write() as conn:
+        instances.swap(conn, [uuid], [states.SCHEDULING], 1.0, None, setting, task_state=states.NETWORKING)
+        instances.swap(
+            conn, [uuid], [states.NETWORKING], 2.0, None, setting, vm_state=states.ACTIVE, task_state=states.NETWORKING
+        )
+    found = world.rows(tables.notifications, tables.notifications.c.event_type == "compute.instance.update")
+    assert len(found) == number
+    if number:
+        assert (found[-1].payload["old_state"], found[-1].payload["state"]) == (states.BUILDING, states.ACTIVE)
+
+
+def test_only_known_states_are_stored(world: World) -> None:
+    uuid = world.boot("web", "accepted")
+    for values in ({"vm_state": "flying"}, {"task_state": "dreaming"}):
+        with pytest.raises(errors.LedgerError), world.ledger.write() as conn:
+            instances.swap(conn, [uuid], [states.SCHEDULING], 1.0, **values)
+    assert world.state(uuid) == (states.BUILDING, states.SCHEDULING, None)
+
+
+# --- stages --------------------------------------------------------------------------------------------------------
+
+
+def test_a_build_goes_through_its_stages(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    row = world.row(uuid)
+    assert (row.vm_state, row.task_state, row.power_state, row.launched_at) == (
+        states.ACTIVE,
+        None,
+        states.RUNNING,
+        world.time,
+    )
+    with world.ledger.read() as conn:
+        journal = [(e["event"], e["result"]) for e in history.events_of(conn, uuid)]
+    assert journal == [(e, "Success") for e in ("schedule", "networking", "block_device_mapping", "spawning")]
+    (action,) = world.rows(tables.instance_actions)
+    assert (action.finish_time, action.message) == (world.time, None)
+    assert [n.event_type for n in world.rows(tables.notifications)] == [
+        "compute.instance.create.start",
+        "compute.instance.create.end",
+    ]
+
+
+def test_a_stage_takes_only_what_is_ready_for_it(world: World) -> None:
+
+    world.report("h1")
+    world.report("h2", memory=1)
+    uuid = world.boot("web", "scheduled")
+    assert world.begin(STAGES[1], "h1") == ([], {})
+    assert world.begin(STAGES[0], "h2") == ([], {})
+    assert world.begin(STAGES[0], "h1", run="b") == ([], {})
+    (build,), failed = world.begin(STAGES[0], "h1")
+    assert (build.uuid, failed, build.resumed, build.facts["vcpus"]) == (uuid, {}, False, 500)
+    assert build.network_info[0]["network"]["label"] == "net-1"
+    assert build.disks[0]["device_name"] == "/dev/vda"
+    assert world.begin(STAGES[0], "h1") == ([], {})
+
+
+def test_a_success_forgets_the_hosts_failures(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("a", "spawning")
+    world.fail("h1", uuid, errors.RemoteError(reason="x"))
+    assert world.rows(tables.compute_nodes)[0].failed_builds == 1
+    world.boot("b")
+    assert world.rows(tables.compute_nodes)[0].failed_builds == 0
+
+
+def test_a_guest_that_was_deleted_while_it_started(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web", "spawning")
+    world.delete(names=["web"])
+    assert world.spawned("h1", [uuid]) == ([], [uuid])
+    assert world.state(uuid) == (states.BUILDING, states.DELETING, "h1")
+
+
+def test_a_stage_that_lost_a_build_says_so(world: World) -> None:
+
+    world.report("h1")
+    uuid = world.boot("web", "networking")
+    world.delete(names=["web"])
+    assert world.done(STAGES[0], [uuid]) == [uuid]

@@ -1,0 +1,68 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What an audit is told of domains and folders."""
+
+from __future__ import annotations
+
+import errno
+import pathlib
+import socket
+
+import pytest
+from lxml import etree
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import platform
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import facts
+
+NOVA = "<metadata><n:instance xmlns:n='http://openstack.org/xmlns/libvirt/nova/1.1'/></metadata>"
+MADE = "<sysinfo type='smbios'><system><entry name='manufacturer'>%s</entry></system></sysinfo>"
+DEFINED = pathlib.Path(__file__).resolve().parents[2] / "core" / "guest" / "domain" / "libvirt_9" / "plain.actual.xml"
+
+
+@pytest.mark.parametrize(
+    ("inside", "ours"),
+    [
+        (NOVA + MADE % "bootflow.compute", True),
+        (NOVA + MADE % "OpenStack Foundation", False),
+        (NOVA, False),
+        (MADE % "bootflow.compute", False),
+        ("<metadata><other/></metadata>" + MADE % "bootflow.compute", False),
+        ("", False),
+    ],
+)
+def test_who_made_a_domain(inside: str, ours: bool) -> None:
+    assert facts.made_by_us(etree.fromstring("<domain>%s</domain>" % inside)) is ours
+
+
+def test_our_own_domains_are_known() -> None:
+    """As libvirt gives them back."""
+    assert facts.made_by_us(etree.parse(str(DEFINED)).getroot())
+    assert facts.MAKER in pathlib.Path(platform.__file__).read_text()
+
+
+def test_folders_of_instances(tmp_path: pathlib.Path) -> None:
+    uuid = "0f000000-0000-4000-8000-00000000000a"
+    for name in ("_base", "locks", "_probe", uuid, uuid + "_resize", "notes.txt"):
+        (tmp_path / name).mkdir()
+    assert facts.instance_folders(str(tmp_path)) == [uuid]
+    assert facts.instance_folders(str(tmp_path / "nothing")) == []
+
+
+def test_the_address_of_the_host_is_one_that_it_has() -> None:
+    """SimpleCIDRAffinityFilter reads it; a host without any route reports none."""
+    found = facts.host_ip()
+    if found:
+        family = socket.AF_INET6 if ":" in found else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((found, 0))  # only an address of this host can be bound
+
+
+def test_a_host_without_a_route_has_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoRoute(socket.socket):
+        def connect(self, _address: object) -> None:
+            raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    monkeypatch.setattr(facts.socket, "socket", NoRoute)
+    assert facts.host_ip() == ""

@@ -1,0 +1,386 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import multiprocessing
+import os
+import re
+import signal
+import typing as t
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
+
+REVISIONS = runner.REVISIONS
+STARTS = [None, *REVISIONS[:-1]]  # what people have before they upgrade
+BOOKKEEPING = re.compile(r"\bledger_(revision|commits)")  # the database layer's own
+FORK = multiprocessing.get_context("fork")
+
+
+def fresh(url: str) -> database.Ledger:
+    return database.open_ledger(url, create=True, check_revision=False)
+
+
+def at(url: str, revision: str | None) -> database.Ledger:
+    """A ledger as the release of ``revision`` made it, from the frozen modules; None: nothing yet."""
+    ledger = fresh(url)
+    if revision is not None:
+        with ledger.write() as conn:
+            runner.upgrade(conn, to=revision)
+    return ledger
+
+
+def shape(ledger: database.Ledger) -> set[str]:
+    """Every table, column, index and constraint, in the database's own words."""
+    with ledger.read() as conn:
+        if conn.dialect.name == "sqlite":
+            found = conn.execute(
+                sa.text("SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_master")
+            ).scalars()
+            # the order of the constraints of a table says nothing
+            return {
+                " ".join(sorted(re.split(r",\s*\n?\s*", re.sub(r"[\s()\"]+", " ", f))))
+                for f in found
+                if not BOOKKEEPING.search(f)
+            }
+        queries = (
+            (
+                "SELECT table_name || ' ' || column_name || ' ' || data_type || ' ' || is_nullable || ' ' ||"
+                " coalesce(character_maximum_length, 0) || ' ' || coalesce(column_default, '')"
+                " FROM information_schema.columns WHERE table_schema = 'public'"
+            ),
+            "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'",
+            (
+                "SELECT conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(oid)"
+                " FROM pg_constraint WHERE connamespace = 'public'::regnamespace"
+            ),
+        )
+        found = {f for q in queries for f in conn.execute(sa.text(q)).scalars()}
+        return {f for f in found if not BOOKKEEPING.search(f)}
+
+
+def snapshot(ledger: database.Ledger) -> dict[str, list[dict[str, t.Any]]]:
+    """Every row of every table, as the database itself says its columns are."""
+    found: dict[str, list[dict[str, t.Any]]] = {}
+    with ledger.read() as conn:
+        metadata = sa.MetaData()
+        metadata.reflect(conn)
+        for table in metadata.sorted_tables:
+            if not BOOKKEEPING.search(table.name):
+                order = list(table.primary_key.columns)
+                found[table.name] = [dict(r._mapping) for r in conn.execute(sa.select(table).order_by(*order))]
+    return found
+
+
+def fill(ledger: database.Ledger, count: int = 7) -> None:
+    """Rows in every table of whatever revision this is: full ones, and ones with all that may be empty empty."""
+    chosen = {"vm_state": ("active", "building", "deleted"), "task_state": ("spawning", None, "deleting")}
+    with ledger.write() as conn:
+        metadata = sa.MetaData()
+        metadata.reflect(conn)
+        for table in metadata.sorted_tables:
+            if BOOKKEEPING.search(table.name):
+                continue
+            rows = []
+            for i in range(count):
+                row: dict[str, t.Any] = {}
+                for column in table.columns:
+                    if column.name in chosen:
+                        row[column.name] = chosen[column.name][i % 3]
+                    elif column.nullable and i % 2:
+                        row[column.name] = None
+                    else:
+                        row[column.name] = value(column, i)
+                rows.append(row)
+            conn.execute(table.insert(), rows)
+
+
+def value(column: t.Any, i: int) -> t.Any:
+    for key in column.foreign_keys:
+        return value(key.column, i)
+    if isinstance(column.type, sa.JSON):
+        return {"of": column.name, "n": i, "text": "\u00e4'\"", "list": [None, 1.5, True]}
+    if isinstance(column.type, sa.Boolean):
+        return i % 2 == 0
+    if isinstance(column.type, sa.Float):
+        return 1_700_000_000.25 + i
+    if isinstance(column.type, sa.Integer):
+        return i + 1
+    return ("%s\u00fc-%d" % (column.name, i))[-(getattr(column.type, "length", None) or 100) :]
+
+
+# --- from every release ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_an_upgrade_loses_nothing(empty_url: str, start: str | None) -> None:
+    ledger = at(empty_url, start)
+    if start is not None:
+        fill(ledger)
+    before = snapshot(ledger)
+    assert ledger.migrate() == [r for r in REVISIONS if start is None or r > start]
+    after = snapshot(ledger)
+    for name, rows in before.items():
+        assert len(rows) >= 7
+        kept = set(rows[0]) & set(after[name][0])
+        assert [{k: r[k] for k in kept} for r in after[name]] == [{k: r[k] for k in kept} for r in rows]
+        if name == "compute_nodes" and "facts" in rows[0]:  # they moved
+            moved = {r["compute_node_id"]: r["facts"] for r in after["node_facts"]}
+            assert moved == {r["id"]: r["facts"] for r in rows}
+    assert ledger.migrate() == []
+    assert snapshot(ledger) == after
+    ledger.inspect(runner.check_complete)
+    ledger.close()
+    database.open_ledger(empty_url).close()
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_every_way_to_the_newest_gives_the_same_ledger(empty_url: str, start: str | None) -> None:
+    ledger = at(empty_url, start)
+    ledger.migrate()
+    upgraded = shape(ledger)
+    with ledger.write() as conn:
+        tables.metadata.drop_all(conn)
+        tables.metadata.create_all(conn)
+    assert upgraded == shape(ledger)
+    ledger.close()
+
+
+def _upgrade_and_die(url: str, after: int, answers: t.Any) -> None:
+    """The process is gone just before its statement number ``after``."""
+    ledger = fresh(url)
+    count = [0]
+
+    @sa.event.listens_for(ledger.engine, "before_cursor_execute")
+    def die(_conn: t.Any, _cursor: t.Any, statement: str, *_rest: t.Any) -> None:
+        if re.match(r"\s*(CREATE|ALTER|DROP|INSERT|UPDATE|DELETE)", statement):
+            count[0] += 1
+            if count[0] == after:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    ledger.migrate()
+    answers.put(count[0])
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_killed_in_the_middle_of_an_upgrade(empty_url: str, start: str | None) -> None:
+    ledger = at(empty_url, start)
+    if start is not None:
+        fill(ledger, 3)
+    before, before_shape = snapshot(ledger), shape(ledger)
+    ledger.close()
+    point, died = 1, 0
+    while True:
+        answers = FORK.Queue()
+        child = FORK.Process(target=_upgrade_and_die, args=(empty_url, point, answers))
+        child.start()
+        child.join(60)
+        if child.exitcode == 0:
+            break
+        assert child.exitcode == -signal.SIGKILL
+        died += 1
+        ledger = fresh(empty_url)
+        assert snapshot(ledger) == before and shape(ledger) == before_shape
+        with pytest.raises(errors.LedgerTooOld):
+            ledger.inspect(runner.check_revision, "the url")
+        ledger.close()
+        point += 1 + point // 2
+    assert died >= 4 and answers.get(timeout=10) >= 10
+    database.open_ledger(empty_url).close()
+
+
+def _upgrade(url: str, barrier: t.Any, answers: t.Any) -> None:
+    ledger = fresh(url)
+    barrier.wait(60)
+    try:
+        answers.put(ledger.migrate())
+    except Exception as e:
+        answers.put(repr(e))
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_upgrades_at_once(empty_url: str, start: str | None) -> None:
+    at(empty_url, start).close()
+    barrier, answers = FORK.Barrier(4), FORK.Queue()
+    workers = [FORK.Process(target=_upgrade, args=(empty_url, barrier, answers)) for _each in range(4)]
+    for worker in workers:
+        worker.start()
+    found = [answers.get(timeout=60) for _each in workers]
+    for worker in workers:
+        worker.join(60)
+    assert sorted(found, key=len) == [[], [], [], [r for r in REVISIONS if start is None or r > start]]
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_plan_says_what_and_writes_nothing(empty_url: str, start: str | None) -> None:
+    ledger = at(empty_url, start)
+    before = shape(ledger)
+    plan = ledger.inspect(runner.plan)
+    assert [p["revision"] for p in plan] == [r for r in REVISIONS if start is None or r > start]
+    assert all(len(p["description"]) > 10 and not p["description"].endswith(".") for p in plan)
+    assert shape(ledger) == before
+    ledger.migrate()
+    assert ledger.inspect(runner.plan) == []
+    ledger.close()
+
+
+def test_revisions_are_frozen_and_in_order() -> None:
+    assert list(REVISIONS) == sorted(set(REVISIONS))
+    for revision in REVISIONS:
+        module = importlib.import_module(runner.__package__ + ".r" + revision)
+        assert module.revision == revision
+        assert not re.search(r"import .*\b(tables|states|core)\b", inspect.getsource(module))
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("DELETE FROM ledger_revision WHERE revision = '0001'", "half migrated: revision 0001 is missing"),
+        ("DROP TABLE ip_allocations", "half migrated: table ip_allocations is missing"),
+        ("DELETE FROM ledger_revision", "not a ledger, but has tables"),
+        ("DROP TABLE ledger_revision", "not a ledger, but has tables"),
+    ],
+)
+def test_half_a_ledger_is_refused(empty_url: str, statement: str, words: str) -> None:
+    ledger = at(empty_url, REVISIONS[-1])
+    with ledger.write() as conn:
+        conn.execute(sa.text(statement))
+    before = snapshot(ledger)
+    with pytest.raises(errors.LedgerError) as caught:
+        ledger.migrate()
+        ledger.inspect(runner.check_complete)
+    assert words in caught.value.message and caught.value.remedy
+    assert snapshot(ledger) == before
+    ledger.close()
+
+
+def test_rows_that_lost_what_they_refer_to_stop_an_upgrade(tmp_path: t.Any) -> None:
+    ledger = at(str(tmp_path / "ledger.db"), REVISIONS[0])
+    fill(ledger, 2)
+    with ledger.engine.connect() as plain:
+        conn = plain.execution_options(bootflow_foreign_keys_off=True)
+        with conn.begin():
+            conn.execute(sa.text("DELETE FROM ports"))
+    before = snapshot(ledger)
+    with pytest.raises(errors.LedgerError) as caught:
+        ledger.migrate()
+    assert "refers to one that is not there" in caught.value.message
+    assert snapshot(ledger) == before
+    with ledger.read() as conn:
+        assert conn.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1  # they are on again afterwards
+    ledger.close()
+
+
+def test_from_nothing_to_the_newest_and_once_more(empty_url: str) -> None:
+    ledger = fresh(empty_url)
+    with ledger.read() as conn:
+        assert runner.current_revision(conn) is None
+        assert runner.pending(conn) == list(runner.REVISIONS)
+        with pytest.raises(errors.LedgerTooOld) as caught:
+            runner.check_revision(conn, "the url")
+    assert "is at revision none" in caught.value.message and caught.value.remedy
+    with ledger.write() as conn:
+        assert runner.upgrade(conn) == list(runner.REVISIONS)
+    with ledger.write() as conn:
+        assert runner.upgrade(conn) == []
+    with ledger.read() as conn:
+        assert runner.current_revision(conn) == runner.HEAD
+        runner.check_revision(conn, "the url")
+    ledger.close()
+    database.open_ledger(empty_url).close()
+
+
+def test_a_migrated_ledger_is_what_the_tables_say(empty_url: str) -> None:
+    ledger = fresh(empty_url)
+    with ledger.write() as conn:
+        runner.upgrade(conn)
+    with ledger.read() as conn:
+        context = MigrationContext.configure(
+            conn,
+            opts={
+                "compare_type": True,
+                "include_name": lambda name, kind, _parents: kind != "table" or not BOOKKEEPING.search(name),
+            },
+        )
+        assert compare_metadata(context, tables.metadata) == []
+    migrated = shape(ledger)
+    with ledger.write() as conn:
+        tables.metadata.drop_all(conn)
+    assert not any("instances" in line for line in shape(ledger))
+    with ledger.write() as conn:
+        tables.metadata.create_all(conn)
+    assert migrated == shape(ledger)  # also the CHECK constraints, which compare_metadata does not look at
+    assert sum("ck_instances_vm_state" in line for line in migrated) == 1
+    ledger.close()
+
+
+def test_a_newer_ledger_is_refused(world: World) -> None:
+    with world.ledger.write() as conn:
+        conn.execute(sa.text("INSERT INTO ledger_revision (revision) VALUES ('9999')"))
+    try:
+        with pytest.raises(errors.LedgerTooNew) as caught:
+            database.open_ledger(world.url)
+        assert "9999" in caught.value.message and "Upgrade" in caught.value.remedy
+        ledger = database.open_ledger(world.url, check_revision=False)
+        with pytest.raises(errors.LedgerTooNew), ledger.write() as conn:
+            runner.upgrade(conn)
+        ledger.close()
+    finally:
+        with world.ledger.write() as conn:
+            conn.execute(sa.text("DELETE FROM ledger_revision WHERE revision = '9999'"))
+
+
+def test_an_older_ledger_is_refused_until_it_is_upgraded(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    at(empty_url, REVISIONS[-1]).close()
+    monkeypatch.setattr(runner, "REVISIONS", (*REVISIONS, "0999"))
+    monkeypatch.setattr(runner, "HEAD", "0999")
+    with pytest.raises(errors.LedgerTooOld) as caught:
+        database.open_ledger(empty_url)
+    assert "is at revision %s, this version needs 0999" % REVISIONS[-1] in caught.value.message
+    assert "bootflow.compute.ledger" in caught.value.remedy
+    ledger = fresh(empty_url)
+    assert ledger.inspect(runner.pending) == ["0999"]
+    ledger.close()
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_an_upgrade_that_fails_leaves_nothing(
+    empty_url: str, start: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module(runner.__package__ + ".r" + REVISIONS[-1])
+
+    def broken(op: t.Any, real: t.Any = module.upgrade) -> None:
+        real(op)
+        raise errors.LedgerError(url="x", reason="half-way")
+
+    monkeypatch.setattr(module, "upgrade", broken)
+    ledger = at(empty_url, start)
+    before = shape(ledger)
+    with pytest.raises(errors.LedgerError):
+        ledger.migrate()
+    assert shape(ledger) == before
+    monkeypatch.undo()
+    assert ledger.migrate()[-1] == REVISIONS[-1]
+    ledger.close()
+
+
+def test_in_memory() -> None:
+    ledger = database.memory_ledger()
+    with ledger.rehearse() as conn:
+        runner.check_revision(conn, "memory")
+    ledger.close()
