@@ -69,7 +69,7 @@ def mapping_of_image(source_type: str, destination_type: str) -> InvalidBDMForma
     """The error of a pair that there is not."""
     return InvalidBDMFormat(
         details="Mapping %s to %s is not supported." % (source_type, destination_type),
-        remedy="Only the image that is booted, with boot_index 0, becomes a local disk; else say destination_type: volume.",
+        remedy="Only the image that is booted, with boot_index 0, becomes a local disk; for any other image set destination_type: volume.",
     )
 
 
@@ -80,7 +80,7 @@ def check_words(bdm: BlockDevice) -> None:
         volume_type of what is no new volume.
     """
     if not isinstance(bdm, BlockDevice):
-        raise InvalidBDMFormat(details="%s is no mapping." % ascii(bdm)[:100])
+        raise InvalidBDMFormat(details="%s is not a mapping." % ascii(bdm)[:100])
     _check_name(bdm.device_name)
     if bdm.no_device:
         return
@@ -118,9 +118,9 @@ def check_size(bdm: BlockDevice) -> None:
     if bdm.destination_type != "volume" or bdm.volume_size:
         return
     if bdm.source_type == "image":
-        raise InvalidBDM(message=IMAGE_WITHOUT_SIZE, remedy="Say volume_size, in GB.")
+        raise InvalidBDM(message=IMAGE_WITHOUT_SIZE, remedy="Set volume_size, in GB.")
     if bdm.source_type == "blank":
-        raise InvalidBDM(message=BLANK_WITHOUT_SIZE, remedy="Say volume_size, in GB.")
+        raise InvalidBDM(message=BLANK_WITHOUT_SIZE, remedy="Set volume_size, in GB.")
 
 
 def check_disk_bus(bdm: BlockDevice) -> None:
@@ -170,7 +170,7 @@ def validate_bdms(
     local = sum(1 for bdm in bdms if bdm.destination_type == "local")
     if 0 <= max_local_block_devices < local:
         raise InvalidBDMLocalsLimit(
-            remedy="%d local disks (root, ephemeral, swap) are asked for, max_local_block_devices is %d; -1 lifts it."
+            remedy="%d local disks (root, ephemeral, swap) are requested, max_local_block_devices is %d; -1 removes the limit."
             % (local, max_local_block_devices)
         )
     _check_names(bdms)

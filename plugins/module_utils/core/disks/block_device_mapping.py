@@ -256,7 +256,7 @@ def _image_list(properties: t.Mapping[str, t.Any], name: str, image_name: str) -
             value = None
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, t.Mapping) for item in value):
         raise InvalidBDMFormat(
-            details="property %s of image %s is no list of mappings" % (name, image_name),
+            details="property %s of image %s is not a list of mappings" % (name, image_name),
             remedy="Write it as a YAML list, or as the JSON text of one, in bootflow_images.",
         )
     return list(value)

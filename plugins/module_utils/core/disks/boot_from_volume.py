@@ -34,7 +34,7 @@ def image_of_volume(image_metadata: t.Mapping[str, t.Any] | None, size_gb: int |
     :raises InvalidInput: no mapping, or a min_ram or min_disk that is no number.
     """
     if image_metadata is not None and not isinstance(image_metadata, t.Mapping):
-        raise InvalidInput(reason="the image metadata of a volume are a mapping")
+        raise InvalidInput(reason="the image metadata of a volume must be a mapping")
     properties = dict(image_metadata or {})
     given = {name: properties.pop(name, None) for name in IMAGE_ATTRIBUTES}
     return Image(
@@ -94,4 +94,4 @@ def _number(value: t.Any, name: str) -> int:
     try:
         return int(value or 0)
     except (TypeError, ValueError):
-        raise InvalidInput(reason="%s of a volume's image is %s, no number" % (name, ascii(value))) from None
+        raise InvalidInput(reason="%s of a volume's image must be a number, got %s" % (name, ascii(value))) from None

@@ -131,7 +131,7 @@ def disk_name(bus: str, index: int) -> str:
     """
     prefix = BUS_PREFIX[check_bus(bus)]
     if isinstance(index, bool) or not isinstance(index, int) or index < 0:
-        raise InvalidInput(reason="%r is no number of a disk" % (index,))
+        raise InvalidInput(reason="%r is not the number of a disk" % (index,))
     letters = ""
     while index >= 0:
         letters = string.ascii_lowercase[index % 26] + letters
@@ -149,7 +149,8 @@ def bus_of_name(name: str) -> str:
     match = _NAME.match(name) if isinstance(name, str) else None
     if not match:
         raise InvalidBDM(
-            reason="%r is no device name" % (name,), remedy="Use names such as /dev/vdb, /dev/sdb or /dev/hda, or none."
+            reason="%r is not a device name" % (name,),
+            remedy="Use names such as /dev/vdb, /dev/sdb or /dev/hda, or none.",
         )
     return PREFIX_BUS[match.group(1)]
 

@@ -116,7 +116,7 @@ def check_signature(read_at: ReadAt, size: int, disk_format: str, image_id: str)
         raise _refused(image_id, "it is empty")
     found = detect_formats(read_at, size)
     if len(found) > 1:
-        raise _refused(image_id, "it bears the signatures of several formats (%s)" % ", ".join(found))
+        raise _refused(image_id, "it has the signatures of several formats (%s)" % ", ".join(found))
     # A fixed VHD has its signature at the end only, after any bytes at all: what is claimed as VHD may look raw.
     if not found and claimed == "vpc" and size >= 512 and read_at(size - 512, 8) == b"conectix":
         found = ["vpc"]
@@ -140,7 +140,7 @@ def _check_qcow2(read_at: ReadAt, size: int, image_id: str) -> None:
         raise _refused(image_id, "its qcow2 header is cut off")
     version, backing_offset, backing_length = struct.unpack(">IQI", head[4:20])
     if version not in (2, 3):
-        raise _refused(image_id, "its qcow2 version %d is not read here" % version)
+        raise _refused(image_id, "its qcow2 version %d is not supported" % version)
     if backing_offset or backing_length:
         raise _refused(image_id, "fmt=qcow2 backed by: %s" % _shown(read_at(backing_offset, min(backing_length, 1023))))
     if version == 3:
@@ -186,7 +186,7 @@ def _check_vmdk(read_at: ReadAt, size: int, image_id: str) -> None:
         raise _refused(image_id, "its VMDK header is cut off")
     version, dummy_flags, capacity, dummy_grain, where, length = struct.unpack("<IIQQQQ", head[4:44])
     if not 1 <= version <= 3:
-        raise _refused(image_id, "its VMDK version %d is not read here" % version)
+        raise _refused(image_id, "its VMDK version %d is not supported" % version)
     # qemu reads the descriptor as a list of other files when the header's own capacity is 0
     if capacity == 0 or where == 0 or length == 0 or length > 128:
         raise _refused(image_id, "its VMDK header has no usable descriptor")
@@ -272,6 +272,6 @@ def _shown(raw: bytes) -> str:
 
 
 def _refused(
-    image_id: str, reason: str, remedy: str = "Use another image; this one is not opened."
+    image_id: str, reason: str, remedy: str = "Use another image; the rejected one was not opened."
 ) -> ImageUnacceptable:
     return ImageUnacceptable(image_id=image_id, reason=reason, remedy=remedy)

@@ -61,7 +61,7 @@ def whole_disk_requests(flavor: Flavor) -> tuple[WholeDiskRequest, ...]:
     if specs.get(COUNT) in (None, ""):
         if given:
             raise InvalidInput(
-                reason="flavor %s has %s, but not how many disks" % (flavor.name, given[0]),
+                reason="flavor %s has %s, but no number of disks" % (flavor.name, given[0]),
                 remedy="Set %s to a number." % COUNT,
             )
         return ()

@@ -52,7 +52,7 @@ def checked_uuid(uuid: str) -> str:
     try:
         return str(uuid_module.UUID(uuid))
     except (ValueError, AttributeError, TypeError):
-        raise InvalidInput(reason="%r is no UUID" % (uuid,)) from None
+        raise InvalidInput(reason="%r is not a UUID" % (uuid,)) from None
 
 
 def guest_config(guest: GuestSpec, host: HostCapabilities) -> DomainConfig:
@@ -114,17 +114,17 @@ def guest_xml(guest: GuestSpec, host: HostCapabilities) -> str:
 
 def _check(guest: GuestSpec) -> None:
     if not _SAFE_NAME.match(guest.name) or len(guest.name) > DOMAIN_NAME_LENGTH:
-        raise InvalidInput(reason="%r is no safe domain name" % guest.name, remedy="Use guest.domain_name().")
+        raise InvalidInput(reason="%r is not a safe domain name" % guest.name, remedy="Use guest.domain_name().")
     if guest.memory_mb < 1 or guest.vcpus < 1:
         raise InvalidInput(reason="%s has %d MB and %d vcpus" % (guest.name, guest.memory_mb, guest.vcpus))
     for path in (guest.config_drive, guest.console_log):
         if path is not None and not path.startswith("/"):
-            raise InvalidInput(reason="%r of %s is no absolute path" % (path, guest.name))
+            raise InvalidInput(reason="%r of %s is not an absolute path" % (path, guest.name))
     try:
         ipaddress.ip_address(guest.options.vnc_listen)
     except ValueError:
         raise InvalidInput(
-            reason="vnc_listen %r is no address" % guest.options.vnc_listen,
+            reason="vnc_listen %r is not an IP address" % guest.options.vnc_listen,
             remedy="Set bootflow_vnc_listen to an address of the host; 127.0.0.1 is the default.",
         ) from None
 

@@ -24,7 +24,7 @@ def config_drive_wanted(force: bool, asked: bool | None, image_props: t.Mapping[
     policy = image_props.get("img_config_drive", "optional")
     if policy not in ("mandatory", "optional"):
         raise InvalidInput(
-            reason="image property img_config_drive is %r" % (policy,),
+            reason="image property img_config_drive must be mandatory or optional, got %r" % (policy,),
             remedy="Set it to mandatory or optional, or leave it out.",
         )
     return bool(asked) or bool(force) or policy == "mandatory"

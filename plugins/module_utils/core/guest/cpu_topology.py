@@ -111,5 +111,5 @@ def _number(source: t.Mapping[str, t.Any], key: str) -> int | None:
     except ValueError:
         number = 0
     if number < 1:
-        raise InvalidInput(reason="%s is %r, it is to be a positive number" % (key, value))
+        raise InvalidInput(reason="%s must be a positive number, got %r" % (key, value))
     return number

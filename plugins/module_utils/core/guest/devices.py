@@ -141,7 +141,8 @@ def whole_disk_plan(
         path = str(disk.get("path") or "")
         if not path.startswith("/") or path in paths:
             raise InvalidInput(
-                reason="%r is no disk for %s: %s" % (path, guest.name, "twice" if path in paths else "no absolute path")
+                reason="%r is not a disk for %s: %s"
+                % (path, guest.name, "twice" if path in paths else "no absolute path")
             )
         paths.add(path)
         name = free_name(bus, taken)
@@ -187,7 +188,8 @@ def _format(disk: PlannedDisk) -> str:
 def _source(disk: PlannedDisk) -> dict[str, t.Any]:
     if disk.device_type == "lun" and disk.source == "file":
         raise InvalidInput(
-            reason="the disk %s is a file, and no lun" % disk.name, remedy="Only volumes and block devices can be lun."
+            reason="disk %s is a file and cannot be a lun" % disk.name,
+            remedy="Only volumes and block devices can be lun.",
         )
     if disk.source == "network":
         connection = disk.connection
@@ -211,7 +213,7 @@ def _source(disk: PlannedDisk) -> dict[str, t.Any]:
     if disk.source not in ("file", "block"):
         raise InvalidInput(reason="the disk %s has the unknown source %r" % (disk.name, disk.source))
     if not disk.path or not disk.path.startswith("/"):
-        raise InvalidInput(reason="the disk %s has no absolute path, but %r" % (disk.name, disk.path))
+        raise InvalidInput(reason="disk %s must have an absolute path, got %r" % (disk.name, disk.path))
     return {"source_dev": disk.path} if disk.source == "block" else {"source_file": disk.path}
 
 
@@ -419,7 +421,7 @@ def rng_configs(guest: GuestSpec, virt_type: str) -> tuple[RngConfig, ...]:
     rate, period = guest.extra_specs.get("hw_rng:rate_bytes"), guest.extra_specs.get("hw_rng:rate_period")
     for value in (rate, period):
         if value is not None and not str(value).isdigit():
-            raise InvalidInput(reason="hw_rng:rate_bytes and rate_period are to be numbers, found %r" % value)
+            raise InvalidInput(reason="hw_rng:rate_bytes and rate_period must be numbers, got %r" % value)
     return (
         RngConfig(
             backend=device,

@@ -216,7 +216,7 @@ def unpack_files(packed: t.Mapping[str, t.Any]) -> dict[str, bytes]:
     for path, text in packed.items():
         if text.startswith("@"):
             if text[1:] not in files:
-                raise InvalidInput(reason="the content of %r refers to a file that is not there" % path)
+                raise InvalidInput(reason="the content of %r refers to a missing file" % path)
             files[path] = files[text[1:]]
     return {path: files[path] for path in packed}
 

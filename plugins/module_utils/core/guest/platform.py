@@ -69,7 +69,9 @@ def check_architecture(guest: GuestSpec, host: HostCapabilities) -> None:
     arch = aliases.get(str(wanted), wanted)
     if wanted and arch != host.arch and not (arch == "i686" and host.arch == "x86_64"):
         raise UnsupportedHardware(
-            model="architecture %s" % wanted, virt=host.virt_type, remedy="This host is %s." % host.arch
+            model="architecture %s" % wanted,
+            virt=host.virt_type,
+            remedy="The architecture of the host is %s." % host.arch,
         )
 
 
@@ -86,7 +88,7 @@ def os_config(guest: GuestSpec, host: HostCapabilities, machine: str | None, boo
         raise UnsupportedHardware(
             model="secure boot",
             virt=host.virt_type,
-            remedy="It needs hw_firmware_type: uefi, and hw_machine_type: q35 on x86.",
+            remedy="Secure boot needs hw_firmware_type: uefi, and hw_machine_type: q35 on x86.",
         )
     if firmware == "uefi" and host.is_x86 and host.libvirt_version >= _FIRMWARE_FEATURES_SINCE:
         # Said in both cases: left open, libvirt may choose a build that insists on SMM.
@@ -119,7 +121,7 @@ def firmware_type(guest: GuestSpec, host: HostCapabilities) -> str:
             host=host.host or "chosen",
             model="UEFI firmware",
             reason="libvirt offers none",
-            remedy="Install ovmf (aarch64: qemu-efi-aarch64) there, or boot another image.",
+            remedy="Install ovmf (aarch64: qemu-efi-aarch64) on the host, or boot another image.",
         )
     return firmware
 
@@ -128,7 +130,7 @@ def secure_boot(guest: GuestSpec) -> bool:
     """Whether secure boot is required: flavor os:secure_boot over image os_secure_boot (disabled, optional, required)."""
     wanted = guest.extra_specs.get("os:secure_boot") or guest.image_properties.get("os_secure_boot") or "disabled"
     if wanted not in ("disabled", "optional", "required"):
-        raise InvalidInput(reason="os_secure_boot is %r, not disabled, optional or required" % wanted)
+        raise InvalidInput(reason="os_secure_boot must be disabled, optional or required, got %r" % wanted)
     return wanted == "required"
 
 
@@ -226,7 +228,7 @@ def quota_number(guest: GuestSpec, name: str) -> int | None:
         return int(str(value))
     except ValueError:
         raise InvalidInput(
-            reason="extra spec quota:%s of flavor %s is %r, it is to be a number" % (name, guest.flavor.name, value)
+            reason="extra spec quota:%s of flavor %s must be a number, got %r" % (name, guest.flavor.name, value)
         ) from None
 
 

@@ -119,7 +119,7 @@ def check_server_groups(groups: t.Iterable[ServerGroup], quotas: t.Optional[t.Ma
         if limit is not None and count > limit:
             raise OverQuota(
                 message="Quota exceeded, too many server groups: project %s has %d of %d" % (project, count, limit),
-                remedy="Take groups out of bootflow_server_groups, or raise server_groups in bootflow_quotas.",
+                remedy="Remove groups from bootflow_server_groups, or raise server_groups in bootflow_quotas.",
             )
 
 
@@ -134,7 +134,7 @@ def check_group_members(group: ServerGroup, members: int, new: int, limits: Amou
         raise OverQuota(
             message="Quota exceeded, too many servers in group: %d more in group %s, which has %d of %d"
             % (new, group.name, members, limit),
-            remedy="Ask for fewer, take another group, or raise server_group_members in bootflow_quotas.",
+            remedy="Request fewer, use another group, or raise server_group_members in bootflow_quotas.",
         )
 
 
@@ -168,7 +168,7 @@ def _take(used: dict[str, int], request: ServerRequest, count: int, limits: Amou
     overs = [name for name in RESOURCES if _exceeds(name, need[name] * count, used, limits)]
     if not overs:
         raise PortLimitExceeded(
-            remedy="Ask for fewer instances or networks, or raise ports in bootflow_quotas.", request=request.name
+            remedy="Request fewer instances or networks, or raise ports in bootflow_quotas.", request=request.name
         )
     shown = {name: str(amount) for name, amount in asked.items()}
     if request.min_count != request.max_count:

@@ -38,7 +38,7 @@ def populate_retry(
         raise MaxRetriesExceeded(
             reason="Exceeded max scheduling attempts %d for instance %s. Last exception: %s"
             % (max_attempts, instance_uuid, reason),
-            remedy="Look at the faults of the instance: each attempt left one. bootflow_max_attempts says how many hosts are tried.",
+            remedy="See the faults of the instance, one for each attempt. bootflow_max_attempts sets how many hosts are tried.",
         )
     return new
 

@@ -103,7 +103,7 @@ def validate_pools(cidr: str, pools: t.Sequence[t.Mapping[str, t.Any]], gateway_
     ranges: list[tuple[IPAddress, IPAddress]] = []
     for pool in pools:
         if not isinstance(pool, t.Mapping):
-            raise InvalidAllocationPool(pool=pool, reason="it is not a mapping with start and end")
+            raise InvalidAllocationPool(pool=pool, reason="it must be a mapping with start and end")
         text = "%s-%s" % (pool.get("start"), pool.get("end"))
         start, end = parse_ip(pool.get("start")), parse_ip(pool.get("end"))
         if start is None or end is None:

@@ -110,7 +110,7 @@ class Fields:
             self.wrong(name, str(error))
             return minimum
         if not minimum <= number <= maximum:
-            self.wrong(name, "must be %d to %d, is %d" % (minimum, maximum, number))
+            self.wrong(name, "must be between %d and %d, got %d" % (minimum, maximum, number))
         return number
 
     def boolean(self, name: str, default: bool = False) -> bool:

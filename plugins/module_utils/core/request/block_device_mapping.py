@@ -187,7 +187,7 @@ def _one(item: t.Mapping[str, t.Any], has_image: bool) -> BlockDevice:
     if "virtual_name" in item:
         raise InvalidBDMFormat(
             details="Following fields are invalid: virtual_name",
-            remedy="It is of version 1. Say source_type: blank, or legacy_bdm: true.",
+            remedy="The field is of version 1. Set source_type: blank, or legacy_bdm: true.",
         )
     source, uuid = item.get("source_type"), item.get("uuid")
     for field, kind in _ID_FIELDS.items():
@@ -200,7 +200,7 @@ def _one(item: t.Mapping[str, t.Any], has_image: bool) -> BlockDevice:
     no_device = _value(to_boolean, item.get("no_device", False), "Invalid no_device field.")
     if source is None and not no_device:
         raise InvalidBDMFormat(
-            details="Some required fields are missing", remedy="Say source_type: image, volume, snapshot or blank."
+            details="Some required fields are missing", remedy="Set source_type to image, volume, snapshot or blank."
         )
     if source is None:
         source = "blank"

@@ -195,7 +195,7 @@ def _read_image(fields: Fields, name: str) -> Image:
         fields.wrong(
             "url",
             "or path is missing",
-            "Say where the image is: url (http, https or file) or path (on the controller).",
+            "Set url (http, https or file) or path (on the controller).",
         )
     if url:
         _check_url(fields, url)
@@ -276,13 +276,11 @@ def check_public_key(key: str) -> None:
 
     :raises InvalidInput: it has not.
     """
-    error = InvalidInput(
-        reason="this is not an OpenSSH public key", remedy="Use the content of the .pub file, one line."
-    )
+    error = InvalidInput(reason="is not an OpenSSH public key", remedy="Use the content of the .pub file, one line.")
     if "PRIVATE KEY" in key:
         raise InvalidInput(
-            reason="this is a private key",
-            remedy="Use the content of the .pub file, and replace this key: it is exposed.",
+            reason="is a private key",
+            remedy="Use the content of the .pub file, and replace the private key: anyone who can read the inventory has it.",
         )
     parts = key.split(None, 2)
     if len(parts) < 2 or "\n" in key or not _KEY_TYPE.match(parts[0]):

@@ -114,7 +114,7 @@ def _metadata(fields: Fields) -> dict[str, str]:
         fields.wrong("availability_zone", "is %s, but its metadata say %s" % (zone, metadata[ZONE_KEY]), "Say it once.")
     zone = metadata.get(ZONE_KEY, zone)
     if ":" in zone:
-        fields.wrong("availability_zone", "must not have : in it, which separates zone, host and node in a request")
+        fields.wrong("availability_zone", "must not have : in it: it separates zone, host and node in a request")
     return metadata
 
 

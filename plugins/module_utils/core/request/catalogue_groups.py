@@ -35,7 +35,11 @@ def read_server_groups(data: t.Any, default_project: str, problems: Problems) ->
         )
         fields.unknown()
         if name and (project, name) in found:
-            fields.wrong("name", "%r is used twice in project %s" % (name, project), "Names differ within a project.")
+            fields.wrong(
+                "name",
+                "%r is used twice in project %s" % (name, project),
+                "Give each group of a project a name of its own.",
+            )
         elif group_id in ids:
             fields.wrong("id", "%s is that of %s too" % (group_id, ids[group_id]), "Ids must differ.")
         ids[group_id] = name

@@ -119,7 +119,7 @@ def _read_cidr(fields: Fields) -> t.Optional[AnyNetwork]:
         fields.wrong("cidr", "%r is not an address range" % text, "Write it such as 10.0.0.0/24 or fd00:1::/64.")
         return None
     if ipaddress.ip_address(text.split("/")[0]) != net.network_address:
-        fields.wrong("cidr", "%r isn't a recognized IP subnet cidr, %r is recommended" % (text, str(net)))
+        fields.wrong("cidr", "%r is not a recognized IP subnet cidr, %r is recommended" % (text, str(net)))
         return None
     if net.prefixlen == 0 or net.is_multicast or net.is_loopback:
         fields.wrong("cidr", "%s cannot be the range of a subnet" % net)

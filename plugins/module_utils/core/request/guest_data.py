@@ -78,7 +78,7 @@ def _decoded(encoded: str) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         raise NotSupportedYet(
-            feature="User data that is not UTF-8 text (such as gzip)",
+            feature="User data other than UTF-8 text (such as gzip)",
             remedy="Give it uncompressed; cloud-init reads that too.",
         ) from None
 

@@ -75,7 +75,7 @@ def requested_hints(
 
 def _bad_query(reason: str) -> InvalidInput:
     return InvalidInput(
-        message="The query cannot be understood: %s" % reason,
+        message="The query is not valid: %s" % reason,
         remedy='Write JSON such as ["and", [">=", "$free_ram_mb", 1024], ["=", "$host", "kvm1"]]; the operators are: %s.'
         % " ".join(OPERATORS),
     )
@@ -127,7 +127,9 @@ def _unread(name: str, options: RequestOptions) -> t.Optional[BootflowError]:
     if name == GROUP or name in options.extra_hint_names or name in read:
         return None
     if name in _CELLS:
-        return NotSupportedYet(feature="Scheduler hint %s (cells)" % name, remedy="Leave it out: there are no cells.")
+        return NotSupportedYet(
+            feature="Scheduler hint %s (cells)" % name, remedy="Leave the hint out: bootflow.compute has no cells."
+        )
     if name in FILTER_OF_HINT:
         if options.hints_read is None:
             return None
@@ -137,7 +139,7 @@ def _unread(name: str, options: RequestOptions) -> t.Optional[BootflowError]:
         )
     return InvalidInput(
         message="Scheduler hint %s would be ignored: no filter reads it" % ascii(name),
-        remedy="Leave it out, or name it in bootflow_scheduler_hint_names if a filter of yours reads it.",
+        remedy="Leave the hint out, or name it in bootflow_scheduler_hint_names if one of your filters reads it.",
     )
 
 
@@ -185,7 +187,7 @@ def _contradictions(hints: t.Mapping[str, t.Any], options: RequestOptions) -> t.
             yield (
                 "cidr",
                 InvalidInput(
-                    message="%s%s is no network" % (hints["build_near_host_ip"], hints["cidr"]),
-                    remedy="Write the prefix such as /24.",
+                    message="%s%s is not a network" % (hints["build_near_host_ip"], hints["cidr"]),
+                    remedy="Write the prefix as a length, such as /24.",
                 ),
             )

@@ -11,14 +11,17 @@ import typing as t
 from ..errors import BootflowError, NotSupportedYet
 
 _FIELDS = {
-    "host": ("Asking for a host that the scheduler still tests (host)", "Force it: availability_zone zone:host."),
+    "host": (
+        "A requested host that the scheduler still filters (host)",
+        "Force the host with availability_zone zone:host.",
+    ),
     "hypervisor_hostname": (
-        "Asking for a node that the scheduler still tests (hypervisor_hostname)",
-        "Force it: availability_zone zone::node.",
+        "A requested node that the scheduler still filters (hypervisor_hostname)",
+        "Force the node with availability_zone zone::node.",
     ),
     "tags": ("Tagging instances (tags)", "Use metadata."),
     "trusted_image_certificates": (
-        "Verifying image signatures (trusted_image_certificates)",
+        "Verification of image signatures (trusted_image_certificates)",
         "Give the image's sha256 as checksum.",
     ),
 }
@@ -36,5 +39,5 @@ def later_security_groups(groups: t.Iterable[str]) -> t.Iterator[BootflowError]:
         if group != "default":
             yield NotSupportedYet(
                 feature="Security group %s (any other than default)" % ascii(group),
-                remedy="Leave security_groups out, or say default.",
+                remedy="Leave security_groups out, or set it to default.",
             )

@@ -61,14 +61,14 @@ def _the_only_network(wished: t.Optional[str], catalogue: Catalogue) -> tuple[Ne
     networks = list(catalogue.networks.values())
     if len(networks) > 1:
         raise NetworkAmbiguous(
-            remedy="Say networks, with some of: %s; or none." % ", ".join(sorted(catalogue.networks))
+            remedy="Set networks to some of: %s; or to none." % ", ".join(sorted(catalogue.networks))
         )
     if not networks:
         if wished is None:
             return ()
         raise NotSupportedYet(
-            feature="Making a network for the instance (networks: auto without a network in the catalogue)",
-            remedy="Add a network to bootflow_networks, or say networks: none.",
+            feature="A network created for the instance (networks: auto without a network in the catalogue)",
+            remedy="Add a network to bootflow_networks, or set networks: none.",
         )
     return (NetworkRequest(network=networks[0].id),)
 
@@ -88,9 +88,7 @@ def _one(
     if name is None and subnet_name is None:
         problems.add(
             path,
-            InvalidInput(
-                message="Bad network format: missing 'network'", remedy="Give the network (or subnet) to be on."
-            ),
+            InvalidInput(message="Bad network format: missing 'network'", remedy="Name a network or a subnet."),
         )
         return None
     if fixed_ip is not None and max_count > 1:

@@ -270,7 +270,7 @@ class _Entry:
                 self.at("check_server_group_quota"),
                 PolicyNotAuthorized(
                     action="create:check_server_group_quota",
-                    remedy="Leave it out, or set bootflow_allow_forced_host: true for administrators.",
+                    remedy="Leave the host out, or set bootflow_allow_forced_host: true for administrators.",
                 ),
             )
         return check
@@ -318,7 +318,7 @@ class _Entry:
             self.at("config_drive"),
             InvalidInput(
                 message="%s cannot reach the guest without a config drive" % ", ".join(needing),
-                remedy="Set config_drive: true (there is no metadata service), or leave that out.",
+                remedy="Set config_drive: true (there is no metadata service), or leave the field out.",
             ),
         )
         return asked
@@ -387,7 +387,7 @@ def _check_batch(requests: t.Sequence[tuple[str, ServerRequest]], problems: Prob
 
 def _taken(name: str, other: str) -> InvalidInput:
     return InvalidInput(
-        message="Name %s is that of an instance of %s too" % (ascii(name), other),
+        message="Name %s is also the name of an instance of %s" % (ascii(name), other),
         remedy="Give each entry a name of its own within its project, or use count.",
     )
 
@@ -403,7 +403,7 @@ def _check_addresses(requests: t.Sequence[tuple[str, ServerRequest]], problems: 
                 problems.add(
                     "%s.networks[%d].fixed_ip" % (path, index),
                     FixedIpAlreadyInUse(
-                        message="IP address %s is asked for twice in this request" % network.fixed_ip,
+                        message="IP address %s is requested twice" % network.fixed_ip,
                         remedy="Choose another fixed_ip, or leave it out.",
                     ),
                 )

@@ -98,7 +98,8 @@ def claim_test(
     found = [r for r in reasons if r is not None] + list(parts_reasons)
     if found:
         raise ComputeResourcesUnavailable(
-            reason="; ".join(found), remedy="Another host is tried; free some there, or raise its allocation ratio."
+            reason="; ".join(found),
+            remedy="The scheduler tries another host. Free resources on the host, or raise its allocation ratio.",
         )
 
 

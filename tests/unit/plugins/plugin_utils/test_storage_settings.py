@@ -138,7 +138,7 @@ def test_a_host_without_an_address_says_what_to_set():
         ({"name": "a", "iqn_prefix": "openstack:"}, ".iqn_prefix", "qualified"),
         ({"name": "a", "volume_clear": "burn"}, ".volume_clear", "one of"),
         ({"name": "a", "volume_clear": "discard"}, ".volume_clear", "thick"),
-        ({"name": "a", "volume_clear_size_mb": -1}, ".volume_clear_size_mb", "0 to"),
+        ({"name": "a", "volume_clear_size_mb": -1}, ".volume_clear_size_mb", "between 0 and"),
         ({"name": "a", "verify": "perhaps"}, ".verify", ""),
         ({"name": "a", "capabilities": ["x"]}, ".capabilities", "mapping"),
         ({"name": "a", "capabilities": {"free_capacity_gb": 9}}, ".capabilities", "itself reports"),

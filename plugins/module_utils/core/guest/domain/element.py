@@ -210,7 +210,7 @@ def _from_text(place: _Place, text: str) -> t.Any:
         try:
             return int(text.strip(), 0)
         except ValueError:
-            raise InvalidInput(reason="%s is to be a number, found %r" % (place.path, text)) from None
+            raise InvalidInput(reason="%s must be a number, got %r" % (place.path, text)) from None
     if place.kind in ("bool", "switch"):
         return text in ("yes", "on")
     return text

@@ -46,14 +46,14 @@ def fit_cell(host: HostCell, guest: GuestCell, limits: NUMALimits | None = None,
 
 def _pinned(host: HostCell, guest: GuestCell, reserve: int) -> GuestCell | str:
     if len(host.free_cpus) < len(guest.cpus) + reserve:
-        return "needs %s of its own, %d are free" % (_cpus(guest, reserve), len(host.free_cpus))
+        return "needs %s of its own, has %d free" % (_cpus(guest, reserve), len(host.free_cpus))
     if host.free_memory_mb < guest.memory_mb:
         return "needs %d MB without over-commit, %d MB are free" % (guest.memory_mb, host.free_memory_mb)
     if guest.cpu_thread_policy == REQUIRE and not host.siblings:
-        return "needs thread siblings, its cores have one thread"
+        return "needs thread siblings, but each core has one thread"
     found = pack(host, guest, reserve)
     if found is None:
-        return "needs %s by thread policy %s, %d are free but not like that" % (
+        return "needs %s by thread policy %s; %d are free, but not in that arrangement" % (
             _cpus(guest, reserve),
             guest.cpu_thread_policy or "prefer",
             len(host.free_cpus),

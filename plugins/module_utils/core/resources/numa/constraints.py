@@ -145,7 +145,7 @@ def _row(pattern: str, source: Properties, read: t.Callable[[t.Any], t.Any]) -> 
 def _memory(value: t.Any) -> int:
     text = str(value).strip()
     if not (text.isascii() and text.isdigit()):
-        raise errors.InvalidInput(reason="%r is no number of MB" % (value,))
+        raise errors.InvalidInput(reason="%r is not a number of MB" % (value,))
     return int(text)
 
 

@@ -49,8 +49,8 @@ def misfit(
         if all(isinstance(lack, str) for dummy, lack in lacks):
             return "guest cell %d fits no cell: %s" % (wish.id, "; ".join("cell %d %s" % lack for lack in lacks))
     if pci_ok is not None and search.run() is not None:
-        return "the guest's cells fit, but not where the PCI devices are that it asks for"
-    return "each guest cell fits some cell, but not each a cell of its own"
+        return "the guest's cells fit, but not on the cells of the requested PCI devices"
+    return "each guest cell fits a host cell, but they do not all fit at once"
 
 
 def _cells(count: int) -> str:

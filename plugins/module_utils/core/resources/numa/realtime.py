@@ -38,7 +38,7 @@ def realtime_cpus(flavor: Flavor, image_properties: t.Mapping[str, t.Any]) -> fr
         ) from error
     if not cpus or cpus >= everything or not cpus <= everything:
         raise errors.RealtimeMaskNotFoundOrInvalid(
-            remedy="%r of %d vCPUs leaves %d with real-time priority. Write what is to be ordinary: ^0."
+            remedy="%r of %d vCPUs leaves %d with real-time priority. Name the CPUs without it, such as ^0."
             % (str(mask), flavor.vcpus, len(cpus & everything))
         )
     return cpus

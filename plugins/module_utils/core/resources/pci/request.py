@@ -113,22 +113,22 @@ def _checked(definition: t.Any) -> dict[str, str]:
         try:
             definition = json.loads(definition)
         except ValueError as error:
-            raise PciInvalidAlias(reason="%r is no JSON (%s)" % (definition, error)) from None
+            raise PciInvalidAlias(reason="%r is not JSON (%s)" % (definition, error)) from None
     if not isinstance(definition, t.Mapping):
-        raise PciInvalidAlias(reason="%r is no mapping" % (definition,))
+        raise PciInvalidAlias(reason="%r is not a mapping" % (definition,))
     unknown = sorted(str(key) for key in definition if key not in _KEYS)
     if unknown:
         raise PciInvalidAlias(reason="%s: %s unexpected, known are %s" % (dict(definition), unknown, ", ".join(_KEYS)))
     for key, value in definition.items():
         if not isinstance(value, str):
             # In YAML 0443 is a number, and not the one that was meant.
-            raise PciInvalidAlias(reason="%s %r is no text" % (key, value), remedy="Put %s in quotes." % key)
+            raise PciInvalidAlias(reason="%s %r is not a text" % (key, value), remedy="Put %s in quotes." % key)
         if key in _CHOICES and value not in _CHOICES[key]:
-            raise PciInvalidAlias(reason="%s %r is none of %s" % (key, value, ", ".join(_CHOICES[key])))
+            raise PciInvalidAlias(reason="%s %r is not one of %s" % (key, value, ", ".join(_CHOICES[key])))
         if key in ("vendor_id", "product_id") and not _ID.fullmatch(value):
             raise PciInvalidAlias(reason="%s %r is not four hex digits" % (key, value))
     if not 1 <= len(definition.get("name", "")) <= _NAME_LENGTH:
-        raise PciInvalidAlias(reason="%s has no name of 1 to %d characters" % (dict(definition), _NAME_LENGTH))
+        raise PciInvalidAlias(reason="%s needs a name of 1 to %d characters" % (dict(definition), _NAME_LENGTH))
     return dict(definition)
 
 
@@ -173,7 +173,7 @@ def _name_and_count(part: str, flavor: Flavor) -> tuple[str, int]:
         number = -1
     if not colon or number < 0:
         raise PciInvalidAlias(
-            reason="%r in %s of flavor %s is no name:count" % (part, EXTRA_SPEC, flavor.name),
+            reason="%r in %s of flavor %s is not of the form name:count" % (part, EXTRA_SPEC, flavor.name),
             remedy='Write "alias:count,alias:count".',
         )
     return name.strip(), number

@@ -210,7 +210,7 @@ def _identifier(name: str, value: t.Any) -> str:
     if not isinstance(value, str):
         # In YAML 0443 is a number, and not the one that was meant.
         raise PciConfigInvalidWhitelist(
-            reason="property %s (%r) is no text" % (name, value), remedy="Put %s in quotes." % name
+            reason="property %s (%r) is not a text" % (name, value), remedy="Put %s in quotes." % name
         )
     text = value.strip()
     return text if text == ANY else _number(text, name, 0xFFFF, 4)
@@ -224,7 +224,7 @@ def _tags(rest: t.Mapping[str, t.Any]) -> dict[str, str | None]:
         elif value is None or isinstance(value, str):
             tags[str(name)] = value
         else:
-            raise PciConfigInvalidWhitelist(reason="the tag %s (%r) is no text" % (name, value))
+            raise PciConfigInvalidWhitelist(reason="the tag %s (%r) is not a text" % (name, value))
     return tags
 
 

@@ -60,7 +60,7 @@ def test_valid_pools_come_back_canonical_and_ascending():
     [
         (pools("10.0.0.10-nonsense"), None, "'nonsense' is not an IP address"),
         ([{"start": "10.0.0.10"}], None, "None is not an IP address"),
-        (["10.0.0.1-10.0.0.9"], None, "not a mapping"),
+        (["10.0.0.1-10.0.0.9"], None, "must be a mapping"),
         ([{"start": 167772161, "end": "10.0.0.10"}], None, "167772161 is not an IP address"),
         (pools("2001:db8::1-2001:db8::2"), None, "not IPv4"),
         (pools("10.0.0.20-10.0.0.10"), None, "start is after its end"),

@@ -128,9 +128,9 @@ IMAGE = {"name": "i", "disk_format": "raw", "url": "http://x/y", "checksum": SHA
 @pytest.mark.parametrize(
     "kind, entry, path, part",
     [
-        ("flavors", {**FLAVOR, "memory_mb": 0}, "memory_mb", "is 0"),
+        ("flavors", {**FLAVOR, "memory_mb": 0}, "memory_mb", "got 0"),
         ("flavors", {**FLAVOR, "vcpus": "many"}, "vcpus", "integer"),
-        ("flavors", {**FLAVOR, "root_gb": -1}, "root_gb", "is -1"),
+        ("flavors", {**FLAVOR, "root_gb": -1}, "root_gb", "got -1"),
         ("flavors", {**FLAVOR, "ram": 1}, "ram", "Unknown field"),
         ("flavors", {**FLAVOR, "name": ""}, "name", "1 to 255"),
         ("flavors", {**FLAVOR, "extra_specs": {"a/b": 1}}, "extra_specs", "a/b"),

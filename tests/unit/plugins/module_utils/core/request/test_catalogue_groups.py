@@ -117,7 +117,7 @@ def test_a_group_is_found_by_id_or_name_in_its_project_only():
         (
             {"name": "g", "policy": "anti-affinity", "rules": {"max_server_per_host": 0}},
             "server_groups[0].rules.max_server_per_host",
-            "max_server_per_host must be 1 to",
+            "max_server_per_host must be between 1 and",
         ),
         (
             {"name": "g", "policy": "anti-affinity", "rules": {"max_server_per_host": "many"}},

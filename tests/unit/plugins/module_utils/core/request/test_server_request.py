@@ -557,7 +557,7 @@ def test_names_of_one_run_differ(catalogue, base, first, second, clash):
     if not clash:
         assert len(parse_requests(entries, catalogue)) == 2
         return
-    with pytest.raises(InvalidRequest, match="is that of an instance of"):
+    with pytest.raises(InvalidRequest, match="is also the name of an instance of"):
         parse_requests(entries, catalogue)
 
 

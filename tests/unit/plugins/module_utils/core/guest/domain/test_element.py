@@ -140,7 +140,7 @@ def test_entities_are_not_expanded(tmp_path):
 def test_wrong_element_and_wrong_number():
     with pytest.raises(InvalidInput, match="expected the element disk"):
         disk.DiskConfig.from_xml(etree.Element("interface"))
-    with pytest.raises(InvalidInput, match="is to be a number"):
+    with pytest.raises(InvalidInput, match="must be a number"):
         domain.parse_domain("<domain type='kvm'><name>a</name><memory>much</memory></domain>")
 
 

@@ -59,19 +59,19 @@ def test_a_request_survives_as_dict():
 @pytest.mark.parametrize(
     ("definitions", "text"),
     [
-        ([{"vendor_id": "8086"}], "no name"),
-        ([{"name": ""}], "no name"),
-        ([{"name": "x" * 257}], "no name"),
-        ([{**QAT, "product_id": 291}], "product_id 291 is no text"),
+        ([{"vendor_id": "8086"}], "needs a name"),
+        ([{"name": ""}], "needs a name"),
+        ([{"name": "x" * 257}], "needs a name"),
+        ([{**QAT, "product_id": 291}], "product_id 291 is not a text"),
         ([{**QAT, "product_id": "44"}], "four hex digits"),
         ([{**QAT, "vendor_id": "80g6"}], "four hex digits"),
         ([{**QAT, "vendor_id": "8086\n"}], "four hex digits"),
-        ([{**QAT, "device_type": "PF"}], "device_type 'PF' is none of type-PCI, type-PF, type-VF"),
+        ([{**QAT, "device_type": "PF"}], "device_type 'PF' is not one of type-PCI, type-PF, type-VF"),
         ([{**QAT, "numa_policy": "socket"}], "numa_policy"),
         ([{**QAT, "capability_type": "usb"}], "capability_type"),
         ([{**QAT, "device_id": "0443"}], "unexpected"),
-        (["{"], "no JSON"),
-        ([["qat"]], "no mapping"),
+        (["{"], "not JSON"),
+        ([["qat"]], "not a mapping"),
         ([QAT, {**QAT, "numa_policy": "required"}], "NUMA policy mismatch for alias 'qat'"),
         ([QAT, {**QAT, "device_type": "type-VF"}], "Device type mismatch for alias 'qat'"),
     ],
@@ -84,7 +84,7 @@ def test_wrong_definitions_are_refused(definitions, text):
 
 @pytest.mark.parametrize("text", ["", "qat", "qat:", "qat:x", "qat:1:2", "qat:1,", "qat:-1", "qat:1.5"])
 def test_malformed_extra_specs_are_refused(text):
-    with pytest.raises(errors.PciInvalidAlias, match="of flavor f is no name:count"):
+    with pytest.raises(errors.PciInvalidAlias, match="of flavor f is not of the form name:count"):
         pci_requests(flavor(text), [QAT])
 
 

@@ -101,7 +101,7 @@ def test_the_first_entry_that_admits_a_device_gives_its_tags():
         ("{", errors.PciConfigInvalidWhitelist, "Invalid entry: '{'"),
         (5, errors.PciConfigInvalidWhitelist, "Expecting dict"),
         ('"text"', errors.PciConfigInvalidWhitelist, "Expecting dict"),
-        ({"vendor_id": 8086}, errors.PciConfigInvalidWhitelist, "is no text"),
+        ({"vendor_id": 8086}, errors.PciConfigInvalidWhitelist, "is not a text"),
         ({"vendor_id": "80x6"}, errors.PciConfigInvalidWhitelist, "does not parse as a hex number"),
         ({"product_id": "10000"}, errors.PciConfigInvalidWhitelist, "greater than the maximum allowable value .FFFF"),
         ({"address": "0000:0a:20.0"}, errors.PciConfigInvalidWhitelist, "property slot .20.*1F"),
