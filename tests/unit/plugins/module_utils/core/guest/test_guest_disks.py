@@ -170,7 +170,7 @@ def test_a_lun_has_the_serial_of_the_real_disk():
     assert config(disk()).disks[0].known_as == VOLUME
     xml = etree.tostring(node, encoding="unicode")
     assert disk_wish({"uuid": UUID, "serial": VOLUME, "xml": xml}).xml == xml
-    with pytest.raises(errors.InvalidInput, match="has the serial"):
+    with pytest.raises(errors.InvalidInput, match="has another serial"):
         disk_wish({"uuid": UUID, "serial": "another", "xml": xml})
 
 
