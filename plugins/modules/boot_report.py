@@ -8,11 +8,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: boot_report
-short_description: Tell how a boot ended
+short_description: Report the result of a boot
 version_added: "0.1.0"
 description:
   - >-
-    Last task of a boot: prints the table of instances, and fails with a summary when one of them is not ACTIVE.
+    Last task of a boot. Prints the table of instances, and fails with a summary if one of them is not ACTIVE.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -44,12 +44,12 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
 ---
-- name: Tell what is ACTIVE and where
+- name: Report which instances are ACTIVE and where
   bootflow.compute.boot_report:
   register: booted
 """
@@ -92,7 +92,7 @@ status:
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
