@@ -43,8 +43,8 @@ options:
   portals:
     description:
       - Addresses at which initiators reach the targets, as C(address:port), IPv6 addresses in brackets.
-      - LIO listens there; without portals it listens on port 3260 of all IPv4 addresses. tgt listens where its service is configured to; for tgt the option
-        only lists its portals.
+      - LIO listens there; without portals it listens on port 3260 of all IPv4 addresses. tgt listens where its service is
+        configured to; for tgt the option only lists its portals.
     type: list
     elements: str
     default: []
@@ -165,7 +165,7 @@ outcomes:
       type: bool
       returned: always
     changes:
-      description: Parts that differed from the request; C(target) if the whole target was created or removed, C(saved) if only the saved configuration differed.
+      description: Parts that differed from the request; C(target) for a created or removed target, C(saved) if only the saved configuration differed.
       type: list
       elements: str
       returned: success

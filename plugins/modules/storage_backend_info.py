@@ -145,7 +145,7 @@ backends:
       returned: success
     volumes:
       description:
-        - Logical volumes of this collection, with C(kind), C(id), C(name), C(path), C(project), C(source), C(size) in bytes, C(complete), C(open), C(origin), C(pool)...
+        - Our logical volumes with C(kind), C(id), C(name), C(path), C(project), C(source), C(size) in bytes, C(complete), C(open), C(origin), C(pool)...
         - All of the volume group, whichever of its backends they belong to.
       type: list
       elements: dict

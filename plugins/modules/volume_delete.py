@@ -52,7 +52,7 @@ options:
     choices: [begin, finish]
     default: begin
   print_table:
-    description: Print the deleted volumes, in check mode the volumes to delete, and the names that were not found. Read from the variable C(bootflow_print_table), else true.
+    description: Print deleted volumes, in check mode the volumes to delete, and missing names. Read from the variable C(bootflow_print_table), else true.
     type: bool
 requirements:
   - SQLAlchemy >= 2.0 (on the controller)
