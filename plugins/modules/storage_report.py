@@ -8,15 +8,15 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: storage_report
-short_description: Record the capacity of a storage host in the ledger
+short_description: Enter what a storage host has into the ledger
 version_added: "0.1.0"
 description:
   - >-
-    Collects the capacity of the backends with M(bootflow.compute.storage_backend_info) and records it with the time
-    of the host's own clock at which it was read. An older report never overwrites a later one.
+    Asks the host for the capacity of its backends with M(bootflow.compute.storage_backend_info) and records it with
+    the moment, by the host's own clock, at which it was read. An older report never overwrites a later one.
   - >-
-    A host that does not answer, or a backend that is not ready, is marked; the scheduler skips it, and the play
-    continues.
+    A host that does not answer, or a backend that is not ready, is marked, left out by the scheduler, and does not
+    fail the play.
   - >-
     The backends are those of the host variable C(bootflow_storage_backends).
 author: bootflow.compute authors (@bootflow)
@@ -35,7 +35,7 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
+  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -60,27 +60,27 @@ error:
   type: dict
   returned: when it did not
 errors:
-  description: All errors of the request, each with its path, code, status, message and remedy.
+  description: Every error of the request, with its path, code, status, message and remedy.
   type: list
   elements: dict
   returned: failure
 
 error_code:
-  description: Stable code of the error, listed in docs/errors.md.
+  description: The kind of error, one stable word of docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: HTTP status that Nova or Cinder maps the error to.
+  description: The HTTP status that Nova or Cinder gives for this error.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: How to resolve the error.
+  description: What to do about it.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
+  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

@@ -19,7 +19,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config
     GuestSpec,
     HostCapabilities,
     domain_name,
-    guest_xml,
+    guest_config,
+    render,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.compare import intent_differences
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
@@ -136,7 +137,7 @@ def test_what_libvirt_keeps_of_a_guest_with_devices_of_its_own_is_what_was_wante
         pci_devices=devices,
         whole_disks=[{"path": loop(), "serial": "WD 1/2"}],
     )
-    wanted = guest_xml(spec, HostCapabilities(virt_type="qemu", host="h"))
+    wanted = render(guest_config(spec, HostCapabilities(virt_type="qemu", host="h")))
     (tmp_path / "owner.xml").write_text(wanted)
     libvirt.run("virsh", "define", "--validate", str(tmp_path / "owner.xml"))
     try:

@@ -33,6 +33,20 @@ def test_the_example_of_the_documentation_runs() -> None:
     assert [line.split()[:2] for line in answer] == [["one", "kvm2"], ["two", "kvm1"]]
 
 
+def test_the_table_of_the_documentation_names_what_there_is() -> None:
+    rows = re.findall(r"^\| [^|]+ \| ([^|]+) \| ([^|]+) \|$", (ROOT / "docs" / "core.md").read_text(), re.MULTILINE)[1:]
+    assert len(rows) > 20
+    for where, what in rows:
+        folder = re.search(r"in `(\w+/)`", where)
+        text = ""
+        for name in re.findall(r"`([\w/]+(?:\.py|/))`", where):
+            path = FLOORS / "core" / (folder.group(1) if folder and not name.endswith("/") else "") / name
+            assert path.exists(), path
+            text += "".join(p.read_text() for p in (path.glob("**/*.py") if path.is_dir() else [path]))
+        for name in re.findall(r"`(\w+)[(`]", what):
+            assert re.search(r"^ *(?:def |class )?%s\b" % name, text, re.MULTILINE), (where, name)
+
+
 def test_the_core_imports_nothing_but_itself() -> None:
     python(
         "import sys, pkgutil, importlib\n"

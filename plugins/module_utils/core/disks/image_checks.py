@@ -17,8 +17,6 @@ import typing as t
 
 from ..errors import FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidDiskFormat
 
-GIB = 1024**3
-
 #: The catalogue's words (Glance's) and the qemu-img driver that reads each.
 DRIVER_OF_DISK_FORMAT: t.Mapping[str, str] = {
     "raw": "raw",

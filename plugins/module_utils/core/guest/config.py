@@ -22,7 +22,7 @@ from .domain.metadata import NovaFlavorConfig, NovaInstanceConfig, NovaIpConfig,
 from .numa import GuestNuma
 from .spec import GuestOptions, GuestSpec, HostCapabilities
 
-__all__ = ["GuestOptions", "GuestSpec", "HostCapabilities", "domain_name", "guest_config", "guest_xml", "render"]
+__all__ = ["GuestOptions", "GuestSpec", "HostCapabilities", "domain_name", "guest_config", "render"]
 
 # libvirt makes file names of it (<name>_VARS.fd, <name>.log...): 255 bytes are a file name's limit.
 DOMAIN_NAME_LENGTH = 200
@@ -105,11 +105,6 @@ def guest_config(guest: GuestSpec, host: HostCapabilities) -> DomainConfig:
         memballoon=devices.memballoon_config(guest),
         rngs=devices.rng_configs(guest, host.virt_type),
     )
-
-
-def guest_xml(guest: GuestSpec, host: HostCapabilities) -> str:
-    """The text that libvirt is given: render(guest_config(...)). Raises what they raise."""
-    return render(guest_config(guest, host))
 
 
 def _check(guest: GuestSpec) -> None:

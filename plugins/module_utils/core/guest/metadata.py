@@ -110,19 +110,6 @@ def config_drive_files(
     return files
 
 
-def meta_data(md: InstanceMetadata, version: str = "latest") -> dict[str, t.Any]:
-    """The content of openstack/<version>/meta_data.json.
-
-    :raises InvalidInput: no such version.
-    """
-    if version == "latest":
-        version = OPENSTACK_VERSIONS[-1]
-    if version not in OPENSTACK_VERSIONS:
-        raise InvalidInput(reason="there is no metadata version %r" % version)
-    _content, network_config, listed = _contents(md)
-    return _meta_data(md, version, network_config, listed)
-
-
 def ec2_meta_data(md: InstanceMetadata, version: str = "latest") -> dict[str, t.Any]:
     """The content of ec2/<version>/meta-data.json.
 

@@ -18,8 +18,6 @@ RESCHEDULE = "reschedule"
 ABORT = "abort"
 FAILED_QUIETLY = "failed_quietly"
 
-# The result codes of a build.
-RESULT_ACTIVE = "active"
 RESULT_FAILED = "failed"
 RESULT_RESCHEDULED = "rescheduled"
 

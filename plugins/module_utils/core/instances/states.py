@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import typing as t
 from dataclasses import dataclass
 
 from ..errors import InstanceInvalidState, InstanceIsLocked, InvalidInput
@@ -95,20 +94,11 @@ REBOOT_TASKS = frozenset(
     (REBOOTING, REBOOT_PENDING, REBOOT_STARTED, REBOOTING_HARD, REBOOT_PENDING_HARD, REBOOT_STARTED_HARD)
 )
 
-# A build goes through these, one after the other. None is between the scheduler and the host.
-BUILD_SEQUENCE: tuple[str | None, ...] = (SCHEDULING, None, NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING, None)
-
 # --- power_state: what the hypervisor says (core.instances.power_states, without which hosts would load all of this) ---------------
 
 NOSTATE = power_states.NOSTATE
-RUNNING = power_states.RUNNING
-POWER_PAUSED = power_states.POWER_PAUSED
 SHUTDOWN = power_states.SHUTDOWN
 CRASHED = power_states.CRASHED
-POWER_SUSPENDED = power_states.POWER_SUSPENDED
-POWER_STATES = power_states.POWER_STATES
-LIBVIRT_POWER_STATES = power_states.LIBVIRT_POWER_STATES
-power_state_of = power_states.power_state_of
 
 
 # --- actions -------------------------------------------------------------------------------------------------------
@@ -131,10 +121,6 @@ def _in(*states: str) -> frozenset[str]:
 
 
 _HARD_REBOOT_TASKS: frozenset[str | None] = frozenset((None, *REBOOT_TASKS, RESUMING, UNPAUSING, PAUSING, SUSPENDING))
-# What a hard reboot's own save expects: pausing passes the entry check, but is not here.
-HARD_REBOOT_EXPECTED: frozenset[str | None] = frozenset(
-    (None, REBOOTING, REBOOT_PENDING, REBOOT_STARTED, REBOOTING_HARD, RESUMING, UNPAUSING, SUSPENDING)
-)
 
 _USED = _in(ACTIVE, STOPPED, PAUSED, SUSPENDED)
 _ATTACHABLE = _in(ACTIVE, PAUSED, STOPPED, RESIZED, SOFT_DELETED, SHELVED, SHELVED_OFFLOADED)
@@ -218,21 +204,3 @@ def check_action(
             remedy="It never ran: delete it and boot it again.",
         )
     return rule
-
-
-def check_values(vm_state: t.Any, task_state: t.Any = None, power_state: t.Any = NOSTATE) -> None:
-    """Raise InvalidInput for a value that does not exist."""
-    if vm_state not in VM_STATES:
-        raise InvalidInput(
-            reason="vm_state %r does not exist" % (vm_state,), remedy="It is one of %s." % ", ".join(VM_STATES)
-        )
-    if task_state is not None and task_state not in TASK_STATES:
-        raise InvalidInput(
-            reason="task_state %r does not exist" % (task_state,),
-            remedy="It is none, or one of %s." % ", ".join(TASK_STATES),
-        )
-    if power_state not in POWER_STATES:
-        raise InvalidInput(
-            reason="power_state %r does not exist" % (power_state,),
-            remedy="It is one of %s." % ", ".join(map(str, POWER_STATES)),
-        )

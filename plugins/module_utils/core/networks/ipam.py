@@ -19,7 +19,6 @@ from ..errors import (
     InvalidInput,
     InvalidIpForAllocationPools,
     InvalidIpForSubnet,
-    NoMoreFixedIps,
 )
 from ..model import Subnet
 
@@ -176,18 +175,6 @@ def free_addresses(subnet: Subnet, used: t.Collection[int]) -> t.Iterator[str]:
             if number not in used:
                 yield str(start + (number - int(start)))
             number += 1
-
-
-def allocate(subnet: Subnet, used: t.Collection[int]) -> str:
-    """The first free address of the subnet's pools. Costs as many steps as addresses are taken, whatever the prefix.
-
-    :raises NoMoreFixedIps: the pools are used up, or there is none.
-    """
-    for address in free_addresses(subnet, used):
-        return address
-    raise NoMoreFixedIps(
-        net=subnet.name or subnet.id, remedy="Delete instances, or widen the allocation_pools of the subnet."
-    )
 
 
 def new_mac(rng: t.Any, base_mac: str = BASE_MAC) -> str:

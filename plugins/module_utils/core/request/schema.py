@@ -27,7 +27,6 @@ __all__ = [
     "entry_errors",
     "load_fragments",
     "schema_validator",
-    "validate",
     "without_nulls",
 ]
 
@@ -107,22 +106,6 @@ def _format_test(test: t.Callable[[t.Any], t.Any], types: tuple[type, ...]) -> t
         return True
 
     return check
-
-
-def validate(entries: t.Any, schema: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
-    """All errors of all entries, {path, message, code, status, remedy} each; no value of a secret field in any text.
-
-    A null is the same as a field left out (templates give it), but for the values of metadata and hints.
-    """
-    if not isinstance(entries, (list, tuple)):
-        return [
-            _error("instances", MalformedRequestBody(reason="the instances must be a list, not %s" % _kind(entries)))
-        ]
-    validator = schema_validator(schema)
-    found = []
-    for index, entry in enumerate(entries):
-        found += entry_errors(validator, without_nulls(entry), "instances[%d]" % index)
-    return found
 
 
 def entry_errors(validator: t.Any, entry: t.Any, path: str) -> list[dict[str, t.Any]]:

@@ -54,10 +54,6 @@ class NodeUsage:
     def free_ram_mb(self) -> int:
         return self.memory_mb - self.memory_mb_used
 
-    @property
-    def free_disk_gb(self) -> int:
-        return self.local_gb - self.local_gb_used
-
 
 @dataclass(frozen=True)
 class UsageDelta:

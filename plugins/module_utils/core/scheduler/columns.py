@@ -34,10 +34,6 @@ class Groups:
     codes: Column
     values: list[t.Any]
 
-    def spread(self, verdicts: t.Sequence[t.Any], rows: Rows) -> Column:
-        """One verdict for each value, made one for each host of ``rows``."""
-        return np.asarray(verdicts)[self.codes[rows]]
-
 
 class Same(t.Sequence[t.Hashable]):
     """One label for all hosts."""

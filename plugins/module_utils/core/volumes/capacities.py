@@ -39,30 +39,6 @@ def capacity_of(value: t.Any, what: str = "capacity") -> Capacity:
     )
 
 
-def reserved_gb(total: float, reserved_percentage: float) -> int:
-    """Whole GB that are kept free, rounded down."""
-    return math.floor(total * (float(reserved_percentage) / 100))
-
-
-def virtual_free_gb(
-    total: float,
-    free: float,
-    provisioned: float,
-    thin_support: bool,
-    ratio: float,
-    reserved_percentage: float,
-    thin: bool,
-) -> float:
-    """What may still be promised (thin), or is there (thick); what CapacityWeigher compares.
-
-    :arg thin: whether the volume may be thin; :arg thin_support: whether the backend can do it.
-    """
-    kept = reserved_gb(total, reserved_percentage)
-    if thin and thin_support:
-        return total * ratio - provisioned - kept
-    return free - kept
-
-
 def oversubscription_ratio(
     wished: float | str, total: Capacity | None, free: Capacity | None, provisioned: float, thin: bool
 ) -> float:

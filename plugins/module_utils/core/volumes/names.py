@@ -29,14 +29,11 @@ CHAP_SECRET_LENGTH = 16
 MAX_IQN_BYTES = 223
 
 _VOLUME = re.compile(r"volume-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\Z")
-_SNAPSHOT = re.compile(r"_snapshot-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\Z")
 _ATTACHMENT_SECRET = re.compile(r"(.+):[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _IQN = re.compile(r"iqn\.[0-9]{4}-(0[1-9]|1[0-2])\.[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[A-Za-z0-9_.:-]+)?\Z")
 _EUI = re.compile(r"eui\.[0-9A-Fa-f]{16}\Z")
 _NAA = re.compile(r"naa\.(?:[0-9A-Fa-f]{16}|[0-9A-Fa-f]{32})\Z")
 _PORT = re.compile(r"[0-9]{1,5}\Z")
-_LUN = re.compile(r"[0-9]{1,10}\Z")
-_WORD = re.compile(r"[A-Za-z0-9._-]+\Z")
 
 
 # --- logical volumes -------------------------------------------------------------------------------------------------
@@ -47,20 +44,9 @@ def volume_name(volume_id: str) -> str:
     return "volume-%s" % _plain_uuid(volume_id)
 
 
-def snapshot_name(snapshot_id: str) -> str:
-    """_snapshot-<uuid>: LVM keeps names that begin with ``snapshot`` to itself. :raises InvalidUUID:"""
-    return "_snapshot-%s" % _plain_uuid(snapshot_id)
-
-
 def volume_id_of(name: t.Any) -> str | None:
     """The uuid of volume-<uuid>; None for the name of something else."""
     found = _VOLUME.match(name) if isinstance(name, str) else None
-    return found.group(1) if found else None
-
-
-def snapshot_id_of(name: t.Any) -> str | None:
-    """The uuid of _snapshot-<uuid>; None for the name of something else."""
-    found = _SNAPSHOT.match(name) if isinstance(name, str) else None
     return found.group(1) if found else None
 
 
@@ -146,24 +132,10 @@ class ChapCredentials:
     def __repr__(self) -> str:
         return "ChapCredentials(user=%r, secret=***)" % self.user
 
-    def provider_auth(self) -> str:
-        """``CHAP user secret``, as Cinder keeps it."""
-        return "CHAP %s %s" % (self.user, self.secret)
-
 
 def generate_chap(rng: t.Any) -> ChapCredentials:
     """Credentials of Cinder's lengths. :arg rng: random.SystemRandom(), or for a test another of its interface."""
     return ChapCredentials(generate_password(rng, CHAP_USER_LENGTH), generate_password(rng, CHAP_SECRET_LENGTH))
-
-
-def parse_provider_auth(text: str | None) -> ChapCredentials | None:
-    """From ``CHAP user secret``; None for none. :raises InvalidInput: another form; the text is not shown."""
-    if not text:
-        return None
-    words = text.split(" ") if isinstance(text, str) else []
-    if len(words) != 3 or words[0] != "CHAP" or not all(words):
-        raise InvalidInput(reason="provider_auth is not of the form CHAP user secret")
-    return ChapCredentials(words[1], words[2])
 
 
 # --- portals and locations -------------------------------------------------------------------------------------------
@@ -204,20 +176,6 @@ class ProviderLocation:
         return "%s,%s %s %d" % (";".join(self.portals), self.group, self.iqn, self.lun)
 
 
-def parse_provider_location(text: str, default_lun: int = 0) -> ProviderLocation:
-    """From its text. :arg default_lun: where the text has none, or no number. :raises InvalidInput: no location"""
-    words = str(text).split(" ")
-    if len(words) < 2:
-        raise InvalidInput(reason="%s is no provider location" % ascii(text))
-    where, comma, group = words[0].partition(",")
-    portals = tuple(portal(*split_portal(each)) for each in where.split(";"))
-    if comma and not _WORD.match(group):
-        raise InvalidInput(reason="%s is no provider location" % ascii(text))
-    lun = words[2] if len(words) > 2 else ""
-    number = int(lun) if _LUN.match(lun) else default_lun
-    return ProviderLocation(portals, check_iqn(words[1]), number, group or "1")
-
-
 # --- device paths ----------------------------------------------------------------------------------------------------
 
 
@@ -249,30 +207,3 @@ def by_path_names(where: str, iqn: str, lun: int) -> tuple[str, ...]:
         names.append("%s/ip-[%s]:%d-iscsi-%s-lun-%s" % (folder, address, port, iqn, lun_id(lun)))
     names.append("%s/*-%s" % (folder, leaf))
     return tuple(names)
-
-
-def iscsi_properties(
-    volume_id: str, location: ProviderLocation, chap: ChapCredentials | None = None, multipath: bool = False
-) -> dict[str, t.Any]:
-    """connection_info["data"] of an attachment. With credentials it is secret: no_log.
-
-    target_portals, target_iqns and target_luns are there for multipath, or where there are several portals.
-    """
-    data: dict[str, t.Any] = {
-        "target_discovered": False,
-        "target_portal": location.portals[0],
-        "target_iqn": location.iqn,
-        "target_lun": location.lun,
-        "volume_id": volume_id,
-        "encrypted": False,
-    }
-    count = len(location.portals)
-    if count > 1 or multipath:
-        data.update(
-            target_portals=list(location.portals),
-            target_iqns=[location.iqn] * count,
-            target_luns=[location.lun] * count,
-        )
-    if chap is not None:
-        data.update(auth_method="CHAP", auth_username=chap.user, auth_password=chap.secret)
-    return data

@@ -100,11 +100,6 @@ def for_extend(size: int, new_size: int, volume_type: str | None) -> dict[str, i
     return _with_type({GIGABYTES: _gigabytes(new_size) - _gigabytes(size)}, volume_type)
 
 
-def negated(amounts: Amounts) -> dict[str, int]:
-    """What gives it back."""
-    return {name: -amount for name, amount in amounts.items()}
-
-
 def total(amounts: t.Iterable[Amounts]) -> dict[str, int]:
     """Several together: what a whole request reserves."""
     found: dict[str, int] = {}
@@ -167,31 +162,3 @@ def check_reserve(amounts: Amounts, used: Amounts, limits: Amounts, resource: st
         unexpected.append(name)
     if unexpected:
         raise UnexpectedOverQuota(name=", ".join(unexpected))
-
-
-def check_create(size: int, volume_type: str | None, used: Amounts, limits: Amounts) -> dict[str, int]:
-    """A new volume against its own limit and the project's. Returns what is to be reserved. Raises as check_reserve()."""
-    check_size(size, limits)
-    amounts = for_volume(size, volume_type)
-    check_reserve(amounts, used, limits, VOLUMES, size)
-    return amounts
-
-
-def check_snapshot(
-    size: int, volume_type: str | None, used: Amounts, limits: Amounts, no_snapshot_gb_quota: bool = False
-) -> dict[str, int]:
-    """A new snapshot. Returns what is to be reserved. Raises as check_reserve()."""
-    amounts = for_snapshot(size, volume_type, no_snapshot_gb_quota)
-    check_reserve(amounts, used, limits, SNAPSHOTS, size)
-    return amounts
-
-
-def check_extend(size: int, new_size: int, volume_type: str | None, used: Amounts, limits: Amounts) -> dict[str, int]:
-    """A volume that grows. Returns what is to be reserved. Raises as check_reserve().
-
-    The text names the quota that is exceeded; Cinder's tells of gigabytes also where it was the type's.
-    """
-    check_size(new_size, limits)
-    amounts = for_extend(size, new_size, volume_type)
-    check_reserve(amounts, used, limits, VOLUMES, new_size - size)
-    return amounts

@@ -215,14 +215,6 @@ def check_reserve(volume: Volume, together: bool = False) -> Transition:
     return Transition({"multiattach": (volume.multiattach,), "status": allowed}, {"status": ATTACHING}, host_work=False)
 
 
-def unreserve(attachments: int) -> Transition:
-    """Back from check_reserve(); where the volume is not attaching there is nothing to do.
-
-    :arg attachments: how many instances it is attached to.
-    """
-    return Transition({"status": (ATTACHING,)}, {"status": IN_USE if attachments else AVAILABLE}, host_work=False)
-
-
 def check_begin_detaching(volume: Volume) -> Transition:
     """The first step of detaching. :raises InvalidVolume: (400) it is not attached."""
     transition = Transition(
@@ -243,42 +235,6 @@ def check_begin_detaching(volume: Volume) -> Transition:
 def roll_detaching() -> Transition:
     """Back from check_begin_detaching()."""
     return Transition({"status": (DETACHING,)}, {"status": IN_USE}, host_work=False)
-
-
-def check_upload(volume: Volume, force: bool = False) -> Transition:
-    """Whether an image may be made of it. :raises InvalidVolume: (400) the status."""
-    allowed = (AVAILABLE, IN_USE) if force else (AVAILABLE,)
-    if volume.status not in allowed:
-        raise InvalidVolume(
-            reason="Volume %s status must be %s" % (volume.id, any_of(allowed)),
-            remedy="It is %s: detach it, or force it." % volume.status,
-        )
-    return Transition({"status": allowed}, {"status": UPLOADING, "previous_status": volume.status})
-
-
-def check_revert(volume: Volume, snapshot: Snapshot, latest: Snapshot | None) -> Transition:
-    """Whether a volume may go back to its latest snapshot. :raises InvalidVolume: :raises InvalidSnapshot: (400)"""
-    if latest is None or latest.id != snapshot.id:
-        raise InvalidInput(
-            message="Specified snapshot %s is None or not the latest one of volume %s." % (snapshot.id, volume.id)
-        )
-    if volume.status != AVAILABLE:
-        raise InvalidVolume(
-            reason="Can't revert volume %s to its latest snapshot. Volume's status must be 'available'." % volume.id
-        )
-    if snapshot.status != AVAILABLE:
-        raise InvalidSnapshot(
-            reason="Can't revert volume %s to its latest snapshot. Snapshot's status must be 'available'." % snapshot.id
-        )
-    return Transition({"status": (AVAILABLE,)}, {"status": REVERTING})
-
-
-def check_update(volume: Volume, what: str = "volume") -> None:
-    """Whether name, description (``volume``) or metadata (``metadata``) may be changed. :raises InvalidVolume: (400)"""
-    if what == "metadata" and volume.status in (MAINTENANCE, UPLOADING):
-        raise InvalidVolume(reason="Updating volume metadata is not allowed for volumes in %s status." % volume.status)
-    if volume.status == MAINTENANCE:
-        raise InvalidVolume(reason="The volume cannot be updated during maintenance.")
 
 
 # --- snapshots -----------------------------------------------------------------------------------------------------
@@ -379,15 +335,3 @@ def status_after(
     if action == "detach":
         return by_attachments
     return end.done or previous_status or AVAILABLE
-
-
-def check_values(status: t.Any = AVAILABLE, attach_status: t.Any = DETACHED, snapshot: bool = False) -> None:
-    """Raise InvalidInput for a value that does not exist."""
-    known = SNAPSHOT_STATES if snapshot else VOLUME_STATES
-    if status not in known:
-        raise InvalidInput(reason="status %r does not exist" % (status,), remedy="It is one of %s." % ", ".join(known))
-    if attach_status not in ATTACH_STATES:
-        raise InvalidInput(
-            reason="attach_status %r does not exist" % (attach_status,),
-            remedy="It is one of %s." % ", ".join(ATTACH_STATES),
-        )

@@ -80,11 +80,6 @@ def plan(conn: t.Any, options: VolumeSchedulerOptions, context: Context) -> list
     return found
 
 
-def waiting(conn: t.Any, context: Context) -> bool:
-    """Whether a volume of this run waits for a backend."""
-    return bool(_waiting(conn, context, lock=False))
-
-
 def give_up(conn: t.Any, options: VolumeSchedulerOptions, context: Context) -> list[str]:
     """End what was not made after the last round, volumes of boots apart. Returns their ids.
 

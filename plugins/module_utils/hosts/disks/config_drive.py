@@ -68,14 +68,6 @@ def build_iso(files: t.Mapping[str, bytes], label: str = LABEL) -> bytes:
     return _iso_with_tool(tool, files, label, mark)
 
 
-def build_vfat(files: t.Mapping[str, bytes], label: str = LABEL, size: int = VFAT_SIZE) -> bytes:
-    """A FAT16 image of ``size`` bytes.
-
-    :raises InvalidInput: a path that cannot be on a drive, or the files do not fit.
-    """
-    return _vfat_used(files, label, size).ljust(size, b"\0")
-
-
 def write_config_drive(
     path: str, files: t.Mapping[str, bytes], fmt: str = "iso9660", check_mode: bool = False, keep: bool = False
 ) -> dict[str, t.Any]:

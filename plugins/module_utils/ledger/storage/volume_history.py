@@ -19,7 +19,6 @@ __all__ = [
     "ERROR",
     "SUCCESS",
     "Fault",
-    "add_event",
     "add_events",
     "add_fault",
     "add_faults",
@@ -41,19 +40,6 @@ def start_events(conn: t.Any, items: t.Iterable[Item], event: str, host: str | N
     rows = [_event(item, event, host, context) for item in items]
     if rows:
         conn.execute(volume_events.insert(), rows)
-
-
-def add_event(
-    conn: t.Any,
-    items: t.Iterable[Item],
-    event: str,
-    host: str | None,
-    result: str,
-    context: Context,
-    details: str | None = None,
-) -> None:
-    """Journal an ``event`` that is over already."""
-    add_events(conn, [(item, host, details) for item in items], event, result, context)
 
 
 def add_events(

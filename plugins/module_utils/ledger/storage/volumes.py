@@ -155,19 +155,6 @@ def _one_of(name: str, allowed: t.Collection[t.Any]) -> t.Any:
     return sa.or_(named, column.is_(None)) if None in allowed else named
 
 
-def resolve(conn: t.Any, names_or_ids: t.Iterable[str], project: str | None) -> dict[str, Row]:
-    """Each word -> the living volume of that id, else of that name.
-
-    :arg project: None: of any project.
-    :raises VolumeNotFound: the first that there is none of. :raises InvalidInput: the name is in several projects.
-    """
-    words = list(dict.fromkeys(names_or_ids))
-    found, missing = find(conn, words, project)
-    if missing:
-        raise errors.VolumeNotFound(volume_id=missing[0], remedy="volume_list shows which there are.")
-    return found
-
-
 def find(conn: t.Any, words: t.Sequence[str], project: str | None) -> tuple[dict[str, Row], list[str]]:
     """As resolve(), with the words that there is no volume of."""
     rows = _by_word(conn, table, words, project)

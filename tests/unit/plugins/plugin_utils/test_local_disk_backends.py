@@ -14,7 +14,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config
     GuestSpec,
     HostCapabilities,
     domain_name,
-    guest_xml,
+    guest_config,
+    render,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, Image
 from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import GuestSettings, local_disk
@@ -42,7 +43,7 @@ def disks_of(**variables):
         flavor=flavor,
         disks=[local_disk(d, UUID, FOLDER, settings) for d in block_device_plan(flavor, image)],
     )
-    text = guest_xml(spec, HostCapabilities(machine_types=("pc", "q35"), libvirt_version=9000000))
+    text = render(guest_config(spec, HostCapabilities(machine_types=("pc", "q35"), libvirt_version=9000000)))
     assert_valid(text)
     return [
         (d.get("type"), dict(d.find("driver").attrib), dict(d.find("source").attrib), d.find("target").get("dev"))

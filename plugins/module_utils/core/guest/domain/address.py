@@ -30,13 +30,6 @@ class AddressConfig(Element):
     port: t.Optional[str] = at("@port")
 
 
-def pci_address(slot: int, bus: int = 0, function: int = 0, domain: int = 0) -> AddressConfig:
-    """``<address type='pci' domain='0x0000' bus='0x00' slot='0x05' function='0x0'/>``."""
-    return AddressConfig(
-        type="pci", domain="0x%04x" % domain, bus="0x%02x" % bus, slot="0x%02x" % slot, function="0x%x" % function
-    )
-
-
 def drive_address(unit: int, controller: int = 0, bus: int = 0, target: int = 0) -> AddressConfig:
     """``<address type='drive' controller='0' bus='0' target='0' unit='0'/>``."""
     return AddressConfig(type="drive", controller=str(controller), bus=str(bus), target=str(target), unit=str(unit))

@@ -23,7 +23,7 @@ from .devices import (
     WatchdogConfig,
 )
 from .disk import DiskConfig
-from .element import Element, at, many, one, parse, to_text
+from .element import Element, at, many, one, to_text
 from .hostdev import HostdevConfig
 from .interface import InterfaceConfig
 from .metadata import NovaInstanceConfig
@@ -83,11 +83,3 @@ def render(config: Element) -> str:
     :raises InvalidInput: a value holds a character that XML cannot carry.
     """
     return to_text(config.to_xml())
-
-
-def parse_domain(text: str | bytes) -> DomainConfig:
-    """The DomainConfig of a domain's XML.
-
-    :raises InvalidInput: no well-formed XML, or no domain.
-    """
-    return DomainConfig.from_xml(parse(text))

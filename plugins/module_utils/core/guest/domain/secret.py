@@ -11,9 +11,6 @@ from dataclasses import dataclass
 
 from .element import Element, at
 
-#: By usage type, the element that holds what it is used for.
-USAGES: t.Mapping[str, str] = {"iscsi": "usage_target", "ceph": "usage_name", "volume": "usage_volume"}
-
 
 @dataclass(frozen=True)
 class SecretConfig(Element):
@@ -29,9 +26,3 @@ class SecretConfig(Element):
     usage_target: t.Optional[str] = at("usage/target")
     usage_name: t.Optional[str] = at("usage/name")
     usage_volume: t.Optional[str] = at("usage/volume")
-
-    @property
-    def usage_id(self) -> str:
-        """What it is used for; for iSCSI the name of the target."""
-        name = USAGES.get(self.usage_type or "")
-        return (getattr(self, name) or "") if name else ""

@@ -128,11 +128,6 @@ class HostNUMATopology:
     def __len__(self) -> int:
         return len(self.cells)
 
-    @property
-    def has_threads(self) -> bool:
-        """Whether any core has more than one thread to give."""
-        return any(cell.threads_per_core > 1 for cell in self.cells)
-
     def as_dict(self) -> Json:
         return {"cells": [cell.as_dict() for cell in self.cells]}
 

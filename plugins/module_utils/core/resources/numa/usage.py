@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import typing as t
 from dataclasses import replace
 
 from ... import errors
@@ -35,13 +34,6 @@ def apply_usage(host: HostNUMATopology, guest: GuestNUMATopology | None, sign: i
                 cell = _changed(cell, taken, guest.dedicated, reserved, sign)
         cells[position] = cell
     return HostNUMATopology(tuple(cells))
-
-
-def usage_of(host: HostNUMATopology, guests: t.Iterable[GuestNUMATopology | None]) -> HostNUMATopology:
-    """The host with what all these guests use taken. Raises what apply_usage raises."""
-    for guest in guests:
-        host = apply_usage(host, guest)
-    return host
 
 
 def _changed(cell: HostCell, guest: GuestCell, dedicated: bool, reserved: int, sign: int) -> HostCell:

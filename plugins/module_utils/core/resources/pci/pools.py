@@ -17,9 +17,6 @@ from dataclasses import dataclass, field
 from .device import PF, VF, PciDevice
 from .request import LEGACY, REQUIRED, PciRequest
 
-#: What a claim says when the devices are not there.
-CLAIM_FAILED = "Claim pci failed."
-
 
 @dataclass
 class Pool:

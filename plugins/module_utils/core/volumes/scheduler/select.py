@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ...errors import BootflowError, NoValidBackend
+from ...errors import NoValidBackend
 from ...scheduler.columns import Column, np
 from ...scheduler.placement import FilterCount
 from ...scheduler.weighing import Ranking
@@ -34,31 +34,6 @@ class BackendSelection:
     alternates: tuple[str, ...] = ()
     retry: dict[str, t.Any] | None = None
     decision: dict[str, t.Any] | None = None
-
-
-def select_backend(
-    states: t.Iterable[PoolState], request: VolumeRequest, options: VolumeSchedulerOptions | None = None
-) -> BackendSelection:
-    """A backend for one volume. Raises as VolumeScheduler.select()."""
-    return VolumeScheduler(states, options).select(request)
-
-
-def select_backends(
-    states: t.Iterable[PoolState],
-    requests: t.Iterable[VolumeRequest],
-    options: VolumeSchedulerOptions | None = None,
-    volume_hosts: t.Mapping[str, str] | None = None,
-    instance_hosts: t.Mapping[str, str] | None = None,
-) -> list[BackendSelection | BootflowError]:
-    """A backend for each volume in turn, or why there is none; what one takes the next does not find."""
-    scheduler = VolumeScheduler(states, options, volume_hosts, instance_hosts)
-    found: list[BackendSelection | BootflowError] = []
-    for request in requests:
-        try:
-            found.append(scheduler.select(request))
-        except BootflowError as e:
-            found.append(e)
-    return found
 
 
 class VolumeScheduler:

@@ -24,13 +24,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config
     HostCapabilities,
     domain_name,
     guest_config,
-    guest_xml,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.cpu_topology import best_topology
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import parse_domain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, Flavor, Image
 
 from .domain.schema import assert_valid
+from .domain.texts import guest_xml, parse_domain
 
 UUID = "12522ab8-703f-4528-beb0-5ae5767a0a42"
 IMAGE_ID = "11111111-1111-4111-8111-111111111111"

@@ -20,12 +20,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config
     GuestSpec,
     HostCapabilities,
     guest_config,
-    guest_xml,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_disks import disk_wish
 
 from .domain.schema import assert_valid
+from .domain.texts import guest_xml
 
 UUID = "33333333-3333-4333-8333-333333333333"
 VOLUME = "22222222-2222-4222-8222-222222222222"

@@ -10,7 +10,7 @@ import pytest
 from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config import guest_config, guest_xml
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config import guest_config
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.cpu_topology import CpuTopology, best_topology
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.compare import intent_differences
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
@@ -25,6 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.nu
 )
 
 from .domain.schema import assert_valid
+from .domain.texts import guest_xml
 from .test_guest import KVM, TCG, guest
 
 PAGES = (PagesTopology(4, 1 << 20), PagesTopology(2048, 1024), PagesTopology(1048576, 4))

@@ -14,11 +14,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config
     GuestSpec,
     HostCapabilities,
     domain_name,
-    guest_xml,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, Image
 
 from .domain.schema import assert_valid
+from .domain.texts import guest_xml
 
 UUID = "12522ab8-703f-4528-beb0-5ae5767a0a42"
 HOST = HostCapabilities(machine_types=("pc", "q35"), uefi=True, libvirt_version=9000000)

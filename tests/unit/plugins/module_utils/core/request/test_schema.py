@@ -19,8 +19,20 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.frag
     parse_version,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.options import LATEST_API_VERSION
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.schema import create_schema, validate
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.schema import (
+    create_schema,
+    entry_errors,
+    schema_validator,
+    without_nulls,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import HONOURED
+
+
+def validate(entries, schema):
+    validator = schema_validator(schema)
+    return [
+        e for n, entry in enumerate(entries) for e in entry_errors(validator, without_nulls(entry), "instances[%d]" % n)
+    ]
 
 
 def fragment(name="f", **more):

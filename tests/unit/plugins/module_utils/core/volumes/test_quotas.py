@@ -79,7 +79,26 @@ def test_what_is_taken():
     assert quotas.for_snapshot(5, "lvm") == {"snapshots": 1, "gigabytes": 5, "snapshots_lvm": 1, "gigabytes_lvm": 5}
     assert quotas.for_snapshot(5, "lvm", no_snapshot_gb_quota=True) == {"snapshots": 1, "snapshots_lvm": 1}
     assert quotas.for_extend(5, 8, "lvm") == {"gigabytes": 3, "gigabytes_lvm": 3}
-    assert quotas.negated(quotas.for_volume(5, None)) == {"volumes": -1, "gigabytes": -5}
+
+
+def create(size, volume_type, used, limits):
+    quotas.check_size(size, limits)
+    amounts = quotas.for_volume(size, volume_type)
+    quotas.check_reserve(amounts, used, limits, quotas.VOLUMES, size)
+    return amounts
+
+
+def snapshot(size, volume_type, used, limits, no_snapshot_gb_quota=False):
+    amounts = quotas.for_snapshot(size, volume_type, no_snapshot_gb_quota)
+    quotas.check_reserve(amounts, used, limits, quotas.SNAPSHOTS, size)
+    return amounts
+
+
+def extend(size, new_size, volume_type, used, limits):
+    quotas.check_size(new_size, limits)
+    amounts = quotas.for_extend(size, new_size, volume_type)
+    quotas.check_reserve(amounts, used, limits, quotas.VOLUMES, new_size - size)
+    return amounts
 
 
 CASES = [
@@ -108,10 +127,10 @@ CASES = [
 @pytest.mark.parametrize(("size", "volume_type", "used", "given_", "error", "text"), CASES)
 def test_a_new_volume(size, volume_type, used, given_, error, text):
     if error is None:
-        assert quotas.check_create(size, volume_type, used, limits(given_)) == quotas.for_volume(size, volume_type)
+        assert create(size, volume_type, used, limits(given_)) == quotas.for_volume(size, volume_type)
         return
     with pytest.raises(error) as caught:
-        quotas.check_create(size, volume_type, used, limits(given_))
+        create(size, volume_type, used, limits(given_))
     assert text in caught.value.message
     assert caught.value.status == 413
     assert isinstance(caught.value, errors.OverQuota)
@@ -119,15 +138,15 @@ def test_a_new_volume(size, volume_type, used, given_, error, text):
 
 def test_snapshots_and_growth():
     with pytest.raises(errors.SnapshotLimitExceeded, match=r"Maximum number of snapshots allowed \(10\) exceeded"):
-        quotas.check_snapshot(1, None, {"snapshots": 10}, limits())
+        snapshot(1, None, {"snapshots": 10}, limits())
     with pytest.raises(errors.VolumeSizeExceedsAvailableQuota, match="Requested 5G, quota is 1000G and 996G"):
-        quotas.check_snapshot(5, None, {"snapshots": 10, "gigabytes": 996}, limits())
-    assert quotas.check_snapshot(5, None, {"gigabytes": 996}, limits(), no_snapshot_gb_quota=True) == {"snapshots": 1}
-    assert quotas.check_extend(5, 9, None, {"gigabytes": 996}, limits()) == {"gigabytes": 4}
+        snapshot(5, None, {"snapshots": 10, "gigabytes": 996}, limits())
+    assert snapshot(5, None, {"gigabytes": 996}, limits(), no_snapshot_gb_quota=True) == {"snapshots": 1}
+    assert extend(5, 9, None, {"gigabytes": 996}, limits()) == {"gigabytes": 4}
     with pytest.raises(errors.VolumeSizeExceedsAvailableQuota, match="Requested 5G, quota is 1000G and 996G"):
-        quotas.check_extend(5, 10, None, {"gigabytes": 996}, limits())
+        extend(5, 10, None, {"gigabytes": 996}, limits())
     with pytest.raises(errors.VolumeSizeExceedsLimit):
-        quotas.check_extend(5, 10, None, {}, limits({"per_volume_gigabytes": 9}))
+        extend(5, 10, None, {}, limits({"per_volume_gigabytes": 9}))
 
 
 def test_the_quota_that_growth_exceeds_is_named():
@@ -135,20 +154,20 @@ def test_the_quota_that_growth_exceeds_is_named():
     with pytest.raises(
         errors.VolumeSizeExceedsAvailableQuota, match="gigabytes_fast quota. Requested 2G, quota is 5G and 4G"
     ):
-        quotas.check_extend(1, 3, "fast", {"gigabytes": 7, "gigabytes_fast": 4}, limits({"gigabytes_fast": 5}))
+        extend(1, 3, "fast", {"gigabytes": 7, "gigabytes_fast": 4}, limits({"gigabytes_fast": 5}))
     with pytest.raises(
         errors.VolumeSizeExceedsAvailableQuota, match="allowed gigabytes quota. Requested 2G, quota is 8G and 7G"
     ):
-        quotas.check_extend(1, 3, "fast", {"gigabytes": 7}, limits({"gigabytes_fast": 1, "gigabytes": 8}))
+        extend(1, 3, "fast", {"gigabytes": 7}, limits({"gigabytes_fast": 1, "gigabytes": 8}))
 
 
 @pytest.mark.parametrize("size", ["5", None, 5.0, True, [5]])
 def test_sizes_are_whole_numbers(size):
     for call in (
-        lambda: quotas.check_create(size, None, {}, limits()),
-        lambda: quotas.check_create(size, None, {}, limits({"per_volume_gigabytes": 5})),
-        lambda: quotas.check_snapshot(size, None, {}, limits()),
-        lambda: quotas.check_extend(1, size, None, {}, limits()),
+        lambda: create(size, None, {}, limits()),
+        lambda: create(size, None, {}, limits({"per_volume_gigabytes": 5})),
+        lambda: snapshot(size, None, {}, limits()),
+        lambda: extend(1, size, None, {}, limits()),
     ):
         with pytest.raises(errors.InvalidInput, match="is no size in whole GB"):
             call()
@@ -178,4 +197,3 @@ def test_a_batch_takes_the_sum(wishes):
     together = quotas.total(every)
     assert together.get("volumes", 0) == len(wishes)
     assert together.get("gigabytes", 0) == sum(size for size, _kind in wishes)
-    assert quotas.total([together, quotas.negated(together)]) == dict.fromkeys(together, 0)

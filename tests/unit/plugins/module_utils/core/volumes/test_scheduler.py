@@ -33,8 +33,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.sche
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.select import (
     BackendSelection,
     VolumeScheduler,
-    select_backend,
-    select_backends,
 )
 
 U1, U2 = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
@@ -50,6 +48,21 @@ def state(number, free=100, total=1000, **more):
 
 def options(**more):
     return VolumeSchedulerOptions(**more)
+
+
+def select_backend(states, request, with_options=None):
+    return VolumeScheduler(states, with_options).select(request)
+
+
+def select_backends(states, requests):
+    scheduler = VolumeScheduler(states)
+    found = []
+    for request in requests:
+        try:
+            found.append(scheduler.select(request))
+        except BootflowError as e:
+            found.append(e)
+    return found
 
 
 def chosen(states, request=None, **more):

@@ -13,9 +13,9 @@ from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.compare import intent_differences
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import parse_domain
 
 from .schema import assert_valid
+from .texts import parse_domain
 
 FOLDER = pathlib.Path(__file__).parent / "libvirt_9"
 CASES = sorted(path.name.split(".")[0] for path in FOLDER.glob("*.wanted.xml"))

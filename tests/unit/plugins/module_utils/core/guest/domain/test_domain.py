@@ -11,7 +11,6 @@ from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.address import (
     drive_address,
-    pci_address,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.devices import (
     ConsoleConfig,
@@ -26,7 +25,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.disk import DiskConfig
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import (
     DomainConfig,
-    parse_domain,
     render,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.interface import InterfaceConfig
@@ -37,6 +35,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain
 )
 
 from .schema import assert_valid
+from .texts import parse_domain, pci_address
 
 PORTAL = "/dev/disk/by-path/ip-192.0.2.197:3260-iscsi-iqn.2010-10.org.openstack:volume-web-lun-1"
 

@@ -25,6 +25,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain
     platform,
 )
 
+from .texts import parse_domain, pci_address
+
 TEXT = st.text(
     alphabet=st.characters(min_codepoint=0x21, max_codepoint=0x2FFF, blacklist_categories=("Cs", "Cc", "Cn")),
     min_size=1,
@@ -102,7 +104,7 @@ def test_law_reading_what_was_written_gives_the_same(cls):
     )
 )
 def test_law_of_the_whole_domain(config):
-    assert domain.parse_domain(domain.render(config)) == config
+    assert parse_domain(domain.render(config)) == config
 
 
 def test_what_is_none_or_false_is_not_written():
@@ -134,18 +136,18 @@ def test_entities_are_not_expanded(tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("s3cret")
     text = '<!DOCTYPE domain [<!ENTITY x SYSTEM "file://%s">]><domain type="kvm"><name>&x;</name><memory>1</memory></domain>'
-    assert "s3cret" not in domain.render(domain.parse_domain(text % secret))
+    assert "s3cret" not in domain.render(parse_domain(text % secret))
 
 
 def test_wrong_element_and_wrong_number():
     with pytest.raises(InvalidInput, match="expected the element disk"):
         disk.DiskConfig.from_xml(etree.Element("interface"))
     with pytest.raises(InvalidInput, match="must be a number"):
-        domain.parse_domain("<domain type='kvm'><name>a</name><memory>much</memory></domain>")
+        parse_domain("<domain type='kvm'><name>a</name><memory>much</memory></domain>")
 
 
 def test_elements_unknown_to_us_are_left_out():
-    config = domain.parse_domain("<domain type='kvm'><name>a</name><memory>1</memory><novelty/></domain>")
+    config = parse_domain("<domain type='kvm'><name>a</name><memory>1</memory><novelty/></domain>")
     assert "novelty" not in domain.render(config)
     assert config.name == "a"
 
@@ -164,7 +166,7 @@ def test_metadata_is_in_novas_namespace():
 
 
 def test_addresses():
-    assert domain.render(address.pci_address(5)) == (
+    assert domain.render(pci_address(5)) == (
         '<address type="pci" domain="0x0000" bus="0x00" slot="0x05" function="0x0"/>\n'
     )
     assert domain.render(address.drive_address(0)) == (

@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.address import pci_address
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import (
     DomainConfig,
-    parse_domain,
     render,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.hostdev import HostdevConfig
+
+from .texts import parse_domain, pci_address
 
 XML = """
 <hostdev mode='subsystem' type='pci' managed='yes'>

@@ -10,7 +10,6 @@ from lxml import etree
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.cpu import CpuConfig, CpuTuneConfig
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import (
     DomainConfig,
-    parse_domain,
     render,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.numa import (
@@ -25,6 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.platform import OsConfig
 
 from .schema import assert_valid
+from .texts import parse_domain
 
 ELEMENTS = {
     "cputune": (

@@ -49,7 +49,7 @@ def test_from_facts():
             HostCell(1, frozenset({2, 3}), 2048),  # cores with one thread have no siblings
         )
     )
-    assert host.has_threads
+    assert host.cells[0].threads_per_core > 1
 
 
 @pytest.mark.parametrize("facts", [None, {}, {"cells": []}])
@@ -63,7 +63,7 @@ def test_allowed_cpus_are_all_that_guests_get():
     assert host.cells[0].siblings == ({0, 4}, {5})
     halved = HostNUMATopology.from_facts(FACTS, allowed_cpus={0, 1})
     assert halved.cells[0].siblings == ()
-    assert not halved.has_threads
+    assert halved.cells[0].threads_per_core == 1
 
 
 @pytest.mark.parametrize(
