@@ -12,11 +12,11 @@ short_description: Attach volumes to instances
 version_added: "0.1.0"
 description:
   - >-
-    Reserves volumes for instances that are there, running or stopped, and afterwards tells what became of it. In between,
-    M(bootflow.compute.storage_stage) exports them and M(bootflow.compute.compute_attachments) gives them to the guests; the
-    playbook C(bootflow.compute.attach_volume) does all of it.
-  - A volume that is attached to that instance already is left alone.
-  - A volume with C(multiattach) may be attached to several instances; one run at a time works on its attachments.
+    Reserves volumes for existing instances, running or stopped, and reports the result at the end. In between,
+    M(bootflow.compute.storage_stage) exports them and M(bootflow.compute.compute_attachments) attaches them to the guests. The
+    playbook C(bootflow.compute.attach_volume) runs all of these steps.
+  - A volume that is already attached to the instance stays unchanged.
+  - A volume with C(multiattach) can be attached to several instances; only one run at a time changes its attachments.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -31,7 +31,7 @@ attributes:
 options:
   attachments:
     description:
-      - List of C(instance) and C(volume) (name or UUID of each), C(device) (a name such as V(/dev/vdb), the next free one if it is not given),
+      - List of C(instance) and C(volume) (name or UUID of each), C(device) (a name such as V(/dev/vdb); by default the next free one),
         C(mode) (V(rw) or V(ro)), C(delete_on_termination), C(disk_bus) and C(tag).
       - Without this option, the variable C(bootflow_attachments).
     type: list
@@ -54,14 +54,14 @@ options:
     choices: [clean, begin, undo, finish]
     default: begin
   print_table:
-    description: Print what was done, or in check mode would be. Without this option, the variable C(bootflow_print_table), and without that V(true).
+    description: Print what was done, or in check mode what would be done. Without this option, the variable C(bootflow_print_table), and without that V(true).
     type: bool
 requirements:
   - SQLAlchemy >= 2.0 (on the controller)
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -78,37 +78,37 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 attachments:
-  description: What was, or in check mode would be, begun, with C(id), C(volume_id), C(instance_uuid), C(device) and C(host).
+  description: Attachments that were started, or in check mode would be, with C(id), C(volume_id), C(instance_uuid), C(device) and C(host).
   type: list
   elements: dict
   returned: with O(phase=begin)
 unchanged:
-  description: Volumes that are as asked already.
+  description: Volumes that already match the request.
   type: list
   elements: str
   returned: with O(phase=begin)
 storage_hosts:
-  description: Storage hosts that have something to do, by M(bootflow.compute.storage_stage).
+  description: Storage hosts with work to do, done by M(bootflow.compute.storage_stage).
   type: list
   elements: str
   returned: with O(phase=clean), O(phase=begin) and O(phase=undo)
 hosts:
-  description: Compute hosts that have something to do, by M(bootflow.compute.compute_attachments).
+  description: Compute hosts with work to do, done by M(bootflow.compute.compute_attachments).
   type: list
   elements: str
   returned: with O(phase=clean) and O(phase=begin)
 done:
-  description: What came through, with C(volume), C(instance) and C(device).
+  description: Attachments that succeeded, with C(volume), C(instance) and C(device).
   type: list
   elements: dict
   returned: with O(phase=finish)
 left:
-  description: What did not, each with its error.
+  description: Attachments that failed, each with its error.
   type: list
   elements: dict
   returned: with O(phase=finish)
 errors:
-  description: Every error of the request, with its path, code, status, message and remedy.
+  description: All errors of the request, each with its path, code, status, message and remedy.
   type: list
   elements: dict
   returned: failure
@@ -120,21 +120,21 @@ failed_items:
   elements: dict
   returned: failure
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidVolume
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

@@ -12,10 +12,11 @@ short_description: Validate a request and enter it into the ledger
 version_added: "0.1.0"
 description:
   - >-
-    First stage of a boot. Validates all entries and tells all their errors at once, and the settings of the
-    scheduler and of the hosts too; expands counts, checks quotas, and writes instances, disks, ports and the action C(create) in one transaction, or nothing.
+    First stage of a boot. Validates all entries, the settings of the scheduler and those of the hosts, and reports all
+    errors together. Expands counts, checks quotas, and writes instances, disks, ports and the action C(create) in one
+    transaction.
   - >-
-    An instance that is already there as asked is left alone; one that a dead run left half-built is taken over.
+    An existing instance that matches the request stays unchanged; one that a dead run left half-built is taken over.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -27,7 +28,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The request goes through the same transaction, which is rolled back.
+    details: The request runs through the same transaction, which is rolled back.
   diff_mode:
     support: none
   idempotent:
@@ -40,7 +41,7 @@ options:
     type: bool
   facts_max_age:
     description:
-      - Hosts whose last report is older than this many seconds are named in RV(stale_hosts).
+      - Hosts whose last report is older than this many seconds are listed in RV(stale_hosts).
       - Read from the variable C(bootflow_facts_max_age), else 300.
     type: int
   print_table:
@@ -51,7 +52,7 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -70,7 +71,7 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 reservation_id:
-  description: What the new instances of this call share; empty when nothing was new.
+  description: Id that all new instances of this call share; empty if none is new.
   type: str
   returned: success
   sample: r-1a2b3c4d
@@ -85,46 +86,46 @@ resumed:
   elements: str
   returned: success
 unchanged:
-  description: UUIDs of instances that are as asked.
+  description: UUIDs of instances that already match the request.
   type: list
   elements: str
   returned: success
 stale_hosts:
-  description: Hosts to ask for a report before scheduling.
+  description: Hosts that should report before scheduling.
   type: list
   elements: str
   returned: success
 volumes:
-  description: Whether there is something to do, and instances of the request have volumes.
+  description: Whether there is work to do and instances of the request have volumes.
   type: bool
   returned: success
 stale_storage_hosts:
-  description: Storage hosts to ask for a report before volumes are scheduled; none where the request makes none.
+  description: Storage hosts that should report before volumes are scheduled; empty if the request creates none.
   type: list
   elements: str
   returned: success
 errors:
-  description: Every error of the request, with its path, code, status, message and remedy.
+  description: All errors of the request, each with its path, code, status, message and remedy.
   type: list
   elements: dict
   returned: failure
 
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

@@ -12,12 +12,12 @@ short_description: Prepare images, disks and volumes of a host's builds
 version_added: "0.1.0"
 description:
   - >-
-    Fourth stage of a boot: task_state C(block_device_mapping). Brings the images into the host's cache, checks
-    them, and makes root, ephemeral and swap disks. Connects the volumes that storage hosts export for the builds,
-    as the host's variable C(bootflow_volume_attach) says.
+    Fourth stage of a boot, task_state C(block_device_mapping). Fetches the images into the host's cache, checks
+    them, and creates root, ephemeral and swap disks. Connects the volumes that storage hosts export for the builds
+    with the connector that the host variable C(bootflow_volume_attach) selects.
   - >-
-    One task per host whatever the number of builds. A build that fails is undone on the host and rescheduled or
-    ended in ERROR; it fails neither its neighbours nor the play.
+    One task per host handles all of its builds. A build that fails is undone on the host, then rescheduled or set to
+    ERROR; the other builds and the play continue.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -36,7 +36,7 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -48,34 +48,34 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 builds:
-  description: Builds that came through the stage.
+  description: Builds that passed the stage.
   type: list
   elements: dict
   returned: success
   sample: [{name: web-1, uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11}]
 failed_builds:
-  description: Builds that failed, each with its error and what became of it (V(rescheduled), V(error) or V(gone)).
+  description: Builds that failed, each with its error and its result (V(rescheduled), V(error) or V(gone)).
   type: list
   elements: dict
   returned: success
   sample: []
 
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

@@ -12,10 +12,10 @@ short_description: Return the admin passwords of this run
 version_added: "0.1.0"
 description:
   - >-
-    Returns the passwords that this run gave to the instances it started. They are in no ledger and no log, and
-    are known to this run only.
+    Returns the admin passwords that this run set in the instances it started. They are not stored in the ledger or
+    in a log; only this run knows them.
   - >-
-    Use C(no_log) on the task.
+    Set C(no_log) on the task.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -28,13 +28,13 @@ attributes:
     support: none
   idempotent:
     support: partial
-    details: A later run knows only the passwords that the request itself names.
+    details: A later run knows only the passwords that are part of the request.
 requirements:
   - SQLAlchemy >= 2.0 (on the controller)
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -48,26 +48,26 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 admin_passwords:
-  description: Name of the instance to its password.
+  description: Password of each instance, by its name.
   type: dict
   returned: success
 
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

@@ -8,11 +8,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: boot_report
-short_description: Tell how a boot ended
+short_description: Report the result of a boot
 version_added: "0.1.0"
 description:
   - >-
-    Last task of a boot: prints the table of instances, and fails with a summary when one of them is not ACTIVE.
+    Last task of a boot. Prints the table of instances, and fails with a summary if one of them is not ACTIVE.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -44,12 +44,12 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
 ---
-- name: Tell what is ACTIVE and where
+- name: Report which instances are ACTIVE and where
   bootflow.compute.boot_report:
   register: booted
 """
@@ -82,21 +82,21 @@ failed_items:
   elements: dict
   returned: failure
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

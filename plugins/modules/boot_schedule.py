@@ -8,15 +8,15 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: boot_schedule
-short_description: Choose hosts and claim on them
+short_description: Select hosts and claim their resources
 version_added: "0.1.0"
 description:
   - >-
-    Second stage of a boot, once for each round. Filters and weighs the hosts for every instance of this run that
-    waits, and claims memory, disk and vCPUs in the same transaction.
+    Second stage of a boot, once for each round. Filters and weighs the hosts for every waiting instance of this run,
+    and claims memory, disk and vCPUs in the same transaction.
   - >-
-    In check mode it prints the plan of the whole boot (for each instance the host, the alternates, why every
-    other host was turned down, the domain XML) and touches nothing.
+    In check mode it prints the plan of the whole boot without changing anything (for each instance the host, the
+    alternates, why every other host was rejected, and the domain XML).
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -40,7 +40,7 @@ options:
       - Read from the variable C(bootflow_cross_az_attach), else true.
     type: bool
   round:
-    description: Which round of the boot it is. In check mode the plan is shown in the first.
+    description: Number of the round. In check mode the plan is shown in the first.
     type: int
     default: 1
   print_table:
@@ -51,12 +51,12 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
 ---
-- name: Place what this run has accepted
+- name: Schedule the accepted instances
   bootflow.compute.boot_schedule:
   register: scheduled
 """
@@ -70,13 +70,13 @@ hosts:
   returned: success
   sample: [kvm1, kvm3]
 placed:
-  description: Where each instance was placed in this round.
+  description: Instances that got a host in this round.
   type: list
   elements: dict
   returned: success
   sample: [{name: web-1, uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11, host: kvm1}]
 not_placed:
-  description: UUIDs of instances that no host was found for; they are in ERROR, M(bootflow.compute.boot_report) tells why.
+  description: UUIDs of instances without a valid host; they are in ERROR, and M(bootflow.compute.boot_report) reports why.
   type: list
   elements: str
   returned: success
@@ -93,21 +93,21 @@ failed_items:
   elements: dict
   returned: failure
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

@@ -8,15 +8,15 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: boot_spawn
-short_description: Write config drives, define and start
+short_description: Write config drives, then define and start the guests
 version_added: "0.1.0"
 description:
   - >-
-    Last stage of a boot on a host: task_state C(spawning), then ACTIVE. Writes the config drive, renders and
-    defines the domain, starts it and waits.
+    Last stage of a boot on a host, task_state C(spawning), then ACTIVE. Writes the config drive, renders and
+    defines the domain, starts it, and waits for the guest.
   - >-
-    One task per host whatever the number of builds. A build that fails is undone on the host and rescheduled or
-    ended in ERROR; it fails neither its neighbours nor the play.
+    One task per host handles all of its builds. A build that fails is undone on the host, then rescheduled or set to
+    ERROR; the other builds and the play continue.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -35,46 +35,46 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
 ---
-- name: Write config drives, define and start
+- name: Start the guests of a host's builds
   bootflow.compute.boot_spawn:
 """
 
 RETURN = r"""
 ---
 builds:
-  description: Builds that came through the stage.
+  description: Builds that passed the stage.
   type: list
   elements: dict
   returned: success
   sample: [{name: web-1, uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11}]
 failed_builds:
-  description: Builds that failed, each with its error and what became of it (V(rescheduled), V(error) or V(gone)).
+  description: Builds that failed, each with its error and its result (V(rescheduled), V(error) or V(gone)).
   type: list
   elements: dict
   returned: success
   sample: []
 
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

@@ -12,14 +12,14 @@ short_description: Attach, detach and extend volumes of guests on a compute host
 version_added: "0.1.0"
 description:
   - >-
-    Does on the host what the ledger has for it, one task whatever the number of volumes. It connects volumes that this run exported
-    and gives them to their guests, takes those that are leaving from their guests and disconnects the host from them, and has guests
-    see that a volume grew.
+    Does the pending work of the ledger on the host, in one task for all volumes. Connects the volumes that this run exported
+    and attaches them to their guests, removes detaching volumes from their guests and disconnects the host from them, and
+    resizes the disks of volumes that grew.
   - >-
-    The variable C(bootflow_volume_attach) of the host tells how it is connected, V(kernel) by the host's initiator, V(qemu) by QEMU's own.
+    The host variable C(bootflow_volume_attach) selects the connector, V(kernel) for the initiator of the host or V(qemu) for that of QEMU.
   - >-
-    A volume that fails, and a host that does not answer, fail nothing here; M(bootflow.compute.attach_volume) and
-    M(bootflow.compute.detach_volume) with C(phase=finish) tell what is left.
+    The task does not fail when a volume fails or the host does not answer; M(bootflow.compute.attach_volume) and
+    M(bootflow.compute.detach_volume) with C(phase=finish) report what is left.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -27,7 +27,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: Does nothing; O(bootflow.compute.attach_volume#module:phase=begin) tells what would be done.
+    details: Does nothing; O(bootflow.compute.attach_volume#module:phase=begin) reports what would be done.
   diff_mode:
     support: none
   idempotent:
@@ -42,14 +42,14 @@ notes:
 
 EXAMPLES = r"""
 ---
-- name: Connect the host, and give the volumes to their guests
+- name: Connect the host, and attach the volumes to their guests
   bootflow.compute.compute_attachments:
 """
 
 RETURN = r"""
 ---
 attached:
-  description: UUIDs of the volumes that their guests have now.
+  description: UUIDs of the volumes that were attached to guests.
   type: list
   elements: str
   returned: success
@@ -59,31 +59,31 @@ detached:
   elements: str
   returned: success
 extended:
-  description: UUIDs of the volumes whose new size their guests see.
+  description: UUIDs of the volumes whose disks were resized in guests.
   type: list
   elements: str
   returned: success
 problems:
-  description: UUID to error, for what could not be done.
+  description: Errors of failed volumes, by UUID.
   type: dict
   returned: success
 
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: LedgerMissing
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 404
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

@@ -8,11 +8,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: compute_host_state
-short_description: Disable or enable compute hosts, or say that they are down
+short_description: Disable, enable or force down compute hosts
 version_added: "0.1.0"
 description:
-  - A host that is disabled or forced down gets no new instances. What runs there goes on.
-  - This stands beside the inventory's C(bootflow_disabled), which a host can be disabled with as well, and is kept in the ledger.
+  - A host that is disabled or forced down gets no new instances. Its running instances are not affected.
+  - The state is kept in the ledger. The variable C(bootflow_disabled) in the inventory disables a host independently of it.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -34,15 +34,15 @@ options:
     required: true
   state:
     description:
-      - V(disabled) and V(enabled) are one pair, V(forced_down) and V(up) another. A host may be disabled and forced down at once.
-      - V(up) ends V(forced_down); whether the host is up then is told by its reports.
+      - V(disabled) and V(enabled) are one pair, V(forced_down) and V(up) another. A host can be disabled and forced down at the same time.
+      - V(up) ends V(forced_down); then the reports of the host decide whether it is up.
       - Read from the variable C(bootflow_host_state).
     type: str
     choices: [enabled, disabled, forced_down, up]
     required: true
   reason:
     description:
-      - Why it is V(disabled) or V(forced_down), at most 255 characters. The scheduler's explanations tell it.
+      - Reason for V(disabled) or V(forced_down), at most 255 characters. The explanations of the scheduler show it.
       - Read from the variable C(bootflow_host_reason).
     type: str
 requirements:
@@ -50,45 +50,45 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
 ---
-- name: Let kvm3 take no new instances
+- name: Disable kvm3 for new instances
   bootflow.compute.compute_host_state:
     hosts: [kvm3]
     state: disabled
-    reason: gets more memory on Monday
+    reason: more memory on Monday
 """
 
 RETURN = r"""
 ---
 changes:
-  description: What changed, each with C(host), C(what), C(from) and C(to).
+  description: Changes, each with C(host), C(what), C(from) and C(to).
   type: list
   elements: dict
   returned: success
 hosts:
-  description: The hosts with C(disabled), C(disabled_reason), C(forced_down), C(forced_down_reason) and C(by_inventory). In check mode as they are.
+  description: The hosts with C(disabled), C(disabled_reason), C(forced_down), C(forced_down_reason) and C(by_inventory). In check mode their current state.
   type: dict
   returned: success
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

@@ -8,19 +8,19 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: compute_node_info
-short_description: Report what a compute node has and what of it is used
+short_description: Report the resources and usage of a compute node
 version_added: "0.1.0"
 description:
-  - Asks libvirt and the kernel of the host for the fields of Nova's C(get_available_resource), for the scheduler and for the guests' definitions.
-  - KVM counts only where it works. With O(virt_type=auto) a guest of 512 bytes is run once for each boot of the host, which takes
-    a tenth of a second; the answer is kept below C(_probe) in O(instances_path).
+  - Collects the fields of Nova's C(get_available_resource) from libvirt and the kernel of the host, for the scheduler and the definitions of guests.
+  - KVM is used only where it works. With O(virt_type=auto) a guest of 512 bytes runs once for each boot of the host, which takes
+    a tenth of a second; the result is cached in C(_probe) below O(instances_path).
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
 attributes:
   check_mode:
     support: full
-    details: In check mode neither the answer about KVM nor the CPU times are kept.
+    details: In check mode the result for KVM and the CPU times are not cached.
   diff_mode:
     support: none
   idempotent:
@@ -29,64 +29,64 @@ attributes:
     platforms: linux
 options:
   libvirt_uri:
-    description: The hypervisor of this host.
+    description: URI of the hypervisor of this host.
     type: str
     default: qemu:///system
   instances_path:
-    description: Absolute path of the folder in which each instance has its own, named by its UUID.
+    description: Absolute path of the directory that holds one directory per instance, named by its UUID.
     type: path
     default: /var/lib/bootflow/instances
   virt_type:
     description:
-      - What guests are to run under.
-      - V(auto) is V(kvm) where a guest really runs under it, and V(qemu) elsewhere.
+      - Virtualization type of the guests.
+      - V(auto) selects V(kvm) where a guest really runs under it, and V(qemu) elsewhere.
     type: str
     choices: [auto, kvm, qemu]
     default: auto
   arch:
-    description: Architecture of the guests to come. Without it that of the host.
+    description: Architecture of future guests. By default that of the host.
     type: str
   pci_device_spec:
     description:
-      - Which PCI devices of the host may be given to guests, in the form of Nova's C(passthrough_whitelist).
-      - Each entry names any of C(vendor_id), C(product_id) and either C(address) or C(devname); what it leaves out may be anything.
-        C(address) is a text such as V(*:0a:00.*), or a dictionary of regular expressions for C(domain), C(bus), C(slot) and C(function).
-        The address of a physical function stands for its virtual functions as well.
+      - PCI devices of the host that guests may use, in the format of Nova's C(passthrough_whitelist).
+      - Each entry has any of C(vendor_id), C(product_id) and either C(address) or C(devname); a missing key matches anything.
+        C(address) is a string such as V(*:0a:00.*), or a dictionary of regular expressions for C(domain), C(bus), C(slot) and C(function).
+        The address of a physical function also matches its virtual functions.
       - All other keys (C(physical_network), C(trusted)) become tags of the devices.
-      - Without entries no device is offered.
+      - Without entries, no device is offered.
     type: list
     elements: dict
     default: []
   isolated_disks:
     description:
-      - Physical disks that are set aside for guests, each of which goes to one guest whole. Names below C(/dev/disk/by-id) last.
-      - A disk that is mounted, has a partition in use, is an LVM physical volume, is held by another device or by a domain is
-        reported with the reason, and not offered.
+      - Physical disks that are reserved for guests; each is given to one guest as a whole. Names below C(/dev/disk/by-id) are persistent.
+      - A disk that is mounted, has a partition in use, is an LVM physical volume, or is held by another device or a domain is
+        reported with the reason and not offered.
     type: list
     elements: path
     default: []
   disk_backend:
-    description: What keeps the local disks of guests. With V(lvm) and V(qcow2_on_lvm) the sizes of disk in RV(compute_node) are those of O(volume_group).
+    description: Storage of the local disks of guests. With V(lvm) and V(qcow2_on_lvm) the disk sizes in RV(compute_node) are those of O(volume_group).
     type: str
     choices: [qcow2, raw, lvm, qcow2_on_lvm]
     default: qcow2
   volume_group:
-    description: The volume group of the disks. It is an error where it is not there.
+    description: Volume group of the disks. It must exist.
     type: str
   disk_medium:
-    description: What local disks lie on. Flavors can ask for it with the extra spec C(capabilities:disk_medium).
+    description: Medium of the local disks. Flavors can request it with the extra spec C(capabilities:disk_medium).
     type: str
     choices: ["", hdd, ssd, nvme]
     default: ""
   iqn_prefixes:
     description:
-      - What the names of volumes' targets begin with. With it RV(iscsi) tells of which such targets the host has a session, a record of C(iscsiadm) or a
+      - Prefixes of the names of volume targets. If set, RV(iscsi) lists the targets of which the host has a session, a record of C(iscsiadm) or a
         secret of libvirt.
     type: list
     elements: str
     default: []
   known_targets:
-    description: Names of targets that somebody knows the host to have. They are left out of RV(iscsi).
+    description: Names of targets that the host should have. RV(iscsi) does not list them.
     type: list
     elements: str
     default: []
@@ -98,11 +98,11 @@ requirements:
 
 EXAMPLES = r"""
 ---
-- name: Ask a compute node
+- name: Collect the facts of a compute node
   bootflow.compute.compute_node_info:
   register: node
 
-- name: Show what is left of its memory
+- name: Show its free memory
   ansible.builtin.debug:
     msg: "{{ node.compute_node.memory_mb - node.compute_node.memory_mb_used }} MB"
 """
@@ -110,16 +110,16 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 compute_node:
-  description: The host. Memory is in MB, disk in GB.
+  description: Facts of the host. Memory is in MB, disk in GB.
   type: dict
   returned: success
   contains:
     hypervisor_hostname:
-      description: Name of the host, as libvirt has it.
+      description: Name of the host in libvirt.
       type: str
       returned: success
     host_uuid:
-      description: UUID of the host, as libvirt has it.
+      description: UUID of the host in libvirt.
       type: str
       returned: success
     host_ip:
@@ -127,11 +127,11 @@ compute_node:
       type: str
       returned: success
     vcpus:
-      description: CPUs that are online.
+      description: Number of CPUs that are online.
       type: int
       returned: success
     vcpus_used:
-      description: Virtual CPUs of the running domains.
+      description: Number of virtual CPUs of the running domains.
       type: int
       returned: success
     memory_mb:
@@ -139,23 +139,23 @@ compute_node:
       type: int
       returned: success
     memory_mb_used:
-      description: Memory that is neither free nor buffer nor page cache.
+      description: Memory that is neither free nor used for buffers or the page cache.
       type: int
       returned: success
     local_gb:
       description:
         - Size of the file system that holds O(instances_path), or of O(volume_group).
-        - With O(disk_backend=qcow2_on_lvm) how much of it can be disks of guests, that is less what their file systems need.
+        - With O(disk_backend=qcow2_on_lvm) the part of it that disks of guests can use, which excludes the overhead of their file systems.
       type: int
       returned: success
     local_gb_used:
-      description: What of it is used.
+      description: Used part of it.
       type: int
       returned: success
     disk_available_least:
       description:
-        - What is free, less what the disks of all domains may still grow by. May be negative.
-        - Of a volume group what is free in it.
+        - Free space minus the space by which the disks of all domains can still grow. May be negative.
+        - For a volume group, its free space.
       type: int
       returned: success
     hypervisor_type:
@@ -163,7 +163,7 @@ compute_node:
       type: str
       returned: success
     hypervisor_version:
-      description: Its version as a number, 7002022 for 7.2.22.
+      description: Version of the hypervisor as a number, 7002022 for 7.2.22.
       type: int
       returned: success
     libvirt_version:
@@ -171,51 +171,51 @@ compute_node:
       type: int
       returned: success
     cpu_info:
-      description: The host's CPU with C(arch), C(model), C(vendor), C(features) and C(topology) (C(sockets), C(cores), C(threads), C(cells)).
+      description: CPU of the host, with C(arch), C(model), C(vendor), C(features) and C(topology) (C(sockets), C(cores), C(threads), C(cells)).
       type: dict
       returned: success
     numa_topology:
-      description: The NUMA cells with C(id), C(memory_mb), C(cpus), C(siblings) and C(pages); null where libvirt reports none.
+      description: NUMA cells, with C(id), C(memory_mb), C(cpus), C(siblings) and C(pages); null where libvirt reports none.
       type: dict
       returned: success
     supported_instances:
-      description: What guests can be, as lists of architecture, hypervisor type and VM mode.
+      description: Supported guests, as lists of architecture, hypervisor type and VM mode.
       type: list
       elements: list
       returned: success
     pci_passthrough_devices:
       description:
-        - PCI devices that O(pci_device_spec) admits, whether or not a guest has them.
-        - Each has C(address), C(vendor_id), C(product_id), C(numa_node) (null where the host does not say), C(dev_type) (V(type-PCI),
-          V(type-PF) or V(type-VF)), C(parent_addr) (of a virtual function its physical one), C(tags), C(dev_id) and C(label).
+        - PCI devices that match O(pci_device_spec), whether or not a guest uses them.
+        - Each has C(address), C(vendor_id), C(product_id), C(numa_node) (null if unknown), C(dev_type) (V(type-PCI),
+          V(type-PF) or V(type-VF)), C(parent_addr) (the physical function of a virtual one), C(tags), C(dev_id) and C(label).
       type: list
       elements: dict
       returned: success
     isolated_disks:
       description:
         - The disks of O(isolated_disks), with C(path), C(size_gb), C(medium) (V(hdd), V(ssd) or V(nvme)), C(serial) and C(reason).
-        - A disk with a C(reason) is not to be given away.
+        - A disk with a C(reason) is not available to guests.
       type: list
       elements: dict
       returned: success
     metrics:
       description:
-        - Numbers of Nova's CPU monitor, C(cpu.frequency) in MHz, C(cpu.user.time), C(cpu.kernel.time), C(cpu.idle.time) and
+        - Metrics of Nova's CPU monitor, C(cpu.frequency) in MHz, C(cpu.user.time), C(cpu.kernel.time), C(cpu.idle.time) and
           C(cpu.iowait.time) in nanoseconds since the host started, the same with C(percent) for C(time), and C(cpu.percent) for all but idle.
-        - The percentages are of the time since the report before this one.
-        - Empty where libvirt does not have the numbers.
+        - The percentages cover the time since the previous report.
+        - Empty if libvirt does not provide the numbers.
       type: dict
       returned: success
     stats:
-      description: What flavors can ask for by name, C(disk_backend) and, where one is given, C(disk_medium).
+      description: Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium).
       type: dict
       returned: success
     virt_type:
-      description: What guests run under, V(kvm) or V(qemu).
+      description: Virtualization type of guests, V(kvm) or V(qemu).
       type: str
       returned: success
     virt_type_reason:
-      description: Why.
+      description: Reason for RV(compute_node.virt_type).
       type: str
       returned: success
     emulators:
@@ -227,15 +227,15 @@ compute_node:
       type: dict
       returned: success
     uefi:
-      description: Whether a UEFI firmware for guests is there.
+      description: Whether a UEFI firmware for guests is installed.
       type: bool
       returned: success
     initiator:
-      description: Name of the host's iSCSI initiator, from C(/etc/iscsi/initiatorname.iscsi); null where it has none.
+      description: Name of the iSCSI initiator of the host, from C(/etc/iscsi/initiatorname.iscsi); null if it has none.
       type: str
       returned: success
     qemu_iscsi:
-      description: Whether QEMU can open iSCSI volumes by itself (Debian's qemu-block-extra).
+      description: Whether QEMU can open iSCSI volumes itself (Debian's qemu-block-extra).
       type: bool
       returned: success
     running_domains:
@@ -244,57 +244,57 @@ compute_node:
       returned: success
     domains:
       description:
-        - All domains, with C(uuid), C(name), C(power_state) (Nova's number), C(memory_mb), C(vcpus), and C(ours), whether this collection made it.
+        - All domains, with C(uuid), C(name), C(power_state) (Nova's number), C(memory_mb), C(vcpus), and C(ours), whether this collection created it.
       type: list
       elements: dict
       returned: success
     instance_volumes:
-      description: Names of the logical volumes in O(volume_group) that bear an instance's tag, by the instance's UUID.
+      description: Names of the logical volumes in O(volume_group) that are tagged for an instance, by UUID of the instance.
       type: dict
       returned: with the disk backends lvm and qcow2_on_lvm
     instance_folders:
-      description: UUIDs that have a folder below O(instances_path).
+      description: UUIDs that have a directory below O(instances_path).
       type: list
       elements: str
       returned: success
 iscsi:
-  description: What the host has of targets that are not in O(known_targets).
+  description: Sessions, records and secrets of targets that are not in O(known_targets).
   type: dict
   returned: with O(iqn_prefixes)
   contains:
     sessions:
       description:
-        - Targets that it is logged in to or keeps a record of, with C(iqn), C(volume_id), C(session) (whether it is logged in), C(luns), C(portals)
-          and C(in_use), the reasons why their disks may not go.
+        - Targets that the host is logged in to or has a record of, with C(iqn), C(volume_id), C(session) (whether it is logged in), C(luns), C(portals)
+          and C(in_use), the reasons why their disks cannot be removed.
       type: list
       elements: dict
       returned: always
     secrets:
-      description: Targets that this collection gave libvirt a secret of, with C(iqn) and C(volume_id).
+      description: Targets whose secret this collection defined in libvirt, with C(iqn) and C(volume_id).
       type: list
       elements: dict
       returned: always
     error:
-      description: What could not be read, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      description: Why these could not be read, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: HypervisorUnavailable
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 503
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
   sample: Start libvirtd on that host, or disable the host.
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
   sample: true

@@ -8,14 +8,14 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: compute_report
-short_description: Enter what a host has into the ledger
+short_description: Record the facts of a compute host in the ledger
 version_added: "0.1.0"
 description:
   - >-
-    Asks the host for its facts with M(bootflow.compute.compute_node_info) and records them with the time. Removes
-    first what earlier runs could not remove from it.
+    Collects the facts of the host with M(bootflow.compute.compute_node_info) and records them with the time. Cleans up
+    first what earlier runs could not remove from the host.
   - >-
-    A host that does not answer is marked, left out by the scheduler, and does not fail the play.
+    A host that does not answer is marked, the scheduler skips it, and the play continues.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -32,7 +32,7 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -56,27 +56,27 @@ configuration:
   type: dict
   returned: when it answered
 cleaned:
-  description: UUIDs of instances whose remains were removed.
+  description: UUIDs of instances whose leftovers were removed.
   type: list
   elements: str
   returned: when it answered
 
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

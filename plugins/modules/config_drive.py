@@ -8,12 +8,12 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: config_drive
-short_description: Make the config drives of guests
+short_description: Create the config drives of guests
 version_added: "0.1.0"
 description:
-  - Makes ISO 9660 or vfat images with the label C(config-2), from which cloud-init in a guest reads its name, addresses, keys and user data.
-  - A drive is written to a file beside its place and takes its name when it is complete. Whatever fails, no part of it stays behind.
-  - A drive that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
+  - Creates ISO 9660 or vfat images with the label C(config-2), from which cloud-init in a guest reads its name, addresses, keys and user data.
+  - A drive is written to a temporary file, which is renamed when it is complete. After a failure no part of it remains.
+  - The failure of one drive does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -27,7 +27,7 @@ attributes:
     support: full
 options:
   drives:
-    description: The drives to make on this host.
+    description: The drives to create on this host.
     type: list
     elements: dict
     required: true
@@ -37,7 +37,7 @@ options:
         type: str
         required: true
       path:
-        description: Absolute path of the image file. A missing folder is made. The file is readable for its owner only.
+        description: Absolute path of the image file. A missing directory is created. Only the owner can read the file.
         type: path
         required: true
       format:
@@ -47,14 +47,14 @@ options:
         default: iso9660
       files:
         description:
-          - Content of the drive, a dictionary from relative path to the content in Base64.
-          - A content of C(@) and the path of another file of the same drive means the same content as that file has.
+          - Files of the drive, a dictionary from relative path to the content in Base64.
+          - The value C(@) followed by the path of another file of the drive means the content of that file.
         type: dict
         required: true
       keep:
         description:
-          - Leave a drive of the same format alone if there is one, whatever is in it.
-          - For a build that is taken up again, whose guest may have read the drive already.
+          - Keep an existing drive of the same format, whatever its content is.
+          - Use this for a build that is resumed, whose guest may have read the drive already.
         type: bool
         default: false
 requirements:
@@ -62,7 +62,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Make a config drive
+- name: Create a config drive
   bootflow.compute.config_drive:
     drives:
       - uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
@@ -97,7 +97,7 @@ outcomes:
       type: int
       returned: success
     error:
-      description: Why the drive could not be made, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      description: Why the drive could not be created, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
   sample:
@@ -108,22 +108,22 @@ outcomes:
       path: /var/lib/bootflow/instances/2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11/disk.config
       size: 231424
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidInput
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
   sample: ""
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
   sample: false

@@ -11,12 +11,12 @@ module: domain
 short_description: Define and start guests, and wait until they are up
 version_added: "0.1.0"
 description:
-  - Defines libvirt domains from their XML, starts them, and waits until they run; optionally until words appear on the console, an address answers,
-    or the guest agent does.
-  - A domain is known by its UUID. One that is defined as wanted and runs is left alone. One that runs with another definition goes on running and gets
-    the new one for its next start.
-  - A domain that fails does not fail the others, and what there is of it stays for M(bootflow.compute.instance_cleanup).
-  - Look at RV(outcomes) for each one's outcome.
+  - Defines libvirt domains from their XML, starts them, and waits until they run; optionally also until a pattern appears on the console, an address
+    responds, or the guest agent responds.
+  - Domains are identified by their UUID. A running domain with the requested definition stays unchanged. A running domain with another definition
+    keeps running and gets the new definition for its next start.
+  - The failure of one domain does not affect the others; a partly created domain stays for M(bootflow.compute.instance_cleanup).
+  - RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -31,7 +31,7 @@ attributes:
     platforms: linux
 options:
   libvirt_uri:
-    description: The hypervisor of this host.
+    description: URI of the hypervisor of this host.
     type: str
     default: qemu:///system
   domains:
@@ -49,26 +49,26 @@ options:
         type: str
         required: true
       xml:
-        description: Definition of the domain, with this UUID and this name.
+        description: XML definition of the domain, with the same UUID and name.
         type: str
         required: true
       state:
         description:
-          - What it is to be.
-          - V(paused) starts it with its CPUs stopped, V(running) lets a paused one go on. Neither V(defined) nor V(paused) stops one that runs.
+          - Requested state.
+          - V(paused) starts the domain with its CPUs stopped, V(running) resumes a paused domain. V(defined) and V(paused) do not stop a running domain.
         type: str
         choices: [running, paused, defined]
         default: running
       wait_timeout:
-        description: Seconds to wait until it runs.
+        description: Seconds to wait until the domain runs.
         type: float
         default: 60
       wait_console:
-        description: Wait for words on the console.
+        description: Wait for a pattern on the console.
         type: dict
         suboptions:
           pattern:
-            description: A regular expression, in Python's words, that a part of a line must match.
+            description: A Python regular expression that a part of a line must match.
             type: str
             required: true
           timeout:
@@ -76,10 +76,10 @@ options:
             type: float
             default: 300
           log:
-            description: The console's log file. Without it that of the first serial port in the XML.
+            description: Log file of the console. By default that of the first serial port in the XML.
             type: path
       wait_address:
-        description: Wait until an address of the guest answers this host.
+        description: Wait until an address of the guest responds to this host.
         type: dict
         suboptions:
           address:
@@ -87,7 +87,7 @@ options:
             type: str
             required: true
           port:
-            description: A TCP port that must accept a connection. Without it the address must answer a ping.
+            description: A TCP port that must accept a connection. By default the address must respond to a ping.
             type: int
           timeout:
             description: Seconds to wait for it.
@@ -95,20 +95,20 @@ options:
             default: 300
       vif_plugging_timeout:
         description:
-          - Seconds to wait until the host has every interface of the guest up; the guest's CPUs are stopped until then.
+          - Seconds to wait until every interface of the guest is up on the host; the CPUs of the guest are stopped until then.
           - V(0) starts the guest at once.
         type: float
         default: 300
       vif_plugging_is_fatal:
-        description: Fail when an interface is missing after that time. Otherwise the guest runs without.
+        description: Fail if an interface is missing after that time. Otherwise the guest runs without it.
         type: bool
         default: true
       wait_agent:
-        description: Seconds to wait until the QEMU guest agent answers. V(0) does not wait for it.
+        description: Seconds to wait until the QEMU guest agent responds. V(0) does not wait.
         type: float
         default: 0
   workers:
-    description: How many to work on at once.
+    description: Number of items to process in parallel.
     type: int
     default: 8
 requirements:
@@ -119,7 +119,7 @@ requirements:
 
 EXAMPLES = r"""
 ---
-- name: Start a guest and wait for its words
+- name: Start a guest and wait for its login prompt
   bootflow.compute.domain:
     domains:
       - uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
@@ -142,60 +142,60 @@ outcomes:
       type: bool
       returned: always
     power_state:
-      description: Nova's number for its state, 1 for running, 3 paused, 4 shut down, 6 crashed, 7 suspended, 0 none.
+      description: Nova's number of the power state, 1 for running, 3 paused, 4 shut down, 6 crashed, 7 suspended, 0 none.
       type: int
       returned: success
     defined:
-      description: Whether it was defined now.
+      description: Whether this task defined the domain.
       type: bool
       returned: success
     started:
-      description: Whether it was started now.
+      description: Whether this task started the domain.
       type: bool
       returned: success
     resumed:
-      description: Whether it was paused and goes on now.
+      description: Whether this task resumed a paused domain.
       type: bool
       returned: success
     differences:
-      description: In what the definition differed from the wanted one.
+      description: Differences between the existing and the requested definition.
       type: list
       elements: str
       returned: success
     seconds:
-      description: How long all of it took.
+      description: Duration in seconds.
       type: float
       returned: success
     console_match:
-      description: The line of the console that matched, otherwise null.
+      description: The console line that matched; otherwise null.
       type: str
       returned: success
     vifs_missing:
-      description: Interfaces that were not plugged in when the guest was let go, which is possible without O(domains[].vif_plugging_is_fatal).
+      description: Interfaces that were not plugged in when the guest was resumed; only with O(domains[].vif_plugging_is_fatal=false).
       type: list
       elements: str
       returned: success
     error:
-      description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: HypervisorUnavailable
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 503
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
   sample: Start libvirtd on that host, or disable the host.
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
   sample: true

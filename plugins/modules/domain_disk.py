@@ -8,15 +8,15 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: domain_disk
-short_description: Attach disks to guests, detach and resize them
+short_description: Attach, detach and resize disks of guests
 version_added: "0.1.0"
 description:
-  - Gives disks to guests that are there, running or not, takes them away, or has a running guest see that a disk grew.
-  - A disk is known by its serial, which for a volume is its UUID. What is done is done in the running guest and in the definition of its next start,
-    wherever it is still missing.
-  - A guest may keep a disk as long as it likes. It is asked O(detach_tries) times, with growing pauses, and then the detach fails. The disk is out of the
-    definition then, and the running guest still has it.
-  - A disk that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
+  - Attaches disks to existing guests, running or not, detaches them, or resizes the disk of a running guest after it grew.
+  - Disks are identified by their serial, which for a volume is its UUID. Changes are made both in the running guest and in the definition of its next start,
+    wherever they are still missing.
+  - A guest can refuse to release a disk. It is asked O(detach_tries) times, with growing pauses; then the detach fails. In this case the disk is removed from
+    the definition while the running guest still has it.
+  - The failure of one disk does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -31,7 +31,7 @@ attributes:
     platforms: linux
 options:
   libvirt_uri:
-    description: The hypervisor of this host.
+    description: URI of the hypervisor of this host.
     type: str
     default: qemu:///system
   disks:
@@ -41,7 +41,7 @@ options:
     required: true
     suboptions:
       id:
-        description: The key of its result in RV(outcomes), such as the ID of the attachment.
+        description: Key of the result in RV(outcomes), such as the ID of the attachment.
         type: str
         required: true
       uuid:
@@ -49,30 +49,30 @@ options:
         type: str
         required: true
       serial:
-        description: Serial of the disk, for a volume its UUID.
+        description: Serial of the disk; for a volume its UUID.
         type: str
         required: true
       state:
-        description: What it is to be. V(resized) has the running guest see the size of a disk that grew below it.
+        description: Requested state. V(resized) updates the size in the running guest after the disk grew.
         type: str
         choices: [attached, detached, resized]
         default: attached
       xml:
-        description: The disk in libvirt's format, with this serial, a target and a driver type. Required with O(disks[].state=attached).
+        description: XML definition of the disk, with the same serial, a target and a driver type. Required with O(disks[].state=attached).
         type: str
       size:
-        description: Bytes. Required with O(disks[].state=resized).
+        description: Size in bytes. Required with O(disks[].state=resized).
         type: int
   detach_tries:
-    description: How often a running guest is asked to let a disk go.
+    description: Number of times that a running guest is asked to release a disk.
     type: int
     default: 8
   detach_wait:
-    description: Seconds until it is asked a second time. The next pause is twice as long, then three times, up to 30 seconds.
+    description: Seconds before the second attempt. The next pause is twice as long, then three times, up to 30 seconds.
     type: float
     default: 2
   workers:
-    description: How many to work on at once.
+    description: Number of items to process in parallel.
     type: int
     default: 4
 requirements:
@@ -82,7 +82,7 @@ requirements:
 
 EXAMPLES = r"""
 ---
-- name: Give a guest a disk
+- name: Attach a disk to a guest
   bootflow.compute.domain_disk:
     disks:
       - id: data
@@ -90,7 +90,7 @@ EXAMPLES = r"""
         serial: 6a2c1f0e-3c5e-4d7b-8d3f-9f1c2b3a4d5e
         xml: "{{ lookup('ansible.builtin.file', 'disk.xml') }}"
 
-- name: Take it away
+- name: Detach the disk
   bootflow.compute.domain_disk:
     disks:
       - id: data
@@ -107,46 +107,46 @@ outcomes:
   returned: success
   contains:
     changed:
-      description: Whether something was, or in check mode would be, changed.
+      description: Whether the disk was, or in check mode would be, changed.
       type: bool
       returned: always
     target:
-      description: The name that the domain has for it, such as C(vdb); null where it has no such disk.
+      description: Target name in the domain, such as C(vdb); null if the domain does not have the disk.
       type: str
       returned: success
     live:
-      description: Whether the running guest has it.
+      description: Whether the running guest has the disk.
       type: bool
       returned: success
     config:
-      description: Whether the definition of its next start has it.
+      description: Whether the definition of the next start has the disk.
       type: bool
       returned: success
     size:
-      description: Bytes that a running guest sees, with O(disks[].state=resized); otherwise null.
+      description: Size in bytes in the running guest, with O(disks[].state=resized); otherwise null.
       type: int
       returned: success
     error:
-      description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: HypervisorUnavailable
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 503
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
   sample: Start libvirtd on that host, or disable the host.
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
   sample: true

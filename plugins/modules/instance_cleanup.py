@@ -11,12 +11,12 @@ module: instance_cleanup
 short_description: Remove instances from a compute node
 version_added: "0.1.0"
 description:
-  - Destroys and undefines the domain of each instance, with its saved state and its NVRAM, and then removes its folder. Nothing outside that folder is touched,
-    except the whole disks that O(instances[].disks) names, and the logical volumes that have the instance's tag.
-  - Such a logical volume is unmounted where it is mounted, its line in C(/etc/fstab) is taken away, and it is overwritten as O(volume_clear) says
-    before it is removed. One that is still open is not touched, and that instance fails.
-  - It works from any half-way point of a build, and for an instance of which there is nothing it changes nothing.
-  - An instance that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
+  - Destroys and undefines the domain of each instance, with its saved state and its NVRAM, and then removes its directory. Nothing outside that directory is
+    touched, except the whole disks in O(instances[].disks) and the logical volumes that are tagged for the instance.
+  - Such a logical volume is unmounted, its line in C(/etc/fstab) is removed, and it is overwritten according to O(volume_clear)
+    before it is removed. A logical volume that is still open is not touched, and its instance fails.
+  - The module works from any intermediate state of a build; if nothing of an instance exists, nothing is changed.
+  - The failure of one instance does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -25,18 +25,18 @@ attributes:
     support: full
   diff_mode:
     support: none
-    details: RV(outcomes) names what was removed.
+    details: RV(outcomes) lists what was removed.
   idempotent:
     support: full
   platform:
     platforms: linux
 options:
   libvirt_uri:
-    description: The hypervisor of this host.
+    description: URI of the hypervisor of this host.
     type: str
     default: qemu:///system
   instances_path:
-    description: Absolute path of the folder in which each instance has its own, named by its UUID.
+    description: Absolute path of the directory that holds one directory per instance, named by its UUID.
     type: path
     default: /var/lib/bootflow/instances
   instances:
@@ -46,50 +46,50 @@ options:
     required: true
     suboptions:
       uuid:
-        description: UUID of the instance, the key of its result in RV(outcomes). Only this tells which domain and which folder are removed.
+        description: UUID of the instance, the key of its result in RV(outcomes). It alone determines which domain and directory are removed.
         type: str
         required: true
       name:
-        description: Name of the instance, for people.
+        description: Name of the instance, for information only.
         type: str
       disks:
         description:
-          - The whole disks that the instance alone has on this host, as paths or as mappings of C(path) and C(serial).
-          - They are overwritten as O(whole_disk_clear) says once the guest is stopped. One that the kernel or another domain uses,
-            or that has another serial by now, is not touched, and that instance fails.
+          - Whole disks of this host that only this instance has, as paths or as mappings of C(path) and C(serial).
+          - They are overwritten according to O(whole_disk_clear) after the guest has stopped. A disk that the kernel or another domain uses,
+            or that has another serial now, is not touched, and its instance fails.
         type: list
         elements: raw
         default: []
       ran:
-        description: Whether its guest may have run on this host. If V(false), its disks are cleared only where its domain is there.
+        description: Whether its guest may have run on this host. If V(false), its disks are cleared only if its domain exists.
         type: bool
         default: true
   whole_disk_clear:
-    description: What becomes of the content of whole disks. V(zero) overwrites all of it with zeros, V(none) leaves it to the next guest.
+    description: How to clear whole disks. V(zero) overwrites everything with zeros; with V(none) the next guest can read the old data.
     type: str
     choices: [zero, none]
     default: zero
   volume_group:
     description:
-      - The volume group in which instances of this host have their disks. Those that the record in an instance's folder names are looked into as well.
-      - Without either no LVM is asked.
+      - Volume group in which instances of this host have their disks. Volume groups recorded in the directory of an instance are searched as well.
+      - If there are none, LVM is not used.
     type: str
   volume_clear:
-    description: What becomes of the content of logical volumes. V(zero) and V(shred) overwrite it, V(none) leaves it to the next guest.
+    description: How to clear logical volumes. V(zero) and V(shred) overwrite them; with V(none) the next guest can read the old data.
     type: str
     choices: [zero, shred, none]
     default: zero
   volume_clear_size_mb:
-    description: How much of each logical volume is overwritten, from its beginning, in MiB; V(0) for all of it.
+    description: Size of the beginning of each logical volume to overwrite, in MiB; V(0) for all of it.
     type: int
     default: 0
   state:
-    description: What they are to be.
+    description: Requested state.
     type: str
     choices: [absent]
     default: absent
   workers:
-    description: How many to work on at once.
+    description: Number of items to process in parallel.
     type: int
     default: 4
 requirements:
@@ -118,31 +118,31 @@ outcomes:
       type: bool
       returned: always
     removed:
-      description: What was, or in check mode would be, removed.
+      description: Items that were, or in check mode would be, removed.
       type: list
       elements: str
       returned: success
     error:
-      description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: HypervisorUnavailable
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 503
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
   sample: Start libvirtd on that host, or disable the host.
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
   sample: true

@@ -8,14 +8,14 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: instance_delete
-short_description: Mark instances for deletion, and forget them at the end
+short_description: Delete instances
 version_added: "0.1.0"
 description:
   - >-
-    O(phase=begin) marks the instances as deleting; hosts then remove them with
-    M(bootflow.compute.instance_remove); O(phase=finish) gives back what the removed ones held.
+    O(phase=begin) marks the instances as deleting. Hosts then remove them with
+    M(bootflow.compute.instance_remove). O(phase=finish) releases the resources of the removed instances.
   - >-
-    It deletes from any state, half-built instances too. What is not there is no error.
+    Instances in any state can be deleted, also half-built ones. A missing instance is not an error.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -45,16 +45,16 @@ options:
     type: str
 
   all:
-    description: With O(project) alone, delete all of the project's instances. Read from the variable C(bootflow_delete_all), else false.
+    description: Delete all instances of the O(project), if no other condition is given. Read from the variable C(bootflow_delete_all), else false.
     type: bool
   phase:
-    description: Which end of the deletion.
+    description: V(begin) before the hosts work, V(finish) afterwards.
     type: str
     choices: [begin, finish]
     default: begin
   force:
     description:
-      - Forget also instances whose host does not answer; the host is cleaned when it reports again.
+      - Delete also instances whose host does not answer; the host is cleaned up when it reports again.
       - Read from the variable C(bootflow_delete_force), else false.
     type: bool
   print_table:
@@ -65,7 +65,7 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -79,32 +79,32 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 instances:
-  description: What was marked.
+  description: Instances that were marked.
   type: list
   elements: dict
   returned: O(phase=begin)
   sample: [{name: web-1, uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11, host: kvm1}]
 not_found:
-  description: Names and UUIDs that no living instance has.
+  description: Names and UUIDs without an existing instance.
   type: list
   elements: str
   returned: O(phase=begin)
 hosts:
-  description: Hosts that have something to remove.
+  description: Hosts with instances to remove.
   type: list
   elements: str
   returned: O(phase=begin)
 volumes:
-  description: Whether any of them has volumes, so that storage hosts may have something to do, too.
+  description: Whether any of the instances has volumes, so that storage hosts may have work to do.
   type: bool
   returned: O(phase=begin)
 deleted:
-  description: Names of the instances that are gone.
+  description: Names of the deleted instances.
   type: list
   elements: str
   returned: O(phase=finish)
 left:
-  description: Instances that could not be removed, with the reason.
+  description: Instances that could not be removed, each with its error.
   type: list
   elements: dict
   returned: O(phase=finish)
@@ -116,21 +116,21 @@ failed_items:
   elements: dict
   returned: failure
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

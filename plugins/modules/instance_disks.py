@@ -8,31 +8,31 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: instance_disks
-short_description: Fetch images and make the disks of instances
+short_description: Fetch images and create the disks of instances
 version_added: "0.1.0"
 description:
-  - Fetches each image once into a cache on the host, checks it, makes it raw, and makes the instances' disks from it, and empty disks and swap.
-  - An image is taken for hostile. It is refused when its sha256 or its format is not what the catalogue says, when it refers to other files
-    (backing file, external data file, VMDK extents), or when it is larger than the disk. No format is ever guessed.
-  - A disk that is there stays as it is. A disk that is not complete never has its name.
-  - Neither an image nor an instance that fails fails the others. Look at RV(image_outcomes) and RV(outcomes) for each one's outcome.
+  - Fetches each image once into a cache on the host, checks it, converts it to raw, and creates the disks of the instances from it, empty disks, and swap.
+  - Images are treated as hostile. An image is rejected if its sha256 or format differs from the catalogue, if it refers to other files
+    (backing file, external data file, VMDK extents), or if it is larger than the disk. The format is never guessed.
+  - Existing disks stay unchanged. A disk gets its name only when it is complete.
+  - The failure of one image or instance does not affect the others. RV(image_outcomes) and RV(outcomes) have the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
 attributes:
   check_mode:
     support: full
-    details: In check mode an image that is not in the cache is not fetched, so it is not checked either.
+    details: In check mode an image that is not in the cache is not fetched, and therefore not checked.
   diff_mode:
     support: none
-    details: A disk has no text.
+    details: Disks have no text to compare.
   idempotent:
     support: full
   platform:
     platforms: linux
 options:
   instances_path:
-    description: Absolute path of the folder in which each instance has its own, named by its UUID.
+    description: Absolute path of the directory that holds one directory per instance, named by its UUID.
     type: path
     default: /var/lib/bootflow/instances
   images:
@@ -49,21 +49,21 @@ options:
         description: Name of the image.
         type: str
       url:
-        description: Where this host gets it, C(http://), C(https://) or C(file://).
+        description: URL from which this host fetches the image, C(http://), C(https://) or C(file://).
         type: str
       path_on_host:
-        description: A file of this host that is the image. Used instead of O(images[].url).
+        description: Path of the image on this host. Used instead of O(images[].url).
         type: path
       checksum:
-        description: The sha256 of the file, with or without C(sha256:) before it.
+        description: The sha256 of the file, with or without the prefix C(sha256:).
         type: str
         default: ""
       disk_format:
-        description: What the image is said to be, such as V(qcow2) or V(raw).
+        description: Format of the image according to the catalogue, such as V(qcow2) or V(raw).
         type: str
         required: true
       virtual_size_limit:
-        description: An image that becomes larger than so many bytes is refused. Without it only the disks set a limit.
+        description: Maximum virtual size in bytes; a larger image is rejected. By default only the disks set a limit.
         type: int
   instances:
     description: The instances and their disks.
@@ -86,27 +86,27 @@ options:
             type: str
             required: true
           kind:
-            description: Whether it begins as an image, as an empty file system, or as swap.
+            description: Initial content, an image, an empty file system, or swap.
             type: str
             choices: [image, ephemeral, swap]
             required: true
           image_id:
-            description: Id of the image, of O(images). Required with O(instances[].disks[].kind=image).
+            description: Id of one of the O(images). Required with O(instances[].disks[].kind=image).
             type: str
           size_gb:
-            description: Size in GiB. V(0) with O(instances[].disks[].kind=image) is as large as the image.
+            description: Size in GiB. With O(instances[].disks[].kind=image), V(0) means the size of the image.
             type: int
           size_mb:
             description: Size in MiB, instead of O(instances[].disks[].size_gb).
             type: int
           backend:
             description:
-              - What the disk is. V(qcow2) is a file that is a layer over the cached image, V(raw) a file with a copy.
+              - Storage of the disk. V(qcow2) is a file that is a layer over the cached image, V(raw) a file with a copy.
               - V(lvm) is a logical volume of O(volume_group) named C(UUID_NAME), with a copy.
-              - With V(qcow2_on_lvm) the instance has a logical volume C(UUID_disk) with a file system, which is mounted on the folder C(disk) of
-                its own, again when the host starts (C(/etc/fstab)), and in which its disks are as with V(qcow2).
-                It is so large that the disks can become full.
-              - All disks of an instance have the same one of the last two.
+              - With V(qcow2_on_lvm) the instance has a logical volume C(UUID_disk) with a file system that holds its disks as with V(qcow2). It is mounted
+                on C(disk) in the directory of the instance, also when the host starts (C(/etc/fstab)).
+                It is large enough for full disks.
+              - With V(lvm) or V(qcow2_on_lvm), all disks of an instance must have the same backend.
             type: str
             choices: [qcow2, raw, lvm, qcow2_on_lvm]
             default: qcow2
@@ -116,16 +116,16 @@ options:
             choices: [ext4, ext3, ext2, xfs, vfat, none]
             default: ext4
           label:
-            description: Label of that file system or of the swap. Without it C(ephemeral0) for V(disk.eph0).
+            description: Label of the file system or swap. By default C(ephemeral0) for V(disk.eph0).
             type: str
   volume_group:
     description:
-      - The volume group with the disks of O(instances[].disks[].backend=lvm) and O(instances[].disks[].backend=qcow2_on_lvm).
-      - A logical volume of it that has not the instance's tag is never touched.
+      - Volume group of disks with O(instances[].disks[].backend=lvm) or O(instances[].disks[].backend=qcow2_on_lvm).
+      - Logical volumes without the tag of the instance are never touched.
     type: str
   uploads:
     description:
-      - Files of this host to which images were uploaded, a dictionary from image id to path.
+      - Files on this host to which images were uploaded, a dictionary from image id to path.
       - An image that has neither O(images[].url) nor O(images[].path_on_host), is not in the cache and is not here is reported in RV(missing_images).
     type: dict
     default: {}
@@ -134,7 +134,7 @@ options:
     type: bool
     default: false
   workers:
-    description: How many to work on at once.
+    description: Number of items to process in parallel.
     type: int
     default: 4
 requirements:
@@ -145,7 +145,7 @@ requirements:
 
 EXAMPLES = r"""
 ---
-- name: Make the disks of two instances
+- name: Create the disks of two instances
   bootflow.compute.instance_disks:
     images:
       - id: 6a2c1f0e-3c5e-5d7b-8d3f-9f1c2b3a4d5e
@@ -178,7 +178,7 @@ outcomes:
   returned: success
   contains:
     changed:
-      description: Whether disks were, or in check mode would be, made.
+      description: Whether disks were, or in check mode would be, created.
       type: bool
       returned: always
     disks:
@@ -187,12 +187,12 @@ outcomes:
       elements: dict
       returned: success
     pending:
-      description: Ids of images that this instance waits for, all of them in RV(missing_images). Its disks are not made.
+      description: Ids of images in RV(missing_images) that this instance needs. Its disks are not created.
       type: list
       elements: str
       returned: success
     error:
-      description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
 image_outcomes:
@@ -205,39 +205,39 @@ image_outcomes:
       type: bool
       returned: always
     virtual_size:
-      description: Its size as a disk, in bytes; null while it is not known.
+      description: Virtual size in bytes; null if not known yet.
       type: int
       returned: success
     path:
-      description: The raw file in the cache, empty while it is not there.
+      description: Path of the raw file in the cache; empty if it does not exist yet.
       type: str
       returned: success
     error:
-      description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
 missing_images:
-  description: Ids of images that have to be uploaded from the controller before the disks can be made.
+  description: Ids of images that must be uploaded from the controller before the disks can be created.
   type: list
   elements: str
   returned: success
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: HypervisorUnavailable
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 503
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
   sample: Start libvirtd on that host, or disable the host.
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
   sample: true

@@ -13,10 +13,10 @@ version_added: "0.1.0"
 description:
   - >-
     Removes domain, disks and config drive of every instance of this run that is marked as deleting on the host,
-    disconnects the host from their volumes, and gives their claims back.
+    disconnects the host from their volumes, and releases their claims.
   - >-
-    A host that does not answer fails nothing here; M(bootflow.compute.instance_delete) with C(phase=finish) tells
-    what is left.
+    The task does not fail when the host does not answer; M(bootflow.compute.instance_delete) with C(phase=finish)
+    reports what is left.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -24,7 +24,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: Does nothing; O(bootflow.compute.instance_delete#module:phase=begin) tells what would go.
+    details: Does nothing; O(bootflow.compute.instance_delete#module:phase=begin) reports what would be deleted.
   diff_mode:
     support: none
   idempotent:
@@ -34,43 +34,43 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
 ---
-- name: Remove
+- name: Remove deleted instances from the host
   bootflow.compute.instance_remove:
 """
 
 RETURN = r"""
 ---
 removed:
-  description: UUIDs that the host is rid of.
+  description: UUIDs of the instances that were removed from the host.
   type: list
   elements: str
   returned: success
 problems:
-  description: UUID to error, for what could not be removed.
+  description: Errors of instances that could not be removed, by UUID.
   type: dict
   returned: success
 
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

@@ -11,23 +11,23 @@ module: iscsi_initiator
 short_description: Connect this host to volumes by iSCSI
 version_added: "0.1.0"
 description:
-  - Logs in to volumes' targets with the kernel's initiator and waits for the disks, or takes the disks away and logs out.
-  - A disk that is mounted, held by another device or open in a process, such as a guest's, is never taken away. One that goes is flushed, and
+  - Logs in to the targets of volumes with the kernel's initiator and waits for the disks, or removes the disks and logs out.
+  - A disk that is mounted, held by another device or open in a process, such as QEMU, is never removed. Otherwise the disk is flushed and
     removed from the kernel before the logout, so that no other volume can appear under its name.
-  - A session stays while the target has other disks here.
+  - A session stays open while the target has other disks on this host.
   - >-
-    With several portals there is a session with each, and multipathd's map of their disks is what a guest gets; a portal that is down is told in
-    RV(outcomes.failed_portals). Where multipathd does not run, one portal is used, and a warning says so. A disk with a path that is down
-    is not resized, for the path would come back with the old size.
-  - No secret is on a command line. C(iscsiadm) keeps it in its record of the target, which only root reads, until the host is disconnected.
-  - A connection that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
+    With several portals there is a session with each, and guests get the multipath map of the disks; portals that are down are listed in
+    RV(outcomes.failed_portals). If multipathd is not running, only one portal is used, with a warning. A disk with a path that is down
+    is not resized, because the path would come back with the old size.
+  - Secrets are never on a command line. C(iscsiadm) keeps them in its record of the target, which only root can read, until the host is disconnected.
+  - The failure of one connection does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
 attributes:
   check_mode:
     support: partial
-    details: The size after O(connections[].state=rescanned) is known only when the disk was asked.
+    details: The size after O(connections[].state=rescanned) is not known in check mode.
   diff_mode:
     support: full
   idempotent:
@@ -46,7 +46,7 @@ options:
         type: str
         required: true
       state:
-        description: Whether the host is to be connected; V(rescanned) has the kernel ask for the size of a disk that grew.
+        description: Requested state; V(rescanned) makes the kernel read the size of a disk that grew.
         type: str
         choices: [connected, disconnected, rescanned]
         default: connected
@@ -60,29 +60,29 @@ options:
         required: true
       portals:
         description: >-
-          The target's portals, as C(address:port), an IPv6 address in brackets. There is a session with each where multipathd runs, elsewhere
+          The target's portals, as C(address:port), IPv6 addresses in brackets. There is a session with each if multipathd is running, otherwise
           with one.
         type: list
         elements: str
         required: true
       chap_user:
-        description: User to log in with. With O(connections[].chap_secret).
+        description: User to log in with. Requires O(connections[].chap_secret).
         type: str
       chap_secret:
         description: The secret of O(connections[].chap_user).
         type: str
       shared:
         description:
-          - Another guest of this host has the volume, too, and is connected. Its session serves both, and its record stays as it is.
-          - With O(connections[].state=connected); then O(connections[].chap_user) is of no use.
+          - Whether another guest of this host has the volume and is connected. Both use the same session, and its record stays unchanged.
+          - Used with O(connections[].state=connected); O(connections[].chap_user) is then ignored.
         type: bool
         default: false
   scan_tries:
-    description: How often to look for a disk that does not appear at once, after 1, 4, 9... seconds.
+    description: How often to look for a disk that does not appear immediately, after 1, 4, 9... seconds.
     type: int
     default: 5
   workers:
-    description: How many to work on at once.
+    description: Number of items to process in parallel.
     type: int
     default: 4
 requirements:
@@ -113,11 +113,11 @@ outcomes:
   returned: success
   contains:
     changed:
-      description: Whether something was, or in check mode would be, changed.
+      description: Whether the connection was, or in check mode would be, changed.
       type: bool
       returned: always
     changes:
-      description: What was changed, of C(record), C(session), C(map), C(disk) and C(size).
+      description: Changed parts, of C(record), C(session), C(map), C(disk) and C(size).
       type: list
       elements: str
       returned: success
@@ -131,12 +131,12 @@ outcomes:
       returned: success
     path:
       description: >-
-        What a guest's disk is given, C(/dev/disk/by-id/dm-uuid-mpath-WWID) where there is a map of multipathd, otherwise the link below
+        Path of the device for guests, C(/dev/disk/by-id/dm-uuid-mpath-WWID) if multipathd has a map, otherwise the link below
         C(/dev/disk/by-path).
       type: str
       returned: success
     device:
-      description: The kernel's device that RV(outcomes.path) leads to.
+      description: The device to which RV(outcomes.path) leads.
       type: str
       returned: success
     devices:
@@ -145,7 +145,7 @@ outcomes:
       elements: str
       returned: success
     multipath:
-      description: The map that multipathd made over RV(outcomes.devices); empty without one.
+      description: The map of multipathd over RV(outcomes.devices); empty without one.
       type: str
       returned: success
     serial:
@@ -153,7 +153,7 @@ outcomes:
       type: str
       returned: when connected
     size:
-      description: Bytes.
+      description: Size in bytes.
       type: int
       returned: when connected
     sessions:
@@ -162,7 +162,7 @@ outcomes:
       elements: dict
       returned: success
     failed_portals:
-      description: Portals that could not be logged in to, and why, while another one could.
+      description: Portals at which the login failed, with the reason, while it succeeded at another one.
       type: list
       elements: str
       returned: when connected
@@ -172,26 +172,26 @@ outcomes:
       elements: str
       returned: when connected
     error:
-      description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidInput
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
   sample: Write 192.0.2.1:3260 or [2001:db8::1]:3260.
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
   sample: false

@@ -8,13 +8,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: iscsi_secret
-short_description: Give libvirt the CHAP secrets of volumes that QEMU opens by itself
+short_description: Define the CHAP secrets of volumes in libvirt
 version_added: "0.1.0"
 description:
-  - QEMU has an iSCSI initiator of its own. A guest's disk of C(type='network') names a secret of libvirt, and the secret is given to that QEMU alone.
-  - Defines the secret of a target and sets its value, or takes it away. libvirt keeps the value in memory, or with O(secrets[].ephemeral=false) in a file that
-    only root reads, and shows it to nobody, so that it is set each time.
-  - A secret that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
+  - QEMU has its own iSCSI initiator. The disk of a guest with C(type='network') refers to a secret of libvirt, and libvirt passes the secret only to that QEMU.
+  - Defines the secret of a target and sets its value, or removes it. libvirt keeps the value in memory, or with O(secrets[].ephemeral=false) in a file that
+    only root can read. libvirt does not return the value, therefore it is set each time.
+  - The failure of one secret does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -26,12 +26,12 @@ attributes:
     details: The definition, without the value.
   idempotent:
     support: full
-    details: RV(outcomes.changed) tells whether the definition changed. libvirt does not tell whether the value did.
+    details: RV(outcomes.changed) reports whether the definition changed. libvirt does not report whether the value changed.
   platform:
     platforms: linux
 options:
   libvirt_uri:
-    description: The hypervisor of this host.
+    description: URI of the hypervisor of this host.
     type: str
     default: qemu:///system
   secrets:
@@ -45,7 +45,7 @@ options:
         type: str
         required: true
       state:
-        description: Whether libvirt is to have it.
+        description: Requested state of the secret.
         type: str
         choices: [present, absent]
         default: present
@@ -53,7 +53,7 @@ options:
         description: The CHAP secret. Required with O(secrets[].state=present).
         type: str
       ephemeral:
-        description: Keep it in memory only. It is gone when libvirt's daemon ends.
+        description: Keep the secret in memory only. It is lost when the libvirt daemon stops.
         type: bool
         default: false
 requirements:
@@ -64,7 +64,7 @@ requirements:
 
 EXAMPLES = r"""
 ---
-- name: Let QEMU log in to a volume's target
+- name: Define the secret with which QEMU logs in to the target of a volume
   bootflow.compute.iscsi_secret:
     secrets:
       - iqn: iqn.2010-10.org.openstack:volume-2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
@@ -79,34 +79,34 @@ outcomes:
   returned: success
   contains:
     changed:
-      description: Whether it was, or in check mode would be, defined or removed.
+      description: Whether the secret was, or in check mode would be, defined or removed.
       type: bool
       returned: always
     uuid:
-      description: UUID of the secret, which a disk's XML names.
+      description: UUID of the secret, for the XML of a disk.
       type: str
       returned: with O(secrets[].state=present)
     error:
-      description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: HypervisorUnavailable
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 503
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
   sample: Start libvirtd on that host, or disable the host.
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
   sample: true

@@ -11,12 +11,12 @@ module: iscsi_target
 short_description: Export volumes by iSCSI
 version_added: "0.1.0"
 description:
-  - Makes one iSCSI target per volume, for the initiators that are named and for nobody else, with LIO or tgt; and takes targets away.
-  - Several initiators may have one volume. One that is not named any more is put out; the sessions of the others go on.
-  - The target is named by O(iqn_prefix) and C(volume-) with the volume's id. The volume is its LUN 0 with LIO and its LUN 1 with tgt.
-  - A target comes back when its service starts again. What is kept for that, CHAP secrets among it, is in files that only root reads.
-  - No secret is on a command line, but for tgt's own start - its C(tgt-admin) passes the secrets of its files to C(tgtadm) that way.
-  - An export that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
+  - Creates one iSCSI target per volume with LIO or tgt, accessible only to the listed initiators, and removes targets.
+  - Several initiators can use one volume. The session of an initiator that is no longer listed ends; those of the others continue.
+  - The name of a target is O(iqn_prefix), C(volume-) and the id of the volume. The volume is LUN 0 with LIO and LUN 1 with tgt.
+  - Targets are restored when their service restarts. The saved configuration, including CHAP secrets, is in files that only root can read.
+  - Secrets are never on a command line, except when tgt starts - its C(tgt-admin) passes the secrets of its files to C(tgtadm) that way.
+  - The failure of one export does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -25,36 +25,37 @@ attributes:
     support: full
   diff_mode:
     support: full
-    details: Of CHAP credentials the difference only says whether there are some, or others.
+    details: For CHAP credentials the difference only shows whether there are any, or whether they differ.
   idempotent:
     support: full
   platform:
     platforms: linux
 options:
   target:
-    description: Which target serves the volumes.
+    description: Target implementation that serves the volumes.
     type: str
     choices: [lio, tgt]
     default: lio
   iqn_prefix:
-    description: What the targets' names begin with.
+    description: Prefix of the names of the targets.
     type: str
     default: "iqn.2010-10.org.openstack:"
   portals:
     description:
-      - Addresses at which initiators reach the targets, as C(address:port), an IPv6 address in brackets.
-      - LIO listens there, without any on port 3260 of all IPv4 addresses. tgt listens where its service was told to; here they are only named.
+      - Addresses at which initiators reach the targets, as C(address:port), IPv6 addresses in brackets.
+      - LIO listens there; without portals it listens on port 3260 of all IPv4 addresses. tgt listens where its service is
+        configured to; for tgt the option only lists its portals.
     type: list
     elements: str
     default: []
   volumes_dir:
-    description: Folder of tgt's files, one per volume. Its configuration has to include C(*.conf) of it.
+    description: Directory of tgt's files, one per volume. The configuration of tgt must include its C(*.conf).
     type: path
     default: /etc/tgt/conf.d
   config_file:
     description:
-      - The file that tgt's service reads at its start, V(/etc/tgt/targets.conf) by default.
-      - With LIO the file that its service restores, by default the one of the installed rtslib.
+      - With tgt, the file that its service reads at the start, by default V(/etc/tgt/targets.conf).
+      - With LIO, the file that its service restores, by default that of the installed rtslib.
     type: path
   exports:
     description: The volumes.
@@ -67,7 +68,7 @@ options:
         type: str
         required: true
       state:
-        description: Whether the volume is to be exported.
+        description: Requested state of the export.
         type: str
         choices: [present, absent]
         default: present
@@ -75,35 +76,35 @@ options:
         description: The block device or file to export. Required with O(exports[].state=present).
         type: path
       initiators:
-        description: Names of the initiators that may log in. Without any, nobody may.
+        description: Names of the initiators that may log in. By default none may.
         type: list
         elements: str
         default: []
       chap_user:
-        description: User with which they have to log in. With O(exports[].chap_secret).
+        description: User with which the O(exports[].initiators) must log in. Requires O(exports[].chap_secret).
         type: str
       logins:
         description:
-          - Initiators that may log in, each with credentials of its own. All of a volume's initiators have some, or none has.
-          - With tgt an account is bound to the target, not to an initiator; who knows another one's credentials gets in with them.
+          - Initiators that may log in, each with its own credentials. Either all initiators of a volume have credentials, or none has.
+          - With tgt an account is bound to the target, not to an initiator; an initiator that knows the credentials of another one can log in with them.
         type: list
         elements: dict
         default: []
         suboptions:
           initiator:
-            description: Its name.
+            description: Name of the initiator.
             type: str
             required: true
           chap_user:
-            description: User with which it has to log in, another one than the others'. With O(exports[].logins[].chap_secret).
+            description: User with which the initiator must log in, different for each initiator. Requires O(exports[].logins[].chap_secret).
             type: str
           chap_secret:
             description: The secret, as O(exports[].chap_secret).
             type: str
       keep:
         description:
-          - Initiators that were let in before, and stay with the credentials that they have, over a restart of the service too.
-          - Those that are not let in now stay out. A target that is not there is not made for them.
+          - Initiators that keep their current access and credentials, also after a restart of the service.
+          - Initiators without access do not get it. A missing target is not created for them.
         type: list
         elements: str
         default: []
@@ -111,11 +112,11 @@ options:
         description: The secret of O(exports[].chap_user), 12 to 255 letters, digits, dots, underscores and hyphens; some initiators take only 16.
         type: str
       write_cache:
-        description: Whether the disk has a write cache. LIO follows it for files; a block device has the cache of its own queue.
+        description: Whether the disk has a write cache. With LIO it applies to files only; a block device has the cache of its own queue.
         type: bool
         default: true
       force:
-        description: End a target, or export another path, although an initiator is logged in. Its guest loses the disk.
+        description: Remove a target or export another path although an initiator is logged in. The guest loses its disk.
         type: bool
         default: false
 requirements:
@@ -137,7 +138,7 @@ EXAMPLES = r"""
         chap_user: "{{ chap.user }}"
         chap_secret: "{{ chap.secret }}"
 
-- name: Export it for a second one, too, whatever the first logs in with
+- name: Export it to a second host as well, and keep the credentials of the first
   bootflow.compute.iscsi_target:
     portals:
       - 192.0.2.10:3260
@@ -160,11 +161,11 @@ outcomes:
   returned: success
   contains:
     changed:
-      description: Whether its export was, or in check mode would be, changed.
+      description: Whether the export was, or in check mode would be, changed.
       type: bool
       returned: always
     changes:
-      description: What was not as wished; C(target) when all of it was to be made or taken away, C(saved) when only a restart would have lost it.
+      description: Parts that differed from the request; C(target) for a created or removed target, C(saved) if only the saved configuration differed.
       type: list
       elements: str
       returned: success
@@ -177,16 +178,16 @@ outcomes:
       type: int
       returned: success
     path:
-      description: What is exported.
+      description: Path of the exported device or file.
       type: str
       returned: success
     portals:
-      description: The portals in the form in which Cinder keeps them.
+      description: The portals in the format of Cinder.
       type: list
       elements: str
       returned: success
     provider_location:
-      description: Where the volume is exported, as Cinder keeps it. Empty without portals, and when it is not exported.
+      description: Location of the export in the format of Cinder. Empty without portals and for a volume that is not exported.
       type: str
       returned: success
       sample: 192.0.2.10:3260,1 iqn.2010-10.org.openstack:volume-2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11 0
@@ -196,36 +197,36 @@ outcomes:
       elements: str
       returned: success
     initiators:
-      description: Names of the initiators that are let in, those that were kept among them.
+      description: Names of the initiators with access, including the kept ones.
       type: list
       elements: str
       returned: success
     unsaved:
-      description: Initiators to be kept that a restart of the service shuts out, as what they log in with was lost from its file (tgt).
+      description: Kept initiators whose saved CHAP credentials are missing (tgt); they cannot log in after the service restarts.
       type: list
       elements: str
       returned: success
     error:
-      description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidInput
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
   sample: Write 192.0.2.1:3260 or [2001:db8::1]:3260.
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
   sample: false

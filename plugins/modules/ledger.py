@@ -8,13 +8,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: ledger
-short_description: Make the ledger, bring it to this version, back it up, purge it
+short_description: Create, upgrade, back up and purge the ledger
 version_added: "0.1.0"
 description:
   - >-
-    The ledger is the memory of the collection: an sqlite file or a PostgreSQL database.
+    The ledger is the database of the collection, an sqlite file or a PostgreSQL database.
   - >-
-    A ledger of a newer version is refused in words, never half-used.
+    A ledger of a newer version is rejected with an explanation.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -29,23 +29,23 @@ attributes:
 options:
   state:
     description:
-      - V(migrated) applies the revisions that are missing; a sqlite file is made with mode 0600.
-      - V(backup) copies a sqlite ledger to O(dest), whatever runs are writing to it meanwhile. For PostgreSQL there is
+      - V(migrated) applies the missing revisions; an sqlite file is created with mode 0600.
+      - V(backup) copies an sqlite ledger to O(dest), also while runs write to it. For PostgreSQL use
         C(pg_dump).
       - V(purged) removes deleted instances and their history that are older than O(history_retention_days), and old
-        runs and notifications. Nothing of a living instance goes.
-      - In check mode nothing is written; the result tells what would be.
+        runs and notifications. Existing instances keep all of their history.
+      - In check mode nothing is written; the result shows what would be done.
     type: str
     choices: [migrated, backup, purged]
     default: migrated
   dest:
     description:
-      - With O(state=backup), the file to make on the controller (mode 0600). One that is there is never replaced.
+      - With O(state=backup), the file to create on the controller (mode 0600). An existing file is never replaced.
       - Read from the variable C(bootflow_ledger_backup).
     type: path
   history_retention_days:
     description:
-      - With O(state=purged), how many days what is over is kept, 0 for ever.
+      - With O(state=purged), number of days to keep history; 0 keeps it forever.
       - Read from the variable C(bootflow_history_retention_days), else V(0).
     type: float
 requirements:
@@ -53,16 +53,16 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
 ---
-- name: Make the ledger, or upgrade it
+- name: Create or upgrade the ledger
   bootflow.compute.ledger:
     ledger_url: sqlite:////var/lib/bootflow/ledger.db
 
-- name: In PostgreSQL, with TLS, the password in a file
+- name: Use PostgreSQL with TLS and a password file
   bootflow.compute.ledger:
     ledger_url: postgresql://bootflow@db.example.org/bootflow
     ledger_password_file: /etc/bootflow/ledger.password
@@ -74,7 +74,7 @@ EXAMPLES = r"""
     state: backup
     dest: /var/backups/bootflow/ledger-{{ now(utc=true, fmt='%Y%m%dT%H%M%SZ') }}.db
 
-- name: Forget what was deleted more than 90 days ago
+- name: Purge history older than 90 days
   bootflow.compute.ledger:
     state: purged
     history_retention_days: 90
@@ -83,64 +83,64 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 ledger:
-  description: Its URL, without a password.
+  description: URL of the ledger, without a password.
   type: str
   returned: success
   sample: sqlite:////var/lib/bootflow/ledger.db
 revision:
-  description: The revision it has now (in check mode, would have).
+  description: Current revision (in check mode, the revision after the upgrade).
   type: str
   returned: success and state is migrated
   sample: "0001"
 applied:
-  description: The revisions applied.
+  description: Applied revisions.
   type: list
   elements: str
   returned: success and state is migrated
   sample: ["0001"]
 plan:
-  description: The revisions applied, or in check mode those that would be, with what each does.
+  description: Revisions that were, or in check mode would be, applied, with their descriptions.
   type: list
   elements: dict
   returned: success and state is migrated
   sample: [{"revision": "0001", "description": "First shape of the ledger"}]
 clean_first:
   description:
-    - Compute hosts that could not be cleaned when they were to be, and may still use a volume. The playbook boot asks them before it accepts a
-      request, so that a request for that volume is not refused when they are back.
+    - Compute hosts with a pending cleanup that may still use a volume. The playbook boot lets them report before it accepts a
+      request, so that a request for such a volume is accepted once they are back.
   type: list
   elements: str
   returned: success and state is migrated
 dest:
-  description: The backup.
+  description: Path of the backup.
   type: str
   returned: success and state is backup
 size:
-  description: Its size in bytes.
+  description: Size of the backup in bytes.
   type: int
   returned: success and state is backup, not in check mode
 purged:
-  description: For each table, how many rows were removed, or in check mode would be.
+  description: Number of rows that were, or in check mode would be, removed from each table.
   type: dict
   returned: success and state is purged
   sample: {"instances": 3, "instance_actions": 6}
 
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

@@ -8,13 +8,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: storage_backend
-short_description: Make the volume groups and thin pools of a storage host
+short_description: Create the volume groups and thin pools of a storage host
 version_added: "0.1.0"
 description:
-  - Makes each backend's volume group out of its devices, and its thin pool; gives a group that is there the devices that it lacks.
-  - All devices are looked at before anything is written. One that is in use is refused. So is one that has a file system, a partition table or
-    another volume group on it, unless O(wipe_devices) says otherwise.
-  - A group that is there needs no devices. Nothing is taken from a group, and no group or pool is made smaller.
+  - Creates the volume group of each backend from its devices, and its thin pool; adds missing devices to an existing volume group.
+  - All devices are checked before anything is written. A device that is in use is rejected. A device with a file system, a partition table or
+    another volume group on it is rejected, unless O(wipe_devices) is set.
+  - An existing volume group needs no devices. Devices are never removed from a volume group, and groups and pools never shrink.
   - The role P(bootflow.compute.storage_host#role) calls this module.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
@@ -40,35 +40,35 @@ options:
         type: str
         required: true
       volume_group:
-        description: Its volume group. Several backends may have the same.
+        description: Volume group of the backend. Several backends can have the same.
         type: str
         default: cinder-volumes
       devices:
         description:
-          - Disks or partitions that are to be in the volume group, best by their names in C(/dev/disk/by-id).
-          - A thin pool that is there grows with them.
+          - Disks or partitions of the volume group, preferably by their names in C(/dev/disk/by-id).
+          - An existing thin pool grows when devices are added.
         type: list
         elements: path
         default: []
       provisioning:
-        description: Whether its volumes are thick, or thin and out of a thin pool.
+        description: Whether its volumes are thick, or thin and in a thin pool.
         type: str
         choices: [thick, thin]
         default: thick
       thin_pool:
         description:
-          - Name of the thin pool. Without it the volume group's name with C(-pool) after it.
-          - It gets 95 percent of the group's free room. It zeroes new blocks, and its writers get errors when it is full.
+          - Name of the thin pool. By default the name of the volume group followed by C(-pool).
+          - A new pool gets 95 percent of the free space of the group. It zeroes new blocks, and writes fail when it is full.
         type: str
   state:
-    description: They are to be there.
+    description: Requested state.
     type: str
     choices: [present]
     default: present
   wipe_devices:
     description:
-      - Wipe a device that is not empty, and take it. What is on it is lost.
-      - A device that is in use, or has volumes of this collection on it, is refused all the same.
+      - Wipe devices that are not empty. All data on them is lost.
+      - A device that is in use, or that holds volumes of this collection, is still rejected.
     type: bool
     default: false
 requirements:
@@ -100,44 +100,44 @@ backends:
   returned: success
   contains:
     changed:
-      description: Whether something was, or in check mode would be, made.
+      description: Whether the backend was, or in check mode would be, changed.
       type: bool
       returned: success
     actions:
-      description: What was done, of V(volume_group), V(devices), V(thin_pool), V(thin_pool_size), V(thin_pool_active).
+      description: Actions, of V(volume_group), V(devices), V(thin_pool), V(thin_pool_size), V(thin_pool_active).
       type: list
       elements: str
       returned: success
     volume_group:
-      description: Its volume group.
+      description: Name of the volume group.
       type: str
       returned: success
     devices:
-      description: The group's devices.
+      description: Devices of the volume group.
       type: list
       elements: str
       returned: success
     thin_pool:
-      description: Its thin pool; empty for a thick backend.
+      description: Name of the thin pool; empty for a thick backend.
       type: str
       returned: success
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: Conflict
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 409
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
-  sample: Name another device; or set bootflow_storage_wipe_devices, and all that is on it is lost.
+  sample: Use another device, or set bootflow_storage_wipe_devices to erase everything on this one.
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
   sample: false

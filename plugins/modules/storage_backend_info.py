@@ -8,12 +8,12 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: storage_backend_info
-short_description: Capacity and volumes of the LVM backends of a storage host
+short_description: Report capacity and volumes of the LVM backends of a storage host
 version_added: "0.1.0"
 description:
-  - Tells what each backend has, had promised and has left, as Cinder's LVM driver reports it, with one command for each volume group.
-  - Lists our logical volumes, and those among them that nobody knows; with O(targets) also the targets of volumes.
-  - A backend that is not ready does not fail the others; its entry has the error.
+  - Reports total, provisioned and free capacity of each backend as Cinder's LVM driver does, with one command for each volume group.
+  - Lists the logical volumes of this collection, and which of them are unknown; with O(targets) also the targets of volumes.
+  - A backend that is not ready does not affect the others; its entry has the error.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -39,34 +39,34 @@ options:
         type: str
         required: true
       volume_group:
-        description: Its volume group.
+        description: Volume group of the backend.
         type: str
         default: cinder-volumes
       provisioning:
-        description: Whether its volumes are thick, or thin and out of a thin pool.
+        description: Whether its volumes are thick, or thin and in a thin pool.
         type: str
         choices: [thick, thin]
         default: thick
       thin_pool:
-        description: Name of the thin pool. Without it the volume group's name with C(-pool) after it.
+        description: Name of the thin pool. By default the name of the volume group followed by C(-pool).
         type: str
   known:
-    description: UUIDs of the volumes and snapshots that somebody knows. Without it nothing is called an orphan.
+    description: UUIDs of the known volumes and snapshots. Without this option, none is reported as an orphan.
     type: list
     elements: str
   targets:
-    description: Which targets of volumes to look for. Without it none are.
+    description: Targets of volumes to look for. By default none.
     type: list
     elements: dict
     default: []
     suboptions:
       target:
-        description: What serves them.
+        description: Target implementation.
         type: str
         choices: [lio, tgt]
         required: true
       iqn_prefix:
-        description: What their names begin with; a volume's name follows.
+        description: Prefix of the names of targets, before the name of the volume.
         type: str
         required: true
 requirements:
@@ -76,7 +76,7 @@ requirements:
 
 EXAMPLES = r"""
 ---
-- name: What the backends have, and what nobody knows
+- name: Report capacity and list orphans
   bootflow.compute.storage_backend_info:
     backends:
       - name: lvm
@@ -99,16 +99,16 @@ backends:
       returned: success
     free_capacity_gb:
       description:
-        - What is not written (thin) or not given to a logical volume (thick), in GiB, rounded down to two decimals.
-        - Kept images that nothing was made of any more are free room, too, and not in RV(backends.provisioned_capacity_gb); they go when it is wanted.
+        - Space that is not written (thin) or not allocated to a logical volume (thick), in GiB, rounded down to two decimals.
+        - Cached images that no volume uses count as free and not in RV(backends.provisioned_capacity_gb); they are evicted when space is needed.
       type: float
       returned: success
     provisioned_capacity_gb:
-      description: Sizes of all logical volumes (thin), or what is not free (thick), in GiB, rounded up to two decimals.
+      description: Sum of all logical volumes (thin), or space that is not free (thick), in GiB, rounded up to two decimals.
       type: float
       returned: success
     allocated_capacity_gb:
-      description: Sizes of our volumes, in GiB.
+      description: Sum of the volumes of this collection, in GiB.
       type: float
       returned: success
     thin_provisioning_support:
@@ -116,51 +116,51 @@ backends:
       type: bool
       returned: success
     data_percent:
-      description: How full the thin pool is; null for a thick backend.
+      description: Usage of the thin pool; null for a thick backend.
       type: float
       returned: success
     metadata_percent:
-      description: How full the thin pool's metadata is; null for a thick backend.
+      description: Usage of the metadata of the thin pool; null for a thick backend.
       type: float
       returned: success
     image_cache_gb:
-      description: Sizes of the images that a thin backend keeps, in GiB.
+      description: Sum of the cached images of a thin backend, in GiB.
       type: float
       returned: success
     image_cache_count:
-      description: How many it keeps.
+      description: Number of cached images.
       type: int
       returned: success
     boot_id:
-      description: The boot of the host during which this was read.
+      description: Id of the boot of the host during which this was read.
       type: str
       returned: success
     read_at:
-      description: When it was read, in seconds since that boot; what was done before that is in the numbers.
+      description: Time of reading, in seconds since that boot; earlier changes are included in the numbers.
       type: float
       returned: success
     vg_uuid:
-      description: What LVM knows the volume group by.
+      description: UUID of the volume group.
       type: str
       returned: success
     volumes:
       description:
         - Our logical volumes with C(kind), C(id), C(name), C(path), C(project), C(source), C(size) in bytes, C(complete), C(open), C(origin), C(pool)...
-        - All of the volume group, whichever backend of it they are of.
+        - All of the volume group, whichever of its backends they belong to.
       type: list
       elements: dict
       returned: success
     orphans:
-      description: Those of them that are not in O(known).
+      description: Logical volumes of this collection that are not in O(known).
       type: list
       elements: dict
       returned: success
     error:
-      description: Why the backend is not ready, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      description: Why the backend is not ready, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
 targets:
-  description: What was found for each of O(targets), with its C(target) and C(iqn_prefix).
+  description: Results for each of O(targets), with its C(target) and C(iqn_prefix).
   type: list
   elements: dict
   returned: success
@@ -168,36 +168,36 @@ targets:
     exports:
       description:
         - The targets with C(iqn), C(volume_id), C(path), C(sessions) (the initiators that are logged in), C(running) (whether initiators find it; otherwise
-          only a saved configuration has it) and C(ours) (whether this collection made it).
+          it exists only in a saved configuration) and C(ours) (whether this collection created it).
       type: list
       elements: dict
       returned: always
     error:
-      description: Why they could not be read, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      description: Why the targets could not be read, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
 progress:
-  description: What is being fetched, copied or wiped at this moment, with C(id), C(step) and C(percent).
+  description: Images and volumes that are being fetched, copied or wiped, with C(id), C(step) and C(percent).
   type: list
   elements: dict
   returned: success
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidInput
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
   sample: Give each backend a name of its own.
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
   sample: false

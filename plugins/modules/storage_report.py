@@ -8,15 +8,15 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: storage_report
-short_description: Enter what a storage host has into the ledger
+short_description: Record the capacity of a storage host in the ledger
 version_added: "0.1.0"
 description:
   - >-
-    Asks the host for the capacity of its backends with M(bootflow.compute.storage_backend_info) and records it with
-    the moment, by the host's own clock, at which it was read. An older report never overwrites a later one.
+    Collects the capacity of the backends with M(bootflow.compute.storage_backend_info) and records it with the time
+    of the host's own clock at which it was read. An older report never overwrites a later one.
   - >-
-    A host that does not answer, or a backend that is not ready, is marked, left out by the scheduler, and does not
-    fail the play.
+    A host that does not answer, or a backend that is not ready, is marked; the scheduler skips it, and the play
+    continues.
   - >-
     The backends are those of the host variable C(bootflow_storage_backends).
 author: bootflow.compute authors (@bootflow)
@@ -35,7 +35,7 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -60,27 +60,27 @@ error:
   type: dict
   returned: when it did not
 errors:
-  description: Every error of the request, with its path, code, status, message and remedy.
+  description: All errors of the request, each with its path, code, status, message and remedy.
   type: list
   elements: dict
   returned: failure
 
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

@@ -8,21 +8,21 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: storage_stage
-short_description: Do what the ledger has for a storage host
+short_description: Do the pending work of a storage host
 version_added: "0.1.0"
 description:
   - >-
-    Ends the exports that nobody uses any more with M(bootflow.compute.iscsi_target); makes, extends and removes
-    volumes and snapshots with M(bootflow.compute.volume_lvm), all of a backend at once; then exports what this run
-    attaches, with new CHAP credentials.
+    Removes unused exports with M(bootflow.compute.iscsi_target); creates, extends and removes volumes and snapshots
+    with M(bootflow.compute.volume_lvm), one call for each backend; then exports the volumes that this run attaches,
+    with new CHAP credentials.
   - >-
-    Only what is needed is called; a host that has nothing to do is not connected to.
+    Only the needed modules run; a host without work is not contacted.
   - >-
-    A volume that fails never fails its neighbours, and a host that cannot be reached never fails the play. A volume
-    that could not be made is rescheduled where another backend might do better, otherwise in error;
-    M(bootflow.compute.volume_report) tells why.
+    The failure of one volume does not affect the others, and the play continues if the host cannot be reached. A volume
+    that could not be created is rescheduled if another backend may succeed, otherwise it ends in error;
+    M(bootflow.compute.volume_report) reports why.
   - >-
-    The run's lease is renewed while it works. What it made of a volume that was deleted meanwhile is removed again.
+    The lease of the run is renewed while the host works. If a volume was deleted meanwhile, its new data is removed again.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -30,7 +30,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: Nothing is done.
+    details: Does nothing.
   diff_mode:
     support: none
   idempotent:
@@ -40,62 +40,62 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
 ---
-- name: Make, extend and remove volumes
+- name: Create, extend and remove volumes
   bootflow.compute.storage_stage:
 """
 
 RETURN = r"""
 ---
 done:
-  description: Ids of volumes and snapshots that are as asked.
+  description: Ids of volumes and snapshots that now match the request.
   type: list
   elements: str
   returned: success
 failed_items:
-  description: Volumes and snapshots that ended in error, id to its error.
+  description: Errors of volumes and snapshots that ended in error, by id.
   type: dict
   returned: success
 rescheduled:
-  description: Ids of volumes that go to another backend in the next round.
+  description: Ids of volumes that are rescheduled to another backend in the next round.
   type: list
   elements: str
   returned: success
 unexported:
-  description: Ids of attachments whose export ended.
+  description: Ids of attachments whose export was removed.
   type: list
   elements: str
   returned: success
 exported:
-  description: Ids of attachments whose volume is exported.
+  description: Ids of attachments whose volume was exported.
   type: list
   elements: str
   returned: success
 export_errors:
-  description: Attachments whose export could not be made or ended, id to its error.
+  description: Errors of attachments whose export could not be created or removed, by id.
   type: dict
   returned: success
 
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: LedgerMissing
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 500
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

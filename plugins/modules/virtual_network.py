@@ -8,13 +8,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: virtual_network
-short_description: Make sure that the networks of guests are there
+short_description: Ensure that the networks of guests exist
 version_added: "0.1.0"
 description:
   - Checks that a libvirt network is active or that a Linux bridge exists. A libvirt network with O(networks[].manage=true) is
-    defined, started and set to start with the host where it is not.
-  - A network that is defined already keeps its definition.
-  - A network that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
+    defined, started and set to start with the host, where needed.
+  - A network that is already defined keeps its definition.
+  - The failure of one network does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -29,11 +29,11 @@ attributes:
     platforms: linux
 options:
   libvirt_uri:
-    description: The hypervisor of this host.
+    description: URI of the hypervisor of this host.
     type: str
     default: qemu:///system
   networks:
-    description: The networks that guests on this host are to have.
+    description: The networks of guests on this host.
     type: list
     elements: dict
     required: true
@@ -43,32 +43,32 @@ options:
         type: str
         required: true
       type:
-        description: Whether it is a libvirt network or a Linux bridge of the host.
+        description: Type of the network, a libvirt network or a Linux bridge of the host.
         type: str
         choices: [network, bridge]
         default: network
       source:
-        description: Name of the libvirt network or of the bridge on the host. Without it O(networks[].name).
+        description: Name of the libvirt network or bridge on the host. By default O(networks[].name).
         type: str
       manage:
-        description: Define, start and keep started the libvirt network. A bridge is never made.
+        description: Define and start the libvirt network, and start it with the host. Bridges are never created.
         type: bool
         default: false
       forward:
-        description: How a managed libvirt network reaches others, in libvirt's words.
+        description: Forward mode of a managed libvirt network.
         type: str
         choices: [none, nat, route, open]
         default: none
       bridge:
-        description: Name of the bridge of a managed libvirt network. Without it libvirt chooses one.
+        description: Name of the bridge of a managed libvirt network. By default libvirt chooses one.
         type: str
       mtu:
         description: MTU of a managed libvirt network.
         type: int
       subnets:
         description:
-          - Subnets with C(cidr) and C(gateway_ip). Of a managed libvirt network the host has the gateway's address.
-          - libvirt's DHCP stays off, because the addresses come from the ledger.
+          - Subnets with C(cidr) and C(gateway_ip). In a managed libvirt network the host has the address of the gateway.
+          - DHCP of libvirt stays off, because the addresses come from the ledger.
         type: list
         elements: dict
         default: []
@@ -79,7 +79,7 @@ requirements:
 
 EXAMPLES = r"""
 ---
-- name: A network of our own and a bridge of the host
+- name: Ensure a managed network and a bridge of the host
   bootflow.compute.virtual_network:
     networks:
       - name: private
@@ -105,46 +105,46 @@ outcomes:
       type: bool
       returned: always
     type:
-      description: Whether it is a V(network) of libvirt or a V(bridge).
+      description: Type of the network, V(network) or V(bridge).
       type: str
       returned: success
     source:
-      description: Its name on the host.
+      description: Name on the host.
       type: str
       returned: success
     bridge:
-      description: The bridge that guests plug into, empty where there is none or it is not known yet.
+      description: Bridge of the guests' interfaces; empty if there is none or it is not known yet.
       type: str
       returned: success
     defined:
-      description: Whether it was defined now.
+      description: Whether this task defined the network.
       type: bool
       returned: success
     started:
-      description: Whether it was started now.
+      description: Whether this task started the network.
       type: bool
       returned: success
     error:
-      description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: HypervisorUnavailable
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 503
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
   sample: Start libvirtd on that host, or disable the host.
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
   sample: true

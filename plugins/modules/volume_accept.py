@@ -12,12 +12,12 @@ short_description: Validate a request for volumes and enter it into the ledger
 version_added: "0.1.0"
 description:
   - >-
-    First stage of making volumes. Validates all entries and tells all their errors at once, and those of the volume
-    types, the scheduler's settings and the storage hosts too; then counts the quotas and writes the volumes in one
-    transaction, or nothing.
+    First stage of creating volumes. Validates all entries, the volume types, the settings of the scheduler and those
+    of the storage hosts, and reports all errors together; then checks the quotas and writes the volumes in one
+    transaction.
   - >-
-    A volume that is already there as asked is left alone; one that a dead run left half-made, or that ended in
-    error, is taken over. A name that is there as something else is refused.
+    An existing volume that matches the request stays unchanged; one that a dead run left incomplete, or that ended in
+    error, is taken over. A request that differs from the existing volume of that name is rejected.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -27,7 +27,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The request goes through the same transaction, which is rolled back.
+    details: The request runs through the same transaction, which is rolled back.
   diff_mode:
     support: none
   idempotent:
@@ -35,16 +35,16 @@ attributes:
 options:
   volumes:
     description:
-      - The wished volumes; each has a C(name) of its own in its project, and C(size) (GB), C(description), C(volume_type), C(metadata),
+      - The requested volumes; each has a C(name) of its own in its project, and C(size) (GB), C(description), C(volume_type), C(metadata),
         C(availability_zone), C(scheduler_hints), C(multiattach); and one of C(image_id) or C(image), C(snapshot_id) and C(source_volid),
-        by name or id, where it is not to be empty.
+        by name or id, unless the volume is empty.
       - Read from the variable C(bootflow_volumes).
     type: list
     elements: raw
     required: true
   facts_max_age:
     description:
-      - Storage hosts whose last report is older than this many seconds are named in RV(stale_hosts).
+      - Storage hosts whose last report is older than this many seconds are listed in RV(stale_hosts).
       - Read from the variable C(bootflow_facts_max_age), else 300.
     type: int
   print_table:
@@ -55,7 +55,7 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -80,42 +80,42 @@ created:
   elements: str
   returned: success
 resumed:
-  description: Ids of volumes taken over from a dead run or made again after an error.
+  description: Ids of volumes taken over from a dead run or created again after an error.
   type: list
   elements: str
   returned: success
 unchanged:
-  description: Ids of volumes that are as asked.
+  description: Ids of volumes that already match the request.
   type: list
   elements: str
   returned: success
 stale_hosts:
-  description: Storage hosts to ask for a report before scheduling.
+  description: Storage hosts that should report before scheduling.
   type: list
   elements: str
   returned: success
 errors:
-  description: Every error of the request, with its path, code, status, message and remedy.
+  description: All errors of the request, each with its path, code, status, message and remedy.
   type: list
   elements: dict
   returned: failure
 
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

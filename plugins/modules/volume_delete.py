@@ -12,11 +12,11 @@ short_description: Delete volumes
 version_added: "0.1.0"
 description:
   - >-
-    In the phase V(begin) it marks the volumes as deleting, after it looked at all of them; one that is attached, or
-    has snapshots, is refused. Then M(bootflow.compute.storage_stage) wipes and removes them on their hosts, and the
-    phase V(finish) tells what is gone.
+    The phase V(begin) checks all volumes and marks them as deleting; a volume that is attached or has snapshots is
+    rejected. Then M(bootflow.compute.storage_stage) wipes and removes them on their hosts, and the phase V(finish)
+    reports the result.
   - >-
-    A volume that never got a backend goes at once. What could not be removed stays in the ledger.
+    A volume that never got a backend is deleted immediately. A volume that could not be removed stays in the ledger.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -37,43 +37,43 @@ options:
     description: Delete their snapshots with them. Read from the variable C(bootflow_volume_cascade), else false.
     type: bool
   force:
-    description: Whatever their status is, unless they are attached. Read from the variable C(bootflow_volume_force), else false.
+    description: Delete volumes in any status, unless they are attached. Read from the variable C(bootflow_volume_force), else false.
     type: bool
   unmanage:
     description:
       - >-
-        Forget the volumes, and with O(cascade) their snapshots, without asking their storage hosts for anything: what they hold stays there.
-        For a storage host that never comes back. Read from the variable C(bootflow_volume_unmanage), else false.
-      - The same volumes are refused as in a deletion. What a storage host that is not in the inventory was still to stop exporting counts as stopped.
+        Remove the volumes, and with O(cascade) their snapshots, from the ledger only. Their data stays on the storage hosts.
+        Use this for a storage host that is permanently lost. Read from the variable C(bootflow_volume_unmanage), else false.
+      - The same volumes are rejected as in a deletion. Pending removals of exports on a storage host that is not in the inventory count as done.
     type: bool
   phase:
-    description: Whether to mark what is to go, or to tell what is gone.
+    description: V(begin) marks the volumes, V(finish) reports the result.
     type: str
     choices: [begin, finish]
     default: begin
   print_table:
-    description: Print what is gone, what would go, and which names no volume has. Read from the variable C(bootflow_print_table), else true.
+    description: Print deleted volumes, in check mode the volumes to delete, and missing names. Read from the variable C(bootflow_print_table), else true.
     type: bool
 requirements:
   - SQLAlchemy >= 2.0 (on the controller)
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
 ---
-- name: Mark what is to go
+- name: Mark volumes as deleting
   bootflow.compute.volume_delete:
     volume_names: [data]
   register: deleting
 
-- name: Tell what is gone
+- name: Report the result
   bootflow.compute.volume_delete:
     phase: finish
 
-- name: Forget what was on a storage host that burnt down
+- name: Remove a volume of a lost storage host from the ledger
   bootflow.compute.volume_delete:
     volume_names: [data]
     unmanage: true
@@ -87,17 +87,17 @@ volumes:
   elements: dict
   returned: in the phase begin
 not_found:
-  description: Names and ids that no volume has.
+  description: Names and ids without a volume.
   type: list
   elements: str
   returned: in the phase begin
 hosts:
-  description: Storage hosts that have to remove something; none in check mode.
+  description: Storage hosts with volumes to remove; empty in check mode.
   type: list
   elements: str
   returned: in the phase begin
 deleted:
-  description: The volumes that are gone.
+  description: The deleted volumes.
   type: list
   elements: dict
   returned: in the phase finish
@@ -107,7 +107,7 @@ left:
   elements: dict
   returned: in the phase finish
 errors:
-  description: Every error of the request, with its path, code, status, message and remedy.
+  description: All errors of the request, each with its path, code, status, message and remedy.
   type: list
   elements: dict
   returned: failure
@@ -119,21 +119,21 @@ failed_items:
   elements: dict
   returned: failure
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidVolume
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

@@ -11,16 +11,16 @@ module: volume_image_cache
 short_description: Empty the image cache of a thin LVM backend
 version_added: "0.1.0"
 description:
-  - Removes the images that M(bootflow.compute.volume_lvm) keeps on a thin backend of this host, all or some.
-  - Volumes that were made of them stay whole, and keep the blocks that they share with them. The next volume from such an image is copied anew.
-  - An image that a run makes volumes of at this moment, or that a program has open, stays; RV(kept) says so.
+  - Removes all or some of the images that M(bootflow.compute.volume_lvm) caches on a thin backend of this host.
+  - Existing volumes that were created from them are not affected, and keep the blocks that they share. The next volume from such an image is copied again.
+  - An image from which a run is creating volumes, or that a program has open, is kept and listed in RV(kept).
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
 attributes:
   check_mode:
     support: full
-    details: Whether a run makes volumes of an image at this moment is not looked at.
+    details: Check mode does not detect runs that are creating volumes from an image.
   diff_mode:
     support: full
   idempotent:
@@ -33,18 +33,18 @@ options:
     type: str
     default: cinder-volumes
   thin_pool:
-    description: Name of the thin pool. Without it the volume group's name with C(-pool) after it.
+    description: Name of the thin pool. By default the name of the volume group followed by C(-pool).
     type: str
   images:
-    description: Only these images, by the id that the catalogue has or had for them, or by their sha256. Without it all.
+    description: Only these images, by their id in the catalogue (current or former) or by their sha256. By default all.
     type: list
     elements: str
   unused:
-    description: Only images that no volume is left of.
+    description: Only images that no volume uses any more.
     type: bool
     default: false
   discard:
-    description: Give their blocks back to the device below, too.
+    description: Also discard their blocks on the underlying device.
     type: bool
     default: false
 requirements:
@@ -53,13 +53,13 @@ requirements:
 
 EXAMPLES = r"""
 ---
-- name: What would go
+- name: Empty the image cache
   bootflow.compute.volume_image_cache:
     volume_group: flash
   check_mode: true
   register: cache
 
-- name: Remove the images that no volume is left of
+- name: Remove the images that no volume uses any more
   bootflow.compute.volume_image_cache:
     volume_group: flash
     unused: true
@@ -68,7 +68,7 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 images:
-  description: The images that were there, in the order in which they would go.
+  description: The cached images, in the order of eviction.
   type: list
   elements: dict
   returned: success
@@ -78,59 +78,59 @@ images:
       type: str
       returned: always
     checksum:
-      description: Its sha256.
+      description: The sha256 of the image.
       type: str
       returned: always
     image_ids:
-      description: Ids of the images of the catalogue that are this one.
+      description: Ids of the images of the catalogue with this content.
       type: list
       elements: str
       returned: always
     size:
-      description: Its virtual size in bytes, in whole extents.
+      description: Virtual size in bytes, in whole extents.
       type: int
       returned: always
     written:
-      description: Bytes that it has in the thin pool; what was made of it may share them.
+      description: Bytes that the image uses in the thin pool; volumes created from it may share them.
       type: int
       returned: always
     used_at:
-      description: When something was last made of it, in seconds since the epoch by the host's clock; V(0) is unknown.
+      description: When a volume was last created from it, in seconds since the epoch by the host's clock; V(0) if unknown.
       type: int
       returned: always
     users:
-      description: Number of volumes that were made of it and are there.
+      description: Number of existing volumes that were created from it.
       type: int
       returned: always
     complete:
-      description: Whether all of it is there; otherwise a run is at work on it, or was killed.
+      description: Whether the image is complete; otherwise a run is writing it, or was killed.
       type: bool
       returned: always
 removed:
-  description: Names of those that were, or in check mode would be, removed.
+  description: Names of the images that were, or in check mode would be, removed.
   type: list
   elements: str
   returned: success
 kept:
-  description: Why others that were meant stayed, by name.
+  description: Reasons why other selected images were kept, by name.
   type: dict
   returned: success
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: DriverNotInitialized
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 503
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

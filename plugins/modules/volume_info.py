@@ -12,8 +12,8 @@ short_description: Read volumes, snapshots and backends from the ledger
 version_added: "0.1.0"
 description:
   - >-
-    Returns the volumes of the ledger with their snapshots, and the storage backends with what they have left. No
-    secret is among it.
+    Returns the volumes of the ledger with their snapshots, and the storage backends with their free capacity. The
+    result contains no secrets.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -28,7 +28,7 @@ attributes:
     support: full
 options:
   print_table:
-    description: Print tables of them.
+    description: Print the result as tables.
     type: bool
     default: false
 requirements:
@@ -36,12 +36,12 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
 ---
-- name: Volumes of a project
+- name: List the volumes of a project
   bootflow.compute.volume_info:
     project: red
   register: found
@@ -50,7 +50,7 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 volumes:
-  description: The volumes; those in error have C(fault) with its code, message and remedy.
+  description: The volumes; those in error have a C(fault) with code, message and remedy.
   type: list
   elements: dict
   returned: success
@@ -66,21 +66,21 @@ backends:
   returned: success
 
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: LedgerTooNew
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 500
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

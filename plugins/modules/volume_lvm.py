@@ -8,29 +8,29 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: volume_lvm
-short_description: Make, extend, copy and delete the volumes of one LVM backend
+short_description: Create, extend, copy and delete the volumes of one LVM backend
 version_added: "0.1.0"
 description:
-  - Makes volumes and snapshots as logical volumes of one volume group of this host, thick or thin, empty, from an image, from a snapshot
-    or from another volume; extends them; deletes them after their data was wiped.
-  - A logical volume is named C(volume-ID) or C(_snapshot-ID) and bears LVM tags that say whose it is. One that is there with the right
-    size, source and project stays as it is; one that differs is an error.
-  - An image is taken for hostile. It is fetched to a temporary file that is always removed, and refused when its sha256 or its format is
-    not what the catalogue says, when it refers to other files, or when it is larger than the volume. No format is ever guessed.
-  - An image file of this host that root owns and nobody else may write is read where it lies (on ext, XFS, Btrfs, F2FS or tmpfs), under a lease of
-    the kernel by which a writer would be noticed; its sha256 is made once in a start of the host, as long as the file does not change. Every other image is
+  - Creates volumes and snapshots as logical volumes of one volume group of this host, thick or thin, empty, from an image, from a snapshot
+    or from another volume; extends them; deletes them after wiping their data.
+  - A logical volume is named C(volume-ID) or C(_snapshot-ID) and has LVM tags that identify it. An existing one with the requested
+    size, source and project stays unchanged; other differences are errors.
+  - Images are treated as hostile. An image is fetched to a temporary file that is always removed, and rejected if its sha256 or format
+    differs from the catalogue, if it refers to other files, or if it is larger than the volume. The format is never guessed.
+  - An image file of this host that only root can write is read in place (on ext, XFS, Btrfs, F2FS or tmpfs), under a lease of
+    the kernel that detects writers; its sha256 is computed once per boot of the host as long as the file does not change. Every other image is
     copied to the temporary file first.
-  - What was written is read back from the device and compared with the image.
-  - On a thin backend an image is converted once, and volumes become snapshots of it.
-  - A run that was killed leaves volumes that are marked as incomplete; the next run begins them anew.
-  - A volume that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
+  - The written data is read back from the device and compared with the image.
+  - On a thin backend an image is converted once, and volumes are created as snapshots of it.
+  - A killed run leaves volumes that are marked as incomplete; the next run creates them again.
+  - The failure of one volume does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
 attributes:
   check_mode:
     support: full
-    details: In check mode an image is not fetched, so it is not checked either.
+    details: In check mode images are not fetched, and therefore not checked.
   diff_mode:
     support: full
   idempotent:
@@ -43,12 +43,12 @@ options:
     type: str
     default: cinder-volumes
   provisioning:
-    description: Whether volumes are V(thick) (all of their room is theirs at once) or V(thin) (out of a thin pool, as they are written).
+    description: Whether volumes are V(thick) (fully allocated) or V(thin) (allocated from a thin pool as they are written).
     type: str
     choices: [thick, thin]
     default: thick
   thin_pool:
-    description: Name of the thin pool. Without it the volume group's name with C(-pool) after it.
+    description: Name of the thin pool. By default the name of the volume group followed by C(-pool).
     type: str
   volumes:
     description: The volumes and snapshots.
@@ -61,35 +61,35 @@ options:
         type: str
         required: true
       kind:
-        description: Whether it is a volume or a snapshot of O(volumes[].source_volume).
+        description: Kind of the item, a volume or a snapshot of O(volumes[].source_volume).
         type: str
         choices: [volume, snapshot]
         default: volume
       state:
         description:
-          - V(present) makes it where it is not there.
-          - V(extended) makes a volume that is there as large as O(volumes[].size_gb), also while it is in use.
-          - V(absent) wipes and removes it. One that is in use or has snapshots is refused.
+          - V(present) creates the item if it does not exist.
+          - V(extended) grows an existing volume to O(volumes[].size_gb), also while it is in use.
+          - V(absent) wipes and removes the item. A volume that is in use or has snapshots is rejected.
         type: str
         choices: [present, extended, absent]
         default: present
       size_gb:
-        description: Size in GiB. Without it as large as the volume or snapshot that it is made from.
+        description: Size in GiB. By default the size of the source volume or snapshot.
         type: int
       project:
-        description: Whose it is; written into its tags.
+        description: Project of the volume; written into its tags.
         type: str
       image_id:
-        description: Id of the image, of O(images), that it is made from.
+        description: Id of one of the O(images), the source of the volume.
         type: str
       source_volume:
-        description: UUID of the volume that it is made from.
+        description: UUID of the source volume.
         type: str
       source_snapshot:
-        description: UUID of the snapshot that it is made from.
+        description: UUID of the source snapshot.
         type: str
   images:
-    description: The images that the volumes are made from.
+    description: The source images of the volumes.
     type: list
     elements: dict
     default: []
@@ -102,21 +102,21 @@ options:
         description: Name of the image.
         type: str
       url:
-        description: Where this host gets it, C(http://), C(https://) or C(file://).
+        description: URL from which this host fetches the image, C(http://), C(https://) or C(file://).
         type: str
       path_on_host:
-        description: A file of this host that is the image. Used instead of O(images[].url).
+        description: Path of the image on this host. Used instead of O(images[].url).
         type: path
       checksum:
-        description: The sha256 of the file, with or without C(sha256:) before it.
+        description: The sha256 of the file, with or without the prefix C(sha256:).
         type: str
         default: ""
       disk_format:
-        description: What the image is said to be, such as V(qcow2) or V(raw).
+        description: Format of the image according to the catalogue, such as V(qcow2) or V(raw).
         type: str
         required: true
   uploads:
-    description: Files of this host to which images were uploaded, a dictionary from image id to path.
+    description: Files on this host to which images were uploaded, a dictionary from image id to path.
     type: dict
     default: {}
   allow_unverified:
@@ -124,43 +124,43 @@ options:
     type: bool
     default: false
   temp_dir:
-    description: Where images are fetched to. What killed runs left there is removed.
+    description: Directory for temporary image files. Leftovers of killed runs are removed from it.
     type: path
     default: /var/lib/bootflow/conversion
   verify:
-    description: Read back from the device what was written, and compare it with the image.
+    description: Read the written data back from the device, and compare it with the image.
     type: bool
     default: true
   image_cache:
     description:
-      - On a thin backend keep each image as a read-only volume, so that the next volume from it needs no copy. One goes when the image of that id has
-        another content, and no other image has it.
-      - Where the thin pool has not the room for new volumes, kept images that nothing was made of any more go, the least recently used first,
-        if that gets the room.
+      - On a thin backend, keep each image as a read-only volume, so that the next volume from it needs no copy. A cached image is evicted when the image with
+        its id has another content and no other image has the old content.
+      - If the thin pool lacks space for new volumes, cached images that no volume uses are evicted, the least recently used first,
+        if that frees enough space.
     type: bool
     default: true
   image_cache_max_gb:
-    description: So many GiB the kept images may have together, by their virtual sizes. The least recently used go before a new one; V(0) is no limit.
+    description: Maximum size of the cache in GiB, by virtual sizes. The least recently used images are evicted for a new one; V(0) means no limit.
     type: int
     default: 0
   image_cache_max_count:
-    description: So many images are kept. The least recently used go before a new one; V(0) is no limit.
+    description: Maximum number of cached images. The least recently used images are evicted for a new one; V(0) means no limit.
     type: int
     default: 0
   clear:
     description:
-      - What becomes of the data of a volume that is deleted. V(zero) and V(shred) overwrite it.
-      - A thin volume is not overwritten, since its pool zeroes a block before another volume gets it, unless the pool was told not to.
-        V(discard) gives its blocks back to the device below.
+      - How to clear the data of a deleted volume. V(zero) and V(shred) overwrite it.
+      - A thin volume is not overwritten, because its pool zeroes blocks before another volume gets them, unless zeroing is disabled for the pool.
+        V(discard) discards its blocks on the underlying device.
     type: str
     choices: [zero, shred, none, discard]
     default: zero
   clear_size_mb:
-    description: So many MiB from the beginning are overwritten; V(0) is all.
+    description: Size of the beginning of the volume to overwrite, in MiB; V(0) for all of it.
     type: int
     default: 0
   workers:
-    description: How many to copy or wipe at once.
+    description: Number of volumes to copy or wipe in parallel.
     type: int
     default: 4
 requirements:
@@ -170,7 +170,7 @@ requirements:
 
 EXAMPLES = r"""
 ---
-- name: An empty volume and one from an image
+- name: Create an empty volume and one from an image
   bootflow.compute.volume_lvm:
     volume_group: cinder-volumes
     provisioning: thin
@@ -195,11 +195,11 @@ outcomes:
   returned: success
   contains:
     changed:
-      description: Whether it was, or in check mode would be, changed.
+      description: Whether the item was, or in check mode would be, changed.
       type: bool
       returned: always
     action:
-      description: What was done, one of V(create), V(redo) (it was incomplete), V(activate), V(extend), V(remove), V(nothing).
+      description: Action, one of V(create), V(redo) (the item was incomplete), V(activate), V(extend), V(remove), V(nothing).
       type: str
       returned: success
     name:
@@ -207,43 +207,43 @@ outcomes:
       type: str
       returned: success
     path:
-      description: Path of its device; empty when it is gone.
+      description: Path of the device; empty after a deletion.
       type: str
       returned: success
     size:
-      description: Its size in bytes; 0 when it is gone.
+      description: Size in bytes; 0 after a deletion.
       type: int
       returned: success
     error:
-      description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
 evicted:
-  description: The kept images that went for others, with C(name), C(checksum), C(image_ids), C(size) in bytes, C(used_at)...
+  description: Cached images that were evicted, with C(name), C(checksum), C(image_ids), C(size) in bytes, C(used_at)...
   type: list
   elements: dict
   returned: success
 backend:
-  description: What the backend has afterwards, as in RV(bootflow.compute.storage_backend_info#module:backends).
+  description: Capacity of the backend afterwards, as in RV(bootflow.compute.storage_backend_info#module:backends).
   type: dict
   returned: success
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: DriverNotInitialized
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 503
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
   sample: Prepare the backend (vgcreate cinder-volumes DEVICES), or correct its volume_group.
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
   sample: true

@@ -8,14 +8,14 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: volume_report
-short_description: Tell what became of volumes
+short_description: Report the result of creating or extending volumes
 version_added: "0.1.0"
 description:
   - >-
-    Last stage of making or extending volumes. Prints a table of the volumes, and fails when one of them is not
-    there as asked, with what each backend said of it and what to do.
+    Last stage of creating or extending volumes. Prints a table of the volumes, and fails if one of them does not match
+    the request, with the errors of the backends and their remedies.
   - >-
-    Volumes of this run that still wait after the last round end in error here.
+    Volumes of this run that are still waiting after the last round end in error here.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -31,7 +31,7 @@ attributes:
     support: full
 options:
   volumes:
-    description: Entries whose names say which volumes. Read from the variable C(bootflow_volumes).
+    description: Entries whose names select the volumes. Read from the variable C(bootflow_volumes).
     type: list
     elements: raw
   volume_ids:
@@ -39,7 +39,7 @@ options:
     type: list
     elements: str
   project:
-    description: The project that the names belong to. Read from the variable C(bootflow_project), else V(default).
+    description: Project of the names. Read from the variable C(bootflow_project), else V(default).
     type: str
   print_table:
     description: Print the table. Read from the variable C(bootflow_print_table), else true.
@@ -49,19 +49,19 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
 ---
-- name: Tell what is available and where
+- name: Report which volumes are available and where
   bootflow.compute.volume_report:
 """
 
 RETURN = r"""
 ---
 volumes:
-  description: The volumes, as M(bootflow.compute.volume_info) tells them.
+  description: The volumes, as M(bootflow.compute.volume_info) returns them.
   type: list
   elements: dict
   returned: success
@@ -73,21 +73,21 @@ failed_items:
   elements: dict
   returned: failure
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: VolumeFailed
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 500
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

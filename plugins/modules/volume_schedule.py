@@ -8,17 +8,17 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: volume_schedule
-short_description: Choose backends for volumes
+short_description: Select backends for volumes
 version_added: "0.1.0"
 description:
   - >-
-    Second stage of making volumes, once for each round. Filters and weighs the backends for every volume of this
-    run that waits, and reserves their room in the same transaction.
+    Second stage of creating volumes, once for each round. Filters and weighs the backends for every waiting volume of
+    this run, and reserves their capacity in the same transaction.
   - >-
-    In a boot these are the volumes that instances need and that have got a host.
+    In a boot these are the volumes of instances that have got a host.
   - >-
-    In check mode it prints the plan (for each volume the backend, the alternates, and why every other backend was
-    turned down) and touches nothing.
+    In check mode it prints the plan without changing anything (for each volume the backend, the alternates, and why
+    every other backend was rejected).
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -36,12 +36,12 @@ attributes:
 options:
   volumes:
     description:
-      - The wished volumes, as in M(bootflow.compute.volume_accept); only the plan of check mode needs them.
+      - The requested volumes, as in M(bootflow.compute.volume_accept); needed only for the plan in check mode.
       - Read from the variable C(bootflow_volumes).
     type: list
     elements: raw
   round:
-    description: Which round it is. In check mode the plan is shown in the first.
+    description: Number of the round. In check mode the plan is shown in the first.
     type: int
     default: 1
   print_table:
@@ -52,12 +52,12 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
 ---
-- name: Place what this run has accepted
+- name: Schedule the accepted volumes
   bootflow.compute.volume_schedule:
   register: scheduled
 """
@@ -65,18 +65,18 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 hosts:
-  description: Storage hosts that have something to do for this run.
+  description: Storage hosts with work to do for this run.
   type: list
   elements: str
   returned: success
   sample: [storage1]
 placed:
-  description: Where each volume was placed in this round, with C(name), C(id), C(pool_host) and C(alternates).
+  description: Volumes that got a backend in this round, with C(name), C(id), C(pool_host) and C(alternates).
   type: list
   elements: dict
   returned: when not in check mode
 not_placed:
-  description: Ids of volumes that no backend was found for; they are in error, M(bootflow.compute.volume_report) tells why.
+  description: Ids of volumes without a valid backend; they are in error, and M(bootflow.compute.volume_report) reports why.
   type: list
   elements: str
   returned: when not in check mode
@@ -86,7 +86,7 @@ plan:
   elements: dict
   returned: in check mode
 errors:
-  description: Every error of the request, with its path, code, status, message and remedy.
+  description: All errors of the request, each with its path, code, status, message and remedy.
   type: list
   elements: dict
   returned: failure
@@ -98,21 +98,21 @@ failed_items:
   elements: dict
   returned: failure
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: NoValidBackend
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 500
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

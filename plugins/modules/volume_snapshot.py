@@ -8,12 +8,12 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: volume_snapshot
-short_description: Make and delete snapshots of volumes
+short_description: Create and delete snapshots of volumes
 version_added: "0.1.0"
 description:
   - >-
-    In the phase V(begin) it enters the wished snapshots into the ledger, after it looked at all of them. Then
-    M(bootflow.compute.storage_stage) makes and removes them, and the phase V(finish) tells what became of them.
+    The phase V(begin) checks all requested snapshots and writes them to the ledger. Then
+    M(bootflow.compute.storage_stage) creates and removes them, and the phase V(finish) reports the result.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -22,7 +22,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The request goes through the same transaction, which is rolled back.
+    details: The request runs through the same transaction, which is rolled back.
   diff_mode:
     support: full
   idempotent:
@@ -30,36 +30,36 @@ attributes:
 options:
   snapshots:
     description:
-      - The snapshots, each with C(name), C(volume) (name or id), C(description), C(metadata), C(force) (of a volume in use too) and
+      - The snapshots, each with C(name), C(volume) (name or id), C(description), C(metadata), C(force) (allow a volume in use) and
         C(state) (V(present) or V(absent)).
       - Read from the variable C(bootflow_snapshots).
     type: list
     elements: raw
     required: true
   phase:
-    description: Whether to tell which storage hosts should report first, to begin, or to tell what became of it.
+    description: V(select) returns the storage hosts that should report first, V(begin) starts the work, V(finish) reports the result.
     type: str
     choices: [select, begin, finish]
     default: begin
   facts_max_age:
     description:
-      - Storage hosts whose last report is older than this many seconds are named in RV(stale_hosts).
+      - Storage hosts whose last report is older than this many seconds are listed in RV(stale_hosts).
       - Read from the variable C(bootflow_facts_max_age), else 300.
     type: int
   print_table:
-    description: Print what became of them, in check mode what would be made and deleted. Read from the variable C(bootflow_print_table), else true.
+    description: Print the result, or in check mode what would be created and deleted. Read from the variable C(bootflow_print_table), else true.
     type: bool
 requirements:
   - SQLAlchemy >= 2.0 (on the controller)
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
 ---
-- name: Begin a snapshot, and the end of another
+- name: Begin to create one snapshot and to delete another
   bootflow.compute.volume_snapshot:
     snapshots:
       - name: before-upgrade
@@ -68,7 +68,7 @@ EXAMPLES = r"""
         volume: data
         state: absent
 
-- name: Tell what became of them
+- name: Report the result
   bootflow.compute.volume_snapshot:
     phase: finish
 """
@@ -81,42 +81,42 @@ created:
   elements: str
   returned: in the phase begin
 resumed:
-  description: Ids of snapshots taken over from a dead run or made again after an error.
+  description: Ids of snapshots taken over from a dead run or created again after an error.
   type: list
   elements: str
   returned: in the phase begin
 deleting:
-  description: Ids of snapshots that are to go.
+  description: Ids of snapshots to delete.
   type: list
   elements: str
   returned: in the phase begin
 unchanged:
-  description: Ids of snapshots that are as asked.
+  description: Ids of snapshots that already match the request.
   type: list
   elements: str
   returned: in the phase begin
 hosts:
-  description: Storage hosts that have something to do; none in check mode.
+  description: Storage hosts with work to do; empty in check mode.
   type: list
   elements: str
   returned: in the phase begin
 snapshots:
-  description: What was made or removed.
+  description: Snapshots that were created or removed.
   type: list
   elements: dict
   returned: in the phase finish
 left:
-  description: What is not as asked.
+  description: Snapshots that did not reach the requested state.
   type: list
   elements: dict
   returned: in the phase finish
 stale_hosts:
-  description: Storage hosts to ask for a report before it is begun.
+  description: Storage hosts that should report first.
   type: list
   elements: str
   returned: in the phase select
 errors:
-  description: Every error of the request, with its path, code, status, message and remedy.
+  description: All errors of the request, each with its path, code, status, message and remedy.
   type: list
   elements: dict
   returned: failure
@@ -128,21 +128,21 @@ failed_items:
   elements: dict
   returned: failure
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """

@@ -8,17 +8,16 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: whatif
-short_description: Tell what would fit, and which hosts could be lost
+short_description: Report how many instances fit, and which hosts can be lost
 version_added: "0.1.0"
 description:
   - >-
-    Tells how many more instances of a flavor fit and on which hosts, and what stops the next one; or the same for
-    entries as of a boot, one after the other; and for each host whether its instances would find room on the others
-    (N+1).
+    Reports how many more instances of a flavor fit, on which hosts, and what rejects the next one; or the same for
+    entries of a boot, one after the other; and for each host whether its instances would fit on the others (N+1).
   - >-
-    Filters, weighers and settings are those of a boot. Nothing is written, no host is asked: the facts are as last
-    reported, and a host that did not report within O(service_down_time) counts as down, as in a boot. Quotas, addresses
-    and image files are not looked at.
+    Uses the filters, weighers and settings of a boot. Nothing is written and no host is contacted. The facts are those of
+    the last reports, and a host that did not report within O(service_down_time) counts as down, as in a boot. Quotas,
+    addresses and image files are not checked.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -28,7 +27,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The same as without.
+    details: Nothing is changed in either mode.
   diff_mode:
     support: none
   idempotent:
@@ -36,52 +35,52 @@ attributes:
 options:
   flavor:
     description:
-      - The flavor that is asked about. With it, O(instances) is not looked at.
+      - Flavor to check. If set, O(instances) is ignored.
       - Read from the variable C(bootflow_whatif_flavor).
     type: str
   image:
     description:
-      - The image, whose properties some filters look at. Without it, one that any host takes.
+      - Image whose properties the filters use. By default an image that any host accepts.
       - Read from the variable C(bootflow_whatif_image).
     type: str
   availability_zone:
-    description: As in an entry of a boot. Read from the variable C(bootflow_whatif_availability_zone).
+    description: Availability zone, as in an entry of a boot. Read from the variable C(bootflow_whatif_availability_zone).
     type: str
   scheduler_hints:
-    description: As in an entry of a boot. Read from the variable C(bootflow_whatif_scheduler_hints).
+    description: Scheduler hints, as in an entry of a boot. Read from the variable C(bootflow_whatif_scheduler_hints).
     type: dict
   server_group:
     description: The same as the hint C(group). Read from the variable C(bootflow_whatif_server_group).
     type: str
   count:
-    description: Whether so many fit, instead of one. Read from the variable C(bootflow_whatif_count).
+    description: Number of instances to check, instead of one. Read from the variable C(bootflow_whatif_count).
     type: int
   limit:
     description:
-      - Count no further than to so many. It is needed where no filter ends the count.
+      - Maximum to count to. Needed where no filter ends the count.
       - Read from the variable C(bootflow_whatif_limit).
     type: int
   n_plus_1:
     description:
-      - For each compute host, whether its instances would find room on the others if it were lost.
+      - Check for each compute host whether its instances would fit on the others if it were lost.
       - Read from the variable C(bootflow_whatif_n_plus_1), else false.
     type: bool
   lose:
     description:
-      - The same for these compute hosts alone, one at a time; V(all) is each of them.
+      - Check only these compute hosts, one at a time; V(all) checks each of them.
       - Read from the variable C(bootflow_whatif_lose).
     type: list
     elements: str
   fail:
     description:
-      - Fail where something that was asked does not fit.
+      - Fail if something does not fit.
       - Read from the variable C(bootflow_whatif_fail), else false.
     type: bool
   instances:
     description:
       - >-
-        Entries as of a boot (C(docs/request.md)). Each is asked with what those before it take; instances that have a
-        host already need no place. Not looked at where O(flavor), O(n_plus_1) or O(lose) is given.
+        Entries of a boot (C(docs/request.md)). Each is checked after the entries before it; instances that already have a
+        host need no space. Ignored if O(flavor), O(n_plus_1) or O(lose) is set.
       - Read from the variable C(bootflow_instances).
     type: list
     elements: raw
@@ -127,7 +126,7 @@ requirements:
   - alembic (on the controller)
   - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process; nothing of it is copied to a host.
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 seealso:
   - module: bootflow.compute.compute_report
   - module: bootflow.compute.boot_schedule
@@ -150,7 +149,7 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 answers:
-  description: For each request, in order, what there is for it.
+  description: Results of the requests, in order.
   type: list
   elements: dict
   returned: success, or failure because something does not fit
@@ -168,42 +167,42 @@ answers:
       type: str
       returned: always
     count:
-      description: How many are asked for, without those that are there.
+      description: Number of requested instances that do not exist yet.
       type: int
       returned: always
     there:
-      description: How many of the entry's instances have a host already.
+      description: Number of instances of the entry that already have a host.
       type: int
       returned: always
     total:
-      description: How many more fit, after what the requests before it take.
+      description: Number of instances that fit, after the requests before it.
       type: int
       returned: always
     left:
-      description: How many more fit after its own, too.
+      description: Number of instances that fit in addition to the requested ones.
       type: int
       returned: always
     fits:
-      description: Whether RV(answers[].count) is not more than RV(answers[].total).
+      description: Whether RV(answers[].count) does not exceed RV(answers[].total).
       type: bool
       returned: always
     by_host:
-      description: Of RV(answers[].total), each with C(host), C(node) and C(count); hosts without room are left out.
+      description: Distribution of RV(answers[].total), each with C(host), C(node) and C(count); hosts without free capacity are omitted.
       type: list
       elements: dict
       returned: always
     placed:
-      description: Where its own would go, in the same form; empty where they do not all fit, for a boot is all or nothing.
+      description: Distribution of the requested instances, in the same form; empty if they do not all fit, because a boot is all or nothing.
       type: list
       elements: dict
       returned: always
     stopped_by:
       description:
         - >-
-          What turns down one more: C(reason); C(filters), each with C(name), C(start) and C(end), the hosts before
-          and after it; C(turned_down), each host with C(filter), C(reason) and the numbers compared; C(nearest_miss), the
-          host that lacks least, with C(missing) and the C(smallest_change) that would be enough.
-        - Null where O(limit) ended the count.
+          Why one more instance is rejected: C(reason); C(filters), each with C(name), C(start) and C(end), the hosts before
+          and after it; C(turned_down), each host with C(filter), C(reason) and the compared numbers; C(nearest_miss), the
+          host that lacks least, with C(missing) and the sufficient C(smallest_change).
+        - Null if O(limit) ended the count.
       type: dict
       returned: always
   sample:
@@ -220,13 +219,13 @@ answers:
 lost:
   description:
     - >-
-      For each host that might be lost C(host), C(fits), C(moved) (each instance with C(name), C(instance_uuid), C(host), C(node)) and
+      For each checked host C(host), C(fits), C(moved) (each instance with C(name), C(instance_uuid), C(host), C(node)) and
       C(stuck) (each with C(name), C(instance_uuid), C(reason), C(filters)).
   type: list
   elements: dict
   returned: success, or failure because something does not fit
 fits:
-  description: Whether all that was asked fits.
+  description: Whether everything fits.
   type: bool
   returned: success, or failure because something does not fit
 hosts_down:
@@ -235,26 +234,26 @@ hosts_down:
   elements: dict
   returned: success, or failure because something does not fit
 oldest_facts:
-  description: Seconds since the oldest report of a compute host; null where none has reported.
+  description: Age of the oldest report of a compute host in seconds; null if none has reported.
   type: float
   returned: success, or failure because something does not fit
 
 error_code:
-  description: The kind of error, one stable word of docs/errors.md.
+  description: Stable code of the error, listed in docs/errors.md.
   type: str
   returned: failure
   sample: InvalidRequest
 status:
-  description: The HTTP status that Nova or Cinder gives for this error.
+  description: HTTP status that Nova or Cinder maps the error to.
   type: int
   returned: failure
   sample: 400
 remedy:
-  description: What to do about it.
+  description: How to resolve the error.
   type: str
   returned: failure
 retryable:
-  description: Whether the same request may succeed without a change, on another host or backend, or at another time.
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
   type: bool
   returned: failure
 """
