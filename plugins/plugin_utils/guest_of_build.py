@@ -135,9 +135,20 @@ def config_drive(
             reservation_id=row.reservation_id,
             instance_type=spec["flavor"]["name"],
             image_id=(spec["image"] or {}).get("id", ""),
+            block_device_mapping=ec2_block_device_mapping(build),
             devices=tuple(tagged_disks(build, volumes)),
         )
     )
+
+
+def ec2_block_device_mapping(build: Build) -> dict[str, str]:
+    """EC2's names of the build's disks: cloud-init finds the ephemeral and swap disks by them."""
+
+    def named(kind: str) -> list[str]:
+        return [disk["device_name"] for disk in build.disks if disk["kind"] == kind]
+
+    root = next((disk["device_name"] for disk in build.disks if disk.get("boot_index") == 0), None)
+    return metadata.block_device_mapping(root, named("ephemeral"), next(iter(named("swap")), None), named(VOLUME))
 
 
 def tagged_disks(build: Build, volumes: t.Sequence[Attached] = ()) -> list[dict[str, t.Any]]:

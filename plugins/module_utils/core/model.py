@@ -147,7 +147,6 @@ class ServerRequest:
     access_ip_v6: str | None = None
     disk_config: str = "AUTO"  # AUTO or MANUAL
     hostname: str | None = None
-    return_reservation_id: bool = False
     extra: t.Mapping[str, t.Any] = field(default_factory=dict)  # properties that user schema fragments added
     server_group: ServerGroup | None = None  # that of the hint group, without its members
     check_server_group_quota: bool = True

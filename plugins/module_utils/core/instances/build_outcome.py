@@ -33,14 +33,11 @@ CLEANUP = "Could not clean up failed build, not rescheduling."
 
 @dataclass(frozen=True)
 class Outcome:
-    """``reason`` is the text of the fault. ``cleanup_volumes``: those with delete_on_termination go, which no reschedule does."""
+    """``reason`` is the text of the fault."""
 
     kind: str
     reason: str
     result: str
-    sets_error: bool  # vm_state ERROR and a fault
-    cleanup_volumes: bool
-    cleanup_networks: bool = True
 
 
 # The first line that fits decides. Text None: the error's own.
@@ -74,10 +71,10 @@ def outcome_of(error: errors.BootflowError, has_retry: bool, preparing: str | No
     """
     kind, reason = _decide(error, preparing)
     if kind == FAILED_QUIETLY:
-        return Outcome(kind, reason, RESULT_FAILED, sets_error=False, cleanup_volumes=False)
+        return Outcome(kind, reason, RESULT_FAILED)
     if kind == RESCHEDULE and has_retry:
-        return Outcome(kind, reason, RESULT_RESCHEDULED, sets_error=False, cleanup_volumes=False)
-    return Outcome(ABORT, reason, RESULT_FAILED, sets_error=True, cleanup_volumes=True)
+        return Outcome(kind, reason, RESULT_RESCHEDULED)
+    return Outcome(ABORT, reason, RESULT_FAILED)
 
 
 def _decide(error: errors.BootflowError, preparing: str | None) -> tuple[str, str]:

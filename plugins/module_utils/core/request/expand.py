@@ -28,9 +28,8 @@ def server_names(request: ServerRequest) -> list[str]:
 def request_digest(request: ServerRequest) -> dict[str, t.Any]:
     """The request as plain data to store and compare: JSON types only, no secret, no counts.
 
-    The admin password and the choice of the report (return_reservation_id) are left out; user data, injected files and
-    the public key are there by their sha256. Of the image only what makes it another image: where it is fetched from
-    may change.
+    The admin password is left out; user data, injected files and the public key are there by their sha256. Of the image only
+    what makes it another image: where it is fetched from may change.
     """
     flavor = request.flavor
     return {

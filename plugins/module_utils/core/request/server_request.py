@@ -173,7 +173,6 @@ class _Entry:
             access_ip_v6=self.text("access_ip_v6"),
             disk_config=self._disk_config(image, meta, flavor),
             hostname=self._hostname(max_count),
-            return_reservation_id=to_boolean(self.get("return_reservation_id", False)),
             extra={key: value for key, value in self.entry.items() if key not in HONOURED and key not in self.bad},
             server_group=group,
             check_server_group_quota=self._check_server_group_quota(group),

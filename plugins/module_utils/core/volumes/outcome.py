@@ -36,12 +36,11 @@ RESCHEDULE_YET: tuple[type[errors.BootflowError], ...] = (errors.ImageDownloadFa
 
 @dataclass(frozen=True)
 class VolumeOutcome:
-    """``values`` are for the row. ``delete_remains``: what the backend may hold of it is to be removed."""
+    """``values`` are for the row."""
 
     kind: str
     values: t.Mapping[str, t.Any]
     reason: str
-    delete_remains: bool
 
 
 def outcome_of(
@@ -62,8 +61,8 @@ def outcome_of(
     final = copying or (isinstance(error, NO_RESCHEDULE) and not isinstance(error, RESCHEDULE_YET))
     if allow_reschedule and retry and not final:
         values = {"host": None, "scheduled_at": now, "status": states.CREATING}
-        return VolumeOutcome(RESCHEDULE, values, reason, delete_remains=True)
-    return VolumeOutcome(ERROR, {"status": states.ERROR}, reason, delete_remains=False)
+        return VolumeOutcome(RESCHEDULE, values, reason)
+    return VolumeOutcome(ERROR, {"status": states.ERROR}, reason)
 
 
 def as_copy_failure(error: errors.BootflowError) -> errors.BootflowError:

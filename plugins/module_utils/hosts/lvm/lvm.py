@@ -28,7 +28,7 @@ COMMAND_TIMEOUT = 300.0
 
 _VG = ("vg_name", "vg_uuid", "vg_size", "vg_free", "vg_extent_size", "vg_attr", "lv_count", "vg_missing_pv_count")
 _LV = ("lv_name", "lv_uuid", "lv_size", "lv_attr", "lv_tags", "pool_lv", "origin", "data_percent", "metadata_percent")
-_SEG = ("lv_name", "segtype", "chunk_size", "zero", "discards")
+_SEG = ("lv_name", "segtype", "zero", "discards")
 
 #: A program that LVM's bugs made crash is asked once more (Cinder does the same for exit code 139).
 _CRASHED = (139, -11)
@@ -95,7 +95,6 @@ class VolumeGroup:
     attr: str = "wz--n-"
     missing_pvs: int = 0
     lvs: t.Mapping[str, LogicalVolume] = field(default_factory=dict)
-    chunk_sizes: t.Mapping[str, int] = field(default_factory=dict)  # of pools
     zeroing: t.Mapping[str, bool] = field(default_factory=dict)  # of pools: new chunks are zeroed
 
     def rounded(self, size: int) -> int:
@@ -154,7 +153,6 @@ def parse_report(text: str) -> VolumeGroup:
             attr=head["vg_attr"],
             missing_pvs=_number(head["vg_missing_pv_count"], int, 0),
             lvs=lvs,
-            chunk_sizes={row["lv_name"]: int(row["chunk_size"]) for row in pools},
             zeroing={row["lv_name"]: row["zero"] == "zero" for row in pools},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 
 import pytest
@@ -225,6 +226,24 @@ def test_tags_in_the_metadata():
     ]
     files = guest_of_build.config_drive(build_, None, "", [attached(1), attached(2)])
     assert volume_id(1).encode() in files["openstack/latest/meta_data.json"]
+
+
+def test_ec2_metadata_names_the_disks_of_the_build():
+    local = {"disk_bus": "virtio", "tag": None, "boot_index": None}
+    build_ = build(
+        {**local, "name": "disk", "kind": "image", "device_name": "/dev/vda", "boot_index": 0},
+        {**local, "name": "disk.eph0", "kind": "ephemeral", "device_name": "/dev/vdb"},
+        {**local, "name": "disk.swap", "kind": "swap", "device_name": "/dev/vdc"},
+        disk(3, volume_id=volume_id(3)),
+    )
+    files = guest_of_build.config_drive(build_, None, "", [attached(3)])
+    assert json.loads(files["ec2/latest/meta-data.json"])["block-device-mapping"] == {
+        "ami": "vda",
+        "root": "/dev/vda",
+        "ephemeral0": "/dev/vdb",
+        "swap": "/dev/vdc",
+        "ebs0": "/dev/vdd",
+    }
 
 
 # --- connecting ---------------------------------------------------------------------------------------------------------

@@ -48,14 +48,12 @@ def test_the_digest_is_plain_data_without_secrets(full):
 def test_the_digest_ignores_counts_password_and_where_the_image_is(full):
     digest = request_digest(full)
     image = dataclasses.replace(full.image, url="http://elsewhere/x")
-    other = dataclasses.replace(
-        full, min_count=2, max_count=9, admin_password="x", return_reservation_id=True, image=image
-    )
+    other = dataclasses.replace(full, min_count=2, max_count=9, admin_password="x", image=image)
     assert request_digest(other) == digest
     assert describe_difference(digest, request_digest(other)) == []
 
 
-LEFT_OUT = {"min_count", "max_count", "admin_password", "return_reservation_id"} | {
+LEFT_OUT = {"min_count", "max_count", "admin_password"} | {
     # follows from the hint group, or from flavor and image, which are there
     "server_group", "check_server_group_quota", "numa_topology", "pci_requests", "whole_disks",
 }  # fmt: skip

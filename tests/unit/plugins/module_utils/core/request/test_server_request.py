@@ -88,7 +88,6 @@ def test_every_field_of_nova_create_is_honoured(parse):
     assert (request.access_ip_v4, request.access_ip_v6) == ("192.0.2.1", "2001:db8::1")
     assert [(f.path, f.contents) for f in request.injected_files] == [("/etc/motd", b64(b"hi"))]
     assert request.admin_password == "s3cret"
-    assert request.return_reservation_id is True
     (network,) = request.networks
     assert (network.subnet, network.fixed_ip, network.tag) == (
         catalogue_id("subnet", "blue/blue-v4"),

@@ -57,7 +57,6 @@ def test_everything_else_is_tried_elsewhere(error):
     outcome = outcome_of(error, RETRY, now=5.0)
     assert outcome.kind == "reschedule"
     assert outcome.values == {"host": None, "scheduled_at": 5.0, "status": "creating"}
-    assert outcome.delete_remains
 
 
 @pytest.mark.parametrize("error", ELSEWHERE, ids=lambda e: e.code)

@@ -73,9 +73,9 @@ ROWS = [
     row("swap", 104857600, "-wi-ao----"),
 ]
 SEG = [
-    {"lv_name": "volume-" + ONE, "segtype": "thin", "chunk_size": "0", "zero": "zero", "discards": "passdown"},
-    {"lv_name": POOL, "segtype": "thin-pool", "chunk_size": "65536", "zero": "zero", "discards": "passdown"},
-    {"lv_name": "swap", "segtype": "linear", "chunk_size": "0", "zero": "unknown", "discards": ""},
+    {"lv_name": "volume-" + ONE, "segtype": "thin", "zero": "zero", "discards": "passdown"},
+    {"lv_name": POOL, "segtype": "thin-pool", "zero": "zero", "discards": "passdown"},
+    {"lv_name": "swap", "segtype": "linear", "zero": "unknown", "discards": ""},
 ]
 
 
@@ -97,7 +97,7 @@ def group(rows=None, seg=None, **head):
 def test_the_report_of_a_group_is_read_with_exact_sizes():
     found = group()
     assert (found.size, found.free, found.extent_size) == (4290772992, 2013265920, 4194304)
-    assert found.chunk_sizes == {POOL: 65536} and found.zeroing == {POOL: True}
+    assert found.zeroing == {POOL: True}
     one, thick, pool = found.lvs["volume-" + ONE], found.lvs["volume-" + THICK], found.lvs[POOL]
     assert one.is_thin and one.is_active and not one.is_open and one.pool == POOL
     assert one.tags == {"bootflow", "bootflow.volume=" + ONE, "bootflow.project=red"}

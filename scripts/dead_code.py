@@ -1,0 +1,67 @@
+#!/usr/bin/env python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Fails on code under plugins/ that nothing in plugins/ uses (vulture): tests and benchmarks do not count.
+
+ALLOWED says what vulture cannot see, and why; an entry without a match is named.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from vulture import Vulture
+
+ROOT = Path(__file__).resolve().parents[1]
+MIN_CONFIDENCE = 60
+
+# (files, names, why), both as regular expressions for the whole of it
+ALLOWED = (
+    (r"plugins/(modules|doc_fragments)/.*", r"DOCUMENTATION|EXAMPLES|RETURN|ModuleDocFragment", "ansible-doc reads it"),
+    (r"plugins/action/.*", r"ActionModule", "Ansible loads it"),
+    (r"plugins/action/ledger\.py", r"_migrated|_backup|_purged", "found by the name of the state"),
+    (
+        r".*",
+        r"dummy\w*|dot|kwargs",
+        "ansible-test's word for what is unused on purpose; ends of a partition; a signature",
+    ),
+    (r".*/core/guest/domain/.*", r"\w+", "fields of XML elements, which element.py reads and writes by reflection"),
+    (r".*/core/errors/request\.py", r"InvalidMetadata", "the x-code of a JSON schema"),
+    (r".*/core/scheduler/.*", r"needs_\w+", "of filters and weighers, read by getattr"),
+    (
+        r".*/core/scheduler/(host_state|placement)\.py",
+        r"hypervisor_\w+|total_usable_\w+|disk_mb_used|service|max_\w+_per_host",
+        "Nova's names, which extra specs, JsonFilter and filters with a setting ask for by text",
+    ),
+    (r".*/ledger/(compute|storage)/.*", r"take_one|swap_error|WAYS", "about to go or to be called"),
+    (r".*/core/instances/states\.py", r"during", "Nova's table of actions is whole; operations are to read it"),
+    (r".*/core/volumes/states\.py", r"host_work", "of transitions, which tests read"),
+    (r".*/core/volumes/model\.py", r"provider_location|terminated_at", "Cinder's record of a volume, written by name"),
+    (r".*/ledger/db/address\.py", r"ssl\w+", "read by the names of libpq's parameters"),
+    (r".*/ledger/db/engine\.py", r"on_\w+|isolation_level", "SQLAlchemy and sqlite3 call or read it"),
+)
+
+
+def main() -> int:
+    os.chdir(ROOT)
+    vulture = Vulture()
+    vulture.scavenge(["plugins"])
+    problems, matched = [], set()
+    for item in vulture.get_unused_code(min_confidence=MIN_CONFIDENCE):
+        path = Path(item.filename).resolve().relative_to(ROOT).as_posix()
+        rules = [rule for rule in ALLOWED if re.fullmatch(rule[0], path) and re.fullmatch(rule[1], item.name)]
+        matched.update(rules)
+        if not rules:
+            problems.append("%s:%d: unused %s '%s'" % (path, item.first_lineno, item.typ, item.name))
+    idle = ["scripts/dead_code.py: nothing matches %s, %s" % rule[:2] for rule in ALLOWED if rule not in matched]
+    print("\n".join(problems + idle) or "no dead code")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
