@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -22,6 +23,7 @@ class ActionModule(LedgerAction):
         host = self.task_vars["inventory_hostname"]
         configuration = host_settings.configuration(self.task_vars["hostvars"][host], host)
         context = self.context()
+        asked_at = context.now
         try:
             facts = self.run_module(
                 "compute_node_info",
@@ -36,13 +38,14 @@ class ActionModule(LedgerAction):
             return {"changed": False, "reported": True, "compute_node": facts, "configuration": configuration}
         ledger = self.open_ledger()
         cleaned = self._clean_up(ledger, host)
-        ledger.transact(nodes.record_report, host, facts, configuration, context.now)
+        settled = ledger.transact(_record, host, facts, configuration, asked_at, context)
         return {
-            "changed": bool(cleaned),
+            "changed": bool(cleaned or settled),
             "reported": True,
             "compute_node": facts,
             "configuration": configuration,
             "cleaned": cleaned,
+            "settled": settled,
         }
 
     def _clean_up(self, ledger: t.Any, host: str) -> list[str]:
@@ -56,3 +59,18 @@ class ActionModule(LedgerAction):
         for uuid, problem in problems.items():
             self._display.warning("%s still has to be rid of instance %s: %s" % (host, uuid, problem.message))
         return done
+
+
+def _record(
+    conn: t.Any,
+    host: str,
+    facts: t.Mapping[str, t.Any],
+    configuration: t.Mapping[str, t.Any],
+    asked_at: float,
+    context: t.Any,
+) -> dict[str, str]:
+    """Enter the report. Returns the instances that it brought out of an operation whose run died: uuid -> vm_state."""
+    power_states = {d["uuid"]: d["power_state"] for d in facts["domains"]}
+    settled = operations.settle(conn, host, power_states, asked_at, context)
+    nodes.record_report(conn, host, facts, configuration, context.now)
+    return settled

@@ -10,6 +10,7 @@ import time
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import backup, commits
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
@@ -55,7 +56,8 @@ class ActionModule(LedgerAction):
                 todo = [step for step in todo if step["revision"] in applied]
                 ledger.inspect(runner.check_complete, shown)
                 ledger.transact(commits.forget_old, time.time())
-                held = ledger.inspect(attachment_reservations.hosts_to_clean_first)
+                held = set(ledger.inspect(attachment_reservations.hosts_to_clean_first))
+                held |= ledger.inspect(operations.hosts_to_ask, self.context())
                 clean_first = [host for host in self.compute_hosts() if host in held]
             ledger.close()
         if self.check_mode and todo:

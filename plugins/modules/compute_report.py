@@ -60,6 +60,10 @@ cleaned:
   type: list
   elements: str
   returned: when it answered
+settled:
+  description: Instances that a run left in the middle of an operation when it died, UUID to vm_state, by what the host reported.
+  type: dict
+  returned: when it answered
 
 error_code:
   description: Stable code of the error, listed in docs/errors.md.

@@ -108,6 +108,7 @@ clean_first:
   description:
     - Compute hosts with a pending cleanup that may still use a volume. The playbook boot lets them report before it accepts a
       request, so that a request for such a volume is accepted once they are back.
+    - Compute hosts of instances that a run left in the middle of an operation when it died. Their reports settle these instances.
   type: list
   elements: str
   returned: success and state is migrated

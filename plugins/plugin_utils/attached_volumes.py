@@ -230,6 +230,22 @@ def disconnect(
     return problems
 
 
+def reconnect(action: t.Any, found: t.Sequence[Attached]) -> Problems:
+    """Log the current host in to these again, where it is not, with the credentials that its own records have.
+
+    Of QEMU's connector nothing is to be done: libvirt has the secret.
+    """
+    mine = [a for a in found if a.row.way == KERNEL]
+    if not mine:
+        return {}
+    try:
+        outcomes = _initiator(action, mine, "connected", [a.id for a in mine])
+    except errors.BootflowError as e:
+        return {a.id: e for a in mine}
+    problems = {a.id: _problem_of(outcomes.get(a.volume_id), a) for a in mine}
+    return {key: problem for key, problem in problems.items() if problem is not None}
+
+
 def rescan(action: t.Any, found: t.Sequence[Attached]) -> Problems:
     """Have the host see that these grew; QEMU asks by itself when the guest's disk is resized."""
     mine = [a for a in found if a.row.way == KERNEL]

@@ -60,6 +60,7 @@ class GuestSettings:
     cpu_model: t.Optional[str]
     vif_plugging_timeout: float
     vif_plugging_is_fatal: bool
+    shutdown_timeout: float
     wait_timeout: float
     wait_console: t.Optional[str]
     wait_address: bool
@@ -83,6 +84,7 @@ class GuestSettings:
             cpu_model=variables.get("bootflow_cpu_model"),
             vif_plugging_timeout=float(variables.get("bootflow_vif_plugging_timeout", 300)),
             vif_plugging_is_fatal=flag("bootflow_vif_plugging_is_fatal", True),
+            shutdown_timeout=float(variables.get("bootflow_shutdown_timeout", 60)),
             wait_timeout=float(variables.get("bootflow_wait_timeout") or 60),
             wait_console=variables.get("bootflow_wait_console"),
             wait_address=flag("bootflow_wait_address"),

@@ -43,6 +43,7 @@ GUEST_KINDS = {
     "bootflow_vif_plugging_timeout": "number",
     "bootflow_vif_plugging_is_fatal": "boolean",
     "bootflow_max_concurrent_builds": "integer",
+    "bootflow_shutdown_timeout": "number",
     "bootflow_wait_timeout": "number",
     "bootflow_wait_guest_timeout": "number",
     "bootflow_wait_address": "boolean",

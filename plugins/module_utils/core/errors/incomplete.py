@@ -98,3 +98,10 @@ class DetachFailed(Incomplete):
 
     msg_fmt = "%(failed)d of %(total)d volumes could not be detached."
     retryable = True
+
+
+class OperationFailed(Incomplete):
+    """Some instances did not come through an operation; each is as it was before."""
+
+    msg_fmt = "'%(operation)s' failed for %(failed)d of %(total)d instances."
+    remedy = "Fix the cause and run the same again: it goes on with these."

@@ -28,6 +28,7 @@ CORRECT = "correct"
 CLEAN = "clean"  # the host is cleaned, then its claims and addresses are given back
 END = "end"  # ends in ERROR without the host
 FINISH = "finish"  # a deletion is finished
+SETTLE = "settle"  # an operation is over: the instance is what its host reports
 FORGET = "forget"
 REMOVE = "remove"  # orphans, where the user says so
 WAIT = "wait"  # for a host that does not answer
@@ -42,6 +43,7 @@ HOST_FACTS = "host_facts"
 HOST_UNREACHABLE = "host_unreachable"
 DEAD_BUILD = "dead_build"
 DEAD_DELETE = "dead_delete"
+DEAD_OPERATION = "dead_operation"
 CLEANUP = "cleanup"
 STALE_CLAIM = "stale_claim"
 MISSING_CLAIM = "missing_claim"
@@ -96,6 +98,7 @@ class Domain:
     name: str
     memory_mb: int = 0
     ours: bool = False  # our own metadata is in its XML
+    power_state: int = states.NOSTATE
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,7 @@ class Instance:
     wanted: Amounts  # what a claim for it is
     run: str = ""
     run_dead: bool = False
+    operation: str = ""  # in which a run is, or was when it died (stop, start, ...)
 
     @property
     def busy(self) -> bool:
@@ -382,6 +386,26 @@ class _Plan:
                     "Run the same boot again." if action != WAIT else "Ask its host, too.",
                     key=instance.run,
                 )
+            elif instance.operation:
+                self._operation(instance)
+
+    def _operation(self, instance: Instance) -> None:
+        snapshot = self.evidence.snapshots.get(instance.host or "")
+        if snapshot is not None and instance.touched_at >= snapshot.began_at:
+            return
+        power_states = {d.uuid: d.power_state for d in snapshot.domains} if snapshot is not None else {}
+        vm_state = states.settled(instance.operation, instance.vm_state, power_states.get(instance.uuid))
+        self.add(
+            DEAD_OPERATION,
+            instance.host,
+            instance.uuid,
+            "state",
+            "%s/%s" % (instance.vm_state, instance.task_state),
+            "%s/%s" % (instance.vm_state, instance.task_state) if snapshot is None else vm_state,
+            WAIT if snapshot is None else SETTLE,
+            "It is settled when its host answers." if snapshot is None else "",
+            key=instance.run,
+        )
 
     def _cleanups(self) -> None:
         for cleanup in self.ledger.cleanups:

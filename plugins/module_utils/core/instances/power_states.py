@@ -13,6 +13,16 @@ SHUTDOWN = 4
 CRASHED = 6
 POWER_SUSPENDED = 7
 
+#: Nova's names for them.
+POWER_STATES: dict[int, str] = {
+    NOSTATE: "NOSTATE",
+    RUNNING: "RUNNING",
+    POWER_PAUSED: "PAUSED",
+    SHUTDOWN: "SHUTDOWN",
+    CRASHED: "CRASHED",
+    POWER_SUSPENDED: "SUSPENDED",
+}
+
 
 # virDomainState -> power_state. A domain that is shutting down still runs.
 LIBVIRT_POWER_STATES: dict[int, int] = {

@@ -97,8 +97,11 @@ REBOOT_TASKS = frozenset(
 # --- power_state: what the hypervisor says (core.instances.power_states, without which hosts would load all of this) ---------------
 
 NOSTATE = power_states.NOSTATE
+RUNNING = power_states.RUNNING
+POWER_PAUSED = power_states.POWER_PAUSED
 SHUTDOWN = power_states.SHUTDOWN
 CRASHED = power_states.CRASHED
+POWER_SUSPENDED = power_states.POWER_SUSPENDED
 
 
 # --- actions -------------------------------------------------------------------------------------------------------
@@ -167,6 +170,25 @@ ACTIONS: dict[str, Action] = {
     "trigger_crash_dump": Action(_in(ACTIVE, PAUSED, RESCUED, RESIZED, ERROR)),
     "update_instance_metadata": Action(_USED, None),
 }
+
+
+# The power states of an instance in a vm_state. By them an action that nobody finishes is known as done or not done.
+POWER_STATES_OF: dict[str, frozenset[int]] = {
+    ACTIVE: frozenset((RUNNING,)),
+    PAUSED: frozenset((POWER_PAUSED,)),
+    SUSPENDED: frozenset((POWER_SUSPENDED, SHUTDOWN)),
+    STOPPED: frozenset((SHUTDOWN, CRASHED)),
+}
+
+
+def settled(action: str, vm_state: str, power_state: int | None) -> str:
+    """The vm_state after ``action`` of a run that died: the action's result where the guest is in it, else as it was.
+
+    :arg power_state: what the host reports now; None: it has no such guest.
+    source: Nova's init_host
+    """
+    result = ACTIONS[action].result
+    return result if result is not None and power_state in POWER_STATES_OF.get(result, ()) else vm_state
 
 
 def check_action(

@@ -29,7 +29,8 @@ from ...ledger.schema.tables import instances as instances_table
 from ...ledger.schema.tables import ports as ports_table
 from ..boot import failure
 from ..instances import delete
-from . import storage_audit, volume_audit
+from ..instances.operations import BY_TASK_STATE
+from . import operations, storage_audit, volume_audit
 
 #: What of a report is compared with the ledger, beside the settings from the inventory.
 TOTALS = ("memory_mb", "local_gb", "vcpus", "hypervisor_type", "hypervisor_version")
@@ -166,6 +167,7 @@ def _instances(conn: t.Any, named: t.Collection[str], context: Context) -> dict[
             wanted=wanted[flavor],
             run=r.run_id or "",
             run_dead=_worked_on(r) and (not r.run_id or r.run_id in dead),
+            operation=BY_TASK_STATE[r.task_state].name if r.task_state in BY_TASK_STATE else "",
         )
     return found
 
@@ -182,7 +184,8 @@ def amounts(memory_mb: int, vcpus: int, root_gb: int, ephemeral_gb: int) -> audi
 
 def _worked_on(row: t.Any) -> bool:
     return bool(
-        row.deleted == instances.LIVE and (row.vm_state == states.BUILDING or row.task_state == states.DELETING)
+        row.deleted == instances.LIVE
+        and (row.vm_state == states.BUILDING or row.task_state in (states.DELETING, *BY_TASK_STATE))
     )
 
 
@@ -254,7 +257,7 @@ def repair(conn: t.Any, planned: t.Sequence[Finding], evidence: Evidence, contex
     nodes.lock(conn, {f.node_id for f in todo if f.node_id is not None})
     known = {_identity(f) for f in todo}
     now = [f for f in plan(conn, context, evidence) if not f.changes or _identity(f) in known]
-    return _Repair(conn, [*now, *empty], context).run()
+    return _Repair(conn, [*now, *empty], evidence, context).run()
 
 
 def _identity(finding: Finding) -> t.Any:
@@ -262,8 +265,9 @@ def _identity(finding: Finding) -> t.Any:
 
 
 class _Repair:
-    def __init__(self, conn: t.Any, findings: t.Sequence[Finding], context: Context):
+    def __init__(self, conn: t.Any, findings: t.Sequence[Finding], evidence: Evidence, context: Context):
         self.conn = conn
+        self.evidence = evidence
         self.context = context
         self.result = Repaired(findings=list(findings))
         self.by_kind: dict[str, list[Finding]] = defaultdict(list)
@@ -282,6 +286,7 @@ class _Repair:
             if f.node_id is None:
                 continue  # a storage host: it is entered with the reports
             nodes.record_unreachable(self.conn, str(f.host), str(f.key))
+        self._settle()
         self._adopt()
         self._orphans()
         for f in self.by_kind[audit.CLEANUP]:
@@ -333,6 +338,12 @@ class _Repair:
         self.recount.update(
             int(t.cast(int, f.node_id)) for f in [*missing, *self.by_kind[audit.WRONG_CLAIM]] if f.node_id is not None
         )
+
+    def _settle(self) -> None:
+        for host in sorted({str(f.host) for f in self.by_kind[audit.DEAD_OPERATION]}):
+            snapshot = self.evidence.snapshots[host]
+            power_states = {d.uuid: d.power_state for d in snapshot.domains}
+            operations.settle(self.conn, host, power_states, snapshot.began_at, self.context)
 
     def _adopt(self) -> None:
         """What dead runs left is this run's now: they lose every swap, and other runs see who works on it."""

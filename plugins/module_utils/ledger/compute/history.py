@@ -74,6 +74,31 @@ def finish_events(
         )
 
 
+def start_events_on(conn: t.Any, hosts: t.Mapping[str, str | None], event: str, now: float) -> None:
+    """Journal that ``event`` begins for each instance on its host, many hosts in one statement."""
+    bulk.insert(
+        conn,
+        instance_action_events,
+        [{"instance_uuid": uuid, "event": event, "host": host, "start_time": now} for uuid, host in hosts.items()],
+    )
+
+
+def fail_events(conn: t.Any, details: t.Mapping[str, str], event: str, now: float) -> None:
+    """Journal that ``event`` failed for these instances, each with its own details."""
+    c = instance_action_events.c
+    mine = bulk.among(conn, c.instance_uuid, sorted(details))
+    rows = conn.execute(sa.select(c.id, c.instance_uuid).where(mine, c.event == event, c.finish_time.is_(None))).all()
+    bulk.update(
+        conn,
+        instance_action_events,
+        "id",
+        [
+            {"id": r.id, "finish_time": now, "result": ERROR, "details": text(details[r.instance_uuid])}
+            for r in sorted(rows)
+        ],
+    )
+
+
 def add_events(conn: t.Any, hosts: t.Mapping[str, str | None], event: str, result: str, now: float) -> None:
     """Journal an ``event`` that is over already, for each instance on its host."""
     bulk.insert(
@@ -112,16 +137,44 @@ def add_fault(
     )
 
 
+def add_faults(
+    conn: t.Any, faults: t.Mapping[str, errors.BootflowError], hosts: t.Mapping[str, str | None], now: float
+) -> None:
+    """A fault row of each instance on its host, in one statement."""
+    bulk.insert(
+        conn,
+        instance_faults,
+        [
+            {
+                "instance_uuid": uuid,
+                "code": error.status,
+                "error_code": error.code,
+                "message": text(error.message),
+                "remedy": text(error.remedy),
+                "details": "",
+                "host": hosts.get(uuid),
+                "created_at": now,
+            }
+            for uuid, error in faults.items()
+        ],
+    )
+
+
 def notify(conn: t.Any, uuids: t.Sequence[str], event_type: str, payload: t.Mapping[str, t.Any], now: float) -> None:
     """One notification for each instance (create.start, create.error, create.end, instance.update, delete.start, ...)."""
-    if uuids:
-        conn.execute(
-            notifications.insert(),
-            [
-                {"instance_uuid": u, "event_type": event_type, "payload": dict(payload), "created_at": now}
-                for u in uuids
-            ],
-        )
+    notify_each(conn, dict.fromkeys(uuids, payload), event_type, now)
+
+
+def notify_each(conn: t.Any, payloads: t.Mapping[str, t.Mapping[str, t.Any]], event_type: str, now: float) -> None:
+    """One notification for each instance, with its own payload."""
+    bulk.insert(
+        conn,
+        notifications,
+        [
+            {"instance_uuid": u, "event_type": event_type, "payload": dict(p), "created_at": now}
+            for u, p in payloads.items()
+        ],
+    )
 
 
 def last_faults(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:

@@ -13,6 +13,8 @@ import types
 import typing as t
 
 from ...core import errors
+from ...core.instances import states
+from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..schema.tables import block_device_mappings, instances, ports, request_specs
 from . import history
@@ -38,56 +40,65 @@ def swap(
 ) -> set[str]:
     """Write ``values`` to those of the instances whose task_state is one of ``expected_task_state`` (and which
     run ``owner`` has, when given). Returns the uuids that moved; the others lost the swap, which is an answer."""
+    if not uuids:
+        return set()
     c = instances.c
-    moved: set[str] = set()
     named = [e for e in expected_task_state if e is not None]
     state: sa.ColumnElement[bool] = c.task_state.in_(named)
     if None in expected_task_state:
         state = sa.or_(state, c.task_state.is_(None))
-    for part in chunks(sorted(uuids)):
-        condition: sa.ColumnElement[bool] = sa.and_(c.uuid.in_(part), c.deleted == LIVE, state)
-        if owner is not None:
-            condition = sa.and_(condition, c.run_id == owner)
-        rows = conn.execute(
-            sa.select(c.uuid, c.vm_state, c.task_state).where(condition).order_by(c.uuid).with_for_update()
-        ).all()
-        if not rows:
-            continue
-        conn.execute(instances.update().where(c.uuid.in_([r.uuid for r in rows])).values(updated_at=now, **values))
-        moved.update(r.uuid for r in rows)
+    condition = sa.and_(bulk.among(conn, c.uuid, sorted(uuids)), c.deleted == LIVE, state)
+    if owner is not None:
+        condition = sa.and_(condition, c.run_id == owner)
+    rows = conn.execute(
+        sa.select(c.uuid, c.vm_state, c.task_state).where(condition).order_by(c.uuid).with_for_update()
+    ).all()
+    moved = [r.uuid for r in rows]
+    if moved:
+        conn.execute(instances.update().where(bulk.among(conn, c.uuid, moved)).values(updated_at=now, **values))
         _notify_change(conn, rows, values, notify, now)
-    return moved
+    return set(moved)
 
 
 def _notify_change(
     conn: t.Any, rows: t.Sequence[t.Any], values: t.Mapping[str, t.Any], notify: str, now: float
 ) -> None:
-    if notify == NOTIFY_NOTHING or not rows:
+    if notify == NOTIFY_NOTHING:
         return
+    payloads = {}
     for row in rows:
         vm_state = values.get("vm_state", row.vm_state)
         task_state = values.get("task_state", row.task_state)
         vm_changed = vm_state != row.vm_state
         task_changed = task_state != row.task_state
         if vm_changed or (task_changed and notify == NOTIFY_VM_AND_TASK_STATE):
-            payload = {
+            payloads[row.uuid] = {
                 "old_state": row.vm_state,
                 "state": vm_state,
                 "old_task_state": row.task_state,
                 "new_task_state": task_state,
             }
-            history.notify(conn, [row.uuid], "compute.instance.update", payload, now)
+    history.notify_each(conn, payloads, "compute.instance.update", now)
 
 
-def swap_error(conn: t.Any, uuid: str, expected: t.Sequence[str | None]) -> errors.BootflowError:
-    """Why a swap was lost: the instance is gone, is being deleted, or is elsewhere in its life."""
-    row = conn.execute(sa.select(instances.c.task_state, instances.c.deleted).where(instances.c.uuid == uuid)).first()
-    if row is None or row.deleted != LIVE:
-        return errors.InstanceNotFound(instance_id=uuid)
-    wanted = ", ".join(str(e) for e in expected)
-    if row.task_state == "deleting":
-        return errors.UnexpectedDeletingTaskStateError(instance_uuid=uuid, expected=wanted, actual=row.task_state)
-    return errors.UnexpectedTaskStateError(instance_uuid=uuid, expected=wanted, actual=row.task_state)
+def swap_errors(
+    conn: t.Any, uuids: t.Iterable[str], expected: t.Sequence[str | None]
+) -> dict[str, errors.BootflowError]:
+    """uuid -> why its swap was lost: the instance is gone, is being deleted, or is elsewhere in its life."""
+    c = instances.c
+    wanted = sorted(uuids)
+    query = sa.select(c.uuid, c.task_state).where(bulk.among(conn, c.uuid, wanted), c.deleted == LIVE)
+    task_states = {r.uuid: r.task_state for r in conn.execute(query)}
+    found: dict[str, errors.BootflowError] = {}
+    for uuid in wanted:
+        if uuid not in task_states:
+            found[uuid] = errors.InstanceNotFound(instance_id=uuid)
+            continue
+        actual = task_states[uuid]
+        deleting = actual == states.DELETING
+        kind = errors.UnexpectedDeletingTaskStateError if deleting else errors.UnexpectedTaskStateError
+        found[uuid] = kind(instance_uuid=uuid, expected=", ".join(map(str, expected)), actual=actual)
+    return found
 
 
 def select_live(
@@ -97,6 +108,7 @@ def select_live(
     reservations: t.Sequence[str] | None = None,
     project: str | None = None,
     run_id: str | None = None,
+    hosts: t.Sequence[str] | None = None,
     host: str | None = None,
     task_state: str | None = None,
     vm_state: str | None = None,
@@ -108,7 +120,7 @@ def select_live(
     """
     c = instances.c
     query = sa.select(instances).where(c.deleted == LIVE)
-    for column, values in ((c.display_name, names), (c.uuid, uuids), (c.reservation_id, reservations)):
+    for column, values in ((c.display_name, names), (c.uuid, uuids), (c.reservation_id, reservations), (c.host, hosts)):
         if values is not None:
             query = query.where(column.in_(list(values)))
     for column, value in (
@@ -139,6 +151,26 @@ def with_specs(conn: t.Any, rows: t.Iterable[t.Any]) -> list[t.Any]:
     for part in chunks(sorted({r["request_spec_id"] for r in found})):
         specs.update((r.id, r) for r in conn.execute(sa.select(s.id, s.spec, s.digest).where(s.id.in_(part))))
     return [Live(**r, spec=specs[r["request_spec_id"]].spec, digest=specs[r["request_spec_id"]].digest) for r in found]
+
+
+def in_task_states(
+    conn: t.Any, task_states: t.Iterable[str], host: str | None = None, uuids: t.Iterable[str] | None = None
+) -> list[t.Any]:
+    """uuid, host, vm_state, task_state, run_id and updated_at of the living instances in these task_states, by uuid."""
+    c = instances.c
+    columns = (c.uuid, c.host, c.vm_state, c.task_state, c.run_id, c.updated_at)
+    query = sa.select(*columns).where(c.deleted == LIVE, c.task_state.in_(sorted(task_states)))
+    if host is not None:
+        query = query.where(c.host == host)
+    if uuids is not None:
+        query = query.where(bulk.among(conn, c.uuid, sorted(uuids)))
+    return list(conn.execute(query.order_by(c.uuid).with_for_update() if uuids is not None else query.order_by(c.uuid)))
+
+
+def hosts_of(conn: t.Any, uuids: t.Iterable[str]) -> dict[str, str | None]:
+    """uuid -> the host of the instance, living or not."""
+    c = instances.c
+    return dict(conn.execute(sa.select(c.uuid, c.host).where(bulk.among(conn, c.uuid, sorted(uuids)))).all())
 
 
 def disks_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:

@@ -271,7 +271,7 @@ def test_a_lost_swap_tells_why(world: World) -> None:
 
     def why() -> errors.BootflowError:
         with world.ledger.read() as conn:
-            return instances.swap_error(conn, uuid, [states.SPAWNING, None])
+            return instances.swap_errors(conn, [uuid], [states.SPAWNING, None])[uuid]
 
     assert why().code == "UnexpectedTaskStateError" and "scheduling" in why().message
     world.delete(uuids=[uuid])

@@ -1,0 +1,238 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.instance_operation."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    attached_volumes,
+    guest_of_build,
+    host_settings,
+    request_inputs,
+    tables,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import item_errors, lease_kept
+
+# As playbooks/operation.yml registers what the controller and the hosts answered.
+BEGUN = "bootflow_operation_begun"
+OPERATED = "bootflow_operated"
+
+Items = t.List[t.Dict[str, t.Any]]
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {
+        "operation": {"type": "str", "variable": "bootflow_operation", "required": True},
+        "phase": {"type": "str", "choices": ["begin", "work", "finish"], "default": "begin"},
+        "names": {"type": "list", "elements": "str", "variable": "bootflow_names"},
+        "uuids": {"type": "list", "elements": "str", "variable": "bootflow_uuids"},
+        "reservation_ids": {"type": "list", "elements": "str", "variable": "bootflow_reservation_ids"},
+        "hosts": {"type": "list", "elements": "str", "variable": "bootflow_host"},
+        "project": {"type": "str", "variable": "bootflow_project"},
+        "all": {"type": "bool", "variable": "bootflow_all", "fallback_default": False},
+        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+    }
+
+    def act(self) -> dict[str, t.Any]:
+        name = self.options["operation"]
+        if name not in OPERATIONS:
+            raise errors.InvalidInput(
+                reason="operation %s does not exist" % name, remedy="Give one of: %s." % ", ".join(OPERATIONS)
+            )
+        self.operation: Operation = OPERATIONS[name]
+        return {"begin": self._begin, "work": self._work, "finish": self._finish}[self.options["phase"]]()
+
+    # --- begin: on the controller, for all hosts --------------------------------------------------------------------
+
+    def _begin(self) -> dict[str, t.Any]:
+        o = self.options
+        selection = operation.Selection(
+            names=o["names"],
+            uuids=o["uuids"],
+            reservations=o["reservation_ids"],
+            hosts=o["hosts"],
+            project=o["project"],
+            everything=o["all"],
+        )
+        arguments = (_begin, self.operation, selection, self.context(), frozenset(self.compute_hosts()))
+        if self.check_mode:
+            ledger = request_inputs.rehearsal_ledger(o["ledger_url"])
+            begun, with_volumes = ledger.rehearsal(*arguments)
+        else:
+            ledger = self.open_ledger()
+            begun, with_volumes = ledger.transact(*arguments)
+        ledger.close()
+        work: dict[str, Items] = {}
+        for row in begun.rows:
+            item = {"uuid": row.uuid, "name": row.display_name, "vm_state": row.vm_state}
+            item.update(volumes=row.uuid in with_volumes, details=self.operation.details(row))
+            work.setdefault(row.host, []).append(item)
+        after = self.operation.rule.result
+        return {
+            "changed": bool(begun.rows),
+            "instances": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.rows],
+            "unchanged": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in begun.unchanged],
+            "hosts": sorted(work),
+            "work": work,
+            "diff": {
+                "before": "".join("%s %s: %s\n" % (r.display_name, r.uuid, r.vm_state) for r in begun.rows),
+                "after": "".join("%s %s: %s\n" % (r.display_name, r.uuid, after or r.vm_state) for r in begun.rows),
+                "before_header": "instances",
+                "after_header": "instances",
+            },
+        }
+
+    # --- work: on each host, for all of its instances -----------------------------------------------------------------
+
+    def _work(self) -> dict[str, t.Any]:
+        host = self.task_vars["inventory_hostname"]
+        items: Items = self._begun().get("work", {}).get(host, [])
+        uuids = [i["uuid"] for i in items]
+        try:
+            kept = lease_kept(self.options["ledger_url"], self.context())
+            with contextlib.nullcontext() if self.check_mode else kept:
+                outcomes = self._on_host(host, items)
+        except errors.BootflowError as e:
+            outcomes = _all_failed(uuids, e)
+        except Exception as e:  # the instances fail, never the play
+            self._display.vvv(traceback.format_exc(), host=host)
+            outcomes = _all_failed(uuids, errors.RemoteError(reason="%s: %s" % (type(e).__name__, e)))
+        changed = any(o.get("changed") for o in outcomes.values())
+        return {"changed": changed, "operation": self.operation.name, "outcomes": outcomes}
+
+    def _on_host(self, host: str, items: Items) -> dict[str, dict[str, t.Any]]:
+        """uuid -> the module's outcome, or {error}."""
+        problems = Problems()
+        host_settings.check(self.task_vars["hostvars"], [host], problems)
+        problems.raise_if_any()
+        failed: dict[str, errors.BootflowError] = {}
+        connect = [i["uuid"] for i in items if i["volumes"]] if self.operation.connects_volumes else []
+        if connect and not self.check_mode:
+            failed = self._connect_volumes(connect)
+        settings = guest_of_build.GuestSettings.of(self.task_vars["hostvars"][host])
+        domains = [{"uuid": i["uuid"], **i["details"]} for i in items if i["uuid"] not in failed]
+        outcomes: dict[str, dict[str, t.Any]] = {u: {"error": e.as_dict()} for u, e in failed.items()}
+        if domains:
+            result = self.run_module(
+                "domain_power",
+                {
+                    "libvirt_uri": host_settings.libvirt_uri(self),
+                    "domains": domains,
+                    "state": self.operation.power,
+                    "shutdown_timeout": settings.shutdown_timeout,
+                    "wait_timeout": settings.wait_timeout,
+                    "vif_plugging_timeout": settings.vif_plugging_timeout,
+                    "vif_plugging_is_fatal": settings.vif_plugging_is_fatal,
+                    "workers": host_settings.workers(self, len(domains)),
+                },
+            )
+            lacking = item_errors(result, [d["uuid"] for d in domains])
+            outcomes.update(result["outcomes"])
+            outcomes.update({u: {**outcomes.get(u, {}), "error": e.as_dict()} for u, e in lacking.items()})
+        return outcomes
+
+    def _connect_volumes(self, uuids: t.Sequence[str]) -> dict[str, errors.BootflowError]:
+        """A host that was started anew may not be logged in to its guests' volumes. Returns uuid -> why it is not."""
+        ledger = self.open_ledger()
+        try:
+            volumes = ledger.inspect(attached_volumes.load, uuids)
+        finally:
+            ledger.close()
+        found = [a for group in volumes.values() for a in group]
+        problems = attached_volumes.reconnect(self, found)
+        return {a.row.instance_uuid: problems[a.id] for a in found if a.id in problems}
+
+    # --- finish: on the controller, for all hosts -----------------------------------------------------------------------
+
+    def _finish(self) -> dict[str, t.Any]:
+        begun = self._begun()
+        told = self._told(begun)
+        failed = {u: errors.from_dict(o["error"]) for u, o in told.items() if o.get("error")}
+        if told and not self.check_mode:
+            outcomes = {u: Outcome(int(o.get("power_state") or 0), failed.get(u)) for u, o in told.items()}
+            ledger = self.open_ledger()
+            try:
+                failed = ledger.transact(operation.finish, self.operation, outcomes, self.context())
+            finally:
+                ledger.close()
+        instances = []
+        items = {i["uuid"]: (host, i) for host, group in begun.get("work", {}).items() for i in group}
+        for uuid, (host, item) in items.items():
+            problem = failed.get(uuid)
+            instances.append(
+                {
+                    "name": item["name"],
+                    "uuid": uuid,
+                    "host": host,
+                    "vm_state": item["vm_state"] if problem else self.operation.rule.result or item["vm_state"],
+                    "power_state": told[uuid].get("power_state"),
+                    "forced": bool(told[uuid].get("forced")),
+                    "error": None if problem is None else problem.as_dict(),
+                }
+            )
+        if self.options["print_table"]:
+            tables.show(self._display, self._lines(instances, begun.get("unchanged") or []))
+        result = {"changed": len(failed) < len(instances), "instances": instances}
+        if failed:
+            listed = [
+                errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in instances if i["error"]
+            ]
+            return error_result(errors.OperationFailed(listed, len(instances), operation=self.operation.name), **result)
+        return result
+
+    def _told(self, begun: t.Mapping[str, t.Any]) -> dict[str, dict[str, t.Any]]:
+        """uuid -> its outcome, as the hosts' tasks of this playbook registered it."""
+        told: dict[str, dict[str, t.Any]] = {}
+        for host, items in begun.get("work", {}).items():
+            answer = self.task_vars["hostvars"][host].get(OPERATED) or {}
+            of_host = answer.get("outcomes", {}) if answer.get("operation") == self.operation.name else {}
+            silent = errors.RemoteError(reason="%s returned no result" % host)
+            told.update({i["uuid"]: of_host.get(i["uuid"]) or {"error": silent.as_dict()} for i in items})
+        return told
+
+    def _lines(self, instances: t.Sequence[t.Mapping[str, t.Any]], unchanged: Items) -> list[str]:
+        title = "Would %s (nothing is touched):" if self.check_mode else "%s:"
+        rows = [
+            (i["name"], i["uuid"], i["host"], i["vm_state"], POWER_STATES.get(i["power_state"] or 0), _note(i))
+            for i in instances
+        ]
+        result = self.operation.rule.result
+        rows += [(i["name"], i["uuid"], i["host"], result, None, "nothing to do") for i in unchanged]
+        if not rows:
+            return ["%s: no instance is selected." % self.operation.name]
+        head = ("INSTANCE", "UUID", "HOST", "VM_STATE", "POWER_STATE", "NOTE")
+        return [title % self.operation.name, *tables.table(head, rows)]
+
+    def _begun(self) -> t.Mapping[str, t.Any]:
+        return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"]["localhost"].get(BEGUN) or {})
+
+
+def _begin(conn: t.Any, *arguments: t.Any) -> tuple[operation.Begun, set[str]]:
+    """What has begun, and which of it has volumes."""
+    begun = operation.begin(conn, *arguments)
+    return begun, set(attachments.of_instances(conn, [r.uuid for r in begun.rows]))
+
+
+def _all_failed(uuids: t.Sequence[str], error: errors.BootflowError) -> dict[str, dict[str, t.Any]]:
+    return {uuid: {"error": error.as_dict()} for uuid in uuids}
+
+
+def _note(instance: t.Mapping[str, t.Any]) -> str:
+    if instance["error"]:
+        return str(instance["error"]["code"])
+    return "lost its power: it did not shut down in time" if instance["forced"] else ""

@@ -1,0 +1,293 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The engine of all operations on instances: what begins, and what came of it, for many instances on all hosts of a run at once.
+
+An operation is data (operations.py has the rows). It has three steps: begin() here, one transaction for all instances; the
+host work, one task a host for all of its instances; finish() here, one transaction for all hosts. Between the two the
+instances are in the operation's task_state and belong to the run. Whatever a run that dies leaves in it is taken over by the
+same operation, or settled by what the host reports (flows.recovery.operations).
+source: Nova's compute.api.API and ComputeManager
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ...core import errors
+from ...core.instances import states
+from ...ledger.compute import history, instances, runs
+from ...ledger.context import Context
+
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What can be done with an instance. When it may begin, and where it leads, is core.instances.states.ACTIONS[name]."""
+
+    name: str  # of the action in the journal, and of the playbook
+    notification: str  # compute.instance.NOTIFICATION.start, .end and .error
+    power: str = ""  # the state that the module domain_power gives its guests; empty: the flow has host work of its own
+    connects_volumes: bool = False  # the guest's volumes are connected to the host first
+    details: t.Callable[[t.Any], dict[str, t.Any]] = lambda row: {}  # what the host is told of one instance
+
+    @property
+    def rule(self) -> states.Action:
+        return states.ACTIONS[self.name]
+
+    @property
+    def during(self) -> str:
+        """The task_state while it runs."""
+        return t.cast(str, self.rule.during)
+
+    def is_begun(self, task_state: str | None) -> bool:
+        """Whether ``task_state`` is the operation's own, and not one in which it may begin (as a hard reboot in another)."""
+        return task_state == self.during and self.during not in (self.rule.task_states or ())
+
+    def is_done(self, vm_state: str) -> bool:
+        """Whether an instance in ``vm_state`` is already what the operation makes of it; a reboot never is."""
+        return vm_state == self.rule.result and vm_state not in (self.rule.vm_states or ())
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which instances: all conditions that are given must hold."""
+
+    names: t.Sequence[str] | None = None
+    uuids: t.Sequence[str] | None = None
+    reservations: t.Sequence[str] | None = None
+    hosts: t.Sequence[str] | None = None
+    project: str | None = None
+    everything: bool = False  # of the project
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing says which. A project alone does not: it may be the inventory's default."""
+        conditions = (self.names, self.uuids, self.reservations, self.hosts)
+        return all(c is None for c in conditions) and not (self.project is not None and self.everything)
+
+
+@dataclass
+class Begun:
+    rows: list[t.Any] = field(default_factory=list)  # this run works on them now
+    unchanged: list[t.Any] = field(default_factory=list)  # what was asked for holds already
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one instance on its host."""
+
+    power_state: int = states.NOSTATE
+    error: errors.BootflowError | None = None
+
+
+# --- begin --------------------------------------------------------------------------------------------------------------
+
+
+def begin(
+    conn: t.Any, operation: Operation, selection: Selection, context: Context, known_hosts: t.Collection[str]
+) -> Begun:
+    """Take the selected instances into the operation: all of them, or with an error none.
+
+    :arg known_hosts: where something can be done: the inventory's.
+    :raises InvalidInput: see select().
+    :raises InstanceNotFound: a name or UUID that no living instance has.
+    :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy, ComputeHostNotFound: one of them cannot begin.
+    """
+    rows = select(conn, selection, context)
+    _refuse_unknown(rows, selection)
+    entered = enter(conn, operation, rows, context, known_hosts)
+    history.start_events_on(conn, {r.uuid: r.host for r in entered.rows}, operation.name, context.now)
+    return entered
+
+
+def select(conn: t.Any, selection: Selection, context: Context, everything: str = "bootflow_all") -> list[t.Any]:
+    """The rows of the selected instances, locked until the transaction ends, and the run with its lease renewed.
+
+    :arg everything: the variable that selects all instances of a project.
+    :raises InvalidInput: nothing says which instances, or a name is in several projects and none is given.
+    """
+    if selection.is_empty:
+        raise errors.InvalidInput(
+            reason="no instance is selected",
+            remedy="Give names, UUIDs or a reservation id; for a whole project also %s: true." % everything,
+        )
+    runs.renew(conn, context.run, context.now, context.lease_seconds)
+    rows = instances.select_live(
+        conn,
+        names=selection.names,
+        uuids=selection.uuids,
+        reservations=selection.reservations,
+        hosts=selection.hosts,
+        project=selection.project,
+        lock=True,
+    )
+    if selection.project is None and selection.uuids is None:
+        _refuse_ambiguous(rows, selection.names or ())
+    return rows
+
+
+def _refuse_ambiguous(rows: t.Sequence[t.Any], names: t.Collection[str]) -> None:
+    projects: dict[str, set[str]] = {}
+    for row in rows:
+        if row.display_name in names:
+            projects.setdefault(row.display_name, set()).add(row.project)
+    several = {name: sorted(found) for name, found in projects.items() if len(found) > 1}
+    if several:
+        raise errors.InvalidInput(
+            reason="; ".join("%s is in the projects %s" % (n, ", ".join(p)) for n, p in sorted(several.items())),
+            remedy="Say which with bootflow_project, or give the UUID.",
+        )
+
+
+def _refuse_unknown(rows: t.Sequence[t.Any], selection: Selection) -> None:
+    unknown = sorted(set(selection.names or ()) - {r.display_name for r in rows})
+    unknown += sorted(set(selection.uuids or ()) - {r.uuid for r in rows})
+    if unknown:
+        raise errors.InstanceNotFound(instance_id=", ".join(unknown))
+
+
+def enter(
+    conn: t.Any,
+    operation: Operation,
+    rows: t.Sequence[t.Any],
+    context: Context,
+    known_hosts: t.Collection[str] | None = None,
+) -> Begun:
+    """Take these locked rows into the operation: rules, compare-and-swap, journal, notification.
+
+    :arg known_hosts: see begin(); None: an instance without a host, or on an unknown one, can begin, too.
+    :raises BootflowError: see begin(); nothing is written then.
+    """
+    now = context.now
+    dead = runs.dead_among(conn, [r.run_id for r in rows if r.task_state is not None], context.run, now)
+    begun = Begun()
+    resumed: set[str] = set()
+    refused: list[errors.BootflowError] = []
+    for row in rows:
+        free = row.task_state is None or row.run_id in (None, "", context.run.id, *dead)  # nobody else works on it
+        if row.task_state is None and operation.is_done(row.vm_state):
+            begun.unchanged.append(row)
+            continue
+        problem = _problem(conn, operation, row, free, known_hosts)
+        if problem is not None:
+            refused.append(problem)
+        begun.rows.append(row)
+        if operation.is_begun(row.task_state):
+            resumed.add(row.uuid)
+    _refuse(refused)
+    uuids = [r.uuid for r in begun.rows]
+    instances.swap(
+        conn,
+        uuids,
+        sorted({r.task_state for r in begun.rows}, key=str),
+        now,
+        None,
+        context.notify_on_state_change,
+        task_state=operation.during,
+        run_id=context.run.id,
+    )
+    for project in sorted({r.project for r in begun.rows}):
+        new = [r.uuid for r in begun.rows if r.project == project and r.uuid not in resumed]
+        history.start_actions(conn, new, operation.name, context.request_id, project, context.actor, now)
+    history.notify(conn, uuids, "compute.instance.%s.start" % operation.notification, {}, now)
+    return begun
+
+
+def _problem(
+    conn: t.Any, operation: Operation, row: t.Any, free: bool, known_hosts: t.Collection[str] | None
+) -> errors.BootflowError | None:
+    """Why the operation cannot begin with this instance, or None."""
+    same = operation.is_begun(row.task_state)
+    if same and not free:
+        return runs.locked_error(conn, row.display_name, row.run_id)
+    try:
+        launched = row.launched_at is not None
+        states.check_action(operation.name, row.vm_state, None if same else row.task_state, launched, False, row.uuid)
+    except errors.InstanceInvalidState as e:
+        if e.details.get("attr") != "task_state":
+            return e
+        if not free:
+            return runs.locked_error(conn, row.display_name, row.run_id)
+        e.remedy = "The run that did this is dead: bootflow.compute.audit settles it."
+        return e
+    except errors.BootflowError as e:
+        return e
+    if known_hosts is None or row.host in known_hosts:
+        return None
+    return errors.ComputeHostNotFound(
+        host=row.host or "(none) of instance %s" % row.uuid,
+        remedy="Put the host into the inventory, or delete the instance with bootflow_delete_force: true.",
+    )
+
+
+def _refuse(refused: t.Sequence[errors.BootflowError]) -> None:
+    """Raise the first, with the messages of the others that are like it."""
+    if not refused:
+        return
+    first = refused[0]
+    alike = list(dict.fromkeys(e.message for e in refused if type(e) is type(first)))
+    if len(alike) > 1:
+        more = "; and %d more" % (len(alike) - MOST_NAMED) if len(alike) > MOST_NAMED else ""
+        raise type(first)(message="; ".join(alike[:MOST_NAMED]) + more, remedy=first.remedy)
+    raise first
+
+
+# --- finish -------------------------------------------------------------------------------------------------------------
+
+
+def finish(
+    conn: t.Any, operation: Operation, outcomes: t.Mapping[str, Outcome], context: Context
+) -> dict[str, errors.BootflowError]:
+    """Write what came of the instances, of all hosts. Returns uuid -> why it failed.
+
+    One that failed is again what it was, with a fault. One that is no longer this run's (deleted, or taken over by a run
+    that believed this one dead) stays as it is.
+    """
+    runs.renew(conn, context.run, context.now, context.lease_seconds)
+    failed = {u: o.error for u, o in outcomes.items() if o.error is not None}
+    good: dict[int, list[str]] = {}
+    for uuid, outcome in outcomes.items():
+        if outcome.error is None:
+            good.setdefault(outcome.power_state, []).append(uuid)
+    done: set[str] = set()
+    for power_state, uuids in sorted(good.items()):
+        values: dict[str, t.Any] = {"power_state": power_state}
+        if operation.rule.result is not None:
+            values["vm_state"] = operation.rule.result
+        done |= leave(conn, operation, uuids, context, **values)
+    lost = set(outcomes) - done - leave(conn, operation, sorted(failed), context)
+    failed.update(instances.swap_errors(conn, lost, [operation.during]))
+    hosts = instances.hosts_of(conn, failed)
+    history.add_faults(conn, {u: e for u, e in failed.items() if u not in lost}, hosts, context.now)
+    journal(conn, operation, sorted(done), failed, hosts, context)
+    return failed
+
+
+def leave(conn: t.Any, operation: Operation, uuids: t.Sequence[str], context: Context, **values: t.Any) -> set[str]:
+    """End the task_state of what is still this run's, with ``values`` for the rest of the row. Returns which were."""
+    now, notify = context.now, context.notify_on_state_change
+    return instances.swap(conn, uuids, [operation.during], now, context.run.id, notify, task_state=None, **values)
+
+
+def journal(
+    conn: t.Any,
+    operation: Operation,
+    done: t.Sequence[str],
+    failed: t.Mapping[str, errors.BootflowError],
+    hosts: t.Mapping[str, str | None],
+    context: Context,
+) -> None:
+    """Close action and event of these instances, and notify of their end."""
+    now = context.now
+    prefix = "compute.instance.%s." % operation.notification
+    history.finish_events(conn, done, operation.name, history.SUCCESS, now)
+    history.finish_actions(conn, done, operation.name, now)
+    history.notify(conn, done, prefix + "end", {}, now)
+    history.fail_events(conn, {u: e.message for u, e in failed.items()}, operation.name, now)
+    history.finish_actions(conn, sorted(failed), operation.name, now, history.ERROR)
+    faults = {u: {"host": hosts.get(u), "fault": e.as_dict()} for u, e in failed.items()}
+    history.notify_each(conn, faults, prefix + "error", now)

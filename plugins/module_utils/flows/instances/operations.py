@@ -1,0 +1,32 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The operations that there are: one row each. docs/operations.md says what a new one needs."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .operation import Operation
+
+SHUTDOWN_TIMEOUT = "os_shutdown_timeout"  # property of an image
+
+
+def _shutdown(row: t.Any) -> dict[str, t.Any]:
+    """How long the guest has to shut down, where its image says so. source: Nova's _get_power_off_values"""
+    value = ((row.spec["image"] or {}).get("properties") or {}).get(SHUTDOWN_TIMEOUT)
+    text = "" if value is None else str(value).strip()
+    return {"shutdown_timeout": int(text)} if text.isdecimal() else {}
+
+
+OPERATIONS: dict[str, Operation] = {
+    o.name: o
+    for o in (
+        Operation("stop", "power_off", power="shutdown", details=_shutdown),
+        Operation("start", "power_on", power="running", connects_volumes=True),
+    )
+}
+
+#: Which operation an instance in a task_state is in.
+BY_TASK_STATE: dict[str, Operation] = {o.during: o for o in OPERATIONS.values()}

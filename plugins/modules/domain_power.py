@@ -1,0 +1,206 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: domain_power
+short_description: Shut guests down and start them
+version_added: "0.1.0"
+description:
+  - Brings libvirt domains that are defined into a power state. One that is in it already is left alone.
+  - A guest is asked to shut down as by its power button, again every 10 seconds. When it still runs after O(shutdown_timeout) it loses its power,
+    and RV(outcomes) says so.
+  - A guest is started by the definition that the host has of it, with its CPUs stopped until its interfaces are up.
+  - A domain that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+  platform:
+    platforms: linux
+options:
+  libvirt_uri:
+    description: The hypervisor of this host.
+    type: str
+    default: qemu:///system
+  domains:
+    description: The domains.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      uuid:
+        description: UUID of the instance and of its domain, the key of its result in RV(outcomes).
+        type: str
+        required: true
+      shutdown_timeout:
+        description: O(shutdown_timeout) of this domain.
+        type: float
+  state:
+    description: The state that they are to have.
+    type: str
+    choices: [running, shutdown]
+    required: true
+  shutdown_timeout:
+    description: Seconds that a guest has to shut down. V(0) takes its power at once.
+    type: float
+    default: 60
+  wait_timeout:
+    description: Seconds to wait until a guest runs.
+    type: float
+    default: 60
+  vif_plugging_timeout:
+    description:
+      - Seconds to wait until the host has every interface of a guest up; the guest's CPUs are stopped until then.
+      - V(0) starts the guest at once.
+    type: float
+    default: 300
+  vif_plugging_is_fatal:
+    description: Fail when an interface is missing after that time. Otherwise the guest runs without.
+    type: bool
+    default: true
+  workers:
+    description: How many guests are started at once. Guests shut down side by side, up to 100.
+    type: int
+    default: 8
+requirements:
+  - python3-libvirt
+  - python3-lxml
+"""
+
+EXAMPLES = r"""
+---
+- name: Shut two guests down, one of them without asking it
+  bootflow.compute.domain_power:
+    state: shutdown
+    domains:
+      - uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
+      - uuid: 7d1b1f4e-52f0-4c1d-8c0e-4a5ce0f1b5c2
+        shutdown_timeout: 0
+  register: stopped
+
+- name: Start one again
+  bootflow.compute.domain_power:
+    state: running
+    domains:
+      - uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
+"""
+
+RETURN = r"""
+---
+outcomes:
+  description: The outcome of each domain, by its UUID.
+  type: dict
+  returned: success
+  contains:
+    changed:
+      description: Whether the guest was, or in check mode would be, shut down, started or resumed.
+      type: bool
+      returned: always
+    power_state:
+      description: Nova's number for its state, 1 for running, 3 paused, 4 shut down, 6 crashed, 7 suspended, 0 none.
+      type: int
+      returned: success
+    forced:
+      description: Whether it lost its power, as it had not shut down in time.
+      type: bool
+      returned: success
+    vifs_missing:
+      description: Interfaces that were not plugged in when the guest was started, which is possible without O(vif_plugging_is_fatal).
+      type: list
+      elements: str
+      returned: success, when the guest is to be running
+    seconds:
+      description: How long it took.
+      type: float
+      returned: success
+    error:
+      description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      type: dict
+      returned: always
+error_code:
+  description: Stable code of the error, listed in docs/errors.md.
+  type: str
+  returned: failure
+  sample: HypervisorUnavailable
+status:
+  description: HTTP status that Nova or Cinder maps the error to.
+  type: int
+  returned: failure
+  sample: 503
+remedy:
+  description: How to resolve the error.
+  type: str
+  returned: failure
+  sample: Start libvirtd on that host, or disable the host.
+retryable:
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
+  type: bool
+  returned: failure
+  sample: true
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import (
+    STATES,
+    PowerSpec,
+    ensure_power,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+
+OF_EACH = ("shutdown_timeout", "wait_timeout", "vif_plugging_timeout", "vif_plugging_is_fatal")
+MOST_AT_ONCE = 100  # guests that shut down: they are waited for, which costs next to nothing
+
+
+def argument_spec():
+    """The module's options."""
+    domain = {"uuid": {"type": "str", "required": True}, "shutdown_timeout": {"type": "float"}}
+    return {
+        "libvirt_uri": {"type": "str", "default": "qemu:///system"},
+        "domains": {"type": "list", "elements": "dict", "required": True, "options": domain},
+        "state": {"type": "str", "choices": list(STATES), "required": True},
+        "shutdown_timeout": {"type": "float", "default": 60},
+        "wait_timeout": {"type": "float", "default": 60},
+        "vif_plugging_timeout": {"type": "float", "default": 300},
+        "vif_plugging_is_fatal": {"type": "bool", "default": True},
+        "workers": {"type": "int", "default": 8},
+    }
+
+
+def power_spec(args, domain):
+    """The spec of one element of the option ``domains``, whose own values come before those for all."""
+    values = {key: args[key] if domain.get(key) is None else domain[key] for key in OF_EACH}
+    return PowerSpec(uuid=domain["uuid"].lower(), state=args["state"], **values)
+
+
+def main():
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    args = module.params
+    try:
+        with connect(args["libvirt_uri"]) as connection:
+
+            def one(domain):
+                return ensure_power(connection, power_spec(args, domain), module.check_mode)
+
+            workers = MOST_AT_ONCE if args["state"] == "shutdown" else args["workers"]
+            results = run_batch([(d["uuid"], d) for d in args["domains"]], one, workers)
+    except Exception as error:
+        fail(module, error)
+    module.exit_json(changed=any_changed(results), outcomes=results)
+
+
+if __name__ == "__main__":
+    main()

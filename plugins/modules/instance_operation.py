@@ -1,0 +1,169 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: instance_operation
+short_description: Stop and start instances, and whatever else can be done with them
+version_added: "0.1.0"
+description:
+  - One step of an operation on many instances. O(phase=begin) checks the selected instances and takes them into the operation, O(phase=work) does it on
+    one host for all of its instances, O(phase=finish) writes what came of all of them. The playbooks C(stop) and C(start) run the three.
+  - States are checked as by Nova. If one of the selected instances is in a state that does not allow the operation, is locked, or is being worked on by
+    another run, the task fails and no instance is touched. An instance that is already what the operation makes of it is left alone.
+  - An instance that fails on its host does not fail the others, and is again what it was before.
+author: bootflow.compute authors (@bootflow)
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+attributes:
+  check_mode:
+    support: full
+    details: The hosts are asked what would change there. Neither ledger nor hosts are written.
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  operation:
+    description:
+      - C(stop) or C(start); the rows of C(flows/instances/operations.py).
+      - Read from the variable C(bootflow_operation).
+    type: str
+    required: true
+  phase:
+    description: Which step. V(work) runs on the compute hosts, the others on the controller.
+    type: str
+    choices: [begin, work, finish]
+    default: begin
+  names:
+    description: Names of instances. Each has to exist. Read from the variable C(bootflow_names).
+    type: list
+    elements: str
+  uuids:
+    description: UUIDs of instances. Each has to exist. Read from the variable C(bootflow_uuids).
+    type: list
+    elements: str
+  reservation_ids:
+    description: Reservations, C(r-...). Read from the variable C(bootflow_reservation_ids).
+    type: list
+    elements: str
+  hosts:
+    description: Instances on these compute hosts. Read from the variable C(bootflow_host).
+    type: list
+    elements: str
+  project:
+    description: Only instances of this project. Read from the variable C(bootflow_project).
+    type: str
+  all:
+    description: With O(project) alone, all of the project's instances. Read from the variable C(bootflow_all), else false.
+    type: bool
+  print_table:
+    description: Print what was done. Read from the variable C(bootflow_print_table), else true.
+    type: bool
+requirements:
+  - SQLAlchemy >= 2.0 (on the controller)
+  - alembic (on the controller)
+  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
+notes:
+  - It runs on the controller, inside the ansible-playbook process. With O(phase=work) it runs M(bootflow.compute.domain_power) on the host.
+  - O(phase=work) reads what O(phase=begin) returned from C(bootflow_operation_begun) of C(localhost), and O(phase=finish) reads C(bootflow_operated) of
+    the hosts; register them under these names.
+seealso:
+  - module: bootflow.compute.domain_power
+"""
+
+EXAMPLES = r"""
+---
+- name: Take the web servers into the operation stop
+  bootflow.compute.instance_operation:
+    operation: stop
+    names: [web-1, web-2]
+  register: bootflow_operation_begun
+"""
+
+RETURN = r"""
+---
+instances:
+  description: The instances of the operation. Its outcome is there after O(phase=finish).
+  type: list
+  elements: dict
+  returned: O(phase=begin) and O(phase=finish)
+  contains:
+    name:
+      description: Name of the instance.
+      type: str
+      returned: always
+    uuid:
+      description: UUID of the instance.
+      type: str
+      returned: always
+    host:
+      description: Its compute host.
+      type: str
+      returned: always
+    vm_state:
+      description: Its state now, in check mode the one that it would have.
+      type: str
+      returned: O(phase=finish)
+    power_state:
+      description: Nova's number for what its host reports of the guest.
+      type: int
+      returned: O(phase=finish)
+    forced:
+      description: Whether the guest lost its power, as it had not shut down in time.
+      type: bool
+      returned: O(phase=finish)
+    error:
+      description: Why it failed, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
+      type: dict
+      returned: O(phase=finish)
+unchanged:
+  description: Selected instances that are already what the operation makes of them, with C(name), C(uuid) and C(host).
+  type: list
+  elements: dict
+  returned: O(phase=begin)
+hosts:
+  description: Hosts that have something to do.
+  type: list
+  elements: str
+  returned: O(phase=begin)
+  sample: [kvm1, kvm2]
+work:
+  description: What each of these hosts has to do.
+  type: dict
+  returned: O(phase=begin)
+outcomes:
+  description: The outcome of each instance of the host by its UUID, as M(bootflow.compute.domain_power) returns it.
+  type: dict
+  returned: O(phase=work)
+failed_items:
+  description:
+    - What failed, each item with C(name), C(id), C(host), C(state), C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).
+    - Missing if the task failed as a whole.
+  type: list
+  elements: dict
+  returned: failure
+error_code:
+  description: Stable code of the error, listed in docs/errors.md.
+  type: str
+  returned: failure
+  sample: InstanceInvalidState
+status:
+  description: HTTP status that Nova or Cinder maps the error to.
+  type: int
+  returned: failure
+  sample: 409
+remedy:
+  description: How to resolve the error.
+  type: str
+  returned: failure
+retryable:
+  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
+  type: bool
+  returned: failure
+"""

@@ -1,0 +1,120 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Instances stopped and started on real hosts: by their power button, by their power, and by runs that die in between."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from flow import Flow, entry
+
+READY = {"bootflow_wait_console": "BOOTFLOW-GUEST-READY"}
+# Nothing in this guest listens to its power button.
+DEAF = "#!/bin/sh\nkillall acpid\necho deaf now\n"
+
+
+def operate(flow: Flow, playbook: str, *names: str, expect: int = 0, options: tuple[str, ...] = (), **variables) -> str:
+    done = flow.run(playbook, *options, bootflow_names=list(names), **variables)
+    assert done.returncode == expect, done.output
+    return done.output
+
+
+def guest(flow: Flow, name: str) -> str:
+    """What libvirt on its host says of it."""
+    row = flow.instances()[name]
+    return flow.lab.host(row["host"]).run("virsh", "-c", "qemu:///system", "domstate", row["uuid"]).stdout.strip()
+
+
+def wait_ready(flow: Flow, name: str) -> None:
+    """Its console, which begins anew with each start, ends with the guest's last word."""
+    row = flow.instances()[name]
+    end = time.monotonic() + 120
+    while "BOOTFLOW-GUEST-READY" not in flow.console(row["host"], row["uuid"]):
+        assert time.monotonic() < end, flow.console(row["host"], row["uuid"])
+        time.sleep(0.5)
+
+
+def states_of(flow: Flow) -> set[tuple[str, str | None]]:
+    return {(r["vm_state"], r["task_state"]) for r in flow.instances().values()}
+
+
+def test_stop_and_start_on_three_hosts(flow: Flow) -> None:
+    flow.boot(entry("web", max_count=3), entry("deaf", user_data=DEAF), **READY)
+    names = sorted(flow.instances())
+    assert names == ["deaf", "web-1", "web-2", "web-3"] and len({r["host"] for r in flow.instances().values()}) > 1
+
+    planned = operate(flow, "stop", *names, options=("--check", "--diff"), bootflow_shutdown_timeout=10)
+    assert "Would stop" in planned and states_of(flow) == {("active", None)}
+    assert {guest(flow, n) for n in names} == {"running"}
+
+    stopped = operate(flow, "stop", *names, bootflow_shutdown_timeout=10)
+    assert states_of(flow) == {("stopped", None)} and {guest(flow, n) for n in names} == {"shut off"}
+    assert {r["power_state"] for r in flow.instances().values()} == {4}
+    lines = {line.split()[0]: line for line in stopped.splitlines() if line.split()[:1] and line.split()[0] in names}
+    assert "lost its power" in lines["deaf"]
+    assert all("lost its power" not in lines[n] for n in names if n != "deaf"), "they shut down when they are asked"
+    row = flow.instances()["web-1"]
+    assert "The system is going down" in flow.console(row["host"], row["uuid"])
+    listed = flow.run("list").output
+    assert all("stopped" in line for line in listed.splitlines() if line.split()[:1] and line.split()[0] in names)
+
+    again = operate(flow, "stop", *names)
+    assert "changed=0" in again and "nothing to do" in again
+    refused = operate(flow, "stop", "nobody", expect=2)
+    assert "InstanceNotFound" in refused
+
+    planned = operate(flow, "start", *names, options=("--check",))
+    assert "Would start" in planned and states_of(flow) == {("stopped", None)}
+    operate(flow, "start", *names)
+    assert states_of(flow) == {("active", None)}
+    for name in names:
+        wait_ready(flow, name)
+        assert guest(flow, name) == "running"
+    assert "changed=0" in operate(flow, "start", *names)
+    flow.check_ledger()
+    flow.delete(*names)
+    assert flow.residue() == {}
+
+
+def test_a_host_that_is_away_and_a_domain_that_is_gone(flow: Flow) -> None:
+    flow.boot(entry("web", max_count=3), **READY)
+    rows = flow.instances()
+    gone = rows["web-1"]
+    flow.lab.host(gone["host"]).run("virsh", "-c", "qemu:///system", "destroy", gone["uuid"])
+    flow.lab.host(gone["host"]).run("virsh", "-c", "qemu:///system", "undefine", gone["uuid"])
+    away = next(r["host"] for r in rows.values() if r["host"] != gone["host"])
+    flow.lab.host(away).fail("network")
+    failed = operate(flow, "stop", *rows, expect=2, bootflow_shutdown_timeout=15)
+    for code in ("OperationFailed", "InstanceNotFound", "HostUnreachable"):
+        assert code in failed, failed
+    for name, row in flow.instances().items():
+        lost = name == "web-1" or row["host"] == away
+        assert (row["vm_state"], row["task_state"]) == ("active" if lost else "stopped", None)
+    flow.lab.host(away).restore()
+    operate(flow, "stop", *[n for n in rows if n != "web-1"], bootflow_shutdown_timeout=15)
+    flow.delete(*rows)
+    assert flow.residue() == {}
+
+
+@pytest.mark.parametrize("then", ["stop", "start", "audit"])
+def test_a_run_that_is_killed_in_the_middle(flow: Flow, then: str) -> None:
+    """Its guest is asked to shut down and is deaf; the run dies before the guest loses its power."""
+    flow.boot(entry("deaf", user_data=DEAF), **READY)
+    process = flow.start("stop", {"bootflow_names": ["deaf"], "bootflow_shutdown_timeout": 15})
+    flow.wait_for("SELECT 1 FROM instances WHERE task_state = 'powering-off'", 60, process)
+    time.sleep(4)
+    flow.kill(process)
+    assert states_of(flow) == {("active", "powering-off")}
+    if then == "stop":
+        operate(flow, "stop", "deaf", bootflow_shutdown_timeout=1)
+        assert states_of(flow) == {("stopped", None)} and guest(flow, "deaf") == "shut off"
+    else:
+        done = operate(flow, "start", "deaf") if then == "start" else flow.run("audit").output
+        assert states_of(flow) == {("active", None)}, done
+        time.sleep(15)
+        assert guest(flow, "deaf") == "running", "nobody takes its power for a run that is gone"
+    flow.delete("deaf")
+    assert flow.residue() == {}

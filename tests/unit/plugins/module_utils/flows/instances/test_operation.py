@@ -1,0 +1,445 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Operations on instances: what may begin, what came of it, and what a run leaves that dies in between."""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import audit as core_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import (
+    BY_TASK_STATE,
+    OPERATIONS,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
+
+STOP, START = OPERATIONS["stop"], OPERATIONS["start"]
+HOSTS = tuple("h%d" % n for n in range(1, 30))
+POWER = {"stop": states.SHUTDOWN, "start": states.RUNNING}
+
+
+def begin(
+    world: World, name: str | Operation = "stop", run: str = "o", hosts: t.Collection[str] = HOSTS, **which: t.Any
+) -> operation.Begun:
+    its = OPERATIONS[name] if isinstance(name, str) else name
+    context = {k: which.pop(k) for k in ("notify_on_state_change",) if k in which}
+    with world.ledger.write() as conn:
+        return operation.begin(conn, its, operation.Selection(**which), world.context(run, **context), hosts)
+
+
+def finish(world: World, outcomes: t.Mapping[str, t.Any], name: str = "stop", run: str = "o") -> dict[str, t.Any]:
+    """:arg outcomes: uuid -> an error, or None where it went well."""
+    told = {u: Outcome(POWER[name]) if e is None else Outcome(error=e) for u, e in outcomes.items()}
+    with world.ledger.write() as conn:
+        return operation.finish(conn, OPERATIONS[name], told, world.context(run))
+
+
+def do(world: World, name: str = "stop", run: str = "o", **which: t.Any) -> list[str]:
+    uuids = [r.uuid for r in begin(world, name, run, **which).rows]
+    assert finish(world, dict.fromkeys(uuids), name, run) == {}
+    return uuids
+
+
+def put(world: World, uuid: str, **values: t.Any) -> None:
+    with world.ledger.write() as conn:
+        conn.execute(tables.instances.update().where(tables.instances.c.uuid == uuid).values(**values))
+
+
+def journal(world: World, uuid: str, name: str) -> tuple[list[t.Any], list[t.Any]]:
+    actions = world.rows(tables.instance_actions, tables.instance_actions.c.instance_uuid == uuid)
+    events = world.rows(tables.instance_action_events, tables.instance_action_events.c.instance_uuid == uuid)
+    return (
+        [(a.message, a.finish_time) for a in actions if a.action == name],
+        [(e.host, e.result, e.details) for e in events if e.event == name],
+    )
+
+
+def told(world: World, uuid: str, kind: str) -> list[str]:
+    found = world.rows(tables.notifications, tables.notifications.c.instance_uuid == uuid)
+    return [n.event_type for n in found if kind in n.event_type]
+
+
+def settle(world: World, host: str, run: str = "s", ago: float = 0.0, **power: int) -> dict[str, str]:
+    world.time += 1
+    with world.ledger.write() as conn:
+        return recovery.settle(conn, host, dict(power), world.time - ago, world.context(run))
+
+
+# --- the life of one ------------------------------------------------------------------------------------------------
+
+
+def test_stop_and_start(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web", project="p")
+    used = world.used("h1")
+    begun = begin(world, names=["web"])
+    assert [r.uuid for r in begun.rows] == [uuid] and not begun.unchanged
+    assert world.state(uuid) == (states.ACTIVE, states.POWERING_OFF, "h1")
+    assert journal(world, uuid, "stop") == ([(None, None)], [("h1", None, None)])
+    world.time += 5
+    assert finish(world, {uuid: None}) == {}
+    row = world.row(uuid)
+    assert (row.vm_state, row.task_state, row.power_state, row.host) == (states.STOPPED, None, states.SHUTDOWN, "h1")
+    assert journal(world, uuid, "stop") == ([(None, world.time)], [("h1", "Success", None)])
+    assert told(world, uuid, "power_") == ["compute.instance.power_off.start", "compute.instance.power_off.end"]
+    action = world.rows(tables.instance_actions)[-1]
+    assert (action.project, action.request_id, action.user_name) == ("p", "req-o", "ann")
+    assert do(world, "start", names=["web"]) == [uuid]
+    row = world.row(uuid)
+    assert (row.vm_state, row.task_state, row.power_state) == (states.ACTIVE, None, states.RUNNING)
+    assert told(world, uuid, "power_on") == ["compute.instance.power_on.start", "compute.instance.power_on.end"]
+    assert world.used("h1") == used, "a stopped instance keeps its claim"
+
+
+def test_what_is_so_already_is_left_alone(world: World) -> None:
+    world.report("h1")
+    one, two = world.boot("one"), world.boot("two")
+    do(world, names=["one"])
+    before = world.everything()
+    begun = begin(world, names=["one"])
+    assert (begun.rows, [r.uuid for r in begun.unchanged]) == ([], [one])
+    assert world.everything() == before
+    begun = begin(world, names=["one", "two"])
+    assert ([r.uuid for r in begun.rows], [r.uuid for r in begun.unchanged]) == ([two], [one])
+
+
+def test_a_failure_leaves_the_instance_as_it_was_and_its_neighbour_alone(world: World) -> None:
+    world.report("h1")
+    world.report("h2")
+    uuids = world.accept(request("web", 3)).created
+    for host in {p.host for p in world.schedule().placed.values()}:
+        world.build(host)
+    begin(world, names=["web-1", "web-2", "web-3"])
+    away = errors.HostUnreachable(host=world.row(uuids[0]).host, reason="no route")
+    failed = finish(world, {uuids[0]: away, uuids[1]: None, uuids[2]: errors.LibvirtError(reason="\0odd")})
+    assert {u: e.code for u, e in failed.items()} == {uuids[0]: "HostUnreachable", uuids[2]: "LibvirtError"}
+    assert [world.state(u)[:2] for u in uuids] == [
+        (states.ACTIVE, None), (states.STOPPED, None), (states.ACTIVE, None),
+    ]  # fmt: skip
+    assert (world.fault(uuids[0]).error_code, world.fault(uuids[0]).host) == ("HostUnreachable", away.details["host"])
+    actions, events = journal(world, uuids[0], "stop")
+    assert actions == [("Error", world.time)] and events == [(away.details["host"], "Error", away.message)]
+    assert told(world, uuids[0], "power_") == ["compute.instance.power_off.start", "compute.instance.power_off.error"]
+    assert not world.rows(tables.instance_faults, tables.instance_faults.c.instance_uuid == uuids[1])
+    assert do(world, names=["web-1"]) == [uuids[0]]  # again
+
+
+# --- the rules --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [n for n, a in states.ACTIONS.items() if a.during])
+def test_every_action_begins_by_its_rule(world: World, name: str) -> None:
+    """Of each vm_state and some task_states: what states.check_action says, or it is done already."""
+    its = Operation(name, "x")
+    world.report("h1")
+    uuid = world.boot("web")
+    known = states.ACTIONS[name]
+    for vm_state in (v for v in states.VM_STATES if v != states.DELETED):
+        for task_state in (None, states.REBOOTING, states.MIGRATING, known.during):
+            with world.ledger.rehearse() as conn:
+                conn.execute(tables.instances.update().values(vm_state=vm_state, task_state=task_state, run_id="run-z"))
+                try:
+                    begun = operation.begin(conn, its, operation.Selection(uuids=[uuid]), world.context("o"), HOSTS)
+                    answer = "unchanged" if begun.unchanged else "begun"
+                except errors.BootflowError as e:
+                    answer = e.code
+            expected = "begun"
+            try:
+                # run-z is unknown, so dead: what it left in the same operation is gone on with
+                states.check_action(name, vm_state, None if its.is_begun(task_state) else task_state)
+            except errors.BootflowError as e:
+                expected = e.code
+            if task_state is None and its.is_done(vm_state):
+                expected = "unchanged"
+            assert answer == expected, (vm_state, task_state)
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "code", "text"),
+    [
+        ({"vm_state": states.PAUSED}, "stop", "InstanceInvalidState", "Cannot 'stop' instance %s while it is in vm_state paused"),
+        ({"task_state": states.REBOOTING, "run_id": ""}, "stop", "InstanceInvalidState", "Cannot 'stop' instance %s while it is in task_state rebooting"),
+        ({"launched_at": None}, "stop", "InstanceInvalidState", "Instance %s is in an invalid state for 'stop'"),
+        ({"vm_state": states.BUILDING}, "start", "InstanceInvalidState", "Cannot 'start' instance %s while it is in vm_state building"),
+        ({"host": "gone"}, "stop", "ComputeHostNotFound", "gone"),
+        ({"host": None, "vm_state": states.ERROR}, "stop", "ComputeHostNotFound", "(none) of instance %s"),
+    ],
+)  # fmt: skip
+def test_a_refusal_touches_nothing(world: World, values: dict[str, t.Any], name: str, code: str, text: str) -> None:
+    world.report("h1")
+    uuid, other = world.boot("web"), world.boot("other")
+    put(world, uuid, **values)
+    before = world.everything()
+    with pytest.raises(errors.BootflowError) as caught:
+        begin(world, name, names=["web"])
+    assert caught.value.code == code and caught.value.remedy
+    assert (text % uuid if "%" in text else text) in caught.value.message
+    with pytest.raises(errors.BootflowError):
+        begin(world, name, uuids=[uuid, other])
+    assert world.everything() == before
+    put(world, uuid, vm_state=states.ACTIVE, task_state=None, host="h1", launched_at=1.0)
+
+
+def test_several_refusals_are_told_at_once(world: World) -> None:
+    world.report("h1", memory=9)
+    uuids = [world.boot("web-%d" % n) for n in range(7)]
+    for uuid in uuids:
+        put(world, uuid, vm_state=states.PAUSED)
+    with pytest.raises(errors.InstanceInvalidState) as caught:
+        begin(world, uuids=uuids)
+    assert caught.value.message.count("Cannot 'stop'") == 5 and "and 2 more" in caught.value.message
+    assert caught.value.status == 409
+    for uuid in uuids:
+        put(world, uuid, vm_state=states.ACTIVE)
+
+
+def test_selecting(world: World) -> None:
+    world.report("h1", memory=9)
+    a = world.boot("a", project="p")
+    b = world.boot("b", project="q")
+    world.report("h2", memory=50)
+    c = world.boot("c", project="q")
+    host = world.row(c).host
+    reservation = world.row(a).reservation_id
+    cases: list[tuple[dict[str, t.Any], list[str]]] = [
+        ({"names": ["a", "c"]}, [a, c]),
+        ({"uuids": [b]}, [b]),
+        ({"reservations": [reservation]}, [a]),
+        ({"hosts": [host]}, [u for u in (a, b, c) if world.row(u).host == host]),
+        ({"hosts": [host], "project": "p"}, [u for u in (a,) if world.row(u).host == host]),
+        ({"project": "q", "everything": True}, [b, c]),
+        ({"names": ["c"], "project": "q"}, [c]),
+    ]
+    for which, expected in cases:
+        with world.ledger.rehearse() as conn:
+            begun = operation.begin(conn, STOP, operation.Selection(**which), world.context("o"), HOSTS)
+        assert sorted(r.uuid for r in begun.rows) == sorted(expected), which
+    for nothing in ({}, {"project": "q"}, {"everything": True}):
+        with pytest.raises(errors.InvalidInput, match="no instance is selected"):
+            begin(world, **nothing)
+    for unknown in ({"names": ["a", "nobody"]}, {"uuids": [a, "nobody"]}, {"names": ["nobody"], "project": "p"}):
+        with pytest.raises(errors.InstanceNotFound, match="nobody"):
+            begin(world, **unknown)
+    twin = world.boot("a", project="q")
+    with pytest.raises(errors.InvalidInput, match="a is in the projects p, q"):
+        begin(world, names=["a"])
+    assert [r.uuid for r in begin(world, names=["a"], project="q").rows] == [twin]
+
+
+# --- two runs -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("second", ["stop", "start"])
+def test_another_live_run_makes_it_busy(world: World, second: str) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    if second == "start":
+        do(world, names=["web"])
+        begin(world, "start", "o", names=["web"])
+    else:
+        begin(world, "stop", "o", names=["web"])
+    before = world.everything()
+    with pytest.raises(errors.InstanceBusy) as caught:
+        begin(world, second, "other", names=["web"])
+    assert "run-o" in caught.value.message and caught.value.status == 409
+    assert world.everything() == before
+    assert finish(world, {uuid: None}, second) == {}
+
+
+def test_of_two_runs_at_once_one_wins(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    answers: list[str] = []
+    start = threading.Barrier(4)
+
+    def one(run: str) -> None:
+        ledger = database.open_ledger(world.url)
+        try:
+            start.wait()
+            selection = operation.Selection(uuids=[uuid])
+            ledger.transact(operation.begin, STOP, selection, world.context(run), HOSTS)
+            answers.append("begun")
+        except errors.BootflowError as e:
+            answers.append(e.code)
+        finally:
+            ledger.close()
+
+    threads = [threading.Thread(target=one, args=("r%d" % n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == ["InstanceBusy"] * 3 + ["begun"]
+    assert len(journal(world, uuid, "stop")[0]) == 1
+
+
+def test_deleted_while_it_stops(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    begin(world, names=["web"])
+    world.delete(names=["web"])
+    failed = finish(world, {uuid: None})
+    assert {u: e.code for u, e in failed.items()} == {uuid: "UnexpectedDeletingTaskStateError"}
+    assert world.state(uuid)[:2] == (states.ACTIVE, states.DELETING)
+    world.removed("h1", [uuid])
+    world.finish()
+    assert finish(world, {uuid: None})[uuid].code == "InstanceNotFound"
+
+
+# --- a run that dies ------------------------------------------------------------------------------------------------
+
+
+def test_the_same_again_goes_on_with_what_a_dead_run_left(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    begin(world, run="dead", names=["web"])
+    with pytest.raises(errors.InstanceBusy):
+        begin(world, names=["web"])
+    world.time += 601
+    assert [r.uuid for r in begin(world, names=["web"]).rows] == [uuid]
+    assert finish(world, {uuid: None}, run="dead")[uuid].code == "UnexpectedTaskStateError", "it came late"
+    assert world.state(uuid)[:2] == (states.ACTIVE, states.POWERING_OFF)
+    assert finish(world, {uuid: None}) == {}
+    actions, events = journal(world, uuid, "stop")
+    assert [m for m, _end in actions] in ([None], ["Error"]) and len(events) == 2
+    assert world.state(uuid)[:2] == (states.STOPPED, None)
+
+
+def test_another_operation_waits_for_what_a_dead_run_left(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    put(world, uuid, vm_state=states.STOPPED, task_state=states.POWERING_OFF, run_id="run-dead")
+    with pytest.raises(errors.InstanceInvalidState, match="task_state powering-off") as caught:
+        begin(world, "start", names=["web"])
+    assert "audit" in caught.value.remedy
+    put(world, uuid, task_state=states.POWERING_OFF, vm_state=states.ACTIVE)
+    settle(world, "h1", **{uuid: states.SHUTDOWN})
+    assert do(world, "start", names=["web"]) == [uuid]
+
+
+SETTLED = [
+    ("stop", states.SHUTDOWN, states.STOPPED, True),
+    ("stop", states.CRASHED, states.STOPPED, True),
+    ("stop", states.RUNNING, states.ACTIVE, False),
+    ("stop", None, states.ACTIVE, False),
+    ("start", states.RUNNING, states.ACTIVE, True),
+    ("start", states.SHUTDOWN, states.STOPPED, False),
+    ("start", states.POWER_PAUSED, states.STOPPED, False),
+]
+
+
+@pytest.mark.parametrize(("name", "power_state", "vm_state", "done"), SETTLED)
+@pytest.mark.parametrize("by", ["report", "audit"])
+def test_a_half_done_operation_is_what_the_host_reports(
+    world: World, name: str, power_state: int | None, vm_state: str, done: bool, by: str
+) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    if name == "start":
+        do(world, names=["web"])
+    begin(world, name, "dead", names=["web"])
+    guests = {} if power_state is None else {uuid: power_state}
+    if by == "report":
+        assert settle(world, "h1", **guests) == {}, "the run is alive"
+        assert hosts_to_ask(world) == set()
+        world.time += 601
+        assert hosts_to_ask(world) == {"h1"}
+        assert settle(world, "h1", ago=700, **guests) == {}, "the answer is older than what was begun"
+        assert settle(world, "h2", **guests) == {}
+        assert settle(world, "h1", **guests) == {uuid: vm_state}
+        assert settle(world, "h1", **guests) == {} and hosts_to_ask(world) == set()
+    else:
+        world.time += 601
+        finding = audit(world, guests)
+        assert (finding.new, finding.action) == (vm_state, core_audit.SETTLE)
+    row = world.row(uuid)
+    assert (row.vm_state, row.task_state, row.power_state) == (vm_state, None, power_state or states.NOSTATE)
+    actions, events = journal(world, uuid, name)
+    assert [m for m, _end in actions] == [None if done else "Error"] and actions[0][1] is not None
+    assert events[-1][1] == ("Success" if done else "Error")
+    assert told(world, uuid, "power_")[-1].endswith(".end" if done else ".error")
+    assert finish(world, {uuid: None}, name, "dead")[uuid].code == "UnexpectedTaskStateError", "it came late"
+
+
+def hosts_to_ask(world: World) -> set[str]:
+    with world.ledger.read() as conn:
+        return recovery.hosts_to_ask(conn, world.context("s"))
+
+
+def audit(world: World, guests: t.Mapping[str, int] | None, run: str = "audit") -> core_audit.Finding:
+    """One audit of h1, which shows these guests (None: it does not answer). Returns what it found of operations."""
+    world.time += 1
+    domains = [core_audit.Domain(u, "web", 1024, True, p) for u, p in (guests or {}).items()]
+    snapshot = core_audit.Snapshot("h1", "h1", world.time, domains)
+    evidence = core_audit.Evidence(
+        snapshots={} if guests is None else {"h1": snapshot}, unreachable={"h1": "no route"} if guests is None else {}
+    )
+    with world.ledger.read() as conn:
+        planned = recovery_audit.plan(conn, world.context(run), evidence)
+    with world.ledger.write() as conn:
+        recovery_audit.repair(conn, planned, evidence, world.context(run))
+    (finding,) = [f for f in planned if f.kind == core_audit.DEAD_OPERATION]
+    return finding
+
+
+def test_an_audit_waits_for_a_host_that_does_not_answer(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    begin(world, run="dead", names=["web"])
+    world.time += 601
+    finding = audit(world, None)
+    assert (finding.action, finding.changes) == (core_audit.WAIT, False) and finding.remedy
+    assert world.state(uuid)[:2] == (states.ACTIVE, states.POWERING_OFF)
+
+
+def test_an_audit_leaves_a_live_run_alone(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+    begin(world, names=["web"])
+    with pytest.raises(ValueError, match="unpack"):
+        audit(world, {uuid: states.SHUTDOWN})
+    assert finish(world, {uuid: None}) == {}
+
+
+def test_every_operation_can_be_settled() -> None:
+    """Whatever task_state a dead run leaves, its operation is known by it, and a power state tells whether it is done."""
+    assert set(BY_TASK_STATE.values()) == set(OPERATIONS.values())
+    for its in OPERATIONS.values():
+        if its.power:
+            assert its.rule.result in states.POWER_STATES_OF
+
+
+# --- many -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_statements_do_not_grow_with_hosts_and_instances(world: World) -> None:
+    counts = []
+    for hosts in (1, 6):
+        for number in range(hosts):
+            world.report("h%d" % (number + 1 if hosts == 1 else number + 10), memory=4)
+        uuids = world.accept(request("web%d" % hosts, hosts * 3)).created
+        for host in {p.host for p in world.schedule().placed.values()}:
+            world.build(host)
+        with counted(world.ledger) as found:
+            begun = begin(world, run="a", uuids=uuids, notify_on_state_change="vm_and_task_state")
+            assert len({r.host for r in begun.rows}) >= hosts // 2
+            outcomes: dict[str, t.Any] = dict.fromkeys(uuids)
+            outcomes[uuids[0]] = errors.RemoteError(reason="one")
+            outcomes.update({u: errors.RemoteError(reason="of %s" % u) for u in uuids[1::3]})
+            finish(world, outcomes, run="a")
+        counts.append(len(found))
+    assert counts[0] == counts[1], counts

@@ -1,0 +1,261 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Guests shut down and started, with a libvirt and a clock of our own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
+    InstanceNotFound,
+    InvalidInput,
+    LibvirtError,
+    RemoteError,
+    VirtualInterfaceCreateException,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains, power
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import PowerSpec, ensure_power
+
+UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
+RUNNING, PAUSED, IN_SHUTDOWN, OFF, CRASHED = 1, 3, 4, 5, 6
+NO_DOMAIN, INVALID, INTERNAL = 42, 55, 1
+
+
+class Error(Exception):
+    def __init__(self, code: int, message: str = "no"):
+        super().__init__(message)
+        self.code = code
+
+    def get_error_code(self) -> int:
+        return self.code
+
+    def get_error_domain(self) -> int:
+        return 0
+
+    def get_error_message(self) -> str:
+        return str(self)
+
+
+class Domain:
+    """One guest. :arg shuts_down: seconds after which it is off once it is asked; None: it is deaf."""
+
+    def __init__(self, clock, state=RUNNING, shuts_down=None, hears=0.0):
+        self.clock, self._state, self.shuts_down, self.hears = clock, state, shuts_down, hears
+        self.asked, self.calls, self.off_at = [], [], None
+
+    def state(self):
+        if self.off_at is not None and self.clock.now >= self.off_at:
+            self._state, self.off_at = OFF, None
+        return [self._state, 0]
+
+    def isActive(self):
+        return self.state()[0] not in (OFF, CRASHED)
+
+    def shutdown(self):
+        if not self.isActive():
+            raise Error(INVALID)
+        self.asked.append(self.clock.now)
+        if self.shuts_down is not None and self.clock.now >= self.hears:
+            self.off_at = self.clock.now + self.shuts_down
+
+    def destroy(self):
+        self.calls.append("destroy")
+        if not self.isActive():
+            raise Error(INVALID)
+        self._state = OFF
+
+    def name(self):
+        return "web-1"
+
+    def XMLDesc(self, _flags):
+        return "<domain><uuid>%s</uuid><name>web-1</name></domain>" % UUID
+
+    def createWithFlags(self, flags):
+        self.calls.append("create paused" if flags else "create")
+        self._state = PAUSED if flags else RUNNING
+
+    def resume(self):
+        self.calls.append("resume")
+        self._state = RUNNING
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += max(seconds, 0.001)
+
+
+class World:
+    def __init__(self):
+        self.clock = Clock()
+        self.domains = {}
+        self.closed = False
+
+    def lookupByUUIDString(self, uuid):
+        if uuid not in self.domains:
+            raise Error(NO_DOMAIN)
+        return self.domains[uuid]
+
+    def guest(self, **how):
+        self.domains[UUID] = Domain(self.clock, **how)
+        return self.domains[UUID]
+
+    def to(self, state, check_mode=False, **fields):
+        fields.setdefault("vif_plugging_timeout", 0.0)
+        result = ensure_power(self, PowerSpec(UUID, state, **fields), check_mode)
+        return result["changed"], result["power_state"], result["forced"]
+
+
+@pytest.fixture
+def world(monkeypatch):
+    names = ("VIR_FROM_REMOTE", "VIR_FROM_RPC", "VIR_ERR_NO_CONNECT", "VIR_ERR_INVALID_CONN", "VIR_ERR_RPC")
+    names += ("VIR_ERR_SYSTEM_ERROR", "VIR_ERR_NO_NETWORK", "VIR_ERR_NO_SECRET")
+    fake = types.SimpleNamespace(
+        libvirtError=Error,
+        VIR_ERR_NO_DOMAIN=NO_DOMAIN,
+        VIR_ERR_OPERATION_INVALID=INVALID,
+        VIR_ERR_INTERNAL_ERROR=INTERNAL,
+        VIR_DOMAIN_XML_INACTIVE=2,
+        VIR_DOMAIN_START_PAUSED=1,
+        VIR_DOMAIN_PAUSED_UNKNOWN=0,
+        VIR_DOMAIN_PAUSED_USER=1,
+        **{name: 100 + number for number, name in enumerate(names)},
+    )
+    for module in (power, domains, libvirt_connection):
+        monkeypatch.setattr(module, "libvirt", fake)
+    world = World()
+    for module in (power, domains):
+        monkeypatch.setattr(module, "time", world.clock)
+    monkeypatch.setattr(power, "_nobody_listens", lambda: world.closed)
+    return world
+
+
+def test_a_guest_that_shuts_down_when_it_is_asked(world):
+    guest = world.guest(shuts_down=3.0)
+    assert world.to("shutdown") == (True, 4, False)
+    assert guest.asked == [0.0] and guest.calls == [] and 3.0 <= world.clock.now < 4.0
+
+
+def test_a_guest_is_asked_again_every_ten_seconds(world):
+    guest = world.guest(shuts_down=1.0, hears=19.0)  # its init was not there before
+    assert world.to("shutdown") == (True, 4, False)
+    assert [round(at) for at in guest.asked] == [0, 10, 20] and guest.calls == []
+
+
+@pytest.mark.parametrize("state", [RUNNING, PAUSED])
+@pytest.mark.parametrize(("timeout", "asked"), [(60.0, 6), (25.0, 3), (0.0, 0)])
+def test_a_deaf_guest_loses_its_power(world, state, timeout, asked):
+    guest = world.guest(state=state)
+    assert world.to("shutdown", shutdown_timeout=timeout) == (True, 4, True)
+    assert len(guest.asked) == asked and guest.calls == ["destroy"]
+    assert timeout <= world.clock.now < timeout + 1
+
+
+def test_it_is_off_between_the_last_look_and_the_switch(world):
+    guest = world.guest()
+    guest.destroy = lambda: (setattr(guest, "_state", OFF), Domain.destroy(guest))
+    assert world.to("shutdown", shutdown_timeout=1.0) == (True, 4, False)
+
+
+def test_a_guest_keeps_its_power_when_the_run_is_gone(world):
+    guest = world.guest()
+    world.closed = True
+    with pytest.raises(RemoteError, match="keeps its power"):
+        world.to("shutdown", shutdown_timeout=5.0)
+    assert guest.calls == [] and guest.isActive()
+
+
+@pytest.mark.parametrize("state", [OFF, CRASHED])
+def test_a_guest_that_is_off_stays_off(world, state):
+    guest = world.guest(state=state)
+    assert world.to("shutdown")[::2] == (False, False)
+    assert (guest.asked, guest.calls) == ([], [])
+
+
+def test_what_libvirt_refuses_is_told(world):
+    guest = world.guest()
+
+    def refuse():
+        raise Error(INTERNAL, "broken")
+
+    guest.shutdown = refuse
+    with pytest.raises(LibvirtError, match="broken"):
+        world.to("shutdown")
+
+
+@pytest.mark.parametrize(("state", "there", "changed"), [
+    ("shutdown", RUNNING, True), ("shutdown", OFF, False), ("running", OFF, True), ("running", RUNNING, False),
+])  # fmt: skip
+def test_check_mode_touches_nothing(world, state, there, changed):
+    guest = world.guest(state=there)
+    assert world.to(state, check_mode=True)[0] is changed
+    assert (guest.asked, guest.calls, guest.state()[0]) == ([], [], there)
+
+
+@pytest.mark.parametrize("state", ["shutdown", "running"])
+def test_a_domain_that_is_gone(world, state):
+    with pytest.raises(InstanceNotFound) as caught:
+        world.to(state)
+    assert "boot it again" in caught.value.remedy
+    with pytest.raises(InvalidInput):
+        ensure_power(world, PowerSpec("../x", state))
+
+
+@pytest.mark.parametrize(("there", "calls"), [
+    (OFF, ["create"]), (CRASHED, ["create"]), (PAUSED, ["resume"]), (RUNNING, []),
+])  # fmt: skip
+def test_start(world, there, calls, monkeypatch):
+    monkeypatch.setattr(domains, "wait_plugged", lambda *_a: [])
+    guest = world.guest(state=there)
+    assert world.to("running") == (bool(calls), 1, False)
+    assert guest.calls == calls
+
+
+def test_its_cpus_wait_for_its_interfaces(world, monkeypatch):
+    guest = world.guest(state=OFF)
+    monkeypatch.setattr(domains, "wait_plugged", lambda domain, timeout, fatal: guest.calls.append(timeout) or [])
+    assert world.to("running", vif_plugging_timeout=7.0) == (True, 1, False)
+    assert guest.calls == ["create paused", 7.0, "resume"]
+
+    def missing(*_arguments):
+        raise VirtualInterfaceCreateException(reason="tap0")
+
+    monkeypatch.setattr(domains, "wait_plugged", missing)
+    guest._state = OFF
+    with pytest.raises(VirtualInterfaceCreateException):
+        world.to("running", vif_plugging_timeout=7.0)
+
+
+def test_whether_somebody_listens():
+    """The reader of our output is there, and is gone."""
+    code = (
+        "import sys, time\n"
+        "from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import _nobody_listens\n"
+        "answers = [_nobody_listens()]\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "answers.append(_nobody_listens())\n"
+        "print(answers, file=sys.stderr)\n"
+        "os_exit = __import__('os')._exit(0)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as child:
+        assert child.stdout.readline() == b"ready\n"
+        child.stdout.close()
+        child.stdin.write(b"go on\n")
+        child.stdin.close()
+        assert child.stderr.read().splitlines()[-1] == b"[False, True]"
