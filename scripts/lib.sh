@@ -5,8 +5,8 @@
 #
 # shellcheck disable=SC2034  # the lists are for those who source this
 #
-# What scripts/demo, scripts/test and scripts/bench share: Debian packages, the virtual environment, the built collection.
-# Source it after `set -euo pipefail`. Everything made lies in $CACHE (.cache) and $VENV (.venv), beside the packages.
+# Shared by scripts/demo, scripts/test and scripts/bench: Debian packages, the virtual environment, the built collection.
+# Source it after `set -euo pipefail`. Apart from the packages, all results are in $CACHE (.cache) and $VENV (.venv).
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 CACHE=${BOOTFLOW_CACHE:-$ROOT/.cache}
@@ -16,7 +16,7 @@ export PATH=$VENV/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
 
 PACKAGES_CONTROLLER=(python3 python3-venv python3-apt openssh-client)
-# What the role compute_host installs.
+# The packages of the role compute_host.
 mapfile -t PACKAGES_HOST < <(sed -n '/^compute_host_packages:/,/^[^ ]/s/^  - //p' "$ROOT/roles/compute_host/defaults/main.yml")
 PACKAGES_GUEST_IMAGE=(cpio mtools syslinux syslinux-common qemu-utils)
 # Used by scripts/test, never by the collection itself.
@@ -64,7 +64,7 @@ install_packages() {
     mapfile -t missing < <(missing_packages "$@")
     [ "${#missing[@]}" -gt 0 ] || return 0
     [ "$(id -u)" = 0 ] || die "these Debian packages are missing, and installing them needs root: ${missing[*]}"
-    command -v apt-get >/dev/null || die "no apt-get here; install by hand what these Debian packages hold: ${missing[*]}"
+    command -v apt-get >/dev/null || die "apt-get not found; install the content of these Debian packages by hand: ${missing[*]}"
     say "Installing ${#missing[@]} Debian packages: ${missing[*]}"
     if [ ! -e "$policy" ] && { [ ! -d /run/systemd/system ] || [[ " ${missing[*]} " == *" openssh-server "* ]]; }; then
         printf '#!/bin/sh\nexit 101\n' >"$policy"
@@ -78,7 +78,7 @@ install_packages() {
     [ "$status" -eq 0 ] || die "apt-get could not install: ${missing[*]}"
 }
 
-# Package lists for `apt-get download`, where the machine was shipped without.
+# Package lists for `apt-get download`, if the machine has none.
 ensure_package_lists() {
     apt-cache show linux-image-cloud-amd64 >/dev/null 2>&1 && return 0
     quietly "apt-get update" apt-get -o DPkg::Lock::Timeout=300 update || die "apt-get update failed"
@@ -94,7 +94,7 @@ make_venv() { # requirements.txt...
     say "Python environment $VENV: $*"
     if ! "$VENV/bin/python" -c 'import pip' 2>/dev/null; then
         rm -rf "$VENV"
-        quietly "python3 -m venv" /usr/bin/python3 -m venv "$VENV" || die "no virtual environment: is python3-venv installed?"
+        quietly "python3 -m venv" /usr/bin/python3 -m venv "$VENV" || die "cannot create a virtual environment: is python3-venv installed?"
     fi
     for file in "$@"; do options+=(-r "$ROOT/$file"); done
     quietly "pip install" "$VENV/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
@@ -103,7 +103,7 @@ make_venv() { # requirements.txt...
     touch "$VENV/.stamps/$stamp"
 }
 
-# The files that belong to the collection's source, one a line: what git has or would take; without git, all but caches.
+# The source files of the collection, one per line: what git has or would add; without git, all except caches.
 source_files() {
     if command -v git >/dev/null && git -C "$ROOT" rev-parse --git-dir >/dev/null 2>&1; then
         git -C "$ROOT" ls-files --cached --others --exclude-standard | while IFS= read -r file; do
@@ -115,7 +115,7 @@ source_files() {
     fi | LC_ALL=C sort
 }
 
-# A copy of the source as ansible_collections/bootflow/compute under the named folder; prints its path.
+# Copies the source to ansible_collections/bootflow/compute below the given directory; prints its path.
 copy_source() { # FOLDER
     local target=$1/ansible_collections/bootflow/compute
     rm -rf "$target"
@@ -137,11 +137,11 @@ install_collection() {
     say "Building and installing the collection"
     source=$(copy_source "$CACHE/build")
     rm -f "$CACHE"/build/*.tar.gz
-    quietly "ansible-galaxy collection build" ansible-galaxy collection build --force --output-path "$CACHE/build" "$source" || die "the collection does not build"
+    quietly "ansible-galaxy collection build" ansible-galaxy collection build --force --output-path "$CACHE/build" "$source" || die "cannot build the collection"
     tarball=$(echo "$CACHE"/build/bootflow-compute-*.tar.gz)
     rm -rf "$(site_packages)/ansible_collections/bootflow/compute"
     quietly "ansible-galaxy collection install" ansible-galaxy collection install "$tarball" -p "$(site_packages)" --force --no-deps --offline ||
-        die "the collection does not install"
+        die "cannot install the collection"
     mkdir -p "$VENV/.stamps"
     echo "$recipe" >"$stamp"
 }
