@@ -41,11 +41,11 @@ sys.path.insert(0, str(ROOT / "tests" / "lab"))
 
 from postgres import PostgresServer  # noqa: E402
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import (  # noqa: E402
     BlockDevice,
     Flavor,
     Image,
-    ServerRequest,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.catalogue import VolumeTypes  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.model import VolumeType  # noqa: E402

@@ -9,8 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import audit as core_audit
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.audit import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import (
     Domain,
     Evidence,
     Finding,

@@ -9,8 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.states import CRASHED, SHUTDOWN
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.storage_evidence import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.storage_evidence import (
     SNAPSHOT,
     VOLUME,
     Backend,
@@ -23,6 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.stor
     Target,
     Unread,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.states import CRASHED, SHUTDOWN
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import storage_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends as storage_backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_reports, storage_settings

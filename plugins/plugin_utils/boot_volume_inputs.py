@@ -12,7 +12,8 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_device_mapping import image_defined_bdms
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidBDMFormat
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.accept import AcceptOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.boot_volumes import BootVolumeOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import random
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.identifiers import generate_password
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET
 

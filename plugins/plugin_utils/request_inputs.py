@@ -10,7 +10,8 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import quotas
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network, ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue as catalogue_module
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import expand, server_request

@@ -23,13 +23,13 @@ import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import (
     Flavor,
     Image,
     Network,
     NetworkRequest,
-    ServerRequest,
     Subnet,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions

@@ -18,7 +18,8 @@ import pytest
 from flow import PLAYBOOK
 from postgres import PASSWORD, PostgresServer
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, Image, ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, Image
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database

@@ -9,13 +9,6 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from .instances.server_groups import ServerGroup
-
-if t.TYPE_CHECKING:
-    from .disks.whole_disks import WholeDiskRequest
-    from .resources.numa.topology import GuestNUMATopology
-    from .resources.pci.request import PciRequest
-
 
 @dataclass(frozen=True)
 class Flavor:
@@ -115,49 +108,3 @@ class BlockDevice:
 class InjectedFile:
     path: str
     contents: str  # base64
-
-
-@dataclass(frozen=True)
-class ServerRequest:
-    """One validated entry of bootflow_instances, with all defaults filled in. source: Nova's API.create."""
-
-    name: str
-    flavor: Flavor
-    image: Image | None
-    min_count: int = 1
-    max_count: int = 1
-    project: str = "default"
-    user: str = ""
-    description: str = ""
-    networks: tuple[NetworkRequest, ...] = ()
-    availability_zone: str | None = None
-    forced_host: str | None = None
-    forced_node: str | None = None
-    scheduler_hints: t.Mapping[str, t.Any] = field(default_factory=dict)
-    metadata: t.Mapping[str, str] = field(default_factory=dict)
-    user_data: str | None = None  # text, as cloud-init is to see it
-    config_drive: bool | None = None  # None: as the setting or the image says
-    key_name: str | None = None
-    key_data: str | None = None
-    admin_password: str | None = None  # never stored
-    injected_files: tuple[InjectedFile, ...] = ()
-    block_device_mapping: tuple[BlockDevice, ...] = ()
-    security_groups: tuple[str, ...] = ("default",)
-    access_ip_v4: str | None = None
-    access_ip_v6: str | None = None
-    disk_config: str = "AUTO"  # AUTO or MANUAL
-    hostname: str | None = None
-    extra: t.Mapping[str, t.Any] = field(default_factory=dict)  # properties that user schema fragments added
-    server_group: ServerGroup | None = None  # that of the hint group, without its members
-    check_server_group_quota: bool = True
-    numa_topology: GuestNUMATopology | None = None  # what flavor and image wish of a host, as is what follows
-    pci_requests: tuple[PciRequest, ...] = ()
-    whole_disks: tuple[WholeDiskRequest, ...] = ()
-    root_image: Image | None = None  # without image: that which the root volume is made of, and whose properties count
-
-    @property
-    def volume_backed(self) -> bool:
-        """Whether the root disk is a volume: the flavor's root_gb is not used then."""
-        return any(
-            d.boot_index == 0 and d.destination_type == "volume" and not d.no_device for d in self.block_device_mapping
-        )

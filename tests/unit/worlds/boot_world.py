@@ -11,7 +11,8 @@ import typing as t
 import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach as volume_detach

@@ -13,12 +13,12 @@ import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import (
     Flavor,
     Image,
     Network,
     NetworkRequest,
-    ServerRequest,
     Subnet,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions

@@ -13,8 +13,8 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import InvalidInput, OverQuota, PortLimitExceeded
-from ..model import ServerRequest
 from ..volumes.quotas import is_volume_resource
+from .request import ServerRequest
 from .server_groups import ServerGroup
 
 #: in the order of Nova's texts

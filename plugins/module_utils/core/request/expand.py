@@ -10,7 +10,8 @@ import hashlib
 import typing as t
 from dataclasses import asdict
 
-from ..model import Image, ServerRequest
+from ..instances.request import ServerRequest
+from ..model import Image
 
 
 def instance_names(request: ServerRequest, count: int) -> list[str]:

@@ -22,8 +22,9 @@ from ..errors import (
     MalformedRequestBody,
     PolicyNotAuthorized,
 )
+from ..instances.request import ServerRequest
 from ..instances.server_groups import ServerGroup
-from ..model import BlockDevice, Flavor, Image, InjectedFile, NetworkRequest, ServerRequest
+from ..model import BlockDevice, Flavor, Image, InjectedFile, NetworkRequest
 from ..reading.formats import to_boolean, to_integer
 from ..reading.problems import Problems
 from .availability_zone import parse_az

@@ -18,7 +18,8 @@ from ...core import errors
 from ...core.guest import config_drive_rules
 from ...core.guest.config import domain_name
 from ...core.instances import quotas, states
-from ...core.model import Image, Network, NetworkRequest, ServerRequest
+from ...core.instances.request import ServerRequest
+from ...core.model import Image, Network, NetworkRequest
 from ...core.reading import identifiers
 from ...core.reading.problems import Problems
 from ...core.request import expand

@@ -20,7 +20,8 @@ from ...core import errors
 from ...core.disks import boot_from_volume
 from ...core.disks.block_device_mapping import image_devices
 from ...core.disks.block_devices import BlockDeviceOptions, PlannedDisk, block_device_plan, planned_disk
-from ...core.model import BlockDevice, Image, ServerRequest
+from ...core.instances.request import ServerRequest
+from ...core.model import BlockDevice, Image
 from ...core.reading.problems import Problems
 from ...core.resources.numa.constraints import numa_constraints
 from ...core.volumes import attach_rules, create_request, states

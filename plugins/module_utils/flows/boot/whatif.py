@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from ...core import errors
 from ...core.instances import states
+from ...core.instances.request import ServerRequest
 from ...core.instances.server_groups import ServerGroup
-from ...core.model import ServerRequest
 from ...core.reading.problems import Problems
 from ...core.request import expand
 from ...core.scheduler.columns import Fleet

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The audit in the ledger: reading what core.instances.audit compares, and writing what it plans.
+"""The audit in the ledger: reading what core.audit.plan compares, and writing what it plans.
 
 A plan is made on what a reader sees, which others go on changing. So whatever is to be written is locked as claims lock it,
 read again, planned again, and only what is still in that second plan is done.
@@ -15,8 +15,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from ...core import errors
-from ...core.instances import audit, states
-from ...core.instances.audit import Evidence, Finding
+from ...core.audit import plan as audit
+from ...core.audit.plan import Evidence, Finding
+from ...core.instances import states
 from ...core.resources.claims import ResourceRequest, estimate_overhead, usage_delta
 from ...ledger.compute import claims, cleanups, groups, history, instances, nodes, runs
 from ...ledger.context import Context
@@ -63,7 +64,7 @@ class Repaired:
 
 
 def survey(conn: t.Any, context: Context, evidence: Evidence) -> audit.Ledger:
-    """The ledger as core.instances.audit sees it."""
+    """The ledger as core.audit.plan sees it."""
     cleanup_rows = conn.execute(sa.select(cleanups_table).order_by(cleanups_table.c.id)).all()
     claim_rows = conn.execute(sa.select(claims_table).order_by(claims_table.c.id)).all()
     port_rows = _suspicious_ports(conn)

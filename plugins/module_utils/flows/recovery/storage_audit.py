@@ -13,11 +13,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ...core.instances import audit
-from ...core.instances.audit import Evidence, Finding
-from ...core.volumes import states, storage_audit
+from ...core.audit import plan as audit
+from ...core.audit import storage
+from ...core.audit.plan import Evidence, Finding
+from ...core.audit.storage import SNAPSHOT, VOLUME, Cable, Item, StorageLedger
+from ...core.volumes import states
 from ...core.volumes.names import IQN_PREFIX
-from ...core.volumes.storage_audit import SNAPSHOT, VOLUME, Cable, Item, StorageLedger
 from ...ledger.compute import instances, runs
 from ...ledger.context import Context
 from ...ledger.db import bulk
@@ -39,7 +40,7 @@ _a = volume_attachments.c
 
 @dataclass
 class Ends:
-    """What a host is to be rid of that nobody has: see core.volumes.storage_audit for the fields of each."""
+    """What a host is to be rid of that nobody has: see core.audit.storage for the fields of each."""
 
     sessions: list[dict[str, t.Any]] = field(default_factory=list)
     secrets: list[dict[str, t.Any]] = field(default_factory=list)
@@ -58,7 +59,7 @@ def plan(conn: t.Any, context: Context, evidence: Evidence) -> list[Finding]:
     if not (told.storage or told.compute or told.unreachable):
         return []
     ledger = _survey(conn, context, evidence)
-    return storage_audit.plan(ledger, told, evidence.remove_orphans, evidence.hosts)
+    return storage.plan(ledger, told, evidence.remove_orphans, evidence.hosts)
 
 
 def iqn_prefixes(conn: t.Any) -> list[str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ...core.instances import audit
+from ...core.audit import plan as audit
+from ...core.audit.plan import Evidence, Finding
 from ...core.instances import states as vm_states
-from ...core.instances.audit import Evidence, Finding
 from ...core.volumes import states
 from ...ledger.compute import cleanups, instances, runs
 from ...ledger.context import Context

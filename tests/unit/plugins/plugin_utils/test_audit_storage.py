@@ -11,8 +11,8 @@ import types
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import audit as rules
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.audit import Evidence
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as rules
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import Evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs

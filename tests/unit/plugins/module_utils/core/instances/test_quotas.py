@@ -21,8 +21,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.qu
     limits_of,
     needs,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, NetworkRequest, ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, NetworkRequest
 
 GB = 1024
 

@@ -12,14 +12,14 @@ import pytest
 import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import audit as rules
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.audit import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as rules
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import (
     Domain,
     Evidence,
     Finding,
     Snapshot,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.audit import Todo

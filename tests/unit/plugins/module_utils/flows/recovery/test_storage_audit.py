@@ -13,9 +13,9 @@ import pytest
 import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import audit as rules
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.audit import Evidence, Finding
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.storage_evidence import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as rules
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import Evidence, Finding
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.storage_evidence import (
     Backend,
     CableSnapshot,
     LogicalVolume,

@@ -14,9 +14,9 @@ import pytest
 import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import audit as rules
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as rules
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import Evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.audit import Evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit, leases
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables

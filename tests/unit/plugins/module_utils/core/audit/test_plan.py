@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import audit, states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.audit import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as audit
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import (
     Claim,
     Cleanup,
     Device,
@@ -26,6 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.au
     Port,
     Snapshot,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 
 BEGAN = 1000.0
 BEFORE = 900.0

@@ -15,8 +15,8 @@ import typing as t
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from ..volumes.storage_evidence import StorageEvidence
-from . import states
+from ..instances import states
+from .storage_evidence import StorageEvidence
 
 # --- what is to be done ---
 RECOUNT = "recount"  # usage is written anew

@@ -13,9 +13,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..instances import audit
-from ..instances.audit import Finding
-from . import states
+from ..volumes import states
+from . import plan as audit
+from .plan import Finding
 from .storage_evidence import (
     SNAPSHOT,
     VOLUME,

@@ -9,15 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import audit
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.storage_audit import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as audit
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.storage import (
     Cable,
     Item,
     StorageLedger,
     plan,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.storage_evidence import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.storage_evidence import (
     Backend,
     CableSnapshot,
     LogicalVolume,
@@ -28,6 +27,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.stor
     Target,
     Unread,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
 
 PREFIX = "iqn.2010-10.org.openstack:"
 PLACE, ELSEWHERE = "s1@lvm#lvm", "s2@lvm#lvm"
