@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables
@@ -38,13 +39,13 @@ class ActionModule(LedgerAction):
 
     def _begin(self) -> dict[str, t.Any]:
         o = self.options
-        chosen = {
-            "names": o["names"],
-            "uuids": o["uuids"],
-            "reservations": o["reservation_ids"],
-            "project": o["project"],
-            "everything": o["all"],
-        }
+        chosen = Selection(
+            names=o["names"],
+            uuids=o["uuids"],
+            reservations=o["reservation_ids"],
+            project=o["project"],
+            everything=o["all"],
+        )
         if self.check_mode:
             ledger = request_inputs.rehearsal_ledger(o["ledger_url"])
             found, volumes = ledger.rehearsal(_begin, self.context(), chosen)
@@ -89,8 +90,8 @@ class ActionModule(LedgerAction):
         return result
 
 
-def _begin(conn: t.Any, context: t.Any, chosen: t.Mapping[str, t.Any]) -> tuple[delete.Deleting, bool]:
+def _begin(conn: t.Any, context: t.Any, chosen: Selection) -> tuple[delete.Deleting, bool]:
     """What is marked, and whether storage hosts may have something to do for it."""
-    found = delete.begin(conn, context, **chosen)
+    found = delete.begin(conn, context, chosen)
     exported = attachments.of_instances(conn, [r.uuid for r in found.rows])
     return found, bool(exported) or bool(work.hosts_with_work(conn, context))

@@ -36,6 +36,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.pl
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, failure
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule as scheduling
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
     claims,
@@ -212,7 +213,7 @@ class Racer:
             return True
         self.note("leaving", uuids)
         try:
-            found = self.ledger.transact(delete.begin, self.context, uuids=list(uuids))
+            found = self.ledger.transact(delete.begin, self.context, Selection(uuids=list(uuids)))
         except errors.InstanceBusy:
             return False
         if not force:

@@ -200,7 +200,7 @@ def test_all_errors_of_a_request_at_once(flow: Flow) -> None:
     refused(flow, "instances[0]: MalformedRequestBody: ", bootflow_instances="web")
     refused(
         flow,
-        "InvalidInput: Invalid input received: nothing says which instances to delete Remedy: Give names, uuids or a reservation id; ",
+        "InvalidInput: Invalid input received: no instance is selected Remedy: Give names, UUIDs or a reservation id; ",
         playbook="delete",
     )
     assert flow.residue() == {}

@@ -25,6 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.pl
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, failure
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule as scheduling
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete as deletion
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
@@ -205,7 +206,7 @@ class World:
 
     def delete(self, run: str = "d", **which: t.Any) -> deletion.Deleting:
         with self.ledger.write() as conn:
-            return deletion.begin(conn, self.context(run), **which)
+            return deletion.begin(conn, self.context(run), Selection(**which))
 
     def of_host(self, host: str, run: str = "d") -> list[dict[str, str]]:
         with self.ledger.read() as conn:

@@ -16,10 +16,11 @@ from ...core import errors
 from ...core.instances import states
 from ...ledger.compute import claims, cleanups, history, instances, ports, runs
 from ...ledger.context import Context
-from ...ledger.db.sqlalchemy_import import sa
-from ...ledger.schema.tables import block_device_mappings
-from ...ledger.schema.tables import instances as instances_table
 from ...ledger.storage import attachments
+from . import operation
+from .operation import Operation, Selection
+
+DELETE = Operation("delete", "delete")
 
 
 @dataclass
@@ -28,66 +29,18 @@ class Deleting:
     hosts: list[str] = field(default_factory=list)  # hosts to be rid of something
 
 
-def begin(
-    conn: t.Any,
-    context: Context,
-    names: t.Sequence[str] | None = None,
-    uuids: t.Sequence[str] | None = None,
-    reservations: t.Sequence[str] | None = None,
-    project: str | None = None,
-    everything: bool = False,
-) -> Deleting:
-    """Mark what is to go as deleting and tell which hosts have a part in it. What is not there is no error.
+def begin(conn: t.Any, context: Context, selection: Selection) -> Deleting:
+    """Mark the selected instances as deleting, with the hosts that have something of them. One that is not there is no error.
 
     :raises InvalidInput: nothing says which instances, or a name is in several projects and none is given.
     :raises InstanceBusy: a live run is deleting one of them.
     """
-    if names is None and uuids is None and reservations is None and not (project is not None and everything):
-        raise errors.InvalidInput(
-            reason="nothing says which instances to delete",
-            remedy="Give names, uuids or a reservation id; for a whole project also bootflow_delete_all: true.",
-        )
-    now = context.now
-    runs.renew(conn, context.run, now, context.lease_seconds)
-    rows = instances.select_live(conn, names=names, uuids=uuids, reservations=reservations, project=project, lock=True)
-    if project is None and uuids is None:
-        _refuse_ambiguous(rows, names or ())
-    dead = runs.dead_among(conn, [r.run_id for r in rows], context.run, now)
-    for row in rows:
-        mine = row.run_id in (None, context.run.id)
-        if row.task_state == states.DELETING and not mine and row.run_id not in dead:
-            raise runs.locked_error(conn, row.display_name, row.run_id)
+    rows = operation.select(conn, selection, context, everything="bootflow_delete_all")
+    operation.enter(conn, DELETE, rows, context)
     found = [r.uuid for r in rows]
-    instances.swap(
-        conn,
-        found,
-        sorted({r.task_state for r in rows}, key=str),
-        now,
-        None,
-        context.notify_on_state_change,
-        task_state=states.DELETING,
-        run_id=context.run.id,
-    )
-    for owner in sorted({r.project for r in rows}):
-        begun = [r.uuid for r in rows if r.project == owner and r.task_state != states.DELETING]
-        history.start_actions(conn, begun, "delete", context.request_id, owner, context.actor, now)
-    history.notify(conn, found, "compute.instance.delete.start", {}, now)
     attachments.let_go(conn, found, context)
     hosts = {r.host for r in rows if r.host is not None} | {c.host for c in cleanups.of_instances(conn, found)}
     return Deleting(rows=rows, hosts=sorted(hosts))
-
-
-def _refuse_ambiguous(rows: t.Sequence[t.Any], names: t.Collection[str]) -> None:
-    projects: dict[str, set[str]] = {}
-    for row in rows:
-        if row.display_name in names:
-            projects.setdefault(row.display_name, set()).add(row.project)
-    several = {name: sorted(found) for name, found in projects.items() if len(found) > 1}
-    if several:
-        raise errors.InvalidInput(
-            reason="; ".join("%s is in the projects %s" % (n, ", ".join(p)) for n, p in sorted(several.items())),
-            remedy="Say which with bootflow_project, or give the UUID.",
-        )
 
 
 def of_host(conn: t.Any, host: str, context: Context) -> list[dict[str, str]]:
@@ -104,25 +57,18 @@ def host_done(conn: t.Any, host: str, uuids: t.Sequence[str], context: Context) 
     instances.select_live(conn, uuids=uuids, lock=True)
     attachments.host_clean(conn, host, uuids)
     cleanups.done(conn, host, uuids)
-    c = instances_table.c
-    for part in history.chunks(list(uuids)):
-        conn.execute(
-            instances_table.update()
-            .where(c.uuid.in_(part), c.host == host, c.task_state == states.DELETING)
-            .values(host=None, node=None)
-        )
+    instances.leave_host(conn, host, uuids, states.DELETING)
     now = context.now
-    history.start_events(conn, uuids, "delete", host, now)
-    history.finish_events(conn, uuids, "delete", history.SUCCESS, now)
+    history.start_events(conn, uuids, DELETE.name, host, now)
+    history.finish_events(conn, uuids, DELETE.name, history.SUCCESS, now)
 
 
 def host_failed(conn: t.Any, host: str, failed: t.Mapping[str, errors.BootflowError], context: Context) -> None:
     """``host`` could not be rid of these: they stay in task_state deleting, with a fault."""
-    now = context.now
-    for uuid, error in failed.items():
-        history.add_fault(conn, uuid, error, host, now)
-        history.start_events(conn, [uuid], "delete", host, now)
-        history.finish_events(conn, [uuid], "delete", history.ERROR, now, error.message)
+    now, hosts = context.now, dict.fromkeys(failed, host)
+    history.add_faults(conn, failed, hosts, now)
+    history.start_events_on(conn, hosts, DELETE.name, now)
+    history.fail_events(conn, {u: e.message for u, e in failed.items()}, DELETE.name, now)
 
 
 def finish(conn: t.Any, context: Context, force: bool = False) -> tuple[list[str], list[dict[str, t.Any]]]:
@@ -160,23 +106,7 @@ def finish(conn: t.Any, context: Context, force: bool = False) -> tuple[list[str
     attachments.leave_to_others(conn, uuids)
     ports.release(conn, uuids)
     claims.release(conn, [u for u in uuids if u not in waiting])
-    c = instances_table.c
-    for part in history.chunks(uuids):
-        conn.execute(block_device_mappings.delete().where(block_device_mappings.c.instance_uuid.in_(part)))
-        conn.execute(
-            instances_table.update()
-            .where(c.uuid.in_(part))
-            .values(
-                deleted=sa.cast(c.uuid, sa.String),
-                deleted_at=now,
-                vm_state=states.DELETED,
-                task_state=None,
-                power_state=states.NOSTATE,
-                host=None,
-                node=None,
-            )
-        )
+    instances.bury(conn, uuids, now)
     history.finish_actions(conn, uuids, "create", now, "Error")  # those that were deleted while they were built
-    history.finish_actions(conn, uuids, "delete", now)
-    history.notify(conn, uuids, "compute.instance.delete.end", {}, now)
+    operation.close(conn, DELETE, uuids, now)
     return [r.display_name for r in gone], left

@@ -283,11 +283,15 @@ def journal(
 ) -> None:
     """Close action and event of these instances, and notify of their end."""
     now = context.now
-    prefix = "compute.instance.%s." % operation.notification
     history.finish_events(conn, done, operation.name, history.SUCCESS, now)
-    history.finish_actions(conn, done, operation.name, now)
-    history.notify(conn, done, prefix + "end", {}, now)
+    close(conn, operation, done, now)
     history.fail_events(conn, {u: e.message for u, e in failed.items()}, operation.name, now)
     history.finish_actions(conn, sorted(failed), operation.name, now, history.ERROR)
     faults = {u: {"host": hosts.get(u), "fault": e.as_dict()} for u, e in failed.items()}
-    history.notify_each(conn, faults, prefix + "error", now)
+    history.notify_each(conn, faults, "compute.instance.%s.error" % operation.notification, now)
+
+
+def close(conn: t.Any, operation: Operation, done: t.Sequence[str], now: float) -> None:
+    """The operation went well for these instances: close the action, and notify of its end."""
+    history.finish_actions(conn, done, operation.name, now)
+    history.notify(conn, done, "compute.instance.%s.end" % operation.notification, {}, now)

@@ -167,6 +167,32 @@ def in_task_states(
     return list(conn.execute(query.order_by(c.uuid).with_for_update() if uuids is not None else query.order_by(c.uuid)))
 
 
+def leave_host(conn: t.Any, host: str, uuids: t.Iterable[str], task_state: str) -> None:
+    """Those of the instances that are on ``host`` and in this task_state are on no host any more."""
+    c = instances.c
+    mine = sa.and_(bulk.among(conn, c.uuid, sorted(uuids)), c.host == host, c.task_state == task_state)
+    conn.execute(instances.update().where(mine).values(host=None, node=None))
+
+
+def bury(conn: t.Any, uuids: t.Sequence[str], now: float) -> None:
+    """These instances are deleted: their names are free, their disks forgotten."""
+    if not uuids:
+        return
+    c = instances.c
+    disks = block_device_mappings
+    conn.execute(disks.delete().where(bulk.among(conn, disks.c.instance_uuid, uuids)))
+    gone: dict[str, t.Any] = {
+        "deleted": sa.cast(c.uuid, sa.String),
+        "deleted_at": now,
+        "vm_state": states.DELETED,
+        "task_state": None,
+        "power_state": states.NOSTATE,
+        "host": None,
+        "node": None,
+    }
+    conn.execute(instances.update().where(bulk.among(conn, c.uuid, uuids)).values(gone))
+
+
 def hosts_of(conn: t.Any, uuids: t.Iterable[str]) -> dict[str, str | None]:
     """uuid -> the host of the instance, living or not."""
     c = instances.c

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
@@ -149,7 +150,7 @@ def test_selecting(world: World) -> None:
     ]
     for which, expected in cases:
         with world.ledger.rehearse() as conn:
-            found = delete.begin(conn, world.context("d"), **which)
+            found = delete.begin(conn, world.context("d"), Selection(**which))
         assert sorted(r.uuid for r in found.rows) == sorted(uuids[e] for e in expected), which
     assert {r.task_state for r in world.rows(tables.instances)} == {states.SCHEDULING}
 
