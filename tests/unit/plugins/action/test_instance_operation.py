@@ -1,0 +1,179 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action instance_operation, all three phases on a real ledger, with hosts whose module answers as the real one does."""
+
+from __future__ import annotations
+
+import types
+import typing as t
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.action import instance_operation
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request
+
+POWER = {"shutdown": states.SHUTDOWN, "running": states.RUNNING}
+
+
+class Fleet:
+    """Hosts with their guests, and the playbook operation.yml over them."""
+
+    def __init__(self, world: World):
+        self.world = world
+        self.check_mode = False
+        self.hostvars: dict[str, dict[str, t.Any]] = {"localhost": {}, "h1": {}, "h2": {}}
+        self.asked: list[tuple[str, str, dict[str, t.Any]]] = []
+        self.away: set[str] = set()
+        self.deaf: set[str] = set()
+        self.gone: set[str] = set()
+        self.shown: list[str] = []
+
+    def play(self, operation: str, **options: t.Any) -> dict[str, t.Any]:
+        begun = self.task("localhost", operation, "begin", **options)
+        self.hostvars["localhost"][instance_operation.BEGUN] = begun
+        for host in begun["hosts"]:
+            self.hostvars[host][instance_operation.OPERATED] = self.task(host, operation, "work")
+        return self.task("localhost", operation, "finish")
+
+    def task(self, host: str, operation: str, phase: str, **options: t.Any) -> dict[str, t.Any]:
+        return Action(self, host, {"operation": operation, "phase": phase, **options}).act()
+
+    def answer(self, host: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        if host in self.away:
+            raise errors.HostUnreachable(host=host, reason="no route")
+        found: dict[str, t.Any] = {}
+        for domain in arguments["domains"]:
+            self.asked.append((host, arguments["state"], {**arguments, **domain}))
+            if domain["uuid"] in self.gone:
+                found[domain["uuid"]] = {"changed": False, "error": errors.InstanceNotFound(instance_id="x").as_dict()}
+            else:
+                power = {"power_state": POWER[arguments["state"]], "forced": domain["uuid"] in self.deaf}
+                found[domain["uuid"]] = {"changed": True, "error": None, **power}
+        return {"outcomes": found}
+
+
+class Action(instance_operation.ActionModule):
+    def __init__(self, fleet: Fleet, host: str, options: dict[str, t.Any]):
+        self.fleet = fleet
+        self.task_vars = {
+            "inventory_hostname": host,
+            "hostvars": fleet.hostvars,
+            "groups": {"bootflow_compute": ["h1", "h2"]},
+        }
+        unset = dict.fromkeys(("names", "uuids", "reservation_ids", "hosts", "project"))
+        self.options = {**unset, "all": False, "print_table": True, "ledger_url": fleet.world.url, **options}
+        self._task = types.SimpleNamespace(check_mode=fleet.check_mode)
+        self._display = types.SimpleNamespace(display=fleet.shown.append, vvv=lambda *_a, **_k: None)
+
+    def context(self) -> t.Any:
+        return self.fleet.world.context("o")
+
+    def variable(self, name: str, default: t.Any = None) -> t.Any:
+        return self.task_vars["hostvars"][self.task_vars["inventory_hostname"]].get(name, default)
+
+    def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        assert name == "domain_power"
+        return self.fleet.answer(self.task_vars["inventory_hostname"], arguments)
+
+
+@pytest.fixture
+def fleet(world: World) -> Fleet:
+    """web-1 and web-2, one on h1 and one on h2."""
+    world.report("h1", memory=1)
+    world.report("h2", memory=1)
+    world.accept(request("web", 2))
+    for host in sorted({p.host for p in world.schedule().placed.values()}):
+        world.build(host)
+    return Fleet(world)
+
+
+def vm_states(world: World) -> dict[str, tuple[str, str | None]]:
+    return {r.display_name: (r.vm_state, r.task_state) for r in world.rows(tables.instances)}
+
+
+def test_stop_start_and_again(fleet: Fleet) -> None:
+    stopped = fleet.play("stop", names=["web-1", "web-2"])
+    assert stopped["changed"] and "failed" not in stopped
+    assert sorted(host for host, _state, _arguments in fleet.asked) == ["h1", "h2"], "one task a host"
+    assert vm_states(fleet.world) == dict.fromkeys(("web-1", "web-2"), (states.STOPPED, None))
+    assert {(i["vm_state"], i["power_state"], i["error"]) for i in stopped["instances"]} == {("stopped", 4, None)}
+    fleet.asked.clear()
+    again = fleet.play("stop", names=["web-1", "web-2"])
+    assert not again["changed"] and not again["instances"] and fleet.asked == []
+    assert fleet.shown[-1].count("nothing to do") == 2
+    assert fleet.play("start", project="default", all=True)["changed"]
+    assert {state for _host, state, _arguments in fleet.asked} == {"running"}
+    assert vm_states(fleet.world) == dict.fromkeys(("web-1", "web-2"), (states.ACTIVE, None))
+
+
+def test_check_mode_asks_the_hosts_and_writes_nothing(fleet: Fleet) -> None:
+    fleet.check_mode = True
+    before = fleet.world.everything()
+    result = fleet.play("stop", names=["web-1", "web-2"])
+    assert result["changed"] and len(fleet.asked) == 2
+    assert "Would stop" in fleet.shown[-1] and fleet.world.everything() == before
+    fleet.gone = {result["instances"][0]["uuid"]}
+    result = fleet.play("stop", names=["web-1", "web-2"])
+    assert result["error_code"] == "OperationFailed" and [i["name"] for i in result["failed_items"]] == ["web-1"]
+    assert fleet.world.everything() == before
+
+
+def test_one_fails_and_the_others_do_not(fleet: Fleet) -> None:
+    (away,) = [r["host"] for r in fleet.task("localhost", "stop", "begin", names=["web-2"])["instances"]]
+    fleet.away = {away}
+    result = fleet.play("stop", names=["web-1", "web-2"])
+    assert (result["failed"], result["changed"], result["error_code"], result["status"]) == (
+        True, True, "OperationFailed", 503,
+    )  # fmt: skip
+    (item,) = result["failed_items"]
+    assert (item["name"], item["host"], item["error"]["code"]) == ("web-2", away, "HostUnreachable")
+    assert vm_states(fleet.world) == {"web-1": (states.STOPPED, None), "web-2": (states.ACTIVE, None)}
+
+
+def test_a_host_that_returns_nothing(fleet: Fleet) -> None:
+    begun = fleet.task("localhost", "stop", "begin", names=["web-1"])
+    fleet.hostvars["localhost"][instance_operation.BEGUN] = begun
+    (host,) = begun["hosts"]
+    fleet.hostvars[host][instance_operation.OPERATED] = {"operation": "start", "outcomes": {}}
+    result = fleet.task("localhost", "stop", "finish")
+    assert "returned no result" in result["msg"]
+    assert vm_states(fleet.world)["web-1"] == (states.ACTIVE, None)
+
+
+def test_a_guest_that_lost_its_power_is_told(fleet: Fleet) -> None:
+    fleet.deaf = {i["uuid"] for i in fleet.task("localhost", "stop", "begin", names=["web-1"])["instances"]}
+    result = fleet.play("stop", names=["web-1", "web-2"])
+    assert {i["name"]: i["forced"] for i in result["instances"]} == {"web-1": True, "web-2": False}
+    assert fleet.shown[-1].count("lost its power") == 1
+
+
+def test_how_long_a_guest_has(fleet: Fleet) -> None:
+    world = fleet.world
+    world.report("h1", memory=9)
+    for name, value in (("slow", "600"), ("odd", "soon"), ("plain", None)):
+        properties = {} if value is None else {"os_shutdown_timeout": value}
+        world.boot(name, image=IMAGE.__class__(**{**IMAGE.__dict__, "properties": properties}))
+    fleet.hostvars["h1"]["bootflow_shutdown_timeout"] = "5"
+    result = fleet.play("stop", names=["slow", "odd", "plain"])
+    names = {i["uuid"]: i["name"] for i in result["instances"]}
+    seconds = {names[a["uuid"]]: a["shutdown_timeout"] for _host, _state, a in fleet.asked}
+    assert seconds == {"slow": 600, "odd": 5.0, "plain": 5.0}
+
+
+@pytest.mark.parametrize("value", ["soon", "-1"])
+def test_a_wrong_setting_fails_its_host_alone(fleet: Fleet, value: str) -> None:
+    fleet.hostvars["h1"]["bootflow_shutdown_timeout"] = value
+    result = fleet.play("stop", names=["web-1", "web-2"])
+    (item,) = result["failed_items"]
+    assert item["host"] == "h1" and "bootflow_shutdown_timeout" in result["msg"]
+
+
+def test_an_unknown_operation(fleet: Fleet) -> None:
+    with pytest.raises(errors.InvalidInput, match="operation explode does not exist") as caught:
+        fleet.task("localhost", "explode", "begin")
+    assert "stop" in caught.value.remedy
