@@ -16,19 +16,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage im
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
-
-SELECTION: dict[str, dict[str, t.Any]] = {
-    "names": {"type": "list", "elements": "str", "variable": "bootflow_names"},
-    "uuids": {"type": "list", "elements": "str", "variable": "bootflow_uuids"},
-    "reservation_ids": {"type": "list", "elements": "str", "variable": "bootflow_reservation_ids"},
-    "project": {"type": "str", "variable": "bootflow_project"},
-    "all": {"type": "bool", "variable": "bootflow_delete_all", "fallback_default": False},
-}
+from ansible_collections.bootflow.compute.plugins.plugin_utils.selections import INSTANCES
 
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        **SELECTION,
+        **INSTANCES,
+        "all": {"type": "bool", "variable": "bootflow_delete_all", "fallback_default": False},
         "phase": {"type": "str", "choices": ["begin", "finish"], "default": "begin"},
         "force": {"type": "bool", "variable": "bootflow_delete_force", "fallback_default": False},
         "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},

@@ -12,14 +12,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.selections import INSTANCES
 
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        "names": {"type": "list", "elements": "str", "variable": "bootflow_names"},
-        "uuids": {"type": "list", "elements": "str", "variable": "bootflow_uuids"},
-        "reservation_ids": {"type": "list", "elements": "str", "variable": "bootflow_reservation_ids"},
-        "project": {"type": "str", "variable": "bootflow_project"},
+        **INSTANCES,
         "host": {"type": "str"},
         "events": {"type": "bool", "variable": "bootflow_list_events", "fallback_default": False},
         "print_table": {"type": "bool", "default": False},

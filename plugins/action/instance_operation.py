@@ -26,6 +26,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
+from ansible_collections.bootflow.compute.plugins.plugin_utils.selections import INSTANCES
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import item_errors, lease_kept
 
 # As playbooks/operation.yml registers what the controller and the hosts answered.
@@ -39,11 +40,8 @@ class ActionModule(LedgerAction):
     ARGUMENTS = {
         "operation": {"type": "str", "variable": "bootflow_operation", "required": True},
         "phase": {"type": "str", "choices": ["begin", "work", "finish"], "default": "begin"},
-        "names": {"type": "list", "elements": "str", "variable": "bootflow_names"},
-        "uuids": {"type": "list", "elements": "str", "variable": "bootflow_uuids"},
-        "reservation_ids": {"type": "list", "elements": "str", "variable": "bootflow_reservation_ids"},
+        **INSTANCES,
         "hosts": {"type": "list", "elements": "str", "variable": "bootflow_host"},
-        "project": {"type": "str", "variable": "bootflow_project"},
         "all": {"type": "bool", "variable": "bootflow_all", "fallback_default": False},
         "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
     }

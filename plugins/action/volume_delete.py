@@ -19,11 +19,12 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
+from ansible_collections.bootflow.compute.plugins.plugin_utils.selections import VOLUMES
 
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        **volume_texts.SELECTION,
+        **VOLUMES,
         "all": {"type": "bool", "variable": "bootflow_volume_delete_all", "fallback_default": False},
         "cascade": {"type": "bool", "variable": "bootflow_volume_cascade", "fallback_default": False},
         "force": {"type": "bool", "variable": "bootflow_volume_force", "fallback_default": False},

@@ -13,10 +13,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage im
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, volume_texts
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_lines
+from ansible_collections.bootflow.compute.plugins.plugin_utils.selections import VOLUMES
 
 
 class ActionModule(LedgerAction):
-    ARGUMENTS = {**volume_texts.SELECTION, "print_table": {"type": "bool", "default": False}}
+    ARGUMENTS = {**VOLUMES, "print_table": {"type": "bool", "default": False}}
 
     def act(self) -> dict[str, t.Any]:
         o = self.options

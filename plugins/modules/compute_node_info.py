@@ -17,6 +17,7 @@ description:
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
+  - bootflow.compute.libvirt
 attributes:
   check_mode:
     support: full
@@ -28,10 +29,6 @@ attributes:
   platform:
     platforms: linux
 options:
-  libvirt_uri:
-    description: URI of the hypervisor of this host.
-    type: str
-    default: qemu:///system
   instances_path:
     description: Absolute path of the directory that holds one directory per instance, named by its UUID.
     type: path
@@ -306,14 +303,17 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_backends import BACKENDS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.facts import compute_node
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.stale_sessions import iscsi_ends
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
+    LIBVIRT_ARGUMENTS,
+    connect,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 
 
 def main():
     module = AnsibleModule(
         argument_spec={
-            "libvirt_uri": {"type": "str", "default": "qemu:///system"},
+            **LIBVIRT_ARGUMENTS,
             "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
             "virt_type": {"type": "str", "choices": ["auto", "kvm", "qemu"], "default": "auto"},
             "arch": {"type": "str"},

@@ -20,6 +20,7 @@ description:
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
+  - bootflow.compute.libvirt
 attributes:
   check_mode:
     support: full
@@ -30,10 +31,6 @@ attributes:
   platform:
     platforms: linux
 options:
-  libvirt_uri:
-    description: URI of the hypervisor of this host.
-    type: str
-    default: qemu:///system
   domains:
     description: The domains.
     type: list
@@ -203,7 +200,10 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
+    LIBVIRT_ARGUMENTS,
+    connect,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_batch import domain_spec
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import ensure_domain
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
@@ -235,7 +235,7 @@ def argument_spec():
         "wait_agent": {"type": "float", "default": 0},
     }
     return {
-        "libvirt_uri": {"type": "str", "default": "qemu:///system"},
+        **LIBVIRT_ARGUMENTS,
         "domains": {"type": "list", "elements": "dict", "required": True, "options": domain},
         "workers": {"type": "int", "default": 8},
     }

@@ -20,6 +20,7 @@ description:
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
+  - bootflow.compute.libvirt
 attributes:
   check_mode:
     support: full
@@ -30,10 +31,6 @@ attributes:
   platform:
     platforms: linux
 options:
-  libvirt_uri:
-    description: URI of the hypervisor of this host.
-    type: str
-    default: qemu:///system
   disks:
     description: The disks.
     type: list
@@ -154,7 +151,10 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
+    LIBVIRT_ARGUMENTS,
+    connect,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_disks import (
     STATES,
     TRIES,
@@ -176,7 +176,7 @@ def argument_spec():
         "size": {"type": "int"},
     }
     return {
-        "libvirt_uri": {"type": "str", "default": "qemu:///system"},
+        **LIBVIRT_ARGUMENTS,
         "disks": {
             "type": "list",
             "elements": "dict",

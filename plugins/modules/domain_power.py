@@ -19,6 +19,7 @@ description:
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
+  - bootflow.compute.libvirt
 attributes:
   check_mode:
     support: full
@@ -29,10 +30,6 @@ attributes:
   platform:
     platforms: linux
 options:
-  libvirt_uri:
-    description: The hypervisor of this host.
-    type: str
-    default: qemu:///system
   domains:
     description: The domains.
     type: list
@@ -152,7 +149,10 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
+    LIBVIRT_ARGUMENTS,
+    connect,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import (
     STATES,
     PowerSpec,
@@ -169,7 +169,7 @@ def argument_spec():
     """The module's options."""
     domain = {"uuid": {"type": "str", "required": True}, "shutdown_timeout": {"type": "float"}}
     return {
-        "libvirt_uri": {"type": "str", "default": "qemu:///system"},
+        **LIBVIRT_ARGUMENTS,
         "domains": {"type": "list", "elements": "dict", "required": True, "options": domain},
         "state": {"type": "str", "choices": list(STATES), "required": True},
         "shutdown_timeout": {"type": "float", "default": 60},

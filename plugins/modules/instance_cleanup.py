@@ -20,6 +20,7 @@ description:
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
+  - bootflow.compute.libvirt
 attributes:
   check_mode:
     support: full
@@ -31,10 +32,6 @@ attributes:
   platform:
     platforms: linux
 options:
-  libvirt_uri:
-    description: URI of the hypervisor of this host.
-    type: str
-    default: qemu:///system
   instances_path:
     description: Absolute path of the directory that holds one directory per instance, named by its UUID.
     type: path
@@ -160,7 +157,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.insta
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import Disks, remove_instance
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_removal import LocalVolumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.facts import block_devices_of, list_domains
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
+    LIBVIRT_ARGUMENTS,
+    connect,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 
@@ -168,7 +168,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_e
 def main():
     module = AnsibleModule(
         argument_spec={
-            "libvirt_uri": {"type": "str", "default": "qemu:///system"},
+            **LIBVIRT_ARGUMENTS,
             "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
             "instances": {
                 "type": "list",

@@ -17,6 +17,7 @@ author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
+  - bootflow.compute.instance_selection
 attributes:
   check_mode:
     support: full
@@ -25,22 +26,6 @@ attributes:
   idempotent:
     support: full
 options:
-  names:
-    description: Names of instances. Read from the variable C(bootflow_names).
-    type: list
-    elements: str
-  uuids:
-    description: UUIDs of instances. Read from the variable C(bootflow_uuids).
-    type: list
-    elements: str
-  reservation_ids:
-    description: Reservations, C(r-...). Read from the variable C(bootflow_reservation_ids).
-    type: list
-    elements: str
-  project:
-    description: Only instances of this project. Read from the variable C(bootflow_project).
-    type: str
-
   host:
     description: Only instances on this host.
     type: str

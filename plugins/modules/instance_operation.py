@@ -13,6 +13,7 @@ version_added: "0.1.0"
 description:
   - One step of an operation on many instances. O(phase=begin) checks the selected instances and takes them into the operation, O(phase=work) does it on
     one host for all of its instances, O(phase=finish) writes what came of all of them. The playbooks C(stop) and C(start) run the three.
+  - Instances selected by O(names) or O(uuids) must exist.
   - States are checked as by Nova. If one of the selected instances is in a state that does not allow the operation, is locked, or is being worked on by
     another run, the task fails and no instance is touched. An instance that is already what the operation makes of it is left alone.
   - An instance that fails on its host does not fail the others, and is again what it was before.
@@ -20,6 +21,7 @@ author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
+  - bootflow.compute.instance_selection
 attributes:
   check_mode:
     support: full
@@ -40,25 +42,10 @@ options:
     type: str
     choices: [begin, work, finish]
     default: begin
-  names:
-    description: Names of instances. Each has to exist. Read from the variable C(bootflow_names).
-    type: list
-    elements: str
-  uuids:
-    description: UUIDs of instances. Each has to exist. Read from the variable C(bootflow_uuids).
-    type: list
-    elements: str
-  reservation_ids:
-    description: Reservations, C(r-...). Read from the variable C(bootflow_reservation_ids).
-    type: list
-    elements: str
   hosts:
     description: Instances on these compute hosts. Read from the variable C(bootflow_host).
     type: list
     elements: str
-  project:
-    description: Only instances of this project. Read from the variable C(bootflow_project).
-    type: str
   all:
     description: With O(project) alone, all of the project's instances. Read from the variable C(bootflow_all), else false.
     type: bool

@@ -18,6 +18,7 @@ description:
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
+  - bootflow.compute.libvirt
 attributes:
   check_mode:
     support: full
@@ -30,10 +31,6 @@ attributes:
   platform:
     platforms: linux
 options:
-  libvirt_uri:
-    description: URI of the hypervisor of this host.
-    type: str
-    default: qemu:///system
   secrets:
     description: The secrets.
     type: list
@@ -114,7 +111,10 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
+    LIBVIRT_ARGUMENTS,
+    connect,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.secrets import remove_secret, set_secret
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
@@ -129,7 +129,7 @@ def argument_spec():
         "ephemeral": {"type": "bool", "default": False},
     }
     return {
-        "libvirt_uri": {"type": "str", "default": "qemu:///system"},
+        **LIBVIRT_ARGUMENTS,
         "secrets": {
             "type": "list",
             "elements": "dict",

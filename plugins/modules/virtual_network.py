@@ -18,6 +18,7 @@ description:
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
+  - bootflow.compute.libvirt
 attributes:
   check_mode:
     support: full
@@ -28,10 +29,6 @@ attributes:
   platform:
     platforms: linux
 options:
-  libvirt_uri:
-    description: URI of the hypervisor of this host.
-    type: str
-    default: qemu:///system
   networks:
     description: The networks of guests on this host.
     type: list
@@ -152,7 +149,10 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import connect
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
+    LIBVIRT_ARGUMENTS,
+    connect,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.networks import (
     FORWARDS,
     NetworkSpec,
@@ -179,7 +179,7 @@ def network_spec(args):
 def main():
     module = AnsibleModule(
         argument_spec={
-            "libvirt_uri": {"type": "str", "default": "qemu:///system"},
+            **LIBVIRT_ARGUMENTS,
             "networks": {
                 "type": "list",
                 "elements": "dict",

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Tables and texts about volumes, snapshots and backends, and the options that select volumes."""
+"""Tables and texts about volumes, snapshots and backends."""
 
 from __future__ import annotations
 
@@ -10,12 +10,6 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.plugin_utils.tables import table
-
-SELECTION: dict[str, dict[str, t.Any]] = {
-    "volume_names": {"type": "list", "elements": "str", "variable": "bootflow_volume_names"},
-    "volume_ids": {"type": "list", "elements": "str", "variable": "bootflow_volume_ids"},
-    "project": {"type": "str", "variable": "bootflow_project"},
-}
 
 View = t.Mapping[str, t.Any]
 

@@ -15,6 +15,9 @@ from ...core.optional import optional_import, require
 
 libvirt = optional_import("libvirt")
 
+# Of every module that asks libvirt; documented by the fragment libvirt.
+LIBVIRT_ARGUMENTS = {"libvirt_uri": {"type": "str", "default": "qemu:///system"}}
+
 if libvirt:
     # libvirt prints every error to stderr as well; ours are returned.
     libvirt.registerErrorHandler(lambda context, error: None, None)
