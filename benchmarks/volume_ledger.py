@@ -59,6 +59,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes imp
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule as volume_scheduling  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.requests import VolumeInputs  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context  # noqa: E402
@@ -81,7 +82,7 @@ IMAGE = Image(
     checksum="0" * 64,
     url="https://example.org/cirros.qcow2",
 )
-INPUTS = volume_accept.VolumeInputs(
+INPUTS = VolumeInputs(
     types=VolumeTypes([VolumeType("fast"), VolumeType("ssd", {"medium": "ssd"})]),
     image=lambda name: IMAGE,
     quotas={"volumes": -1, "gigabytes": -1, "snapshots": -1},

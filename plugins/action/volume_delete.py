@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete, unmanage
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import snapshots as snapshot_rows
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     request_inputs,
     tables,
@@ -54,7 +54,7 @@ class ActionModule(LedgerAction):
             found = delete.begin(conn, context, **chosen)
             volume_inputs.in_inventory(self, found.hosts)
             theirs: dict[str, list[str]] = {}
-            for row in volumes.snapshots(conn, volume_ids=[r.id for r in found.rows]) if found.rows else ():
+            for row in snapshot_rows.select(conn, volume_ids=[r.id for r in found.rows]) if found.rows else ():
                 theirs.setdefault(row.volume_id, []).append(row.name or row.id)
             return found, theirs
 

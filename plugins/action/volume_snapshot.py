@@ -11,6 +11,7 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import snapshots
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import snapshots as snapshot_rows
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views, volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     request_inputs,
@@ -45,7 +46,7 @@ class ActionModule(LedgerAction):
         for entry in self.options["snapshots"]:
             if isinstance(entry, t.Mapping) and entry.get("volume") and entry.get("state", "present") == "present":
                 wanted[str(entry.get("name"))] = str(entry["volume"])
-        there = volumes.find_snapshots(conn, list(wanted), project)
+        there = snapshot_rows.find(conn, list(wanted), project)
         words = [w for name, w in wanted.items() if name not in there or there[name].status != states.AVAILABLE]
         return list(volumes.find(conn, list(dict.fromkeys(words)), project)[0].values())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, snapshots, volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.backends import BackendReport
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -25,7 +25,7 @@ def known_ids(conn: t.Any, host: str) -> list[str]:
     """The volumes and snapshots that the ledger has on the backends of ``host``: what else is ours there is an orphan."""
     pool_hosts = [b.pool_host for b in backends.rows_of(conn, host)]
     ids = [row.id for row in volumes.select(conn, pool_hosts=pool_hosts)] if pool_hosts else []
-    return ids + ([row.id for row in volumes.snapshots(conn, volume_ids=ids)] if ids else [])
+    return ids + ([row.id for row in snapshots.select(conn, volume_ids=ids)] if ids else [])
 
 
 def ask(

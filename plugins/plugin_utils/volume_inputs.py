@@ -33,7 +33,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.sche
     make_filters,
     make_weighers,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.accept import VolumeInputs
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.requests import VolumeInputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import to_number
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction

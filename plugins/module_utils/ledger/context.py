@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 import time
 import typing as t
+import uuid
 from dataclasses import dataclass, field
 
 from .compute.instances import NOTIFY_NOTHING
@@ -35,3 +36,7 @@ class Context:
     @property
     def actor(self) -> str:
         return self.run.actor
+
+    def new_id(self) -> str:
+        """The UUID of a new row."""
+        return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))

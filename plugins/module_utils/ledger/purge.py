@@ -22,10 +22,10 @@ from .schema.tables import (
     reservations,
     runs,
     volume_attachments,
+    volume_cleanups,
     volume_events,
     volume_faults,
     volume_notifications,
-    volume_remains,
     volume_snapshots,
     volumes,
 )
@@ -146,13 +146,13 @@ def _old_volumes(before: float) -> list[t.Any]:
         ~_refers(table, table.c.volume_id == volumes.c.id, table.c.deleted == LIVE)
         for table in (volume_snapshots, volume_attachments)
     ]
-    remains = ~_refers(volume_remains, volume_remains.c.volume_id == volumes.c.id)
+    remains = ~_refers(volume_cleanups, volume_cleanups.c.volume_id == volumes.c.id)
     return [volumes.c.deleted != LIVE, volumes.c.deleted_at < before, remains, *holding]
 
 
 def _old_snapshots(before: float) -> list[t.Any]:
     c = volume_snapshots.c
-    return [c.deleted != LIVE, c.deleted_at < before, ~_refers(volume_remains, volume_remains.c.item_id == c.id)]
+    return [c.deleted != LIVE, c.deleted_at < before, ~_refers(volume_cleanups, volume_cleanups.c.item_id == c.id)]
 
 
 def _of_spec() -> list[t.Any]:

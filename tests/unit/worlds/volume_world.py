@@ -17,7 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.mode
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.options import (
     VolumeSchedulerOptions,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept, delete, schedule
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept, delete, requests, schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import extend as volume_extension
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import snapshots as volume_snapshots
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
@@ -152,14 +152,14 @@ class VolumeWorld(World):
             raise errors.ImageNotFound(image_id=name)
         return self.images[name]
 
-    def inputs(self, **fields: t.Any) -> accept.VolumeInputs:
+    def inputs(self, **fields: t.Any) -> requests.VolumeInputs:
         values = {
             "types": TYPES,
             "image": self.find_image,
             "quotas": self.quotas,
             "no_snapshot_gb_quota": self.no_snapshot_gb_quota,
         }
-        return accept.VolumeInputs(**{**values, **fields})
+        return requests.VolumeInputs(**{**values, **fields})
 
     def wish(self, *entries: t.Any, run: str = "a", **inputs: t.Any) -> accept.VolumeAccepted:
         with self.ledger.write() as conn:
@@ -251,7 +251,7 @@ class VolumeWorld(World):
             return volume_views.volumes(conn, ids=[self.volume(name).id])[0]
 
     def remains(self) -> set[tuple[str, str]]:
-        return {(r.pool_host, r.item_id) for r in self.rows(tables.volume_remains)}
+        return {(r.pool_host, r.item_id) for r in self.rows(tables.volume_cleanups)}
 
     def events(self, volume_id: str) -> list[tuple[str, str | None, str | None]]:
         c = tables.volume_events.c
@@ -266,7 +266,7 @@ class VolumeWorld(World):
     def check(self, conn: t.Any) -> None:
         super().check(conn)
         rows = list(conn.execute(sa.select(tables.volumes)))
-        remains = {(r.pool_host, r.item_id) for r in conn.execute(sa.select(tables.volume_remains))}
+        remains = {(r.pool_host, r.item_id) for r in conn.execute(sa.select(tables.volume_cleanups))}
         live = {r.id: r for r in rows if r.deleted == volumes.LIVE}
         for row in rows:
             if row.id not in live:

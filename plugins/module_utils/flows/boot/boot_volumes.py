@@ -30,10 +30,10 @@ from ...ledger.compute import instances
 from ...ledger.context import Context
 from ...ledger.db.sqlalchemy_import import sa
 from ...ledger.schema.tables import block_device_mappings
-from ...ledger.storage import attachment_entries, attachment_reservations, attachments, volumes
+from ...ledger.storage import attachment_entries, attachment_reservations, attachments, snapshots, volumes
 from ...ledger.storage import backends as storage_backends
 from ..volumes import accept
-from ..volumes.accept import VolumeInputs
+from ..volumes.requests import VolumeInputs
 
 VOLUME = "volume"  # kind of a planned disk
 
@@ -148,7 +148,7 @@ class Sources:
     def _read(self, project: str, words: t.Collection[str]) -> None:
         if not words:
             return
-        found = volumes.find_snapshots(self.conn, sorted(words), project)
+        found = snapshots.find(self.conn, sorted(words), project)
         self.snapshots.update({(project, word): found.get(word) for word in words})
         missing = {s.volume_id for s in found.values()} - set(self.volumes)
         if missing:
@@ -170,7 +170,7 @@ class Sources:
             self.places = storage_backends.zones(self.conn), storage_backends.count(self.conn)
         zones, backends = self.places
         of = None if snapshot is None else self.volume_of(snapshot)
-        rows = {} if of is None else {snapshot.id: volumes.to_snapshot(snapshot, of)}
+        rows = {} if of is None else {snapshot.id: snapshots.to_snapshot(snapshot, of)}
         return create_request.Known(inputs.types, inputs.image, snapshots=rows, zones=zones, backends=backends)
 
 

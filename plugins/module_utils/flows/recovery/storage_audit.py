@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The audit of storage hosts, and of the compute hosts' ends, in the ledger: reading what the rules compare, and what goes.
+"""The audit of storage hosts, and of the compute hosts' iSCSI sessions and secrets, in the ledger: reading and repairing.
 
-Logical volumes that nobody knows become remains, which the next work on their host removes. Targets, sessions and secrets
-are removed by the audit itself. While it does that, it holds their volumes: nobody can attach them.
+Unowned logical volumes become pending cleanups, which the next work on their host removes. The audit itself removes targets,
+sessions and secrets. Meanwhile it holds their volumes, so that none of them can be attached.
 """
 
 from __future__ import annotations
@@ -23,13 +23,10 @@ from ...ledger.compute import instances, runs
 from ...ledger.context import Context
 from ...ledger.db import bulk
 from ...ledger.db.sqlalchemy_import import sa
-from ...ledger.schema.tables import storage_backends as backends_table
-from ...ledger.schema.tables import volume_attachments, volume_snapshots
-from ...ledger.schema.tables import volume_remains as remains_table
-from ...ledger.schema.tables import volumes as volumes_table
+from ...ledger.schema.tables import volume_attachments
 from ...ledger.schema.volume_tables import DONE, NOTHING
-from ...ledger.storage import backends, pending_cleanups, volumes
-from ..volumes.work import SNAPSHOT_AT_WORK
+from ...ledger.storage import backends, pending_cleanups, snapshots, volumes
+from ...ledger.storage.pending_cleanups import PendingCleanup
 
 LIVE = ""
 #: Who else may come to have an end of a volume: the storage host that exports it, the compute host that it is attached to.
@@ -40,7 +37,7 @@ _a = volume_attachments.c
 
 @dataclass
 class Ends:
-    """What a host is to be rid of that nobody has: see core.audit.storage for the fields of each."""
+    """What has no attachment on a host, and goes: see core.audit.storage for the fields of each."""
 
     sessions: list[dict[str, t.Any]] = field(default_factory=list)
     secrets: list[dict[str, t.Any]] = field(default_factory=list)
@@ -55,17 +52,17 @@ class Ends:
 
 def plan(conn: t.Any, context: Context, evidence: Evidence) -> list[Finding]:
     """What hosts have of volumes, and should not, and the other way round. Writes nothing."""
-    told = evidence.storage
-    if not (told.storage or told.compute or told.unreachable):
+    seen = evidence.storage
+    if not (seen.storage or seen.compute or seen.unreachable):
         return []
     ledger = _survey(conn, context, evidence)
-    return storage.plan(ledger, told, evidence.remove_orphans, evidence.hosts)
+    return storage.plan(ledger, seen, evidence.remove_orphans, evidence.hosts)
 
 
 def iqn_prefixes(conn: t.Any) -> list[str]:
     """What the names of targets begin with, of all backends that ever reported."""
-    configurations = conn.execute(sa.select(backends_table.c.configuration)).scalars()
-    return sorted({IQN_PREFIX, *(str(c.get("iqn_prefix") or IQN_PREFIX) for c in configurations)})
+    rows = backends.rows_of(conn)
+    return sorted({IQN_PREFIX, *(str(r.configuration.get("iqn_prefix") or IQN_PREFIX) for r in rows)})
 
 
 def targets_of(conn: t.Any, host: str) -> set[tuple[str, str]]:
@@ -87,20 +84,18 @@ def known_targets(conn: t.Any) -> dict[str, list[str]]:
 
 def _survey(conn: t.Any, context: Context, evidence: Evidence) -> StorageLedger:
     seen, pool_hosts = _seen(evidence)
-    volume_rows = _volumes(conn, seen, pool_hosts)
-    snapshot_rows = _snapshots(conn, seen, [r.id for r in volume_rows if r.pool_host in pool_hosts])
+    of_volumes = volumes.located(conn, seen, pool_hosts)
+    of_snapshots = snapshots.located(conn, seen, [r.id for r in of_volumes if r.pool_host in pool_hosts])
     cables = _cables(conn, seen, evidence)
-    # Attached volumes that no host has anything of are wanted, too: a run may be at work on them.
-    more = {c.volume_id for c in cables} - {r.id for r in volume_rows}
-    volume_rows += _volumes(conn, more, ())
-    owners = {r.run_id for r in [*volume_rows, *snapshot_rows, *cables] if r.run_id and r.run_id != context.run.id}
-    alive = owners - runs.dead_among(conn, owners, context.run, context.now)
-    items = {(VOLUME, r.id): _item(VOLUME, r, alive) for r in volume_rows}
-    items.update({(SNAPSHOT, r.id): _item(SNAPSHOT, r, alive) for r in snapshot_rows})
+    # Attached volumes that no host has anything of are needed, too: a run may work on them.
+    of_volumes += volumes.located(conn, {c.volume_id for c in cables} - {r.id for r in of_volumes})
+    live_runs = volumes.live_runs(conn, [*of_volumes, *of_snapshots, *cables], context)
+    items = {(VOLUME, r.id): _item(VOLUME, r, live_runs) for r in of_volumes}
+    items.update({(SNAPSHOT, r.id): _item(SNAPSHOT, r, live_runs) for r in of_snapshots})
     return StorageLedger(
         items=items,
-        cables=_as_cables(conn, cables, alive),
-        remains={(r.pool_host, r.item_id) for r in conn.execute(sa.select(remains_table))},
+        cables=_as_cables(conn, cables, live_runs),
+        remains=pending_cleanups.items(conn),
         errors={b.pool_host: b.error["message"] if b.error else None for b in backends.rows_of(conn)},
     )
 
@@ -121,27 +116,6 @@ def _seen(evidence: Evidence) -> tuple[set[str], set[str]]:
     return ids, pool_hosts
 
 
-def _volumes(conn: t.Any, ids: t.Collection[str], pool_hosts: t.Collection[str]) -> list[t.Any]:
-    """Of these ids, deleted ones too, and the living ones in these pools."""
-    c = volumes_table.c
-    columns = (c.id, c.name, c.pool_host, c.status, c.made, c.updated_at, c.deleted_at, c.deleted, c.run_id)
-    found = {r.id: r for r in conn.execute(sa.select(*columns).where(bulk.among(conn, c.id, sorted(ids))))}
-    here = sa.select(*columns).where(c.deleted == LIVE, bulk.among(conn, c.pool_host, sorted(pool_hosts)))
-    found.update({r.id: r for r in conn.execute(here)})
-    return [found[i] for i in sorted(found)]
-
-
-def _snapshots(conn: t.Any, ids: t.Collection[str], volume_ids: t.Sequence[str]) -> list[t.Any]:
-    """Of these ids, deleted ones too, and the living ones of these volumes."""
-    s, v = volume_snapshots.c, volumes_table.c
-    columns = (s.id, s.name, s.volume_id, v.pool_host, s.status, s.updated_at, s.deleted_at, s.deleted, s.run_id)
-    query = sa.select(*columns).join(volumes_table, v.id == s.volume_id)
-    found = {r.id: r for r in conn.execute(query.where(bulk.among(conn, s.id, sorted(ids))))}
-    here = query.where(s.deleted == LIVE, bulk.among(conn, s.volume_id, sorted(volume_ids)))
-    found.update({r.id: r for r in conn.execute(here)})
-    return [found[i] for i in sorted(found)]
-
-
 def _cables(conn: t.Any, seen: t.Collection[str], evidence: Evidence) -> list[t.Any]:
     """Live attachments of these volumes, and those that the storage hosts export."""
     hosts = sorted(evidence.storage.storage)
@@ -152,7 +126,7 @@ def _cables(conn: t.Any, seen: t.Collection[str], evidence: Evidence) -> list[t.
 
 def _item(kind: str, row: t.Any, alive: t.Collection[str]) -> Item:
     # A snapshot keeps the run that made it; a volume that is available may have a run that is to attach it.
-    busy = kind == VOLUME or row.status in SNAPSHOT_AT_WORK
+    busy = kind == VOLUME or row.status in snapshots.BUSY
     return Item(
         kind=kind,
         id=row.id,
@@ -193,16 +167,14 @@ def _cable(row: t.Any, alive: t.Collection[str], root: bool) -> Cable:
 def volumes_to_lock(conn: t.Any, planned: t.Sequence[Finding]) -> set[str]:
     """Ids of the volumes that the findings are about; a snapshot's volume stands for it."""
     ids: set[str] = set()
-    snapshots = set()
+    of_snapshots = set()
     for f in planned:
         if f.kind == audit.ORPHAN_VOLUME:
             _pool_host, kind, item_id = f.key
-            (ids if kind == VOLUME else snapshots).add(item_id)
+            (ids if kind == VOLUME else of_snapshots).add(item_id)
         elif f.kind in (audit.ORPHAN_TARGET, audit.ORPHAN_SESSION, audit.ORPHAN_SECRET):
             ids.add(f.key["volume_id"])
-    s = volume_snapshots.c
-    query = sa.select(s.volume_id).where(bulk.among(conn, s.id, sorted(snapshots)))
-    return ids | set(conn.execute(query).scalars())
+    return ids | set(snapshots.volume_ids(conn, of_snapshots).values())
 
 
 def lock(conn: t.Any, planned: t.Sequence[Finding]) -> None:
@@ -213,16 +185,16 @@ def lock(conn: t.Any, planned: t.Sequence[Finding]) -> None:
 
 
 def repair(conn: t.Any, findings: t.Sequence[Finding], context: Context) -> dict[str, Ends]:
-    """Logical volumes become remains. Returns host -> what it is to be rid of beside them."""
+    """Unowned logical volumes become pending cleanups. Returns host -> what else has to be removed from it."""
     todo = [f for f in findings if f.changes]
-    of = _volume_of_snapshots(conn, [f for f in todo if f.kind == audit.ORPHAN_VOLUME])
+    orphans = [f.key for f in todo if f.kind == audit.ORPHAN_VOLUME]
+    of = snapshots.volume_ids(conn, {item_id for _pool_host, kind, item_id in orphans if kind == SNAPSHOT})
+    reason = "an orphan that audit found"
+    cleanups = [PendingCleanup(pool_host, i, reason, 0, kind, of.get(i)) for pool_host, kind, i in orphans]
+    pending_cleanups.add(conn, cleanups, context.now)
     ends: dict[str, Ends] = {}
     for f in todo:
-        if f.kind == audit.ORPHAN_VOLUME:
-            pool_host, kind, item_id = f.key
-            reason = "an orphan that audit found"
-            pending_cleanups.add(conn, pool_host, item_id, reason, context.now, 0, kind, of.get(item_id))
-        elif f.kind == audit.ORPHAN_SESSION:
+        if f.kind == audit.ORPHAN_SESSION:
             ends.setdefault(str(f.host), Ends()).sessions.append(dict(f.key))
         elif f.kind == audit.ORPHAN_SECRET:
             ends.setdefault(str(f.host), Ends()).secrets.append(dict(f.key))
@@ -231,20 +203,13 @@ def repair(conn: t.Any, findings: t.Sequence[Finding], context: Context) -> dict
     return ends
 
 
-def _volume_of_snapshots(conn: t.Any, findings: t.Sequence[Finding]) -> dict[str, str]:
-    ids = sorted({f.key[2] for f in findings if f.key[1] == SNAPSHOT})
-    s = volume_snapshots.c
-    query = sa.select(s.id, s.volume_id).where(bulk.among(conn, s.id, ids))
-    return {r.id: r.volume_id for r in conn.execute(query)} if ids else {}
-
-
 # --- removing -----------------------------------------------------------------------------------------------------------
 
 
 def hold(
     conn: t.Any, host: str, side: str, ends: t.Sequence[t.Mapping[str, t.Any]], context: Context
 ) -> list[dict[str, t.Any]]:
-    """Those of ``ends`` that still are nobody's. Until release() nobody can attach their volumes.
+    """Those of ``ends`` that still have no attachment. Until release() their volumes cannot be attached.
 
     :arg side: STORAGE or COMPUTE, what ``host`` is to them.
     """
@@ -269,10 +234,7 @@ def hold(
 
 
 def release(conn: t.Any, context: Context) -> list[str]:
-    """The volumes that this run held can be attached again. Returns them."""
-    c = volumes_table.c
-    attached = sa.select(_a.id).where(_a.volume_id == c.id, _a.deleted == LIVE)
-    mine = (c.deleted == LIVE, c.status == states.DETACHING, c.run_id == context.run.id, ~attached.exists())
-    ids = list(conn.execute(sa.select(c.id).where(*mine)).scalars())
+    """The volumes that this run held can be attached again. Returns their ids."""
+    ids = [r.id for r in volumes.without_attachment(conn, (states.DETACHING,), context.run.id)]
     freed = volumes.swap(conn, ids, {"status": (states.DETACHING,)}, context.now, status=states.AVAILABLE, run_id=None)
     return sorted(freed)

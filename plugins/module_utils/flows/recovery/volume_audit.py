@@ -19,7 +19,6 @@ from ...ledger.db.sqlalchemy_import import sa
 from ...ledger.schema.tables import cleanups as cleanups_table
 from ...ledger.schema.tables import instances as instances_table
 from ...ledger.schema.tables import volume_attachments
-from ...ledger.schema.tables import volumes as volumes_table
 from ...ledger.schema.volume_tables import NOTHING
 from ...ledger.storage import attachments, volumes
 from . import volume_leases
@@ -34,14 +33,10 @@ def plan(conn: t.Any, context: Context, evidence: Evidence) -> list[Finding]:
     return [f for f in found if hosts is None or f.host in hosts]
 
 
-def _dead(conn: t.Any, run_ids: t.Iterable[str], context: Context) -> set[str]:
-    return runs.dead_among(conn, run_ids, context.run, context.now)
-
-
 def _left_half_done(conn: t.Any, context: Context) -> t.Iterator[Finding]:
-    left = volume_leases.left(conn, context, _dead)
+    left = volume_leases.left(conn, context, runs.dead_among)
     for row in left.volumes:
-        ends = row.status in volume_leases.MAKING
+        ends = row.status in volumes.BEING_CREATED
         yield Finding(
             audit.VOLUME,
             volumes.host_of(row.pool_host) if row.pool_host else None,
@@ -50,7 +45,7 @@ def _left_half_done(conn: t.Any, context: Context) -> t.Iterator[Finding]:
             row.status,
             states.ERROR if ends else row.status,
             audit.END if ends else audit.FINISH,
-            "Ask for the same volume again." if ends else "The next work on its storage host does the rest.",
+            "Request the same volume again." if ends else "The next work on its storage host does the rest.",
             key=("volume", row.id, row.run_id),
         )
     for row in left.snapshots:
@@ -97,7 +92,7 @@ def _without_instances(conn: t.Any, context: Context) -> t.Iterator[Finding]:
     to_clean = {(r.host, r.instance_uuid) for r in conn.execute(sa.select(cleanups_table))}
     rows = list(conn.execute(query.order_by(a.id)))
     owners = {r.run_id for r in rows if r.run_id and r.run_id != context.run.id}
-    alive = owners - _dead(conn, owners, context)
+    alive = owners - runs.dead_among(conn, owners, context.run, context.now)
     for row in rows:
         if row.run_id in alive:
             continue
@@ -129,11 +124,8 @@ def _without_instances(conn: t.Any, context: Context) -> t.Iterator[Finding]:
 
 
 def _free(conn: t.Any, context: Context) -> t.Iterator[Finding]:
-    """Volumes that are attached to nobody, whatever they say; but those that a live audit holds (storage_audit.hold)."""
-    c, a = volumes_table.c, volume_attachments.c
-    attachment = sa.select(a.id).where(a.volume_id == c.id, a.deleted == attachments.LIVE)
-    query = sa.select(volumes_table).where(c.deleted == volumes.LIVE, c.status.in_(_ATTACHED), ~attachment.exists())
-    rows = list(conn.execute(query.order_by(c.id)))
+    """Volumes without an attachment whose status says otherwise, except those that a live audit holds (storage_audit.hold)."""
+    rows = volumes.without_attachment(conn, _ATTACHED)
     alive = volumes.live_runs(conn, rows, context)
     for row in rows:
         if row.run_id in alive:
@@ -170,7 +162,7 @@ def repair(conn: t.Any, findings: t.Sequence[Finding], context: Context) -> None
     if not todo:
         return
     keys = {f.key[:2] for f in todo}
-    left = volume_leases.left(conn, context, _dead)
+    left = volume_leases.left(conn, context, runs.dead_among)
     volume_leases.give_back(
         conn,
         volume_leases.Left(

@@ -11,7 +11,6 @@ its rollback is the undo. source: Cinder's API flow (Queens)
 from __future__ import annotations
 
 import typing as t
-import uuid as uuid_module
 from dataclasses import dataclass, field, replace
 
 from ...core import errors
@@ -19,46 +18,29 @@ from ...core.model import Image
 from ...core.reading.problems import Problems
 from ...core.request.stored_images import image_data
 from ...core.volumes import create_request, quotas, states
-from ...core.volumes.catalogue import VolumeTypes
-from ...core.volumes.create_request import CreateOptions, Known
+from ...core.volumes.create_request import Known
+from ...core.volumes.digest import VolumeDigest
 from ...core.volumes.model import VolumeRequest
-from ...core.volumes.request_values import check_length, check_text
-from ...ledger.compute import instances, runs
+from ...ledger.compute import instances
 from ...ledger.context import Context
-from ...ledger.db import bulk
-from ...ledger.db.locks import take_turns
-from ...ledger.schema.tables import volumes as volumes_table
-from ...ledger.storage import backends, pending_cleanups, volume_quotas, volumes
-from ...ledger.storage.volume_digest import VolumeDigest
+from ...ledger.storage import backends, pending_cleanups, snapshots, volumes
+from ...ledger.storage.pending_cleanups import PendingCleanup
+from . import requests
+from .requests import VolumeInputs
 
 INSTANCE_HINTS = ("local_to_instance",)
 VOLUME_HINTS = ("same_host", "different_host")
 
-
-@dataclass(frozen=True)
-class VolumeInputs:
-    """What the inventory and settings say. ``quotas`` is bootflow_quotas; ``image`` finds one by id or name."""
-
-    types: VolumeTypes
-    image: t.Callable[[str], Image]
-    options: CreateOptions = field(default_factory=CreateOptions)
-    quotas: t.Mapping[str, t.Any] = field(default_factory=dict)
-    project: str = "default"
-    max_attempts: int = 3
-    no_snapshot_gb_quota: bool = False
-
-    @property
-    def limits(self) -> dict[str, int]:
-        """:raises InvalidInput: a quota that makes no sense."""
-        return quotas.limits_of(self.quotas, self.project, self.types)
+# Where its entry is in the request, the volume, and its image.
+NewVolume = t.Tuple[str, VolumeRequest, t.Optional[Image]]
 
 
 @dataclass
 class VolumeAccepted:
-    """What became of the wished volumes, by id, each in exactly one of the lists."""
+    """What became of the requested volumes, by id, each in exactly one of the lists."""
 
     created: list[str] = field(default_factory=list)
-    resumed: list[str] = field(default_factory=list)  # a dead run left them, or making them failed earlier
+    resumed: list[str] = field(default_factory=list)  # a dead run left them, or creating them failed earlier
     unchanged: list[str] = field(default_factory=list)
 
     @property
@@ -68,83 +50,75 @@ class VolumeAccepted:
 
 @dataclass(frozen=True)
 class _Entry:
-    """One entry: what it asks, under the fields' own names, and with the ids of what it names."""
+    """One entry: what it requests, under the fields' own names, and the same with ids for the names in it."""
 
     path: str
     name: str
-    asked: dict[str, t.Any]
+    requested: dict[str, t.Any]
     resolved: dict[str, t.Any]
+
+
+@dataclass
+class _Compared:
+    """The entries beside the volumes that exist."""
+
+    new: list[_Entry] = field(default_factory=list)
+    failed: list[tuple[_Entry, t.Any]] = field(default_factory=list)  # creating them failed: it starts over
+    unfinished: list[t.Any] = field(default_factory=list)  # a dead run was creating them: it goes on
+    unchanged: list[str] = field(default_factory=list)
 
 
 def accept(
     conn: t.Any, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs, context: Context
 ) -> VolumeAccepted:
-    """Write what is new of ``entries``; take over what a dead run left; leave alone what is as asked.
+    """Enter the new volumes of ``entries``, take over those that a dead run left, leave those alone that are as requested.
 
-    A volume that could not be made begins anew, with the image as the catalogue has it now.
+    A volume that could not be created starts over, with the image as the catalogue has it now.
 
-    :raises InvalidRequest: with every refusal of every entry (VolumeExists, VolumeLocked, quotas, ...). Nothing is written
-        then: the caller's transaction is to be rolled back.
+    :raises InvalidRequest: with every refusal of every entry (VolumeExists, VolumeLocked, quotas, ...). The caller has to
+        roll its transaction back then.
     """
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
-    take_turns(conn, "project", [inputs.project])  # names and quotas are its
+    requests.open_project(conn, inputs, context)
     refusals = Problems()
-    accepted = VolumeAccepted()
-    read = _read(conn, entries, inputs, refusals)
-    living = {r.name: r for r in volumes.select(conn, names=[e.name for e in read], project=inputs.project, lock=True)}
-    alive = volumes.live_runs(conn, living.values(), context)
-    new: list[_Entry] = []
-    again: list[tuple[_Entry, t.Any]] = []  # failed before: they begin anew
-    taken: list[t.Any] = []  # half made: they go on
-    for entry in read:
-        row = living.get(entry.name)
-        if row is None:
-            new.append(entry)
-            continue
-        with refusals.collect(entry.path + ".name"):
-            _check_same(row, entry, inputs)
-            if _is_free(conn, row, alive):
-                accepted.unchanged.append(row.id)
-            elif row.status == states.ERROR:
-                again.append((entry, row))
-            else:
-                taken.append(row)
-    known = known_of(conn, [e.resolved for e in read], inputs)
-    requests = _requests(new, known, inputs, context, refusals)
-    renewed = _requests(
-        [replace(e, resolved={**e.resolved, "size": r.size}) for e, r in again], known, inputs, context, refusals
-    )
+    compared = _compare(conn, _read(conn, entries, inputs, refusals), inputs, context, refusals)
+    again = [replace(e, resolved={**e.resolved, "size": r.size}) for e, r in compared.failed]
+    known = known_of(conn, [e.resolved for e in [*compared.new, *again]], inputs)
+    new = _requests(compared.new, known, inputs, context, refusals)
+    renewed = _requests(again, known, inputs, context, refusals)
     with refusals.collect("quotas"):
-        _check_quota(requests, inputs.limits, lambda: volume_quotas.usage(conn, inputs.project), refusals)
+        _check_quota(new, inputs.limits, lambda: volumes.usage(conn, inputs.project), refusals)
     refusals.raise_if_any()
-    _begin_anew(conn, [r for _e, r in again], [(r, i) for _p, r, i in renewed], context)
-    _take(conn, taken, context)
-    digests = [VolumeDigest.of(e.asked) for e in new]
-    rows = [_row(r, i, digest, context, None) for (_p, r, i), digest in zip(requests, digests)]
-    accepted.created = _insert(conn, rows)
-    accepted.resumed = [r.id for r in taken] + [r.id for _e, r in again]
-    return accepted
+    failed = [r for _e, r in compared.failed]
+    _start_over(conn, failed, [(r, i) for _p, r, i in renewed], context)
+    volumes.take_ownership(conn, [r.id for r in compared.unfinished], context)
+    digests = [VolumeDigest.of(e.requested) for e in compared.new]
+    rows = [_row(r, i, digest, context, None) for (_p, r, i), digest in zip(new, digests)]
+    return VolumeAccepted(
+        created=_insert(conn, rows),
+        resumed=[r.id for r in [*compared.unfinished, *failed]],
+        unchanged=compared.unchanged,
+    )
 
 
 def add(
     conn: t.Any,
-    requests: t.Sequence[tuple[str, VolumeRequest, Image | None]],
+    new_volumes: t.Sequence[NewVolume],
     limits: t.Mapping[str, int],
     context: Context,
     instance_uuid: str,
 ) -> list[str]:
-    """Volumes that a boot makes, in creating, for that instance: (path, request, image) each. Returns their ids, in order.
+    """Enter volumes that a boot creates for the instance. Returns their ids, in order.
 
     The caller holds the project's turn. Raises as NewVolumes.add().
     """
     new = NewVolumes(conn, context)
-    ids = new.add(requests, limits, instance_uuid)
+    ids = new.add(new_volumes, limits, instance_uuid)
     new.write()
     return ids
 
 
 class NewVolumes:
-    """Volumes that boots make: each instance's are checked by themselves, and all are entered at once in the end: write().
+    """Volumes that boots create: those of each instance are checked by themselves; write() enters all at once in the end.
 
     The caller holds the turns of their projects.
     """
@@ -153,29 +127,24 @@ class NewVolumes:
         self.conn = conn
         self.context = context
         self.rows: list[dict[str, t.Any]] = []
-        self.used: dict[str, t.Mapping[str, int]] = {}  # by project: what it has, with what is in rows
+        self.used: dict[str, t.Mapping[str, int]] = {}  # by project: what it has, including ``rows``
 
-    def add(
-        self,
-        requests: t.Sequence[tuple[str, VolumeRequest, Image | None]],
-        limits: t.Mapping[str, int],
-        instance_uuid: str,
-    ) -> list[str]:
-        """Those of one instance: (path, request, image) each. Returns their ids, in order.
+    def add(self, new_volumes: t.Sequence[NewVolume], limits: t.Mapping[str, int], instance_uuid: str) -> list[str]:
+        """The volumes of one instance. Returns their ids, in order.
 
         :arg limits: of the project, core.volumes.quotas.limits_of().
-        :raises InvalidRequest: quotas and names, with the paths given; a quota of all together has the first one's. None of
-            them is entered then.
+        :raises InvalidRequest: quotas and names, with the paths given; an exceeded quota has the first one's. None of the
+            volumes is entered then.
         """
         refusals = Problems()
-        for project in dict.fromkeys(r.project for _p, r, _i in requests):
-            mine = [each for each in requests if each[1].project == project]
-            self._check_names(mine, project, instance_uuid, refusals)
-            with refusals.collect(mine[0][0]):
-                _check_quota(mine, limits, lambda: self._used(project), refusals, size="")  # noqa: B023 - called at once
+        for project in dict.fromkeys(r.project for _p, r, _i in new_volumes):
+            of_project = [each for each in new_volumes if each[1].project == project]
+            self._check_names(of_project, project, instance_uuid, refusals)
+            with refusals.collect(of_project[0][0]):
+                _check_quota(of_project, limits, lambda: self._used(project), refusals, size="")  # noqa: B023 - called at once
         refusals.raise_if_any()
-        rows = [_row(r, i, None, self.context, instance_uuid) for _p, r, i in requests]
-        for _path, request, _image in requests:
+        rows = [_row(r, i, None, self.context, instance_uuid) for _p, r, i in new_volumes]
+        for _path, request, _image in new_volumes:
             amounts = quotas.for_volume(request.size, type_name(request))
             self.used[request.project] = quotas.total([self._used(request.project), amounts])
         self.rows += rows
@@ -183,24 +152,24 @@ class NewVolumes:
 
     def _used(self, project: str) -> t.Mapping[str, int]:
         if project not in self.used:
-            self.used[project] = volume_quotas.usage(self.conn, project)
+            self.used[project] = volumes.usage(self.conn, project)
         return self.used[project]
 
     def _check_names(
         self,
-        requests: t.Sequence[tuple[str, VolumeRequest, t.Any]],
+        new_volumes: t.Sequence[NewVolume],
         project: str,
         instance_uuid: str,
         refusals: Problems,
     ) -> None:
-        names = [r.name for _p, r, _i in requests if r.name]
+        names = [r.name for _p, r, _i in new_volumes if r.name]
         if not names:
             return
         there = {r.name for r in volumes.select(self.conn, names=names, project=project)}
         there.update(r["name"] for r in self.rows if r["project"] == project)
-        for path, request, _image in requests:
+        for path, request, _image in new_volumes:
             if request.name and request.name in there:
-                reason = "a volume for instance %s was to have it" % instance_uuid
+                reason = "a new volume of instance %s cannot have the same name" % instance_uuid
                 refusals.add(path, errors.VolumeExists(name=request.name, reason=reason))
             there.add(request.name)
 
@@ -211,22 +180,17 @@ class NewVolumes:
 
 
 def take_over(conn: t.Any, instance_uuids: t.Iterable[str], context: Context) -> None:
-    """The volumes of builds that this run took over are this run's now; those that could not be made begin anew."""
-    rows = volumes.select(
-        conn,
-        instance_uuids=instance_uuids,
-        statuses=(states.CREATING, states.DOWNLOADING, states.ERROR),
-        lock=True,
-    )
-    failed = [r for r in rows if r.status == states.ERROR]
-    _begin_anew(conn, failed, None, context)
-    _take(conn, [r for r in rows if r.status != states.ERROR], context)
+    """This run works on the volumes of builds that it took over; those that could not be created start over."""
+    statuses = (*volumes.BEING_CREATED, states.ERROR)
+    rows = volumes.select(conn, instance_uuids=instance_uuids, statuses=statuses, lock=True)
+    _start_over(conn, [r for r in rows if r.status == states.ERROR], None, context)
+    volumes.take_ownership(conn, [r.id for r in rows if r.status != states.ERROR], context)
 
 
 def known_of(conn: t.Any, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs) -> Known:
-    """What these entries may name: their sources by id, the zones, and how many backends there are."""
+    """What these entries can refer to: their sources by id, the zones, and the number of backends."""
     named = [str(e["snapshot_id"]) for e in entries if e.get("snapshot_id")]
-    snapshot_rows = volumes.snapshots(conn, ids=named, project=inputs.project) if named else []
+    snapshot_rows = snapshots.select(conn, ids=named, project=inputs.project) if named else []
     sources = {str(e["source_volid"]) for e in entries if e.get("source_volid")}
     wanted = sources | {s.volume_id for s in snapshot_rows}
     rows = {r.id: r for r in volumes.select(conn, ids=wanted)} if wanted else {}
@@ -234,47 +198,64 @@ def known_of(conn: t.Any, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: Vo
         types=inputs.types,
         image=inputs.image,
         volumes={i: volumes.to_volume(rows[i]) for i in sources if i in rows and rows[i].project == inputs.project},
-        snapshots={s.id: volumes.to_snapshot(s, rows[s.volume_id]) for s in snapshot_rows},
+        snapshots={s.id: snapshots.to_snapshot(s, rows[s.volume_id]) for s in snapshot_rows},
         zones=backends.zones(conn),
         backends=backends.count(conn),
     )
 
 
 def resolved(conn: t.Any, entries: t.Sequence[t.Mapping[str, t.Any]], project: str) -> list[dict[str, t.Any]]:
-    """Entries (fields_of()) with the ids of the snapshots, volumes and instances that they name; what there is none of stays."""
-    snapshot_words = [e["snapshot_id"] for e in entries if isinstance(e.get("snapshot_id"), str)]
-    snapshots = volumes.find_snapshots(conn, snapshot_words, project)
-    words = [e["source_volid"] for e in entries if isinstance(e.get("source_volid"), str)]
-    words += [w for e in entries for hint in VOLUME_HINTS for w in _hinted(e, hint)]
-    found, _missing = volumes.find(conn, list(dict.fromkeys(words)), project)
-    named = [w for e in entries for hint in INSTANCE_HINTS for w in _hinted(e, hint)]
-    guests = (
-        {r.display_name: r.uuid for r in instances.select_live(conn, names=named, project=project)} if named else {}
-    )
-    result = []
-    for entry in entries:
+    """Entries (fields_of()) with ids for the names of snapshots, volumes and instances; a name without one stays."""
+    known = _Ids.of(conn, entries, project)
+    return [known.put_into(entry) for entry in entries]
+
+
+@dataclass(frozen=True)
+class _Ids:
+    """Name or id -> id of what entries refer to."""
+
+    snapshots: dict[str, str]
+    volumes: dict[str, str]
+    instances: dict[str, str]
+
+    @classmethod
+    def of(cls, conn: t.Any, entries: t.Sequence[t.Mapping[str, t.Any]], project: str) -> _Ids:
+        of_snapshots = [e["snapshot_id"] for e in entries if isinstance(e.get("snapshot_id"), str)]
+        of_volumes = [e["source_volid"] for e in entries if isinstance(e.get("source_volid"), str)]
+        of_volumes += [w for e in entries for hint in VOLUME_HINTS for w in _hinted(e, hint)]
+        names = [w for e in entries for hint in INSTANCE_HINTS for w in _hinted(e, hint)]
+        found, _missing = volumes.find(conn, list(dict.fromkeys(of_volumes)), project)
+        return cls(
+            snapshots={w: r.id for w, r in snapshots.find(conn, of_snapshots, project).items()},
+            volumes={w: r.id for w, r in found.items()},
+            instances={r.display_name: r.uuid for r in instances.select_live(conn, names=names, project=project)}
+            if names
+            else {},
+        )
+
+    def put_into(self, entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         new = dict(entry)
-        for key, rows in (("snapshot_id", snapshots), ("source_volid", found)):
-            if isinstance(new.get(key), str) and new[key] in rows:
-                new[key] = rows[new[key]].id
+        for key, ids in (("snapshot_id", self.snapshots), ("source_volid", self.volumes)):
+            if isinstance(new.get(key), str):
+                new[key] = ids.get(new[key], new[key])
         if isinstance(new.get("scheduler_hints"), t.Mapping):
-            hints = dict(new["scheduler_hints"])
-            for hint in VOLUME_HINTS + INSTANCE_HINTS:
-                ids = {w: found[w].id for w in _hinted(entry, hint) if w in found} if hint in VOLUME_HINTS else guests
-                if isinstance(hints.get(hint), str):
-                    hints[hint] = ids.get(hints[hint], hints[hint])
-                elif isinstance(hints.get(hint), (list, tuple)):
-                    hints[hint] = [ids.get(w, w) if isinstance(w, str) else w for w in hints[hint]]
-            new["scheduler_hints"] = hints
-        result.append(new)
-    return result
+            new["scheduler_hints"] = {k: self._hint(k, v) for k, v in new["scheduler_hints"].items()}
+        return new
+
+    def _hint(self, name: str, value: t.Any) -> t.Any:
+        """The ids for a hint's name or list of names; any other value stays."""
+        if name not in VOLUME_HINTS + INSTANCE_HINTS:
+            return value
+        ids = self.volumes if name in VOLUME_HINTS else self.instances
+        if isinstance(value, (list, tuple)):
+            return [ids.get(w, w) if isinstance(w, str) else w for w in value]
+        return ids.get(value, value) if isinstance(value, str) else value
 
 
 def _hinted(entry: t.Mapping[str, t.Any], hint: str) -> list[str]:
     hints = entry.get("scheduler_hints")
-    wish = hints.get(hint) if isinstance(hints, t.Mapping) else None
-    wishes = list(wish) if isinstance(wish, (list, tuple)) else [wish]
-    return [w for w in wishes if isinstance(w, str)]
+    value = hints.get(hint) if isinstance(hints, t.Mapping) else None
+    return [w for w in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(w, str)]
 
 
 # --- reading -------------------------------------------------------------------------------------------------------------
@@ -284,50 +265,57 @@ def _read(
     conn: t.Any, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs, refusals: Problems
 ) -> list[_Entry]:
     """The entries that have a name of their own and known fields only."""
-    found: list[tuple[str, str, dict[str, t.Any]]] = []
-    names: set[str] = set()
-    for index, entry in enumerate(entries):
-        path = "volumes[%d]" % index
-        with refusals.collect(path):
-            if not isinstance(entry, t.Mapping):
-                raise errors.InvalidInput(reason="a volume is a mapping", remedy="Give name and size.")
-            asked = create_request.fields_of(entry)
-            with refusals.collect(path + ".name"):
-                name = check_length(check_text(asked.get("name"), "name"), "name", minimum=1)
-                if name in names:
-                    raise errors.InvalidInput(
-                        reason="the name %s is asked for twice" % name, remedy="Give each entry a name of its own."
-                    )
-                names.add(name)
-                found.append((path, name, asked))
-    ids = resolved(conn, [asked for _p, _n, asked in found], inputs.project)
-    return [_Entry(path, name, asked, its) for (path, name, asked), its in zip(found, ids)]
+    found = list(requests.read_entries(entries, "volume", create_request.fields_of, refusals))
+    with_ids = resolved(conn, [requested for _p, _n, requested in found], inputs.project)
+    return [_Entry(*entry, with_ids[number]) for number, entry in enumerate(found)]
+
+
+def _compare(
+    conn: t.Any, entries: t.Sequence[_Entry], inputs: VolumeInputs, context: Context, refusals: Problems
+) -> _Compared:
+    rows = volumes.select(conn, names=[e.name for e in entries], project=inputs.project, lock=True)
+    living = {r.name: r for r in rows}
+    live_runs = volumes.live_runs(conn, rows, context)
+    found = _Compared()
+    for entry in entries:
+        row = living.get(entry.name)
+        if row is None:
+            found.new.append(entry)
+            continue
+        with refusals.collect(entry.path + ".name"):
+            _check_same(row, entry, inputs)
+            _check_not_being_deleted(row)
+            requests.check_not_busy(conn, row, volumes.BEING_CREATED, live_runs)
+            if row.status in volumes.BEING_CREATED:
+                found.unfinished.append(row)
+            elif row.status == states.ERROR and not row.made:
+                found.failed.append((entry, row))
+            else:
+                found.unchanged.append(row.id)
+    return found
 
 
 def _check_same(row: t.Any, entry: _Entry, inputs: VolumeInputs) -> None:
     if row.digest is None:
-        raise errors.VolumeExists(name=row.name, reason="it was made for an instance")
-    differences = VolumeDigest(row.digest).differences(row, entry.asked, entry.resolved, inputs.types, inputs.image)
+        raise errors.VolumeExists(name=row.name, reason="it was created for an instance")
+    volume = volumes.to_volume(row)
+    digest = VolumeDigest(row.digest)
+    differences = digest.differences(volume, entry.requested, entry.resolved, inputs.types, inputs.image)
     if differences:
         raise errors.VolumeExists(name=row.name, reason="; ".join(differences))
 
 
-def _is_free(conn: t.Any, row: t.Any, alive: t.Collection[str]) -> bool:
-    """Whether the volume is there, and nothing is to be done. :raises VolumeLocked: :raises InvalidVolume: it is being deleted."""
+def _check_not_being_deleted(row: t.Any) -> None:
     if row.status in (states.DELETING, states.ERROR_DELETING):
         raise errors.InvalidVolume(
             reason="Volume %s is %s." % (row.name, row.status),
             remedy="Finish the deletion first: run bootflow.compute.volume_delete for it again.",
         )
-    making = row.status in (states.CREATING, states.DOWNLOADING)
-    if making and row.run_id in alive:
-        raise volumes.locked_error(conn, row)
-    return not making and not (row.status == states.ERROR and not row.made)
 
 
 def _requests(
     entries: t.Sequence[_Entry], known: Known, inputs: VolumeInputs, context: Context, refusals: Problems
-) -> list[tuple[str, VolumeRequest, Image | None]]:
+) -> list[NewVolume]:
     found = []
     for entry in entries:
         with refusals.collect(entry.path):
@@ -340,19 +328,17 @@ def _requests(
 
 
 def _check_quota(
-    requests: t.Sequence[tuple[str, VolumeRequest, t.Any]],
+    new_volumes: t.Sequence[NewVolume],
     limits: t.Mapping[str, int],
     used: t.Callable[[], t.Mapping[str, int]],
     refusals: Problems,
     size: str = ".size",
 ) -> None:
-    """All of them together, or none. :raises QuotaError: what of them is short, gigabytes before numbers."""
-    for path, request, _image in requests:
+    """:raises QuotaError: all of them together exceed a quota, gigabytes before numbers."""
+    for path, request, _image in new_volumes:
         with refusals.collect(path + size):
             quotas.check_size(request.size, limits)
-    wanted = quotas.total(quotas.for_volume(r.size, type_name(r)) for _p, r, _i in requests)
-    if wanted:
-        quotas.check_reserve(wanted, used(), limits)
+    requests.check_quota((quotas.for_volume(r.size, type_name(r)) for _p, r, _i in new_volumes), limits, used)
 
 
 def type_name(request: VolumeRequest) -> str | None:
@@ -363,15 +349,18 @@ def type_name(request: VolumeRequest) -> str | None:
 
 
 def _row(
-    wish: VolumeRequest, image: Image | None, digest: VolumeDigest | None, context: Context, instance_uuid: str | None
+    requested: VolumeRequest,
+    image: Image | None,
+    digest: VolumeDigest | None,
+    context: Context,
+    instance_uuid: str | None,
 ) -> dict[str, t.Any]:
-    """A new volume; what its source hands on is added by _insert()."""
+    """A new volume; _insert() adds what it inherits from its source."""
     now = context.now
-    volume_id = str(uuid_module.UUID(int=context.rng.getrandbits(128), version=4))
-    request = replace(wish, volume_id=volume_id)
+    request = replace(requested, volume_id=context.new_id())
     new = create_request.new_volume(request, now)
     return {
-        "id": volume_id,
+        "id": request.volume_id,
         "project": request.project,
         "user_name": context.actor,
         "name": request.name or None,
@@ -399,34 +388,32 @@ def _row(
 
 
 def _insert(conn: t.Any, rows: t.Sequence[dict[str, t.Any]]) -> list[str]:
-    """Enter rows of _row(), each with what its source hands on. Returns their ids."""
+    """Enter rows of _row(), each with what it inherits. Returns their ids."""
     if not rows:
         return []
-    snapshot_ids = {r["snapshot_id"] for r in rows if r["snapshot_id"]}
-    origins = _origins(conn, snapshot_ids, {r["source_volid"] for r in rows if r["source_volid"]})
+    origins = _origins(conn, [r["snapshot_id"] for r in rows], [r["source_volid"] for r in rows])
     for row in rows:
-        row["spec"].update(_handed_on(origins.get(row["source_volid"] or row["snapshot_id"] or "")))
-    conn.execute(volumes_table.insert(), rows)
+        row["spec"].update(_inherited(origins.get(row["source_volid"] or row["snapshot_id"] or "")))
+    volumes.insert(conn, rows)
     return [r["id"] for r in rows]
 
 
-def _origins(conn: t.Any, snapshot_ids: t.Collection[str], volume_ids: t.Collection[str]) -> dict[str, t.Any]:
+def _origins(conn: t.Any, snapshot_ids: t.Iterable[str | None], volume_ids: t.Iterable[str | None]) -> dict[str, t.Any]:
     """Id of a source volume or snapshot -> the row of the volume that its content comes from."""
-    snapshots = volumes.snapshots(conn, ids=snapshot_ids) if snapshot_ids else []
-    wanted = {*volume_ids, *(s.volume_id for s in snapshots)}
+    of_snapshots, of_volumes = {i for i in snapshot_ids if i}, {i for i in volume_ids if i}
+    sources = snapshots.select(conn, ids=of_snapshots) if of_snapshots else []
+    wanted = {*of_volumes, *(s.volume_id for s in sources)}
     rows = {r.id: r for r in volumes.select(conn, ids=wanted)} if wanted else {}
-    found = dict(rows)
-    found.update({s.id: rows[s.volume_id] for s in snapshots})
-    return found
+    return {**rows, **{s.id: rows[s.volume_id] for s in sources}}
 
 
 def _spec(request: VolumeRequest, image: Image | None, origins: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The request as it is kept, with the image as the catalogue has it, and what a source hands on."""
-    handed_on = _handed_on(origins.get(request.source_volid or request.snapshot_id or ""))
-    return {**request.as_dict(), "image": image_data(image), **handed_on}
+    """The request as it is stored, with the image as the catalogue has it, and what is inherited from a source."""
+    inherited = _inherited(origins.get(request.source_volid or request.snapshot_id or ""))
+    return {**request.as_dict(), "image": image_data(image), **inherited}
 
 
-def _handed_on(origin: t.Any) -> dict[str, t.Any]:
+def _inherited(origin: t.Any) -> dict[str, t.Any]:
     """What a volume has of the one that its content comes from."""
     return {
         "source_bootable": bool(origin is not None and origin.bootable),
@@ -434,57 +421,39 @@ def _handed_on(origin: t.Any) -> dict[str, t.Any]:
     }
 
 
-def _take(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> None:
-    """Half-made volumes go on where they are: what is there of them is made again, or left."""
-    if rows:
-        mine = bulk.among(conn, volumes_table.c.id, [r.id for r in rows])
-        conn.execute(volumes_table.update().where(mine).values(run_id=context.run.id, updated_at=context.now))
-
-
-def _begin_anew(
+def _start_over(
     conn: t.Any,
     rows: t.Sequence[t.Any],
-    requests: t.Sequence[tuple[VolumeRequest, Image | None]] | None,
+    renewed: t.Sequence[tuple[VolumeRequest, Image | None]] | None,
     context: Context,
 ) -> None:
-    """Volumes that failed are to be placed again; where they were something may be left of them.
+    """Volumes that could not be created are placed again; what may be left of them where they were is cleaned up.
 
-    :arg requests: what they are made by now, in the rows' order; None: as they were.
+    :arg renewed: how they are requested now, in the rows' order; None: as before.
     """
     if not rows:
         return
     now = context.now
-    c = volumes_table.c
-    if requests is not None:
-        asked = [r for r, _i in requests]
-        origins = _origins(
-            conn, {r.snapshot_id for r in asked if r.snapshot_id}, {r.source_volid for r in asked if r.source_volid}
-        )
-        renewed = [
-            {
-                "id": row.id,
-                "spec": _spec(replace(request, volume_id=row.id), image, origins),
-                "image_id": request.image_id,
-            }
-            for row, (request, image) in zip(rows, requests)
+    if renewed is not None:
+        origins = _origins(conn, [r.snapshot_id for r, _i in renewed], [r.source_volid for r, _i in renewed])
+        specs = [_spec(replace(r, volume_id=row.id), i, origins) for row, (r, i) in zip(rows, renewed)]
+        written = [
+            {"id": row.id, "spec": spec, "image_id": request.image_id}
+            for row, spec, (request, _image) in zip(rows, specs, renewed)
         ]
-        bulk.update(conn, volumes_table, "id", renewed)
+        volumes.update(conn, written, now)
     placed = [r for r in rows if r.pool_host]
     if placed:
         backends.lock(conn, {r.pool_host for r in placed})
-    why = "it failed there before"
-    left = [pending_cleanups.Remains(r.pool_host, r.id, why, r.pending_gb) for r in placed]
-    pending_cleanups.add_all(conn, left, now)
-    conn.execute(
-        volumes_table.update()
-        .where(bulk.among(conn, c.id, [r.id for r in rows]))
-        .values(
-            status=states.CREATING,
-            pool_host=None,
-            pending_gb=0,
-            retry=None,
-            scheduled_at=None,
-            run_id=context.run.id,
-            updated_at=now,
-        )
+    left = [PendingCleanup(r.pool_host, r.id, "its creation failed there", r.pending_gb) for r in placed]
+    pending_cleanups.add(conn, left, now)
+    volumes.take_ownership(
+        conn,
+        [r.id for r in rows],
+        context,
+        status=states.CREATING,
+        pool_host=None,
+        pending_gb=0,
+        retry=None,
+        scheduled_at=None,
     )

@@ -4,8 +4,8 @@
 
 """Choosing backends for the volumes of this run, and taking what they need there, in one transaction.
 
-All backends are locked while it is decided: of two runs that want the last gigabytes one gets them, the other is told that
-there are none. source: Cinder's FilterScheduler and scheduler flow (Queens)
+All backends are locked meanwhile: of two runs that want the last gigabytes one gets them, and the other is refused.
+source: Cinder's FilterScheduler and scheduler flow (Queens)
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ from ...core.volumes import states
 from ...core.volumes.retry import populate_retry
 from ...core.volumes.scheduler.options import VolumeSchedulerOptions
 from ...core.volumes.scheduler.select import BackendSelection, VolumeScheduler
-from ...ledger.compute import runs
+from ...ledger.compute import instances, runs
 from ...ledger.context import Context
-from ...ledger.db import bulk
-from ...ledger.db.sqlalchemy_import import sa
-from ...ledger.schema.tables import instances as instances_table
-from ...ledger.schema.tables import volumes as volumes_table
 from ...ledger.storage import backends, pending_cleanups, volume_history, volumes
 from . import work
 from .accept import INSTANCE_HINTS, VOLUME_HINTS
 
 EVENT = "schedule"
 FAILED = "scheduler.create_volume"
+
+Choice = t.Union[BackendSelection, errors.BootflowError]
 
 
 @dataclass
@@ -38,27 +36,26 @@ class VolumeScheduled:
 
     placed: dict[str, BackendSelection] = field(default_factory=dict)
     failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # ended in error here
-    waiting: list[str] = field(default_factory=list)  # its old remains are just being removed there: next round
+    waiting: list[str] = field(default_factory=list)  # a pending cleanup of theirs is just being done there: next round
     hosts: list[str] = field(default_factory=list)  # storage hosts that have work of this run
 
 
 def schedule(conn: t.Any, options: VolumeSchedulerOptions, context: Context) -> VolumeScheduled:
     """Place every volume of this run that has no pool yet; those of a boot once their instance has a host.
 
-    Where there is no backend the volume ends in error, with a fault and a notification.
+    A volume that no backend takes ends in error, with a fault and a notification.
     """
     runs.renew(conn, context.run, context.now, context.lease_seconds)
-    result = VolumeScheduled()
     rows = _waiting(conn, context, lock=True)
+    result = VolumeScheduled()
     if rows:
-        chosen = _choose(conn, rows, options, context, lock=True)
-        result.placed = {i: s for i, s in chosen.items() if isinstance(s, BackendSelection)}
+        chosen = _choose(conn, rows, options, lock=True)
         result.failed = {i: e for i, e in chosen.items() if isinstance(e, errors.BootflowError)}
-        busy = pending_cleanups.being_removed(conn, result.placed, context)
-        result.waiting = sorted(i for i, s in result.placed.items() if (i, s.host) in busy)
-        for volume_id in result.waiting:
-            del result.placed[volume_id]
-        _write(conn, {r.id: r for r in rows}, result.placed, context)
+        selected = {i: s for i, s in chosen.items() if isinstance(s, BackendSelection)}
+        busy = pending_cleanups.being_removed(conn, selected, context)
+        result.waiting = sorted(i for i, s in selected.items() if (i, s.host) in busy)
+        result.placed = {i: s for i, s in selected.items() if i not in result.waiting}
+        _place(conn, [(r, result.placed[r.id]) for r in rows if r.id in result.placed], context)
         end_in_error(conn, [r for r in rows if r.id in result.failed], result.failed, context)
     result.hosts = work.hosts_with_work(conn, context)
     return result
@@ -67,53 +64,52 @@ def schedule(conn: t.Any, options: VolumeSchedulerOptions, context: Context) -> 
 def plan(conn: t.Any, options: VolumeSchedulerOptions, context: Context) -> list[dict[str, t.Any]]:
     """What schedule() would decide for each volume, by name; nothing is written."""
     rows = _waiting(conn, context, lock=False)
-    chosen = _choose(conn, rows, options, context, lock=False) if rows else {}
-    found = []
-    for row in sorted(rows, key=_turn):
-        choice = chosen[row.id]
-        shown: dict[str, t.Any] = {"volume_id": row.id, "name": row.name or "", "size": row.size}
-        if isinstance(choice, BackendSelection):
-            shown.update(host=choice.host, alternates=list(choice.alternates), decision=choice.decision, error=None)
-        else:
-            shown.update(host=None, alternates=[], decision=choice.details.get("decision"), error=choice.as_dict())
-        found.append(shown)
-    return found
+    chosen = _choose(conn, rows, options, lock=False) if rows else {}
+    return [_planned(row, chosen[row.id]) for row in sorted(rows, key=_turn)]
+
+
+def _planned(row: t.Any, choice: Choice) -> dict[str, t.Any]:
+    shown = {"volume_id": row.id, "name": row.name or "", "size": row.size}
+    if isinstance(choice, BackendSelection):
+        alternates = list(choice.alternates)
+        return {**shown, "host": choice.host, "alternates": alternates, "decision": choice.decision, "error": None}
+    decision = choice.details.get("decision")
+    return {**shown, "host": None, "alternates": [], "decision": decision, "error": choice.as_dict()}
 
 
 def give_up(conn: t.Any, options: VolumeSchedulerOptions, context: Context) -> list[str]:
-    """End what was not made after the last round, volumes of boots apart. Returns their ids.
+    """End what was not created after the last round, volumes of boots apart. Returns their ids.
 
     One that was placed, and whose host was not asked, keeps its pool: something of it may be there.
     """
-    rows = [
-        r
-        for r in volumes.select(conn, run_id=context.run.id, statuses=work.MAKING, lock=True)
-        if r.instance_uuid is None
-    ]
-    failures: dict[str, errors.BootflowError] = {}
-    for row in rows:
-        if row.pool_host:
-            host = volumes.host_of(row.pool_host)
-            failures[row.id] = errors.HostUnreachable(host=host, reason="it was not asked for the volume")
-            continue
-        try:
-            populate_retry(row.retry, options.max_attempts, row.id)
-            failures[row.id] = errors.NoValidBackend(reason="No round was left to make it in.")
-        except errors.BootflowError as e:
-            failures[row.id] = e
-    end_in_error(conn, rows, failures, context)
+    rows = volumes.select(conn, run_id=context.run.id, statuses=volumes.BEING_CREATED, lock=True)
+    rows = [r for r in rows if r.instance_uuid is None]
+    end_in_error(conn, rows, {r.id: _last_failure(r, options) for r in rows}, context)
     return [r.id for r in rows]
+
+
+def _last_failure(row: t.Any, options: VolumeSchedulerOptions) -> errors.BootflowError:
+    if row.pool_host:
+        host = volumes.host_of(row.pool_host)
+        return errors.HostUnreachable(host=host, reason="it was not asked for the volume")
+    try:
+        populate_retry(row.retry, options.max_attempts, row.id)
+    except errors.BootflowError as e:
+        return e
+    return errors.NoValidBackend(reason="No round was left to create it in.")
 
 
 def end_in_error(
     conn: t.Any, rows: t.Sequence[t.Any], failures: t.Mapping[str, errors.BootflowError], context: Context
 ) -> None:
-    """These volumes end in error without a backend: Cinder's scheduler says so with a notification."""
+    """These volumes end in error without a backend, with the notification of Cinder's scheduler."""
     now = context.now
     ids = [r.id for r in rows]
     if not ids:
         return
-    volumes.swap(conn, ids, {"status": work.MAKING}, now, context.run.id, status=states.ERROR, run_id=None, made=False)
+    volumes.swap(
+        conn, ids, {"status": volumes.BEING_CREATED}, now, context.run.id, status=states.ERROR, run_id=None, made=False
+    )
     hosts = {r.id: volumes.host_of(r.pool_host) if r.pool_host else None for r in rows}
     volume_history.add_faults(conn, [volume_history.Fault(i, failures[i], hosts[i]) for i in ids], now)
     events = [(i, hosts[i], failures[i].message) for i in ids]
@@ -133,26 +129,21 @@ def _payload(row: t.Any, error: errors.BootflowError) -> dict[str, t.Any]:
 
 
 def _waiting(conn: t.Any, context: Context, lock: bool) -> list[t.Any]:
-    rows = [
-        r
-        for r in volumes.select(conn, run_id=context.run.id, statuses=(states.CREATING,), lock=lock)
-        if r.pool_host is None
-    ]
-    guests = _hosts_of_instances(conn, {r.instance_uuid for r in rows if r.instance_uuid})
+    rows = volumes.select(conn, run_id=context.run.id, statuses=(states.CREATING,), lock=lock)
+    rows = [r for r in rows if r.pool_host is None]
+    guests = instances.placed_on(conn, {r.instance_uuid for r in rows if r.instance_uuid})
     found = [r for r in rows if r.instance_uuid is None or r.instance_uuid in guests]
     return sorted(found, key=lambda r: (r.created_at, r.name or "", r.id))
 
 
-def _choose(
-    conn: t.Any, rows: t.Sequence[t.Any], options: VolumeSchedulerOptions, context: Context, lock: bool
-) -> dict[str, BackendSelection | errors.BootflowError]:
+def _choose(conn: t.Any, rows: t.Sequence[t.Any], options: VolumeSchedulerOptions, lock: bool) -> dict[str, Choice]:
     requests = {r.id: volumes.to_request(r) for r in rows}
     hints = [r.scheduler_hints for r in requests.values()]
     named = {w for h in hints for key in VOLUME_HINTS for w in _words(h.get(key))}
     there = {r.id: r.pool_host for r in volumes.select(conn, ids=named) if r.pool_host} if named else {}
-    guests = _hosts_of_instances(conn, {w for h in hints for key in INSTANCE_HINTS for w in _words(h.get(key))})
+    guests = instances.placed_on(conn, {w for h in hints for key in INSTANCE_HINTS for w in _words(h.get(key))})
     scheduler = VolumeScheduler(backends.pool_states(conn, lock), options, there, guests)
-    found: dict[str, BackendSelection | errors.BootflowError] = {}
+    found: dict[str, Choice] = {}
     for row in sorted(rows, key=_turn):
         try:
             found[row.id] = scheduler.select(requests[row.id])
@@ -162,7 +153,7 @@ def _choose(
 
 
 def _turn(row: t.Any) -> tuple[str, str]:
-    """By name: a plan is to come out as the run does, whose ids are others."""
+    """By name, so that a plan decides as the run does: the ids of the two differ."""
     return (row.name or "", row.id)
 
 
@@ -170,37 +161,20 @@ def _words(hint: t.Any) -> list[str]:
     return [w for w in (hint if isinstance(hint, list) else [hint]) if isinstance(w, str)]
 
 
-def _hosts_of_instances(conn: t.Any, uuids: t.Collection[str]) -> dict[str, str]:
-    """uuid -> its host, of living instances that have one."""
-    if not uuids:
-        return {}
-    c = instances_table.c
-    query = sa.select(c.uuid, c.host).where(
-        bulk.among(conn, c.uuid, sorted(uuids)), c.deleted == "", c.host.is_not(None)
-    )
-    return dict(conn.execute(query).all())
-
-
-def _write(
-    conn: t.Any, rows: t.Mapping[str, t.Any], placed: t.Mapping[str, BackendSelection], context: Context
-) -> None:
+def _place(conn: t.Any, placed: t.Sequence[tuple[t.Any, BackendSelection]], context: Context) -> None:
     now = context.now
-    bulk.update(
-        conn,
-        volumes_table,
-        "id",
-        [
-            {
-                "id": volume_id,
-                "pool_host": selection.host,
-                "pending_gb": rows[volume_id].size,
-                "retry": selection.retry,
-                "scheduled_at": now,
-                "updated_at": now,
-            }
-            for volume_id, selection in placed.items()
-        ],
-    )
-    pending_cleanups.done(conn, [(s.host, i) for i, s in placed.items()])  # what is left there of it is made anew
-    events = [(i, volumes.host_of(s.host), None) for i, s in placed.items()]
+    written = [
+        {
+            "id": row.id,
+            "pool_host": selection.host,
+            "pending_gb": row.size,
+            "retry": selection.retry,
+            "scheduled_at": now,
+        }
+        for row, selection in placed
+    ]
+    volumes.update(conn, written, now)
+    # What a former attempt left there is overwritten by the new one.
+    pending_cleanups.done(conn, [(selection.host, row.id) for row, selection in placed])
+    events = [(row.id, volumes.host_of(selection.host), None) for row, selection in placed]
     volume_history.add_events(conn, events, EVENT, volume_history.SUCCESS, context)

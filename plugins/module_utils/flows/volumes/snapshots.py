@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Snapshots of volumes: making and deleting them. The work itself is volume_work's.
+"""Snapshots of volumes: creating and deleting them. The storage hosts' part is work's.
 
 source: Cinder's snapshot API (Queens)
 """
@@ -11,37 +11,32 @@ from __future__ import annotations
 
 import math
 import typing as t
-import uuid as uuid_module
 from dataclasses import dataclass, field, replace
 
 from ...core import errors
 from ...core.reading.formats import to_boolean
 from ...core.reading.problems import Problems
 from ...core.volumes import quotas, states
-from ...core.volumes.request_values import check_length, check_metadata, check_text
-from ...ledger.compute import runs
+from ...core.volumes.request_values import check_metadata, check_text
 from ...ledger.context import Context
-from ...ledger.db import bulk
-from ...ledger.db.locks import take_turns
-from ...ledger.db.sqlalchemy_import import sa
-from ...ledger.schema.tables import volume_snapshots as table
-from ...ledger.schema.tables import volumes as volumes_table
-from ...ledger.storage import backends, volume_history, volume_quotas, volume_views, volumes
-from .accept import VolumeInputs
+from ...ledger.storage import backends, volume_history, volume_views, volumes
+from ...ledger.storage import snapshots as snapshot_rows
+from . import requests
+from .requests import VolumeInputs
 
 PRESENT, ABSENT = "present", "absent"
 FIELDS = ("name", "volume", "description", "force", "metadata", "state")
-_BUSY = (states.CREATING, states.DELETING)
+_GOING = (states.DELETING, states.ERROR_DELETING)
 
 
 @dataclass
 class SnapshotsBegun:
-    """By id of the snapshot, each in one of the lists; what is to be absent and is not there is in none."""
+    """By id of the snapshot, each in one of the lists; what is requested to be absent and does not exist is in none."""
 
     created: list[str] = field(default_factory=list)
     deleting: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
-    resumed: list[str] = field(default_factory=list)  # a dead run left them, or making them failed earlier
+    resumed: list[str] = field(default_factory=list)  # a dead run left them, or creating them failed earlier
     hosts: list[str] = field(default_factory=list)  # storage hosts with work
 
 
@@ -59,128 +54,160 @@ class _Entry:
 def begin(
     conn: t.Any, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs, context: Context
 ) -> SnapshotsBegun:
-    """Write what is new of the entries {name, volume, description, force, metadata, state}, mark what is to go.
+    """Enter the new snapshots of the entries {name, volume, description, force, metadata, state}, mark what is to be absent.
 
     ``volume`` is a name or id. ``force``: a snapshot of a volume in use, as after a power cut; a deletion from any status.
 
-    :raises InvalidRequest: all refusals (SnapshotExists, VolumeLocked, quotas, no room, ...). Nothing is written then.
+    :raises InvalidRequest: all refusals (SnapshotExists, VolumeLocked, quotas, capacity, ...). Nothing is written then.
     """
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
-    take_turns(conn, "project", [inputs.project])
+    requests.open_project(conn, inputs, context)
     refusals = Problems()
-    wishes = _read(entries, refusals)
-    words = list(dict.fromkeys(w.volume for w in wishes if w.volume))
-    found, _missing = volumes.find(conn, words, inputs.project)
-    there = {r.name: r for r in volumes.snapshots(conn, names=[w.name for w in wishes], project=inputs.project)}
-    of = {r.id for r in found.values()} | {r.volume_id for r in there.values()}
-    known = {r.id: r for r in volumes.select(conn, ids=of, lock=True)} if of else {}
-    there = {r.name: r for r in volumes.snapshots(conn, ids=[r.id for r in there.values()], lock=True)}
-    alive = volumes.live_runs(conn, [*there.values(), *known.values()], context)
-    sources = _being_read(conn, [r.id for r in there.values()])
-    frozen = backends.frozen_pool_hosts(conn)
-    result = SnapshotsBegun()
-    new: list[tuple[_Entry, t.Any]] = []
-    again: list[t.Any] = []
-    going: list[t.Any] = []
-    for wish in wishes:
-        row = there.get(wish.name)
-        with refusals.collect(wish.path):
-            if row is not None and row.run_id in alive and row.status in _BUSY:
-                raise volumes.locked_error(conn, row)
-            if wish.state == ABSENT:
-                if row is not None:
-                    states.check_not_frozen(known[row.volume_id].pool_host in frozen)
-                    _check_delete(row, known[row.volume_id], wish.force, sources)
-                    going.append(row)
-                continue
-            volume = known.get(found[wish.volume].id) if wish.volume in found else None
-            if row is not None:
-                _check_same(row, wish, volume)
-                if row.status in (states.CREATING, states.ERROR):
-                    again.append(row)
-                else:
-                    result.unchanged.append(row.id)
-                continue
-            if volume is None:
-                raise errors.VolumeNotFound(volume_id=wish.volume, remedy="volume_list shows which there are.")
-            if volume.run_id in alive and volume.status in volumes.BUSY:
-                raise volumes.locked_error(conn, volume)
-            states.check_snapshot(volumes.to_volume(volume), wish.force, frozen=volume.pool_host in frozen)
-            new.append((wish, volume))
-    _check_quota(conn, [v for _w, v in new], inputs, refusals)
-    room = _take_room(conn, [(w.path, v) for w, v in new], [(r, known[r.volume_id]) for r in again], refusals)
+    wanted = _read(entries, refusals)
+    work = _Comparison(conn, wanted, inputs, context)
+    for entry in wanted:
+        with refusals.collect(entry.path):
+            work.add(entry)
+    new, again, going = work.new, work.again, work.going
+    with refusals.collect("quotas"):
+        _check_quota(conn, [v for _e, v in new], inputs)
+    taken = _take_capacity(conn, [(e.path, v) for e, v in new], [(r, work.volume_of(r)) for r in again], refusals)
     refusals.raise_if_any()
-    result.created = _insert(conn, new, room, context)
-    _set(conn, again, context, status=states.CREATING)
-    _set(conn, going, context, status=states.DELETING)
-    taken = [{"id": r.id, "pending_gb": max(room[r.volume_id], r.pending_gb)} for r in again]
-    bulk.update(conn, table, "id", taken)
-    result.resumed, result.deleting = [r.id for r in again], [r.id for r in going]
-    at_work = [v for _w, v in new] + [known[r.volume_id] for r in again + going]
-    result.hosts = sorted({volumes.host_of(v.pool_host) for v in at_work if v.pool_host})
-    return result
+    rows = [_row(entry, volume, taken[volume.id], context) for entry, volume in new]
+    snapshot_rows.insert(conn, rows)
+    snapshot_rows.take_ownership(conn, [r.id for r in again], context, status=states.CREATING)
+    snapshot_rows.take_ownership(conn, [r.id for r in going], context, status=states.DELETING)
+    pending = [{"id": r.id, "pending_gb": max(taken[r.volume_id], r.pending_gb)} for r in again]
+    snapshot_rows.update(conn, pending, context.now)
+    at_work = [v for _e, v in new] + [work.volume_of(r) for r in again + going]
+    return SnapshotsBegun(
+        created=[r["id"] for r in rows],
+        deleting=[r.id for r in going],
+        unchanged=work.unchanged,
+        resumed=[r.id for r in again],
+        hosts=sorted({volumes.host_of(v.pool_host) for v in at_work if v.pool_host}),
+    )
+
+
+class _Comparison:
+    """The entries beside the snapshots and volumes that exist: what is to be done for each. Their rows are locked."""
+
+    def __init__(self, conn: t.Any, entries: t.Sequence[_Entry], inputs: VolumeInputs, context: Context) -> None:
+        self.conn = conn
+        words = list(dict.fromkeys(e.volume for e in entries if e.volume))
+        found, _missing = volumes.find(conn, words, inputs.project)
+        self.volume_ids = {word: r.id for word, r in found.items()}
+        there = snapshot_rows.select(conn, names=[e.name for e in entries], project=inputs.project)
+        of = {*self.volume_ids.values(), *(r.volume_id for r in there)}
+        # Volumes are locked before their snapshots.
+        self.volumes = {r.id: r for r in volumes.select(conn, ids=of, lock=True)} if of else {}
+        there = snapshot_rows.select(conn, ids=[r.id for r in there], lock=True)
+        self.snapshots = {r.name: r for r in there}
+        self.live_runs = volumes.live_runs(conn, [*there, *self.volumes.values()], context)
+        created = volumes.being_created_from(conn, snapshot_ids=[r.id for r in there]) if there else []
+        self.readers = {snapshot_id: name for _id, name, _volume, snapshot_id in created}
+        self.frozen = backends.frozen_pool_hosts(conn)
+        self.new: list[tuple[_Entry, t.Any]] = []  # with its volume
+        self.again: list[t.Any] = []  # creating them goes on
+        self.going: list[t.Any] = []
+        self.unchanged: list[str] = []  # ids
+
+    def volume_of(self, row: t.Any) -> t.Any:
+        return self.volumes[row.volume_id]
+
+    def add(self, entry: _Entry) -> None:
+        """:raises BootflowError: the entry is refused."""
+        row = self.snapshots.get(entry.name)
+        if row is not None:
+            requests.check_not_busy(self.conn, row, snapshot_rows.BUSY, self.live_runs)
+        if entry.state == ABSENT:
+            if row is not None:
+                self._check_delete(row, entry.force)
+                self.going.append(row)
+        elif row is not None:
+            _check_same(row, entry, self.volume_ids.get(entry.volume))
+            if row.status in (states.CREATING, states.ERROR):
+                self.again.append(row)
+            else:
+                self.unchanged.append(row.id)
+        else:
+            self.new.append((entry, self._source(entry)))
+
+    def _source(self, entry: _Entry) -> t.Any:
+        """The volume of a new snapshot. :raises BootflowError: it cannot have one now."""
+        volume = self.volumes.get(self.volume_ids.get(entry.volume, ""))
+        if volume is None:
+            raise errors.VolumeNotFound(volume_id=entry.volume, remedy="The playbook volume_list shows the volumes.")
+        requests.check_not_busy(self.conn, volume, volumes.BUSY, self.live_runs)
+        states.check_snapshot(volumes.to_volume(volume), entry.force, frozen=volume.pool_host in self.frozen)
+        return volume
+
+    def _check_delete(self, row: t.Any, force: bool) -> None:
+        volume = self.volume_of(row)
+        states.check_not_frozen(volume.pool_host in self.frozen)
+        if row.status in _GOING:
+            return  # the deletion goes on
+        snapshot = snapshot_rows.to_snapshot(row, volume)
+        if row.status == states.CREATING:
+            snapshot = replace(snapshot, status=states.ERROR)  # a dead run left it
+        states.check_snapshot_delete(snapshot, force)
+        if row.id in self.readers:
+            raise errors.SnapshotIsBusy(
+                snapshot_name=row.name or row.id,
+                remedy="Wait until volume %s has been created from it." % self.readers[row.id],
+            )
 
 
 def finish(conn: t.Any, context: Context) -> dict[str, t.Any]:
-    """{"done": what this run made or deleted, "left": what it could not}, as volume_views.snapshots() has them."""
-    c = table.c
+    """{"done": what this run created or deleted, "left": what it could not}, as volume_views.snapshots() has them."""
     now = context.now
-    rows = list(conn.execute(sa.select(table).where(c.run_id == context.run.id).order_by(c.id).with_for_update()))
-    stuck = [r for r in rows if r.deleted == volumes.LIVE and r.status in _BUSY]
+    rows = snapshot_rows.of_run(conn, context)
+    stuck = [r for r in rows if r.deleted == volumes.LIVE and r.status in snapshot_rows.BUSY]
     error = errors.RemoteError(reason="its storage host was not asked, or did not answer")
     ends = {
         states.CREATING: states.status_after("snapshot_create", error),
         states.DELETING: states.status_after("snapshot_delete", error),
     }
-    bulk.update(conn, table, "id", [{"id": r.id, "status": ends[r.status], "updated_at": now} for r in stuck])
-    faults = [volume_history.Fault((r.volume_id, r.id), error, None) for r in stuck]
-    volume_history.add_faults(conn, faults, now)
+    snapshot_rows.update(conn, [{"id": r.id, "status": ends[r.status]} for r in stuck], now)
+    volume_history.add_faults(conn, [volume_history.Fault((r.volume_id, r.id), error, None) for r in stuck], now)
     shown = volume_views.snapshots(conn, ids=[r.id for r in rows], deleted=True) if rows else []
     good = (states.AVAILABLE, states.DELETED)
     return {"done": [s for s in shown if s["status"] in good], "left": [s for s in shown if s["status"] not in good]}
 
 
-# --- reading -------------------------------------------------------------------------------------------------------------
+# --- rules ---------------------------------------------------------------------------------------------------------------
 
 
 def _read(entries: t.Sequence[t.Mapping[str, t.Any]], refusals: Problems) -> list[_Entry]:
-    found: list[_Entry] = []
-    names: set[str] = set()
-    for index, entry in enumerate(entries):
-        path = "snapshots[%d]" % index
+    found = []
+    for path, name, fields in requests.read_entries(entries, "snapshot", _known_fields, refusals):
         with refusals.collect(path):
-            if not isinstance(entry, t.Mapping):
-                raise errors.InvalidInput(reason="a snapshot is a mapping", remedy="Give name and volume.")
-            unknown = sorted(set(map(str, entry)) - set(FIELDS))
-            if unknown:
-                raise errors.InvalidInput(
-                    reason="unknown field %s of a snapshot" % ascii(unknown[0]),
-                    remedy="Known: %s." % ", ".join(FIELDS),
-                )
-            wish = _entry(path, entry)
-            if wish.name in names:
-                raise errors.InvalidInput(
-                    reason="the name %s is asked for twice" % wish.name, remedy="Give each entry a name of its own."
-                )
-            names.add(wish.name)
-            found.append(wish)
+            found.append(_entry(path, name, fields))
     return found
 
 
-def _entry(path: str, entry: t.Mapping[str, t.Any]) -> _Entry:
+def _known_fields(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    unknown = sorted(set(map(str, entry)) - set(FIELDS))
+    if unknown:
+        raise errors.InvalidInput(
+            reason="a snapshot has no field %s" % ascii(unknown[0]), remedy="Its fields: %s." % ", ".join(FIELDS)
+        )
+    return dict(entry)
+
+
+def _entry(path: str, name: str, entry: t.Mapping[str, t.Any]) -> _Entry:
     state = entry.get("state") or PRESENT
     if state not in (PRESENT, ABSENT):
-        raise errors.InvalidInput(reason="state is %s" % ascii(state), remedy="It is present or absent.")
+        raise errors.InvalidInput(reason="state must be present or absent, got %s" % ascii(state))
     try:
         force = to_boolean(entry.get("force") or False)
     except ValueError as e:
         raise errors.InvalidInput(reason="force %s" % e) from None
     volume = check_text(entry.get("volume"), "volume")
     if state == PRESENT and not volume:
-        raise errors.InvalidInput(reason="volume is missing", remedy="Name the volume that it is a snapshot of.")
+        raise errors.InvalidInput(reason="volume is missing", remedy="Name the volume of the snapshot.")
     return _Entry(
         path=path,
-        name=check_length(check_text(entry.get("name"), "name"), "name", minimum=1),
+        name=name,
         volume=volume,
         description=check_text(entry.get("description"), "description"),
         force=force,
@@ -189,72 +216,47 @@ def _entry(path: str, entry: t.Mapping[str, t.Any]) -> _Entry:
     )
 
 
-def _being_read(conn: t.Any, ids: t.Sequence[str]) -> dict[str, str]:
-    """Snapshot -> name of a volume that is just being made from it."""
-    if not ids:
-        return {}
-    c = volumes_table.c
-    making = c.status.in_((states.CREATING, states.DOWNLOADING))
-    query = sa.select(c.snapshot_id, c.name, c.id).where(
-        c.deleted == volumes.LIVE, c.run_id.is_not(None), making, bulk.among(conn, c.snapshot_id, ids)
-    )
-    return {r.snapshot_id: r.name or r.id for r in conn.execute(query)}
-
-
-def _check_delete(row: t.Any, volume: t.Any, force: bool, sources: t.Mapping[str, str]) -> None:
-    if row.status in (states.DELETING, states.ERROR_DELETING):
-        return  # it was to go already
-    snapshot = volumes.to_snapshot(row, volume)
-    if row.status == states.CREATING:
-        snapshot = replace(snapshot, status=states.ERROR)  # a dead run left it
-    states.check_snapshot_delete(snapshot, force)
-    if row.id in sources:
-        raise errors.SnapshotIsBusy(
-            snapshot_name=row.name or row.id, remedy="Volume %s is being made from it: wait." % sources[row.id]
-        )
-
-
-def _check_same(row: t.Any, wish: _Entry, volume: t.Any) -> None:
+def _check_same(row: t.Any, entry: _Entry, volume_id: str | None) -> None:
     differences = []
-    if volume is None or row.volume_id != volume.id:
-        differences.append("it is of volume %s, not %s" % (row.volume_id, wish.volume))
-    if row.description != wish.description:
-        differences.append("its description is %s, not %s" % (row.description or "none", wish.description or "none"))
-    if dict(row.meta) != dict(wish.metadata):
-        differences.append("its metadata is %s, not %s" % (dict(row.meta), dict(wish.metadata)))
+    if row.volume_id != volume_id:
+        differences.append("its volume is %s, not %s" % (row.volume_id, entry.volume))
+    if row.description != entry.description:
+        differences.append("its description is %s, not %s" % (row.description or "none", entry.description or "none"))
+    if dict(row.meta) != dict(entry.metadata):
+        differences.append("its metadata is %s, not %s" % (dict(row.meta), dict(entry.metadata)))
     if differences:
         raise errors.SnapshotExists(name=row.name, reason="; ".join(differences))
-    if row.status in (states.DELETING, states.ERROR_DELETING):
+    if row.status in _GOING:
         raise errors.InvalidSnapshot(
             reason="Snapshot %s is %s." % (row.name, row.status), remedy="Finish the deletion first: state: absent."
         )
 
 
-def _check_quota(conn: t.Any, of: t.Sequence[t.Any], inputs: VolumeInputs, refusals: Problems) -> None:
-    without = inputs.no_snapshot_gb_quota
-    wanted = quotas.total(quotas.for_snapshot(v.size, v.volume_type, without) for v in of)
-    if wanted:
-        with refusals.collect("quotas"):
-            used = volume_quotas.usage(conn, inputs.project, without)
-            quotas.check_reserve(wanted, used, inputs.limits, quotas.SNAPSHOTS)
+def _check_quota(conn: t.Any, of: t.Sequence[t.Any], inputs: VolumeInputs) -> None:
+    without_gb = inputs.no_snapshot_gb_quota
+    wanted = (quotas.for_snapshot(v.size, v.volume_type, without_gb) for v in of)
+    requests.check_quota(
+        wanted, inputs.limits, lambda: volumes.usage(conn, inputs.project, without_gb), quotas.SNAPSHOTS
+    )
 
 
-def _take_room(
+def _take_capacity(
     conn: t.Any, new: t.Sequence[tuple[str, t.Any]], again: t.Sequence[tuple[t.Any, t.Any]], refusals: Problems
 ) -> dict[str, int]:
-    """Volume id -> GB that a snapshot of it takes. Thick ones are checked against what is free; a thin one takes nothing yet."""
+    """Volume id -> GB that a snapshot of it takes. Thick ones have to fit into what is free; a thin one takes nothing yet.
+
+    :arg new: (path, volume). :arg again: (snapshot, volume).
+    """
     of = [v for _p, v in new] + [v for _r, v in again]
     if not of:
         return {}
     pools = {s.host: s for s in backends.pool_states(conn, lock=True)}
-    room = {
-        v.id: 0 if v.pool_host not in pools or pools[v.pool_host].thin_provisioning_support else _room(v.size)
-        for v in of
-    }
-    free = {pool_host: s.free_capacity_gb for pool_host, s in pools.items()}
-    wishes = [(p, v, room[v.id]) for p, v in new]
-    wishes += [("snapshots", v, room[v.id] - r.pending_gb) for r, v in again]
-    for path, volume, size in wishes:
+    thick = {host for host, pool in pools.items() if not pool.thin_provisioning_support}
+    sizes = {v.id: _thick_size(v.size) if v.pool_host in thick else 0 for v in of}
+    free = {host: pool.free_capacity_gb for host, pool in pools.items()}
+    wanted = [(path, v, sizes[v.id]) for path, v in new]
+    wanted += [("snapshots", v, sizes[v.id] - r.pending_gb) for r, v in again]
+    for path, volume, size in wanted:
         left = free.get(volume.pool_host)
         if size <= 0 or not isinstance(left, (int, float)):
             continue
@@ -265,51 +267,33 @@ def _take_room(
                 errors.NoValidBackend(
                     reason="A snapshot of volume %s takes %d GB of %s, which has %s."
                     % (volume.name or volume.id, size, volume.pool_host, left),
-                    remedy="Delete volumes or snapshots there, or make its volume group larger.",
+                    remedy="Delete volumes or snapshots there, or extend its volume group.",
                 ),
             )
-    return room
+    return sizes
 
 
-def _room(size: int) -> int:
+def _thick_size(size: int) -> int:
     """GB of a thick snapshot that can never overflow: all of the volume, 16 bytes for each chunk of 4 KiB, and an extent."""
     return math.ceil(size + size / 256 + 1 / 256)
 
 
-# --- writing -------------------------------------------------------------------------------------------------------------
-
-
-def _insert(
-    conn: t.Any, new: t.Sequence[tuple[_Entry, t.Any]], room: t.Mapping[str, int], context: Context
-) -> list[str]:
+def _row(entry: _Entry, volume: t.Any, pending_gb: int, context: Context) -> dict[str, t.Any]:
     now = context.now
-    rows = [
-        {
-            "id": str(uuid_module.UUID(int=context.rng.getrandbits(128), version=4)),
-            "volume_id": volume.id,
-            "project": volume.project,
-            "user_name": context.actor,
-            "name": wish.name,
-            "description": wish.description,
-            "volume_size": volume.size,
-            "volume_type": volume.volume_type,
-            "status": states.CREATING,
-            "pending_gb": room[volume.id],
-            "meta": dict(wish.metadata),
-            "run_id": context.run.id,
-            "created_at": now,
-            "updated_at": now,
-            "deleted": volumes.LIVE,
-        }
-        for wish, volume in new
-    ]
-    if rows:
-        conn.execute(table.insert(), rows)
-    return [r["id"] for r in rows]
-
-
-def _set(conn: t.Any, rows: t.Sequence[t.Any], context: Context, **values: t.Any) -> None:
-    if rows:
-        mine = bulk.among(conn, table.c.id, [r.id for r in rows])
-        values = {"run_id": context.run.id, "updated_at": context.now, **values}
-        conn.execute(table.update().where(mine).values(**values))
+    return {
+        "id": context.new_id(),
+        "volume_id": volume.id,
+        "project": volume.project,
+        "user_name": context.actor,
+        "name": entry.name,
+        "description": entry.description,
+        "volume_size": volume.size,
+        "volume_type": volume.volume_type,
+        "status": states.CREATING,
+        "pending_gb": pending_gb,
+        "meta": dict(entry.metadata),
+        "run_id": context.run.id,
+        "created_at": now,
+        "updated_at": now,
+        "deleted": volumes.LIVE,
+    }

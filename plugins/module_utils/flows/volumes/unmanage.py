@@ -16,7 +16,7 @@ from ...ledger.context import Context
 from ...ledger.db import bulk
 from ...ledger.schema.tables import volume_attachments
 from ...ledger.schema.volume_tables import ENDING, NOTHING
-from ...ledger.storage import attachments, tombstones, volumes
+from ...ledger.storage import attachments, snapshots, tombstones
 from ...ledger.storage.attachment_rows import LIVE, locked, write
 from . import delete
 from .delete import VolumeDeleting
@@ -32,8 +32,8 @@ def unmanage(conn: t.Any, context: Context, known_hosts: t.Collection[str], **wh
     rows = delete.selected(conn, which.get("ids"), which.get("names"), which.get("project"))
     _end_exports(conn, [r.id for r in rows], known_hosts, context)
     begun = delete.begin(conn, context, **which)
-    snapshots = volumes.snapshots(conn, volume_ids=[r.id for r in begun.rows], lock=True) if begun.rows else []
-    tombstones.forget_snapshots(conn, snapshots, None, context)
+    of_volumes = snapshots.select(conn, volume_ids=[r.id for r in begun.rows], lock=True) if begun.rows else []
+    tombstones.forget_snapshots(conn, of_volumes, None, context)
     tombstones.forget(conn, begun.rows, None, context)
     return VolumeDeleting(
         gone=[*begun.gone, *({"id": r.id, "name": r.name or "", "pool_host": r.pool_host} for r in begun.rows)]

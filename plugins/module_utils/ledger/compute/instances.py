@@ -237,3 +237,21 @@ def usage(conn: t.Any, projects: t.Collection[str]) -> dict[str, dict[str, int]]
     for project, count in rows:
         found[project]["ports"] = int(count)
     return found
+
+
+def placed_on(conn: t.Any, uuids: t.Collection[str]) -> dict[str, str]:
+    """uuid -> its host, of the living instances that have one."""
+    if not uuids:
+        return {}
+    c = instances.c
+    of_these = (bulk.among(conn, c.uuid, sorted(uuids)), c.deleted == LIVE, c.host.is_not(None))
+    return dict(conn.execute(sa.select(c.uuid, c.host).where(*of_these)).all())
+
+
+def living(conn: t.Any, uuids: t.Collection[str]) -> set[str]:
+    """Those of the instances that exist and are not deleted."""
+    if not uuids:
+        return set()
+    c = instances.c
+    of_these = (bulk.among(conn, c.uuid, sorted(uuids)), c.deleted == LIVE)
+    return set(conn.execute(sa.select(c.uuid).where(*of_these)).scalars())

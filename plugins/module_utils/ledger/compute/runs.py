@@ -16,6 +16,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...core import errors
+from ..db import bulk
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
 from ..schema.tables import runs
@@ -124,6 +125,15 @@ def dead_among(conn: t.Any, run_ids: t.Iterable[str], me: RunIdentity, now: floa
         return set()
     rows = {r.id: r for r in conn.execute(sa.select(runs).where(runs.c.id.in_(sorted(wanted))))}
     return {r for r in wanted if is_dead(rows.get(r), me, now)}
+
+
+def out_of_lease(conn: t.Any, run_ids: t.Iterable[str], me: RunIdentity, now: float) -> set[str]:
+    """Those of ``run_ids`` whose lease is out, or that the ledger does not know; their processes are not looked at."""
+    wanted = {r for r in run_ids if r and r != me.id}
+    if not wanted:
+        return set()
+    alive = (bulk.among(conn, runs.c.id, sorted(wanted)), runs.c.lease_until > now)
+    return wanted - set(conn.execute(sa.select(runs.c.id).where(*alive)).scalars())
 
 
 def locked_error(conn: t.Any, name: str, run_id: str) -> errors.InstanceBusy:

@@ -109,7 +109,7 @@ def upgrade(op: t.Any) -> None:
     )
     op.create_index("ix_storage_backends_host", "storage_backends", ["host"])
     op.create_table(
-        "volume_remains",
+        "volume_cleanups",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("pool_host", sa.String(255), nullable=False),
         sa.Column("kind", sa.String(16), nullable=False),
@@ -119,10 +119,10 @@ def upgrade(op: t.Any) -> None:
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("run_id", sa.String(64)),
         sa.Column("created_at", sa.Float(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_volume_remains"),
-        sa.UniqueConstraint("pool_host", "item_id", name="uq_volume_remains_pool_host_item"),
+        sa.PrimaryKeyConstraint("id", name="pk_volume_cleanups"),
+        sa.UniqueConstraint("pool_host", "item_id", name="uq_volume_cleanups_pool_host_item"),
     )
-    op.create_index("ix_volume_remains_item_id", "volume_remains", ["item_id"])
+    op.create_index("ix_volume_cleanups_item_id", "volume_cleanups", ["item_id"])
     op.create_table(
         "volumes",
         sa.Column("id", sa.String(36), nullable=False),

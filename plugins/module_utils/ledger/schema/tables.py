@@ -16,10 +16,10 @@ from .base import metadata, one_of
 from .volume_tables import (
     storage_backends,
     volume_attachments,
+    volume_cleanups,
     volume_events,
     volume_faults,
     volume_notifications,
-    volume_remains,
     volume_snapshots,
     volumes,
 )
@@ -49,7 +49,7 @@ __all__ = [
     "volume_events",
     "volume_faults",
     "volume_notifications",
-    "volume_remains",
+    "volume_cleanups",
     "volume_snapshots",
     "volumes",
 ]

@@ -67,8 +67,8 @@ storage_backends = sa.Table(
 
 # What may lie on a backend of a volume or snapshot that is not there any more, or is made elsewhere: its host did not answer,
 # or a worker was late. The next work on that host removes it.
-volume_remains = sa.Table(
-    "volume_remains",
+volume_cleanups = sa.Table(
+    "volume_cleanups",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("pool_host", sa.String(255), nullable=False),
@@ -79,7 +79,7 @@ volume_remains = sa.Table(
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("run_id", sa.String(64)),  # who removes it now
     sa.Column("created_at", sa.Float, nullable=False),
-    sa.UniqueConstraint("pool_host", "item_id", name="uq_volume_remains_pool_host_item"),
+    sa.UniqueConstraint("pool_host", "item_id", name="uq_volume_cleanups_pool_host_item"),
 )
 
 

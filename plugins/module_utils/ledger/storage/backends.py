@@ -20,7 +20,7 @@ from ...core.volumes.pool_hosts import append_host
 from ..db import bulk
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
-from ..schema.tables import storage_backends, volume_remains, volume_snapshots, volumes
+from ..schema.tables import storage_backends, volume_cleanups, volume_snapshots, volumes
 
 THIN = "thin"
 GIB = 1024**3
@@ -216,7 +216,7 @@ class Promised:
 def promised(conn: t.Any) -> dict[str, Promised]:
     """pool_host -> what was promised there."""
     found: dict[str, Promised] = {}
-    v, s, r = volumes.c, volume_snapshots.c, volume_remains.c
+    v, s, r = volumes.c, volume_snapshots.c, volume_cleanups.c
     live = (v.deleted == "", v.pool_host.is_not(None))
     query = sa.select(
         v.pool_host, sa.func.sum(sa.func.coalesce(v.new_size, v.size)), sa.func.sum(v.pending_gb), sa.func.count()

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What storage hosts still have to be rid of: what a failed or late worker may have left of a volume that is not there.
+"""Pending cleanups of storage hosts: what a failed or late worker may have left of a volume that is not there.
 
-Whoever works on the host next removes it. Its GB stay taken until then, as far as no report has them. All of it is written
-while the backend's row is locked, so that no volume is placed where its own remains are just being removed.
+The next run that works on the host removes it. Its GB stay taken until then, as far as no report includes them. Everything is
+written while the backend's row is locked, so no volume is placed where its own leftovers are being removed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..compute import runs
 from ..context import Context
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
-from ..schema.tables import volume_remains as table
+from ..schema.tables import volume_cleanups as table
 
 VOLUME = "volume"
 SNAPSHOT = "snapshot"
@@ -24,25 +24,11 @@ SNAPSHOT = "snapshot"
 _c = table.c
 
 
-def add(
-    conn: t.Any,
-    pool_host: str,
-    item_id: str,
-    reason: str,
-    now: float,
-    pending_gb: int = 0,
-    kind: str = VOLUME,
-    volume_id: str | None = None,
-) -> None:
-    """Remember that ``pool_host`` is to be rid of the volume or snapshot.
+class PendingCleanup(t.NamedTuple):
+    """A volume or snapshot that may have to be removed from a pool.
 
-    :arg pending_gb: GB that it may take, and that no report has. :arg volume_id: a snapshot's.
+    ``pending_gb``: GB that it may take and that no report includes. ``volume_id``: a snapshot's.
     """
-    add_all(conn, [Remains(pool_host, item_id, reason, pending_gb, kind, volume_id)], now)
-
-
-class Remains(t.NamedTuple):
-    """Arguments of add()."""
 
     pool_host: str
     item_id: str
@@ -52,13 +38,13 @@ class Remains(t.NamedTuple):
     volume_id: str | None = None
 
 
-def add_all(conn: t.Any, remains: t.Sequence[Remains], now: float) -> None:
-    """The same of many, each pool and item once."""
-    if not remains:
+def add(conn: t.Any, cleanups: t.Sequence[PendingCleanup], now: float) -> None:
+    """Enter these, each pool and item once; one that is there already is updated, and no run's."""
+    if not cleanups:
         return
-    there = _ids(conn, [(r.pool_host, r.item_id) for r in remains])
+    there = _ids(conn, [(r.pool_host, r.item_id) for r in cleanups])
     old, new = [], []
-    for each in remains:
+    for each in cleanups:
         values = {"reason": each.reason[:2000], "pending_gb": each.pending_gb, "run_id": None}
         if (each.pool_host, each.item_id) in there:
             old.append({"id": there[each.pool_host, each.item_id], **values})
@@ -77,8 +63,8 @@ def _ids(conn: t.Any, items: t.Collection[tuple[str, str]]) -> dict[tuple[str, s
     return {(r.pool_host, r.item_id): r.id for r in rows if (r.pool_host, r.item_id) in items}
 
 
-def waiting(conn: t.Any, context: Context, pool_hosts: t.Iterable[str] | None = None) -> list[t.Any]:
-    """What no other live run is removing, oldest first."""
+def due(conn: t.Any, context: Context, pool_hosts: t.Iterable[str] | None = None) -> list[t.Any]:
+    """Rows of what no other live run is removing, oldest first. :arg pool_hosts: None: of all pools."""
     query = sa.select(table).order_by(_c.id)
     if pool_hosts is not None:
         query = query.where(bulk.among(conn, _c.pool_host, sorted(set(pool_hosts))))
@@ -88,26 +74,31 @@ def waiting(conn: t.Any, context: Context, pool_hosts: t.Iterable[str] | None = 
 
 
 def take(conn: t.Any, pool_hosts: t.Iterable[str], context: Context) -> list[t.Any]:
-    """What this run now removes in these pools."""
-    rows = waiting(conn, context, pool_hosts)
+    """This run removes what is due in these pools."""
+    rows = due(conn, context, pool_hosts)
     if rows:
         conn.execute(table.update().where(bulk.among(conn, _c.id, [r.id for r in rows])).values(run_id=context.run.id))
     return rows
 
 
 def done(conn: t.Any, items: t.Collection[tuple[str, str]]) -> None:
-    """Each pool is rid of its item, or has it anew, (pool_host, item id): forget the rows."""
+    """Forget each (pool_host, item id): it was removed, or is created there again."""
     there = _ids(conn, set(items))
     if there:
         conn.execute(table.delete().where(bulk.among(conn, _c.id, sorted(there.values()))))
 
 
 def being_removed(conn: t.Any, item_ids: t.Iterable[str], context: Context) -> set[tuple[str, str]]:
-    """(item id, pool_host) of what another live run is just removing: it would take what is made there now, too."""
+    """(item id, pool_host) of what another live run is removing: it would remove what is created there now, too."""
     query = sa.select(table).where(bulk.among(conn, _c.item_id, sorted(set(item_ids))), _c.run_id.is_not(None))
     rows = list(conn.execute(query))
     alive = _alive(conn, rows, context)
     return {(r.item_id, r.pool_host) for r in rows if r.run_id in alive}
+
+
+def items(conn: t.Any) -> set[tuple[str, str]]:
+    """(pool_host, item id) of all pending cleanups."""
+    return {(r.pool_host, r.item_id) for r in conn.execute(sa.select(_c.pool_host, _c.item_id))}
 
 
 def _alive(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> set[str]:

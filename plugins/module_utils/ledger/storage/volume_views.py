@@ -12,9 +12,10 @@ from ...core.volumes import states
 from ..compute.views import utc
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
-from ..schema.tables import instances, volume_attachments, volume_snapshots
+from ..schema.tables import instances, volume_attachments
 from ..schema.tables import volumes as volumes_table
 from . import backends as storage_backends
+from . import snapshots as snapshot_rows
 from . import volume_history
 from . import volumes as volume_rows
 
@@ -120,16 +121,14 @@ def _attachments(conn: t.Any, ids: t.Sequence[str]) -> dict[str, list[dict[str, 
 
 
 def snapshots(conn: t.Any, deleted: bool = False, **selection: t.Any) -> list[dict[str, t.Any]]:
-    """One dictionary for each living snapshot, by project and name. :arg selection: as ledger.storage.volumes.snapshots() takes it.
+    """One dictionary for each living snapshot, by project and name. :arg selection: as ledger.storage.snapshots.select() takes it.
 
     :arg deleted: those too that are deleted; only with ``ids``.
     """
     if deleted:
-        c = volume_snapshots.c
-        wanted = bulk.among(conn, c.id, sorted(set(selection["ids"])))
-        rows = list(conn.execute(sa.select(volume_snapshots).where(wanted)))
+        rows = snapshot_rows.with_deleted(conn, selection["ids"])
     else:
-        rows = volume_rows.snapshots(conn, **selection)
+        rows = snapshot_rows.select(conn, **selection)
     if not rows:
         return []
     v = volumes_table.c

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Volume and snapshot rows: selecting them, and moving their states by compare-and-swap.
+"""Volume rows: reading and writing them, and moving their states by compare-and-swap.
 
 source: Cinder's conditional_update (Queens)
 """
@@ -13,8 +13,8 @@ import typing as t
 from dataclasses import replace
 
 from ...core import errors
-from ...core.volumes import states
-from ...core.volumes.model import Attachment, Snapshot, Volume, VolumeRequest
+from ...core.volumes import quotas, states
+from ...core.volumes.model import Attachment, Volume, VolumeRequest
 from ...core.volumes.pool_hosts import extract_host
 from ..compute import runs
 from ..context import Context
@@ -22,20 +22,22 @@ from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..schema.tables import volume_attachments, volume_snapshots
 from ..schema.tables import volumes as table
+from ..schema.volume_tables import NOTHING
 
 LIVE = ""  # value of the column `deleted` while a volume, snapshot or attachment lives
 
-# Somebody is at work on a volume in one of these: the run in its run_id, unless that is dead.
-BUSY = (
-    states.CREATING,
-    states.DOWNLOADING,
-    states.ATTACHING,
-    states.DETACHING,
-    states.DELETING,
-    states.EXTENDING,
-)
+# A volume in one of these is being created; a storage host has something to do for those in AT_WORK; and a run works on
+# one that is BUSY: the one in its run_id, unless that is dead.
+BEING_CREATED = (states.CREATING, states.DOWNLOADING)
+AT_WORK = (*BEING_CREATED, states.DELETING, states.EXTENDING)
+BUSY = (*AT_WORK, states.ATTACHING, states.DETACHING)
 
 Row = t.Any
+
+_v = table.c
+
+
+# --- reading -------------------------------------------------------------------------------------------------------------
 
 
 def select(
@@ -67,6 +69,161 @@ def select(
         if value is not None:
             query = query.where(column == value)
     return list(conn.execute(query.with_for_update() if lock else query))
+
+
+def find(conn: t.Any, words: t.Sequence[str], project: str | None) -> tuple[dict[str, Row], list[str]]:
+    """({word: the living volume of that id, else of that name}, the words without a volume).
+
+    :arg project: None: of any project.
+    :raises InvalidInput: volumes of several projects have the name.
+    """
+    rows = by_word(conn, table, words, project)
+    by_id = {r.id: r for r in rows}
+    by_name: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.name:
+            by_name.setdefault(row.name, []).append(row)
+    found: dict[str, Row] = {}
+    for word in words:
+        named = by_name.get(word, [])
+        if word not in by_id and len(named) > 1:
+            raise errors.InvalidInput(
+                reason="volume %s exists in the projects %s" % (word, ", ".join(sorted(r.project for r in named))),
+                remedy="Set bootflow_project, or give the UUID.",
+            )
+        if word in by_id or named:
+            found[word] = by_id.get(word) or named[0]
+    return found, [w for w in words if w not in found]
+
+
+def by_word(conn: t.Any, of: t.Any, words: t.Sequence[str], project: str | None) -> list[Row]:
+    """The living rows of ``of`` (the table of volumes or snapshots) whose id or name is one of ``words``, by id."""
+    c = of.c
+    if not words:
+        return []
+    wanted = sa.or_(bulk.among(conn, c.id, words), bulk.among(conn, c.name, words))
+    query = sa.select(of).where(c.deleted == LIVE, wanted).order_by(c.id)
+    return list(conn.execute(query if project is None else query.where(c.project == project)))
+
+
+def located(conn: t.Any, ids: t.Iterable[str], pool_hosts: t.Iterable[str] = ()) -> list[Row]:
+    """Where volumes are and how they are: these, deleted or not, and all living ones of these pools; by id.
+
+    SELECT ... FROM volumes WHERE id IN (...), and the same WHERE pool_host IN (...) AND it is alive
+    """
+    columns = (
+        _v.id,
+        _v.name,
+        _v.pool_host,
+        _v.size,
+        _v.status,
+        _v.made,
+        _v.updated_at,
+        _v.deleted_at,
+        _v.deleted,
+        _v.run_id,
+    )
+    query = sa.select(*columns)
+    found = {r.id: r for r in conn.execute(query.where(bulk.among(conn, _v.id, sorted(set(ids)))))}
+    of_pools = sorted(set(pool_hosts))
+    if of_pools:
+        here = query.where(_v.deleted == LIVE, bulk.among(conn, _v.pool_host, of_pools))
+        found.update({r.id: r for r in conn.execute(here)})
+    return [found[i] for i in sorted(found)]
+
+
+def deleted_by(conn: t.Any, context: Context, ids: t.Iterable[str] | None = None) -> list[Row]:
+    """Rows of the volumes that this run deleted, by id. :arg ids: of these only."""
+    query = sa.select(table).where(_v.run_id == context.run.id, _v.deleted != LIVE).order_by(_v.id)
+    if ids is not None:
+        query = query.where(bulk.among(conn, _v.id, sorted(set(ids))))
+    return list(conn.execute(query))
+
+
+def exported_or_connected(conn: t.Any, ids: t.Collection[str]) -> set[str]:
+    """Those of the volumes that a storage host exports, or may, or that a compute host is connected to, or may be.
+
+    SELECT volume_id FROM volume_attachments WHERE volume_id IN (...) AND it is alive
+    AND (export != 'none' OR connection != 'none')
+    """
+    if not ids:
+        return set()
+    a = volume_attachments.c
+    ends = sa.or_(a.export != NOTHING, a.connection != NOTHING)
+    query = sa.select(a.volume_id).where(bulk.among(conn, a.volume_id, sorted(ids)), a.deleted == LIVE, ends)
+    return set(conn.execute(query).scalars())
+
+
+def being_created_from(
+    conn: t.Any, volume_ids: t.Iterable[str] = (), snapshot_ids: t.Iterable[str] = ()
+) -> list[tuple[str, str, str | None, str | None]]:
+    """(id, name or id, source volume, source snapshot) of the volumes that runs create from these.
+
+    SELECT ... FROM volumes WHERE it is alive and being created AND run_id IS NOT NULL
+    AND (source_volid IN (...) OR snapshot_id IN (...))
+    """
+    of_these = sa.or_(
+        bulk.among(conn, _v.source_volid, sorted(set(volume_ids))),
+        bulk.among(conn, _v.snapshot_id, sorted(set(snapshot_ids))),
+    )
+    query = sa.select(_v.id, _v.name, _v.source_volid, _v.snapshot_id).where(
+        _v.deleted == LIVE, _v.run_id.is_not(None), _v.status.in_(BEING_CREATED), of_these
+    )
+    return [(r.id, r.name or r.id, r.source_volid, r.snapshot_id) for r in conn.execute(query)]
+
+
+def pool_hosts_at_work(conn: t.Any, context: Context) -> set[str]:
+    """Pools whose hosts have something to do for volumes of this run."""
+    mine = (_v.run_id == context.run.id, _v.deleted == LIVE, _v.pool_host.is_not(None), _v.status.in_(AT_WORK))
+    return set(conn.execute(sa.select(_v.pool_host).where(*mine).distinct()).scalars())
+
+
+def at_work_by_others(conn: t.Any, context: Context) -> list[Row]:
+    """Volumes that storage hosts have, or had, something to do for by order of other runs, living or dead; by id."""
+    others = (_v.deleted == LIVE, _v.status.in_(AT_WORK), _v.run_id.is_not(None), _v.run_id != context.run.id)
+    return list(conn.execute(sa.select(table).where(*others).order_by(_v.id)))
+
+
+def without_attachment(conn: t.Any, statuses: t.Collection[str], run_id: str | None = None) -> list[Row]:
+    """Volumes in one of these statuses that have no live attachment, by id.
+
+    SELECT * FROM volumes v WHERE it is alive AND status IN (...)
+    AND NOT EXISTS (SELECT id FROM volume_attachments WHERE volume_id = v.id AND it is alive)
+    """
+    a = volume_attachments.c
+    attachment = sa.select(a.id).where(a.volume_id == _v.id, a.deleted == LIVE)
+    query = sa.select(table).where(_v.deleted == LIVE, _v.status.in_(sorted(statuses)), ~attachment.exists())
+    if run_id is not None:
+        query = query.where(_v.run_id == run_id)
+    return list(conn.execute(query.order_by(_v.id)))
+
+
+def usage(conn: t.Any, project: str, no_snapshot_gb_quota: bool = False) -> dict[str, int]:
+    """What a project has: {volumes, gigabytes, snapshots, and each with _<type>}. A volume that grows counts with its new size.
+
+    It is counted, not kept: whoever writes holds the project's turn. source: Cinder's quota engine (Queens)
+
+    SELECT volume_type, count(*), sum(coalesce(new_size, size)) FROM volumes WHERE project = :project AND it is alive
+    GROUP BY volume_type, and the same of volume_snapshots with sum(volume_size)
+    """
+    s = volume_snapshots.c
+    of_volumes = sa.select(_v.volume_type, sa.func.count(), sa.func.sum(sa.func.coalesce(_v.new_size, _v.size)))
+    of_snapshots = sa.select(s.volume_type, sa.func.count(), sa.func.sum(s.volume_size))
+    found = []
+    for kind, count, gigabytes in conn.execute(
+        of_volumes.where(_v.project == project, _v.deleted == LIVE).group_by(_v.volume_type)
+    ):
+        found.append({**quotas.for_volume(int(gigabytes), kind), **_counted(quotas.VOLUMES, int(count), kind)})
+    for kind, count, gigabytes in conn.execute(
+        of_snapshots.where(s.project == project, s.deleted == LIVE).group_by(s.volume_type)
+    ):
+        amounts = quotas.for_snapshot(int(gigabytes), kind, no_snapshot_gb_quota)
+        found.append({**amounts, **_counted(quotas.SNAPSHOTS, int(count), kind)})
+    return {quotas.VOLUMES: 0, quotas.GIGABYTES: 0, quotas.SNAPSHOTS: 0, **quotas.total(found)}
+
+
+def _counted(what: str, count: int, kind: str | None) -> dict[str, int]:
+    return {what: count, **({"%s_%s" % (what, kind): count} if kind else {})}
 
 
 def to_volume(row: Row) -> Volume:
@@ -124,6 +281,35 @@ def attachments_of(conn: t.Any, ids: t.Iterable[str]) -> dict[str, list[Attachme
     return found
 
 
+# --- writing -------------------------------------------------------------------------------------------------------------
+
+
+def insert(conn: t.Any, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+    """Enter new volumes."""
+    if rows:
+        conn.execute(table.insert(), rows)
+
+
+def update(conn: t.Any, rows: t.Sequence[t.Mapping[str, t.Any]], now: float) -> None:
+    """Write each mapping, all with the same columns, to the volume of its id."""
+    bulk.update(conn, table, "id", [{**row, "updated_at": now} for row in rows])
+
+
+def take_ownership(conn: t.Any, ids: t.Collection[str], context: Context, **values: t.Any) -> None:
+    """This run works on these volumes now. :arg values: columns that are written with it."""
+    if ids:
+        mine = bulk.among(conn, _v.id, list(ids))
+        conn.execute(table.update().where(mine).values(run_id=context.run.id, updated_at=context.now, **values))
+
+
+def mark_grown(conn: t.Any, ids: t.Collection[str]) -> None:
+    """The compute hosts that have these volumes attached have to look at their size again."""
+    if ids:
+        a = volume_attachments.c
+        attached = (bulk.among(conn, a.volume_id, ids), a.deleted == LIVE, a.attach_status == states.ATTACHED)
+        conn.execute(volume_attachments.update().where(*attached).values(rescan=True))
+
+
 def swap(
     conn: t.Any,
     ids: t.Iterable[str],
@@ -153,94 +339,6 @@ def _one_of(name: str, allowed: t.Collection[t.Any]) -> t.Any:
     column = table.c[name]
     named = column.in_([value for value in allowed if value is not None])
     return sa.or_(named, column.is_(None)) if None in allowed else named
-
-
-def find(conn: t.Any, words: t.Sequence[str], project: str | None) -> tuple[dict[str, Row], list[str]]:
-    """As resolve(), with the words that there is no volume of."""
-    rows = _by_word(conn, table, words, project)
-    by_id = {r.id: r for r in rows}
-    by_name: dict[str, list[Row]] = {}
-    for row in rows:
-        if row.name:
-            by_name.setdefault(row.name, []).append(row)
-    found: dict[str, Row] = {}
-    for word in words:
-        named = by_name.get(word, [])
-        if word not in by_id and len(named) > 1:
-            raise errors.InvalidInput(
-                reason="%s is in the projects %s" % (word, ", ".join(sorted(r.project for r in named))),
-                remedy="Say which with bootflow_project, or give the UUID.",
-            )
-        if word in by_id or named:
-            found[word] = by_id.get(word) or named[0]
-    return found, [w for w in words if w not in found]
-
-
-def _by_word(conn: t.Any, of: t.Any, words: t.Sequence[str], project: str | None) -> list[Row]:
-    c = of.c
-    if not words:
-        return []
-    wanted = sa.or_(bulk.among(conn, c.id, words), bulk.among(conn, c.name, words))
-    query = sa.select(of).where(c.deleted == LIVE, wanted).order_by(c.id)
-    return list(conn.execute(query if project is None else query.where(c.project == project)))
-
-
-# --- snapshots -----------------------------------------------------------------------------------------------------------
-
-
-def snapshots(
-    conn: t.Any,
-    ids: t.Iterable[str] | None = None,
-    names: t.Iterable[str] | None = None,
-    project: str | None = None,
-    volume_ids: t.Iterable[str] | None = None,
-    statuses: t.Iterable[str] | None = None,
-    run_id: str | None = None,
-    lock: bool = False,
-) -> list[Row]:
-    """Rows of the living snapshots that meet every condition given, by id.
-
-    :arg lock: their volumes' rows are to be locked already, where they are known.
-    """
-    c = volume_snapshots.c
-    query = sa.select(volume_snapshots).where(c.deleted == LIVE).order_by(c.id)
-    for column, values in ((c.id, ids), (c.name, names), (c.volume_id, volume_ids)):
-        if values is not None:
-            query = query.where(bulk.among(conn, column, sorted(set(values))))
-    if statuses is not None:
-        query = query.where(c.status.in_(sorted(set(statuses))))
-    for column, value in ((c.project, project), (c.run_id, run_id)):
-        if value is not None:
-            query = query.where(column == value)
-    return list(conn.execute(query.with_for_update() if lock else query))
-
-
-def find_snapshots(conn: t.Any, words: t.Sequence[str], project: str | None) -> dict[str, Row]:
-    """Word -> the living snapshot of that id, else of that name; words that there is none of are left out."""
-    rows = _by_word(conn, volume_snapshots, words, project)
-    found = {r.name: r for r in rows if r.name in words}
-    found.update({r.id: r for r in rows if r.id in words})
-    return found
-
-
-def to_snapshot(row: Row, volume: Row) -> Snapshot:
-    """The row as the rules read it. :arg volume: the row of its volume."""
-    return Snapshot(
-        id=row.id,
-        volume_id=row.volume_id,
-        volume_size=row.volume_size,
-        name=row.name or "",
-        description=row.description,
-        status=row.status,
-        volume_type=row.volume_type,
-        availability_zone=volume.availability_zone,
-        host=volume.pool_host,
-        bootable=volume.bootable,
-        project=row.project,
-        user=row.user_name,
-        metadata=dict(row.meta),
-        created_at=row.created_at,
-    )
 
 
 # --- who works on them ---------------------------------------------------------------------------------------------------

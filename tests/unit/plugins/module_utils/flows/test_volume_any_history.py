@@ -21,7 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes imp
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_quotas, volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 from ansible_collections.bootflow.compute.tests.unit.worlds.histories import run_histories
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import VolumeWorld
 
@@ -180,7 +180,7 @@ class VolumeHistory(RuleBasedStateMachine):
         world = self.world
         with world.ledger.read() as conn:
             world.check(conn)
-            used = volume_quotas.usage(conn, "default")
+            used = volumes.usage(conn, "default")
             assert used["gigabytes"] <= QUOTA
             live = volumes.select(conn)
             assert len({r.name for r in live}) == len(live)

@@ -191,4 +191,4 @@ def test_every_table_is_thought_of() -> None:
             key.column.table.name == "instances" for column in table.c for key in column.foreign_keys
         )
         assert refers == (table.name in going or table.name in purge.HOLDING + purge.NOT_ITS), table.name
-        assert ("volume_id" in table.c) == (table in purge.OF_VOLUMES or table is tables.volume_remains), table.name
+        assert ("volume_id" in table.c) == (table in purge.OF_VOLUMES or table is tables.volume_cleanups), table.name

@@ -456,4 +456,4 @@ def test_many_at_once(auditor: StorageAuditor, one: BootWorld) -> None:
     assert len(one.remains()) == 1500 and len(repaired.ends["s1"].targets) == 700
     with one.ledger.read() as conn:
         assert volumes.select(conn, pool_hosts=["s1@lvm#lvm"])
-        assert conn.execute(sa.select(sa.func.count()).select_from(tables.volume_remains)).scalar() == 1500
+        assert conn.execute(sa.select(sa.func.count()).select_from(tables.volume_cleanups)).scalar() == 1500

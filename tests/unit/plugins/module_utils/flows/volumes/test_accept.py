@@ -64,7 +64,7 @@ def test_the_same_again_changes_nothing(vw: VolumeWorld) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"size": 12}, "its size is 10 GB, not 12 (volume_extend makes it larger)"),
+        ({"size": 12}, "its size is 10 GB, not 12 (volume_extend enlarges it)"),
         ({"size": 8}, "its size is 10 GB, not 8"),
         ({"description": "x"}, "its description is none, not x"),
         ({"volume_type": "fast"}, "its volume_type is none, not fast"),

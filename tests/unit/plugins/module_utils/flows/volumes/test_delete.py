@@ -79,11 +79,14 @@ def test_nothing_on_a_frozen_backend_is_deleted(vw: VolumeWorld) -> None:
 
 def test_something_has_to_say_which(vw: VolumeWorld) -> None:
     for which in ({}, {"everything": True}, {"project": "default"}):
-        with vw.ledger.write() as conn, pytest.raises(errors.InvalidInput, match="nothing says which"):
+        with vw.ledger.write() as conn, pytest.raises(errors.InvalidInput, match="no volumes are selected"):
             delete.begin(conn, vw.context("d"), **which)
     vw.make("v", 1)
     vw.wish({"name": "v", "size": 1}, project="other")
-    with vw.ledger.write() as conn, pytest.raises(errors.InvalidInput, match="v is in the projects default, other"):
+    with (
+        vw.ledger.write() as conn,
+        pytest.raises(errors.InvalidInput, match="volume v exists in the projects default, other"),
+    ):
         delete.begin(conn, vw.context("d"), names=["v"])
     with vw.ledger.write() as conn:
         begun = delete.begin(conn, vw.context("a"), project="other", everything=True)

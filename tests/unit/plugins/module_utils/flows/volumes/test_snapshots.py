@@ -95,13 +95,13 @@ def test_what_is_refused(vw: VolumeWorld) -> None:
         {"name": "h", "volume": "v"},
         {"name": "h", "volume": "v"},
     ) == [
-        "snapshots[0] InvalidInput",
+        "snapshots[0].name InvalidInput",
         "snapshots[1] InvalidInput",
         "snapshots[4] InvalidInput",
         "snapshots[5] InvalidInput",
         "snapshots[6] InvalidVolumeMetadata",
         "snapshots[7] InvalidInput",
-        "snapshots[9] InvalidInput",
+        "snapshots[9].name InvalidInput",
         "snapshots[2] VolumeNotFound",
         "snapshots[3] InvalidVolume",
     ]

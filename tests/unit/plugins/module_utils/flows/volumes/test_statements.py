@@ -24,8 +24,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage im
     attachment_exports,
     attachments,
     backends,
-    volume_quotas,
     volume_views,
+    volumes,
 )
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import (
     BootWorld,
@@ -208,7 +208,7 @@ def test_nothing_to_do_reads_no_whole_table(used: BootWorld) -> None:
     with counted(used.ledger) as statements, used.ledger.write() as conn:
         nothing_to_do(used, conn)
         backends.pool_states(conn)
-        volume_quotas.usage(conn, "default")
+        volumes.usage(conn, "default")
     scans = set()
     with used.ledger.read() as conn:
         for statement, parameters in statements:

@@ -72,6 +72,6 @@ def test_what_a_guest_has_is_refused_until_the_guest_is_gone(bw: BootWorld) -> N
 
 def test_something_has_to_say_which(bw: BootWorld) -> None:
     before = bw.everything()
-    with pytest.raises(errors.InvalidInput, match="nothing says which"):
+    with pytest.raises(errors.InvalidInput, match="no volumes are selected"):
         forget(bw)
     assert bw.everything() == before

@@ -234,7 +234,7 @@ def test_remains_that_can_not_be_removed_stay_known(vw: VolumeWorld) -> None:
     (work,) = vw.work_of(run="b")
     assert list(vw.worked("s1", {"lvm": vw.storage["s1"].do(work, {volume_id: busy})}, "b").failed) == [volume_id]
     assert vw.remains() == {(PLACE, volume_id)}
-    assert [r.reason for r in vw.rows(tables.volume_remains)] == ["it is in use"]
+    assert [r.reason for r in vw.rows(tables.volume_cleanups)] == ["it is in use"]
 
 
 def test_a_backend_of_which_nothing_was_said(vw: VolumeWorld) -> None:

@@ -242,7 +242,7 @@ def test_volumes_of_runs_whose_lease_is_out(golden: BootWorld, status: str, beco
     assert golden.status("half") == becomes
     if becomes == "error":
         with golden.ledger.read() as conn:
-            assert "run run-v died while it made volume half" in golden.shown("half")["fault"]["message"]
+            assert "run run-v died while it created volume half" in golden.shown("half")["fault"]["message"]
 
 
 # --- audit --------------------------------------------------------------------------------------------------------------------

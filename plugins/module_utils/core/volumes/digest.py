@@ -2,22 +2,23 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What was asked of a volume, kept beside it, to tell whether a later request asks for the same.
+"""What was requested of a volume, kept with it, to find out whether a later request is the same.
 
-It is what was written down, not what became of it: a source that is gone meanwhile, or another default type, makes no
-difference. A size may be what was asked, or what the volume was extended to.
+The digest is the request as written, not its outcome: a source that was deleted since, or another default type, makes no
+difference. A size may be the one requested, or the one that the volume was extended to.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from ...core import errors
-from ...core.model import Image
-from ...core.reading.formats import to_boolean
-from ...core.volumes.catalogue import VolumeTypes
+from .. import errors
+from ..model import Image
+from ..reading.formats import to_boolean
+from .catalogue import VolumeTypes
+from .model import Volume
 
-# Under each of them the value where nothing was asked.
+# Field -> its value where the request does not give it.
 _FIELDS: dict[str, t.Any] = {
     "size": None,
     "description": "",
@@ -40,51 +41,51 @@ class VolumeDigest:
         self.data = dict(data)
 
     @classmethod
-    def of(cls, asked: t.Mapping[str, t.Any]) -> VolumeDigest:
-        """:arg asked: create_request.fields_of() of an entry."""
-        return cls({name: _plain(name, asked.get(name)) for name in _FIELDS})
+    def of(cls, requested: t.Mapping[str, t.Any]) -> VolumeDigest:
+        """:arg requested: create_request.fields_of() of an entry."""
+        return cls({name: _plain(name, requested.get(name)) for name in _FIELDS})
 
     def differences(
         self,
-        row: t.Any,
-        asked: t.Mapping[str, t.Any],
+        volume: Volume,
+        requested: t.Mapping[str, t.Any],
         resolved: t.Mapping[str, t.Any],
         types: VolumeTypes,
         image: t.Callable[[str], Image],
     ) -> list[str]:
-        """What the volume in ``row`` is other than asked, in words.
+        """In words, how ``volume`` is not as requested.
 
-        :arg resolved: the same entry with the ids of what it names.
+        :arg resolved: the same entry with ids for the names in it.
         """
-        wanted = VolumeDigest.of(asked).data
+        wanted = VolumeDigest.of(requested).data
         found = []
         for name, before in self.data.items():
             now = wanted.get(name)
-            if now == before or self._means(name, now, resolved.get(name), row, types, image):
+            if now == before or self._means(name, now, resolved.get(name), volume, types, image):
                 continue
             if name == "size" and isinstance(now, int):
-                hint = " (volume_extend makes it larger)" if now > row.size else ""
-                found.append("its size is %d GB, not %d%s" % (row.size, now, hint))
+                hint = " (volume_extend enlarges it)" if now > volume.size else ""
+                found.append("its size is %d GB, not %d%s" % (volume.size, now, hint))
             else:
                 found.append("its %s is %s, not %s" % (_WORDS.get(name, name), _shown(before), _shown(now)))
         return found
 
     @staticmethod
     def _means(
-        name: str, now: t.Any, resolved: t.Any, row: t.Any, types: VolumeTypes, image: t.Callable[[str], Image]
+        name: str, now: t.Any, resolved: t.Any, volume: Volume, types: VolumeTypes, image: t.Callable[[str], Image]
     ) -> bool:
-        """Whether another word means what the volume is."""
+        """Whether another name means what the volume has."""
         if now is None:
             return False
         if name == "size":
-            return bool(now == row.size)
+            return bool(now == volume.size)
         if name in ("snapshot_id", "source_volid"):
-            return getattr(row, name) in (now, resolved)
+            return getattr(volume, name) in (now, resolved)
         try:
             if name == "image_id":
-                return bool(row.image_id == image(now).id)
+                return bool(volume.image_id == image(now).id)
             if name == "volume_type":
-                return bool(row.volume_type == types.get(now).name)
+                return bool(volume.volume_type == types.get(now).name)
         except errors.NotFound:
             pass
         return False

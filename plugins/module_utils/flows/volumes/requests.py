@@ -1,0 +1,98 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What requests for volumes, snapshots and extensions have in common: their settings, reading entries, and quotas."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ...core import errors
+from ...core.model import Image
+from ...core.reading.problems import Problems
+from ...core.volumes import quotas
+from ...core.volumes.catalogue import VolumeTypes
+from ...core.volumes.create_request import CreateOptions
+from ...core.volumes.request_values import check_length, check_text
+from ...ledger.compute import runs
+from ...ledger.context import Context
+from ...ledger.db.locks import take_turns
+from ...ledger.storage import volumes
+
+
+@dataclass(frozen=True)
+class VolumeInputs:
+    """What inventory and settings say. ``quotas`` is bootflow_quotas; ``image`` finds an image by id or name."""
+
+    types: VolumeTypes
+    image: t.Callable[[str], Image]
+    options: CreateOptions = field(default_factory=CreateOptions)
+    quotas: t.Mapping[str, t.Any] = field(default_factory=dict)
+    project: str = "default"
+    max_attempts: int = 3
+    no_snapshot_gb_quota: bool = False
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """:raises InvalidInput: a quota is not valid."""
+        return quotas.limits_of(self.quotas, self.project, self.types)
+
+
+def open_project(conn: t.Any, inputs: VolumeInputs, context: Context) -> None:
+    """Renew the run's lease and wait for the project's turn: names and quotas are per project."""
+    runs.renew(conn, context.run, context.now, context.lease_seconds)
+    take_turns(conn, "project", [inputs.project])
+
+
+def read_entries(
+    entries: t.Sequence[t.Any],
+    kind: str,
+    fields_of: t.Callable[[t.Mapping[str, t.Any]], dict[str, t.Any]],
+    refusals: Problems,
+) -> t.Iterator[tuple[str, str, dict[str, t.Any]]]:
+    """Yield (path, name, fields) of each entry that has a name of its own; errors go to ``refusals``.
+
+    :arg kind: volume or snapshot. :arg fields_of: the entry under its fields' own names; refuses unknown ones.
+    """
+    names: set[str] = set()
+    for index, entry in enumerate(entries):
+        path = "%ss[%d]" % (kind, index)
+        name = ""
+        with refusals.collect(path):
+            if not isinstance(entry, t.Mapping):
+                raise errors.InvalidInput(reason="a %s must be a mapping" % kind, remedy="Give its fields, name first.")
+            fields = fields_of(entry)
+            with refusals.collect(path + ".name"):
+                name = _unique_name(fields.get("name"), names)
+        if name:
+            yield path, name, fields
+
+
+def _unique_name(value: t.Any, names: set[str]) -> str:
+    name = check_length(check_text(value, "name"), "name", minimum=1)
+    if name in names:
+        raise errors.InvalidInput(
+            reason="the name %s is requested twice" % name, remedy="Give each entry a different name."
+        )
+    names.add(name)
+    return name
+
+
+def check_quota(
+    wanted: t.Iterable[quotas.Amounts],
+    limits: t.Mapping[str, int],
+    used: t.Callable[[], t.Mapping[str, int]],
+    resource: str = quotas.VOLUMES,
+) -> None:
+    """All of the request together, or none of it. :raises QuotaError: what is exceeded, gigabytes before numbers."""
+    amounts = quotas.total(wanted)
+    if amounts:
+        quotas.check_reserve(amounts, used(), limits, resource)
+
+
+def check_not_busy(conn: t.Any, row: t.Any, busy: t.Collection[str], live_runs: t.Collection[str]) -> None:
+    """:raises VolumeLocked: a live run works on this volume or snapshot. :arg busy: statuses in which one does."""
+    if row.status in busy and row.run_id in live_runs:
+        raise volumes.locked_error(conn, row)
