@@ -204,7 +204,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.con
     LIBVIRT_ARGUMENTS,
     connect,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_batch import domain_spec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_batch import (
+    DOMAIN_ARGUMENTS,
+    domain_spec,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import ensure_domain
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
@@ -212,31 +215,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_e
 
 def argument_spec():
     """The module's options."""
-    console = {
-        "pattern": {"type": "str", "required": True},
-        "timeout": {"type": "float", "default": 300},
-        "log": {"type": "path"},
-    }
-    address = {
-        "address": {"type": "str", "required": True},
-        "port": {"type": "int"},
-        "timeout": {"type": "float", "default": 300},
-    }
-    domain = {
-        "uuid": {"type": "str", "required": True},
-        "name": {"type": "str", "required": True},
-        "xml": {"type": "str", "required": True},
-        "state": {"type": "str", "choices": ["running", "paused", "defined"], "default": "running"},
-        "wait_timeout": {"type": "float", "default": 60},
-        "wait_console": {"type": "dict", "options": console},
-        "wait_address": {"type": "dict", "options": address},
-        "vif_plugging_timeout": {"type": "float", "default": 300},
-        "vif_plugging_is_fatal": {"type": "bool", "default": True},
-        "wait_agent": {"type": "float", "default": 0},
-    }
     return {
         **LIBVIRT_ARGUMENTS,
-        "domains": {"type": "list", "elements": "dict", "required": True, "options": domain},
+        "domains": {"type": "list", "elements": "dict", "required": True, "options": DOMAIN_ARGUMENTS},
         "workers": {"type": "int", "default": 8},
     }
 

@@ -172,10 +172,10 @@ def argument_spec():
         **LIBVIRT_ARGUMENTS,
         "domains": {"type": "list", "elements": "dict", "required": True, "options": domain},
         "state": {"type": "str", "choices": list(STATES), "required": True},
-        "shutdown_timeout": {"type": "float", "default": 60},
-        "wait_timeout": {"type": "float", "default": 60},
-        "vif_plugging_timeout": {"type": "float", "default": 300},
-        "vif_plugging_is_fatal": {"type": "bool", "default": True},
+        "shutdown_timeout": {"type": "float", "default": PowerSpec.shutdown_timeout},
+        "wait_timeout": {"type": "float", "default": PowerSpec.wait_timeout},
+        "vif_plugging_timeout": {"type": "float", "default": PowerSpec.vif_plugging_timeout},
+        "vif_plugging_is_fatal": {"type": "bool", "default": PowerSpec.vif_plugging_is_fatal},
         "workers": {"type": "int", "default": 8},
     }
 

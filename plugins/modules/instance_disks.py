@@ -245,25 +245,13 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_backends import BACKENDS
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import make_disks
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.file_disks import FILE_SYSTEMS, KINDS
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import DISK_ARGUMENTS, make_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 
 
 def argument_spec():
     """The module's options."""
-    disk = {
-        "name": {"type": "str", "required": True},
-        "kind": {"type": "str", "choices": list(KINDS), "required": True},
-        "image_id": {"type": "str"},
-        "size_gb": {"type": "int"},
-        "size_mb": {"type": "int"},
-        "backend": {"type": "str", "choices": list(BACKENDS), "default": "qcow2"},
-        "fs": {"type": "str", "choices": list(FILE_SYSTEMS), "default": "ext4"},
-        "label": {"type": "str"},
-    }
     image = {
         "id": {"type": "str", "required": True},
         "name": {"type": "str"},
@@ -279,7 +267,7 @@ def argument_spec():
             "type": "list",
             "elements": "dict",
             "required": True,
-            "options": disk,
+            "options": DISK_ARGUMENTS,
             "mutually_exclusive": [("size_gb", "size_mb")],
             "required_if": [("kind", "image", ["image_id"])],
         },

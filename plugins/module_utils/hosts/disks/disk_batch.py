@@ -13,10 +13,24 @@ from ...core.errors import BootflowError, FlavorDiskSmallerThanImage, ImageUnacc
 from ..images.images import BaseImage, ImageSource, TooLarge, cached_image, ensure_image
 from ..os.batch import run_batch
 from ..os.paths import checked_id, checked_instances_path, checked_uuid
-from .file_disks import MIB, DiskSpec
+from .disk_backends import BACKENDS
+from .file_disks import FILE_SYSTEMS, KINDS, MIB, DiskSpec
 from .local_disks import ensure_disks
 
 GIB = 1024**3
+
+
+# The option ``instances[].disks``.
+DISK_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "name": {"type": "str", "required": True},
+    "kind": {"type": "str", "choices": list(KINDS), "required": True},
+    "image_id": {"type": "str"},
+    "size_gb": {"type": "int"},
+    "size_mb": {"type": "int"},
+    "backend": {"type": "str", "choices": list(BACKENDS), "default": DiskSpec.backend},
+    "fs": {"type": "str", "choices": list(FILE_SYSTEMS), "default": DiskSpec.fs},
+    "label": {"type": "str"},
+}
 
 
 def disk_spec(args: t.Mapping[str, t.Any]) -> DiskSpec:
@@ -31,9 +45,9 @@ def disk_spec(args: t.Mapping[str, t.Any]) -> DiskSpec:
         name=args["name"],
         kind=args["kind"],
         size=size,
-        backend=args.get("backend") or "qcow2",
+        backend=args.get("backend") or DiskSpec.backend,
         image_id=(args.get("image_id") or "") if args["kind"] == "image" else "",
-        fs=args.get("fs") or "ext4",
+        fs=args.get("fs") or DiskSpec.fs,
         label=args.get("label") or "",
     ).checked()
 

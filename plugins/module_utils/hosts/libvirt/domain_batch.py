@@ -13,6 +13,34 @@ from ...core.guest.domain.compare import intent_differences
 from .domain_waits import AddressWait, ConsoleWait, checked_address
 from .domains import DomainSpec, checked_pattern, checked_xml, log_is_appended, log_path_of
 
+# The option ``domains``.
+DOMAIN_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "uuid": {"type": "str", "required": True},
+    "name": {"type": "str", "required": True},
+    "xml": {"type": "str", "required": True},
+    "state": {"type": "str", "choices": ["running", "paused", "defined"], "default": DomainSpec.state},
+    "wait_timeout": {"type": "float", "default": DomainSpec.wait_timeout},
+    "wait_console": {
+        "type": "dict",
+        "options": {
+            "pattern": {"type": "str", "required": True},
+            "timeout": {"type": "float", "default": ConsoleWait.timeout},
+            "log": {"type": "path"},
+        },
+    },
+    "wait_address": {
+        "type": "dict",
+        "options": {
+            "address": {"type": "str", "required": True},
+            "port": {"type": "int"},
+            "timeout": {"type": "float", "default": AddressWait.timeout},
+        },
+    },
+    "vif_plugging_timeout": {"type": "float", "default": DomainSpec.vif_plugging_timeout},
+    "vif_plugging_is_fatal": {"type": "bool", "default": DomainSpec.vif_plugging_is_fatal},
+    "wait_agent": {"type": "float", "default": DomainSpec.wait_agent},
+}
+
 
 def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:
     """The spec for one element of the option ``domains``.
@@ -23,11 +51,11 @@ def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:
         uuid=str(args["uuid"]).lower(),
         name=args["name"],
         xml=args["xml"],
-        state=args.get("state") or "running",
-        wait_timeout=args.get("wait_timeout") or 60.0,
+        state=args["state"],
+        wait_timeout=args["wait_timeout"] or DomainSpec.wait_timeout,
         vif_plugging_timeout=args["vif_plugging_timeout"],
         vif_plugging_is_fatal=args["vif_plugging_is_fatal"],
-        wait_agent=args.get("wait_agent") or 0.0,
+        wait_agent=args["wait_agent"],
         wait_console=_console_wait(args.get("wait_console"), args),
         wait_address=_address_wait(args.get("wait_address")),
         differences=intent_differences,
@@ -48,7 +76,7 @@ def _console_wait(wait: t.Mapping[str, t.Any] | None, args: t.Mapping[str, t.Any
     return ConsoleWait(
         pattern=checked_pattern(wait["pattern"]),
         log=log,
-        timeout=wait.get("timeout") or 300.0,
+        timeout=wait["timeout"] or ConsoleWait.timeout,
         appended=log_is_appended(args["xml"]),
     )
 
@@ -57,5 +85,7 @@ def _address_wait(wait: t.Mapping[str, t.Any] | None) -> AddressWait | None:
     if not wait:
         return None
     return AddressWait(
-        address=checked_address(wait["address"]), port=wait.get("port") or 0, timeout=wait.get("timeout") or 300.0
+        address=checked_address(wait["address"]),
+        port=wait.get("port") or 0,
+        timeout=wait["timeout"] or AddressWait.timeout,
     )
