@@ -57,12 +57,6 @@ FLOWS_WITH_SQL: set[str] = {
     "flows.recovery.leases",
     "flows.recovery.storage_audit",
     "flows.recovery.volume_audit",
-    "flows.recovery.volume_leases",
-    "flows.volumes.delete",
-    "flows.volumes.extend",
-    "flows.volumes.schedule",
-    "flows.volumes.snapshots",
-    "flows.volumes.work",
 }
 WITH_HOSTS = {
     "plugin_utils.attached_volumes",
