@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is asked of one volume or snapshot, and what has to be done for it on the volume group as it is."""
+"""What one volume or snapshot is desired to be, and what has to be done for it on the volume group as it is."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CREATE, REDO, ACTIVATE, EXTEND, REMOVE, NOTHING = "create", "redo", "activate", 
 
 
 @dataclass(frozen=True)
-class Wish:
+class DesiredVolume:
     """An element of the option ``volumes``, checked."""
 
     id: str
@@ -67,38 +67,25 @@ class Wish:
         return lv_name(VOLUME, self.source_volume) if self.source_volume else ""
 
 
-def wish_of(args: t.Mapping[str, t.Any]) -> Wish:
-    """The wish in an element of the option ``volumes``.
+def desired_volume(args: t.Mapping[str, t.Any]) -> DesiredVolume:
+    """An element of the option ``volumes``, checked.
 
     :raises InvalidInput: not a UUID, no size, two sources...
     """
     kind, state = args.get("kind") or VOLUME, args.get("state") or PRESENT
     if kind not in KINDS or state not in STATES:
         raise InvalidInput(reason="unknown kind %r or state %r" % (kind, state))
-    sources = {key: args.get(key) or "" for key in ("image_id", "source_volume", "source_snapshot")}
-    given = [key for key, value in sources.items() if value]
-    size_gb = args.get("size_gb")
-    if size_gb is not None and (isinstance(size_gb, bool) or not isinstance(size_gb, int) or size_gb <= 0):
-        raise InvalidInput(reason="Volume size '%s' must be an integer and greater than 0" % (size_gb,))
-    if state == PRESENT and len(given) > 1:
-        raise InvalidInput(reason="a volume takes only one source, got %s" % " and ".join(given))
+    sources = _sources(args)
+    size_gb = _size_gb(args)
+    if state == PRESENT and len(sources) > 1:
+        raise InvalidInput(reason="a volume takes only one source, got %s" % " and ".join(sources))
     if kind == SNAPSHOT:
-        if state == EXTENDED or sources["image_id"] or sources["source_snapshot"]:
-            raise InvalidSnapshot(reason="a snapshot takes only source_volume; its size is that of the volume")
-        if state == PRESENT and not sources["source_volume"]:
-            raise InvalidSnapshot(reason="source_volume is required")
-    elif state == EXTENDED and size_gb is None:
+        _check_snapshot(state, sources)
+    elif size_gb is None and (state == EXTENDED or (state == PRESENT and set(sources) <= {"image_id"})):
         raise InvalidInput(reason="size_gb is missing")
-    elif state == PRESENT and size_gb is None and given in ([], ["image_id"]):
-        raise InvalidInput(reason="size_gb is missing")
-    if sources["image_id"]:
-        checked_id(sources["image_id"], "image id")
-    for key in ("source_volume", "source_snapshot"):
-        if sources[key]:
-            sources[key] = checked_uuid(sources[key])
     if args.get("project"):
         checked_tag("bootflow.project=%s" % args["project"])
-    return Wish(
+    return DesiredVolume(
         id=checked_uuid(args["id"]),
         kind=kind,
         state=state,
@@ -106,6 +93,26 @@ def wish_of(args: t.Mapping[str, t.Any]) -> Wish:
         project=args.get("project") or "",
         **sources,
     )
+
+
+def _sources(args: t.Mapping[str, t.Any]) -> dict[str, str]:
+    """Field -> id of the sources that are given."""
+    found = {key: args[key] for key in ("image_id", "source_volume", "source_snapshot") if args.get(key)}
+    return {key: checked_id(i, "image id") if key == "image_id" else checked_uuid(i) for key, i in found.items()}
+
+
+def _size_gb(args: t.Mapping[str, t.Any]) -> int | None:
+    size_gb = args.get("size_gb")
+    if size_gb is None or (isinstance(size_gb, int) and not isinstance(size_gb, bool) and size_gb > 0):
+        return size_gb
+    raise InvalidInput(reason="Volume size '%s' must be an integer and greater than 0" % (size_gb,))
+
+
+def _check_snapshot(state: str, sources: t.Mapping[str, str]) -> None:
+    if state == EXTENDED or "image_id" in sources or "source_snapshot" in sources:
+        raise InvalidSnapshot(reason="a snapshot takes only source_volume; its size is that of the volume")
+    if state == PRESENT and "source_volume" not in sources:
+        raise InvalidSnapshot(reason="source_volume is required")
 
 
 def logical_size(group: VolumeGroup, lv: LogicalVolume) -> int:
@@ -118,17 +125,17 @@ def logical_size(group: VolumeGroup, lv: LogicalVolume) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done for a wish. ``size`` is the volume's, in whole extents."""
+    """What is to be done for a desired volume or snapshot. ``size`` is the volume's, in whole extents."""
 
-    wish: Wish
+    desired: DesiredVolume
     action: str
     size: int = 0
     there: LogicalVolume | None = None
     origin: LogicalVolume | None = None
 
 
-def plan(wish: Wish, group: VolumeGroup, thin: bool, removing: t.Collection[str] = ()) -> Plan:
-    """What the wish needs on the group as it is; nothing is touched.
+def plan(desired: DesiredVolume, group: VolumeGroup, thin: bool, removing: t.Collection[str] = ()) -> Plan:
+    """What the group as it is lacks for the desired volume or snapshot; nothing is touched.
 
     :arg removing: names of the logical volumes that go in the same batch.
     :raises Conflict: something else has its name, or it is there with another size, source or owner.
@@ -136,55 +143,55 @@ def plan(wish: Wish, group: VolumeGroup, thin: bool, removing: t.Collection[str]
     :raises VolumeNotFound, SnapshotNotFound: it, or what it is to be made from, is not there.
     :raises InvalidInput: a size smaller than the source's or, for ``extended``, than it is.
     """
-    there = group.lvs.get(wish.name)
-    if there is not None and identity(there.tags) != (wish.kind, wish.id):
+    there = group.lvs.get(desired.name)
+    if there is not None and identity(there.tags) != (desired.kind, desired.id):
         raise Conflict(
             message="logical volume %s/%s already exists and does not belong to bootflow (tags: %s)"
-            % (group.name, wish.name, ", ".join(sorted(there.tags)) or "none"),
-            remedy="Rename or remove it, or add the tags bootflow and bootflow.%s=%s." % (wish.kind, wish.id),
+            % (group.name, desired.name, ", ".join(sorted(there.tags)) or "none"),
+            remedy="Rename or remove it, or add the tags bootflow and bootflow.%s=%s." % (desired.kind, desired.id),
         )
-    if wish.state == ABSENT:
-        return _plan_removal(wish, group, there, removing)
+    if desired.state == ABSENT:
+        return _plan_removal(desired, group, there, removing)
     if there is not None and DELETING in there.tags:
         raise VolumeIsBusy(
-            message="%s was partly deleted and its content is lost" % wish.name,
+            message="%s was partly deleted and its content is lost" % desired.name,
             remedy="Delete it again; the deletion resumes where it stopped.",
         )
-    if wish.state == EXTENDED:
-        return _plan_extension(wish, group, there)
-    origin = _origin(wish, group)
-    size = _size(wish, group, there, origin)
+    if desired.state == EXTENDED:
+        return _plan_extension(desired, group, there)
+    origin = _origin(desired, group)
+    size = _size(desired, group, there, origin)
     if there is None:
-        return Plan(wish, CREATE, size, None, origin)
+        return Plan(desired, CREATE, size, None, origin)
     if INCOMPLETE in there.tags:
-        return Plan(wish, REDO, size, there, origin)
-    _check_same(wish, group, there, size, thin)
-    inactive = wish.kind == VOLUME and not there.is_active
-    return Plan(wish, ACTIVATE if inactive else NOTHING, size, there)
+        return Plan(desired, REDO, size, there, origin)
+    _check_same(desired, group, there, size, thin)
+    inactive = desired.kind == VOLUME and not there.is_active
+    return Plan(desired, ACTIVATE if inactive else NOTHING, size, there)
 
 
-def _origin(wish: Wish, group: VolumeGroup) -> LogicalVolume | None:
-    if not wish.origin_name:
+def _origin(desired: DesiredVolume, group: VolumeGroup) -> LogicalVolume | None:
+    if not desired.origin_name:
         return None
-    origin = group.lvs.get(wish.origin_name)
+    origin = group.lvs.get(desired.origin_name)
     if origin is None or DELETING in origin.tags or INCOMPLETE in origin.tags:
-        if wish.name in group.lvs and INCOMPLETE not in group.lvs[wish.name].tags:
+        if desired.name in group.lvs and INCOMPLETE not in group.lvs[desired.name].tags:
             return None  # it was made; its source may go
-        if wish.source_snapshot:
-            raise SnapshotNotFound(snapshot_id=wish.source_snapshot)
-        raise VolumeNotFound(volume_id=wish.source_volume)
+        if desired.source_snapshot:
+            raise SnapshotNotFound(snapshot_id=desired.source_snapshot)
+        raise VolumeNotFound(volume_id=desired.source_volume)
     if origin.is_invalid:
         raise InvalidSnapshot(reason="snapshot %s overflowed and its content is lost" % origin.name)
     return origin
 
 
-def _size(wish: Wish, group: VolumeGroup, there: LogicalVolume | None, origin: LogicalVolume | None) -> int:
+def _size(desired: DesiredVolume, group: VolumeGroup, there: LogicalVolume | None, origin: LogicalVolume | None) -> int:
     if origin is None:
-        if wish.size:
-            return group.rounded(wish.size)
+        if desired.size:
+            return group.rounded(desired.size)
         return logical_size(group, there) if there is not None else 0
     least = logical_size(group, origin)
-    size = group.rounded(wish.size or least)
+    size = group.rounded(desired.size or least)
     if size < least:
         raise InvalidInput(
             reason="Volume size '%s'GB cannot be smaller than the source's size %sGB. They must be >= original size."
@@ -193,12 +200,12 @@ def _size(wish: Wish, group: VolumeGroup, there: LogicalVolume | None, origin: L
     return size
 
 
-def _check_same(wish: Wish, group: VolumeGroup, there: LogicalVolume, size: int, thin: bool) -> None:
+def _check_same(desired: DesiredVolume, group: VolumeGroup, there: LogicalVolume, size: int, thin: bool) -> None:
     wrong = []
     found = logical_size(group, there)
     if found != size:
         wrong.append("size is %d bytes instead of %d" % (found, size))
-    for what, wanted in (("source", wish.source), ("project", wish.project)):
+    for what, wanted in (("source", desired.source), ("project", desired.project)):
         value = tag_value(there.tags, what)
         if wanted and value != wanted:
             wrong.append("%s is %s instead of %s" % (what, value or "none", wanted))
@@ -208,33 +215,35 @@ def _check_same(wish: Wish, group: VolumeGroup, there: LogicalVolume, size: int,
         )
     if wrong:
         raise Conflict(
-            message="%s/%s already exists with other properties: %s" % (group.name, wish.name, "; ".join(wrong)),
+            message="%s/%s already exists with other properties: %s" % (group.name, desired.name, "; ".join(wrong)),
             remedy="Use state extended to grow it; otherwise delete it, or request the existing properties.",
         )
 
 
-def _plan_extension(wish: Wish, group: VolumeGroup, there: LogicalVolume | None) -> Plan:
+def _plan_extension(desired: DesiredVolume, group: VolumeGroup, there: LogicalVolume | None) -> Plan:
     if there is None or INCOMPLETE in there.tags:
-        raise VolumeNotFound(volume_id=wish.id)
-    size = group.rounded(wish.size)
+        raise VolumeNotFound(volume_id=desired.id)
+    size = group.rounded(desired.size)
     if size < there.size:
         raise InvalidInput(
             reason="New size for extend must be greater than current size. (current: %s, extended: %s)."
-            % (-(-there.size // GIB), wish.size // GIB),
+            % (-(-there.size // GIB), desired.size // GIB),
             remedy="Request a larger size; volumes cannot shrink.",
         )
     thick_snapshots = [lv.name for lv in group.snapshots_of(there.name) if lv.is_thick_snapshot]
     if size > there.size and thick_snapshots and there.is_open:
         raise InvalidVolume(
-            reason="%s is in use and has snapshots: LVM extends an origin only while it is inactive" % wish.name,
+            reason="%s is in use and has snapshots: LVM extends an origin only while it is inactive" % desired.name,
             remedy="Detach the volume, or delete its snapshots.",
         )
-    return Plan(wish, EXTEND if size > there.size else NOTHING, size, there)
+    return Plan(desired, EXTEND if size > there.size else NOTHING, size, there)
 
 
-def _plan_removal(wish: Wish, group: VolumeGroup, there: LogicalVolume | None, removing: t.Collection[str]) -> Plan:
+def _plan_removal(
+    desired: DesiredVolume, group: VolumeGroup, there: LogicalVolume | None, removing: t.Collection[str]
+) -> Plan:
     if there is None:
-        return Plan(wish, NOTHING)
+        return Plan(desired, NOTHING)
     snapshots = [
         lv.name
         for lv in group.snapshots_of(there.name)
@@ -242,8 +251,10 @@ def _plan_removal(wish: Wish, group: VolumeGroup, there: LogicalVolume | None, r
     ]
     if snapshots:
         raise VolumeIsBusy(
-            message="deleting volume %s that has snapshot (%s)" % (wish.name, ", ".join(snapshots)),
+            message="deleting volume %s that has snapshot (%s)" % (desired.name, ", ".join(snapshots)),
         )
     if there.is_open:
-        raise VolumeIsBusy(message="%s is in use" % wish.name, remedy="Detach the volume and remove its export first.")
-    return Plan(wish, REMOVE, there.size, there)
+        raise VolumeIsBusy(
+            message="%s is in use" % desired.name, remedy="Detach the volume and remove its export first."
+        )
+    return Plan(desired, REMOVE, there.size, there)

@@ -28,7 +28,20 @@ from . import copy
 from .backend import Backend
 from .backend_facts import capacity, moment
 from .clear import is_wiped, wipe
-from .plan import ABSENT, ACTIVATE, CREATE, EXTEND, NOTHING, REDO, REMOVE, Plan, Wish, logical_size, plan, wish_of
+from .plan import (
+    ABSENT,
+    ACTIVATE,
+    CREATE,
+    EXTEND,
+    NOTHING,
+    REDO,
+    REMOVE,
+    DesiredVolume,
+    Plan,
+    desired_volume,
+    logical_size,
+    plan,
+)
 from .process import Steps
 from .ready_images import ReadyImage, ReadyImages
 from .volume_images import TemporaryImages, check_fits_volume, image_source
@@ -46,18 +59,18 @@ class _Batch:
     before: dict[str, t.Any] = field(default_factory=dict)
     after: dict[str, t.Any] = field(default_factory=dict)
 
-    # ---- one round: wishes that do not wait for each other ------------------------------------------------------------
+    # ---- one round: volumes that do not wait for each other -----------------------------------------------------------
 
-    def round(self, wishes: t.Sequence[Wish]) -> None:
-        wanted = {wish.image_id for wish in wishes if wish.image_id and wish.state != ABSENT}
+    def round(self, desired_volumes: t.Sequence[DesiredVolume]) -> None:
+        wanted = {desired.image_id for desired in desired_volumes if desired.image_id and desired.state != ABSENT}
         with self.images.held(wanted):
-            self._round(wishes, self.images.checksums(wanted))
+            self._round(desired_volumes, self.images.checksums(wanted))
 
-    def _round(self, wishes: t.Sequence[Wish], needed: t.Collection[str]) -> None:
+    def _round(self, desired_volumes: t.Sequence[DesiredVolume], needed: t.Collection[str]) -> None:
         with lvm.group_lock(self.backend.vg):
             group = lvm.read_group(self.backend.vg)
             lvm.check_group(group, self.backend.pool)
-            plans = self._plans(wishes, group)
+            plans = self._plans(desired_volumes, group)
             if self.backend.pool:
                 group, plans = self._with_room(group, plans, needed)
             if self.backend.check_mode:
@@ -68,20 +81,20 @@ class _Batch:
             self._stage([p for p in plans if p.action == ACTIVATE], lambda p: self._activate(group, p))
             self._stage([p for p in plans if p.action == EXTEND], lambda p: self._extend(group, p))
             self._mark_deleting(group, [p for p in plans if p.action == REMOVE])
-        self._remove(group, [p for p in plans if p.action == REMOVE and p.wish.id not in self.outcomes])
+        self._remove(group, [p for p in plans if p.action == REMOVE and p.desired.id not in self.outcomes])
         creations = [p for p in plans if p.action in (CREATE, REDO)]
         if creations:
             self._create(group, creations)
 
-    def _plans(self, wishes: t.Sequence[Wish], group: VolumeGroup) -> list[Plan]:
-        removing = {wish.name for wish in wishes if wish.state == ABSENT}
+    def _plans(self, desired_volumes: t.Sequence[DesiredVolume], group: VolumeGroup) -> list[Plan]:
+        removing = {desired.name for desired in desired_volumes if desired.state == ABSENT}
         plans = []
         free = group.free
-        for wish in wishes:
-            self.before[wish.id] = self._shown(group, wish, group.lvs.get(wish.name))
+        for desired in desired_volumes:
+            self.before[desired.id] = self._shown(group, desired, group.lvs.get(desired.name))
             try:
-                made = plan(wish, group, bool(self.backend.pool), removing)
-                if made.action == CREATE and not self.backend.pool and wish.kind == VOLUME:
+                made = plan(desired, group, bool(self.backend.pool), removing)
+                if made.action == CREATE and not self.backend.pool and desired.kind == VOLUME:
                     if made.size > free:
                         raise lvm.no_room(
                             "volume group %s" % group.name, "%d bytes are needed, %d bytes are free" % (made.size, free)
@@ -91,7 +104,7 @@ class _Batch:
                     free += made.size
                 plans.append(made)
             except BootflowError as error:
-                self.outcomes[wish.id] = failure(error)
+                self.outcomes[desired.id] = failure(error)
         return plans
 
     def _with_room(
@@ -102,14 +115,14 @@ class _Batch:
         growing = [p for p in plans if p.action in (CREATE, REDO, EXTEND)]
         if not growing:
             return group, plans
-        volumes = [p for p in growing if p.wish.kind == VOLUME]
+        volumes = [p for p in growing if p.desired.kind == VOLUME]
         promised = sum(p.size - (p.there.size if p.there is not None else 0) for p in volumes)
         group = self.images.make_room(group, promised, needed, urgent=lvm.is_full(group, pool))
         if lvm.is_full(group, pool):
             error = lvm.pool_full(group, pool)
             for made in growing:
-                self.outcomes[made.wish.id] = failure(error)
-        return group, [p for p in plans if p.wish.id not in self.outcomes]
+                self.outcomes[made.desired.id] = failure(error)
+        return group, [p for p in plans if p.desired.id not in self.outcomes]
 
     def _stage(self, plans: t.Sequence[Plan], work: t.Callable[[Plan], Outcome | None], workers: int = 1) -> list[Plan]:
         """Do it for each; those that failed have an outcome from then on. The others are the answer."""
@@ -117,28 +130,28 @@ class _Batch:
         def one(made: Plan) -> Outcome:
             return work(made) or {}
 
-        results = run_batch([(made.wish.id, made) for made in plans], one, workers)
+        results = run_batch([(made.desired.id, made) for made in plans], one, workers)
         for item_id, result in results.items():
             if result["error"]:
                 self.outcomes[item_id] = result
-        return [made for made in plans if not results[made.wish.id]["error"]]
+        return [made for made in plans if not results[made.desired.id]["error"]]
 
     def _done(self, group: VolumeGroup, made: Plan, changed: bool) -> None:
-        wish = made.wish
-        gone = wish.state == ABSENT
+        desired = made.desired
+        gone = desired.state == ABSENT
         size = 0 if gone else made.size
-        self.outcomes[wish.id] = {
+        self.outcomes[desired.id] = {
             "changed": changed,
             "error": None,
             "action": made.action,
-            "name": wish.name,
-            "path": "" if gone else group.path(wish.name),
+            "name": desired.name,
+            "path": "" if gone else group.path(desired.name),
             "size": size,
         }
-        self.after[wish.id] = None if gone else self._state(wish.name, size, wish.source)
+        self.after[desired.id] = None if gone else self._state(desired.name, size, desired.source)
 
-    def _shown(self, group: VolumeGroup, wish: Wish, lv: LogicalVolume | None) -> t.Any:
-        return None if lv is None else self._state(wish.name, lv.size, tag_value(lv.tags, "source"))
+    def _shown(self, group: VolumeGroup, desired: DesiredVolume, lv: LogicalVolume | None) -> t.Any:
+        return None if lv is None else self._state(desired.name, lv.size, tag_value(lv.tags, "source"))
 
     @staticmethod
     def _state(name: str, size: int, source: str) -> dict[str, t.Any]:
@@ -148,11 +161,11 @@ class _Batch:
 
     def _activate(self, group: VolumeGroup, made: Plan) -> None:
         progress.mark_changed()
-        lvm.set_active(group.name, [made.wish.name], True)
+        lvm.set_active(group.name, [made.desired.name], True)
         self._done(group, made, True)
 
     def _extend(self, group: VolumeGroup, made: Plan) -> None:
-        name = made.wish.name
+        name = made.desired.name
         progress.mark_changed()
         origin_of_thick = any(lv.is_thick_snapshot for lv in group.snapshots_of(name))
         if origin_of_thick:
@@ -170,14 +183,14 @@ class _Batch:
     def _mark_deleting(self, group: VolumeGroup, plans: t.Sequence[Plan]) -> None:
         """A volume that is half wiped must never be taken for whole."""
         marked = [p for p in plans if p.there is not None and is_wiped(self.backend, group, p.there)]
-        names = [p.wish.name for p in marked if p.there is not None and DELETING not in p.there.tags]
+        names = [p.desired.name for p in marked if p.there is not None and DELETING not in p.there.tags]
         if not names:
             return
         try:
             lvm.change_tags(group.name, names, add=[DELETING])
         except BootflowError as error:
             for made in marked:
-                self.outcomes[made.wish.id] = failure(error)
+                self.outcomes[made.desired.id] = failure(error)
 
     def _remove(self, group: VolumeGroup, plans: t.Sequence[Plan]) -> None:
         if not plans:
@@ -189,11 +202,11 @@ class _Batch:
                 wipe(self.backend, group, made.there)
 
         # A thick snapshot writes to its origin's neighbours while the origin is overwritten: snapshots first.
-        plans = sorted(plans, key=lambda p: p.wish.kind != SNAPSHOT)
+        plans = sorted(plans, key=lambda p: p.desired.kind != SNAPSHOT)
         left = []
         for kind in (SNAPSHOT, VOLUME):
-            left += self._stage([p for p in plans if p.wish.kind == kind], clear, self.backend.workers)
-        names = [p.wish.name for p in left]
+            left += self._stage([p for p in plans if p.desired.kind == kind], clear, self.backend.workers)
+        names = [p.desired.name for p in left]
         if not names:
             return
         with lvm.group_lock(group.name):
@@ -203,117 +216,117 @@ class _Batch:
                 # Who is still there, failed; asked once for all of them.
                 there = lvm.read_group(group.name).lvs
                 for made in left:
-                    if made.wish.name in there:
-                        self.outcomes[made.wish.id] = failure(error, changed=True)
+                    if made.desired.name in there:
+                        self.outcomes[made.desired.id] = failure(error, changed=True)
         for made in left:
-            if made.wish.id not in self.outcomes:
+            if made.desired.id not in self.outcomes:
                 self._done(group, made, True)
 
     # ---- creation --------------------------------------------------------------------------------------------------
 
     def _create(self, group: VolumeGroup, plans: t.Sequence[Plan]) -> None:
         ready: dict[str, ReadyImage] = {}
-        for image_id in sorted({p.wish.image_id for p in plans if p.wish.image_id}):
-            waiting = [p for p in plans if p.wish.image_id == image_id]
+        for image_id in sorted({p.desired.image_id for p in plans if p.desired.image_id}):
+            waiting = [p for p in plans if p.desired.image_id == image_id]
             try:
-                ready[image_id] = self.images.take(group, image_id, max(p.wish.size for p in waiting))
+                ready[image_id] = self.images.take(group, image_id, max(p.desired.size for p in waiting))
             except BootflowError as error:
                 for made in waiting:
-                    self.outcomes[made.wish.id] = failure(error)
-        plans = [p for p in plans if p.wish.id not in self.outcomes]
+                    self.outcomes[made.desired.id] = failure(error)
+        plans = [p for p in plans if p.desired.id not in self.outcomes]
         plans = self._stage(plans, lambda p: self._check_image(p, ready))
         fills: list[Plan] = []
         finished: list[Plan] = []
         with lvm.group_lock(group.name):
-            users = collections.Counter(p.wish.image_id for p in plans if p.wish.image_id)
+            users = collections.Counter(p.desired.image_id for p in plans if p.desired.image_id)
             wanted = {image_id: ready[image_id] for image_id in users}
             copied = sum(users[image_id] * found.virtual_size for image_id, found in wanted.items() if found.image)
             self.images.note(group, wanted, copied)
             for made in self._stage(plans, lambda p: self._make(group, p, ready)):
                 (fills if self._is_copied(made, ready) else finished).append(made)
-        readers = collections.Counter(p.wish.image_id for p in fills)
+        readers = collections.Counter(p.desired.image_id for p in fills)
         finished += self._stage(
-            fills, lambda p: self._fill(group, p, ready, readers[p.wish.image_id] == 1), self.backend.workers
+            fills, lambda p: self._fill(group, p, ready, readers[p.desired.image_id] == 1), self.backend.workers
         )
         self.images.drop(ready.values())
         self._finish(group, finished, ready)
         for made in fills:
-            if made.wish.id in self.outcomes and self.outcomes[made.wish.id]["error"]:
+            if made.desired.id in self.outcomes and self.outcomes[made.desired.id]["error"]:
                 self._undo(group, made, ready)
 
     def _check_image(self, made: Plan, ready: t.Mapping[str, ReadyImage]) -> None:
-        if made.wish.image_id:
-            label = self.images.sources[made.wish.image_id].label
-            check_fits_volume(label, ready[made.wish.image_id].virtual_size, made.wish.size // GIB)
+        if made.desired.image_id:
+            label = self.images.sources[made.desired.image_id].label
+            check_fits_volume(label, ready[made.desired.image_id].virtual_size, made.desired.size // GIB)
 
     def _origin(self, made: Plan, ready: t.Mapping[str, ReadyImage]) -> LogicalVolume | None:
         """What a thin volume becomes a snapshot of."""
-        if made.wish.image_id:
-            return ready[made.wish.image_id].lv
+        if made.desired.image_id:
+            return ready[made.desired.image_id].lv
         return made.origin if self.backend.pool else None
 
     def _is_copied(self, made: Plan, ready: t.Mapping[str, ReadyImage]) -> bool:
-        wish = made.wish
-        return wish.kind == VOLUME and bool(wish.source) and self._origin(made, ready) is None
+        desired = made.desired
+        return desired.kind == VOLUME and bool(desired.source) and self._origin(made, ready) is None
 
     def _grows(self, made: Plan, ready: t.Mapping[str, ReadyImage]) -> bool:
         origin = self._origin(made, ready)
-        return made.wish.kind == VOLUME and origin is not None and origin.size < made.size
+        return made.desired.kind == VOLUME and origin is not None and origin.size < made.size
 
     def _make(self, group: VolumeGroup, made: Plan, ready: t.Mapping[str, ReadyImage]) -> None:
         """The logical volume; with its content too where it is a thin snapshot of something, or empty."""
-        wish, vg, pool = made.wish, group.name, self.backend.pool
-        tags = owner_tags(wish.kind, wish.id, wish.project, wish.source)
+        desired, vg, pool = made.desired, group.name, self.backend.pool
+        tags = owner_tags(desired.kind, desired.id, desired.project, desired.source)
         progress.mark_changed()
         if made.there is not None:
-            if not pool and wish.kind == VOLUME and made.there.size == made.size:
+            if not pool and desired.kind == VOLUME and made.there.size == made.size:
                 if not made.there.is_active:
-                    lvm.set_active(vg, [wish.name], True)
+                    lvm.set_active(vg, [desired.name], True)
                 return  # thick: it is written from its beginning to the image's end once more
-            lvm.remove(vg, [wish.name])
-        if wish.kind == SNAPSHOT:
+            lvm.remove(vg, [desired.name])
+        if desired.kind == SNAPSHOT:
             self._make_snapshot(group, made, tags)
             return
         origin = self._origin(made, ready)
         if origin is not None:
             grows = self._grows(made, ready)
-            lvm.create_thin_snapshot(vg, origin.name, wish.name, tags + ([INCOMPLETE] if grows else []), active=True)
+            lvm.create_thin_snapshot(vg, origin.name, desired.name, tags + ([INCOMPLETE] if grows else []), active=True)
             if grows:
                 try:
-                    lvm.extend(vg, wish.name, made.size)
+                    lvm.extend(vg, desired.name, made.size)
                 except BootflowError:
-                    lvm.remove(vg, [wish.name])
+                    lvm.remove(vg, [desired.name])
                     raise
             return
         if self._is_copied(made, ready):
             tags = tags + [INCOMPLETE]
         if pool:
-            lvm.create_thin(vg, pool, wish.name, made.size, tags)
+            lvm.create_thin(vg, pool, desired.name, made.size, tags)
         else:
-            lvm.create_thick(vg, wish.name, made.size, tags)
+            lvm.create_thick(vg, desired.name, made.size, tags)
 
     def _make_snapshot(self, group: VolumeGroup, made: Plan, tags: list[str]) -> None:
         origin = made.origin
         if origin is None:
-            raise InvalidInput(reason="snapshot %s has no source volume" % made.wish.name)
+            raise InvalidInput(reason="snapshot %s has no source volume" % made.desired.name)
         tags = tags + ["bootflow.size=%d" % made.size]
         if origin.is_thin:
-            lvm.create_thin_snapshot(group.name, origin.name, made.wish.name, tags, active=False)
+            lvm.create_thin_snapshot(group.name, origin.name, made.desired.name, tags, active=False)
         else:
             room = lvm.snapshot_room(group, origin.size)
-            lvm.create_thick_snapshot(group.name, origin.name, made.wish.name, room, tags)
+            lvm.create_thick_snapshot(group.name, origin.name, made.desired.name, room, tags)
 
     def _fill(self, group: VolumeGroup, made: Plan, ready: t.Mapping[str, ReadyImage], alone: bool) -> None:
-        wish = made.wish
+        desired = made.desired
         progress.mark_changed()
-        path = group.path(wish.name)
-        with Steps(wish.id) as steps:
+        path = group.path(desired.name)
+        with Steps(desired.id) as steps:
             if made.origin is not None:
                 steps.at("copying")
                 with self._steady(group, made) as source:
                     copy.copy_device(source, path, logical_size(group, made.origin), sparse=bool(self.backend.pool))
             else:
-                image = ready[wish.image_id].image
+                image = ready[desired.image_id].image
                 if image is not None:
                     self.images.write(group, image, path, steps, alone)
 
@@ -322,17 +335,17 @@ class _Batch:
         """A path whose content does not change while it is copied: of a volume in use a snapshot, as Cinder takes one."""
         origin = made.origin
         if origin is None:
-            raise InvalidInput(reason="volume %s has no source" % made.wish.name)
+            raise InvalidInput(reason="volume %s has no source" % made.desired.name)
         if origin.is_thick_snapshot or not origin.is_open:
             if not origin.is_active:
                 lvm.set_active(group.name, [origin.name], True)
             yield group.path(origin.name)
             return
-        name = "clone-snap-%s" % made.wish.id
+        name = "clone-snap-%s" % made.desired.id
         with lvm.group_lock(group.name):
             if name in lvm.read_group(group.name).lvs:
                 lvm.remove(group.name, [name])
-            tags = owner_tags(SNAPSHOT, made.wish.id) + [INCOMPLETE]
+            tags = owner_tags(SNAPSHOT, made.desired.id) + [INCOMPLETE]
             lvm.create_thick_snapshot(group.name, origin.name, name, lvm.snapshot_room(group, origin.size), tags)
         try:
             yield group.path(name)
@@ -346,41 +359,41 @@ class _Batch:
         if marked:
             try:
                 with lvm.group_lock(group.name):
-                    lvm.change_tags(group.name, [p.wish.name for p in marked], remove=[INCOMPLETE])
+                    lvm.change_tags(group.name, [p.desired.name for p in marked], remove=[INCOMPLETE])
             except BootflowError as error:
                 for made in marked:
-                    self.outcomes[made.wish.id] = failure(error, changed=True)
+                    self.outcomes[made.desired.id] = failure(error, changed=True)
         for made in plans:
-            if made.wish.id not in self.outcomes:
+            if made.desired.id not in self.outcomes:
                 self._done(group, made, True)
 
     def _undo(self, group: VolumeGroup, made: Plan, ready: t.Mapping[str, ReadyImage]) -> None:
         """Nothing stays of a volume that could not be filled; what cannot be removed stays marked as incomplete."""
-        outcome = self.outcomes[made.wish.id]
+        outcome = self.outcomes[made.desired.id]
         with contextlib.suppress(BootflowError, OSError):
-            there = LogicalVolume(name=made.wish.name, uuid=made.wish.id, size=made.size, attr="-wi-a-----")
+            there = LogicalVolume(name=made.desired.name, uuid=made.desired.id, size=made.size, attr="-wi-a-----")
             if not self.backend.pool:
-                found = ready.get(made.wish.image_id)
+                found = ready.get(made.desired.image_id)
                 wipe(self.backend, group, there, found.virtual_size if found is not None else 0)
             with lvm.group_lock(group.name):
-                lvm.remove(group.name, [made.wish.name])
+                lvm.remove(group.name, [made.desired.name])
             outcome["changed"] = made.there is not None
 
 
-def _rounds(wishes: t.Sequence[Wish]) -> t.Iterator[list[Wish]]:
+def _rounds(desired_volumes: t.Sequence[DesiredVolume]) -> t.Iterator[list[DesiredVolume]]:
     """Deletions first; then each that is made from another of the batch after that one."""
-    removals = [wish for wish in wishes if wish.state == ABSENT]
-    pending = [wish for wish in wishes if wish.state != ABSENT]
+    removals = [desired for desired in desired_volumes if desired.state == ABSENT]
+    pending = [desired for desired in desired_volumes if desired.state != ABSENT]
     first = True
     while pending or removals:
-        names = {wish.name for wish in pending}
-        now = [wish for wish in pending if wish.origin_name not in names]
+        names = {desired.name for desired in pending}
+        now = [desired for desired in pending if desired.origin_name not in names]
         if pending and not now:
             now = list(pending)  # a circle: each misses its source
         yield (removals if first else []) + now
         first = False
         removals = []
-        pending = [wish for wish in pending if wish not in now]
+        pending = [desired for desired in pending if desired not in now]
 
 
 def make_volumes(
@@ -404,17 +417,17 @@ def make_volumes(
         if not backend.check_mode:
             temporary.sweep()
         batch = _Batch(backend, ReadyImages(backend, sources, temporary))
-        wishes = []
+        desired_volumes = []
         for item_id, args in zip(ids, volumes):
             try:
-                wishes.append(wish_of(args))
+                desired_volumes.append(desired_volume(args))
             except BootflowError as error:
                 batch.outcomes[item_id] = failure(error)
         with contextlib.ExitStack() as stack:
             if not backend.check_mode:
-                stack.enter_context(lvm.item_locks(wish.id for wish in wishes))
-            for wishes_now in _rounds(wishes):
-                batch.round(wishes_now)
+                stack.enter_context(lvm.item_locks(desired.id for desired in desired_volumes))
+            for in_round in _rounds(desired_volumes):
+                batch.round(in_round)
             at = moment()
             group = lvm.read_group(backend.vg)
     lvm.check_group(group)

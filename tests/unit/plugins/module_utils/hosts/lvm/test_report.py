@@ -291,7 +291,7 @@ def test_a_group_name_that_lvm_does_not_take_is_refused(name):
 # ---- plans ------------------------------------------------------------------------------------------------------------
 
 
-BAD_WISHES = [
+INVALID = [
     {"id": "x", "size_gb": 1},
     {"id": ONE},
     {"id": ONE, "size_gb": 0},
@@ -308,10 +308,10 @@ BAD_WISHES = [
 ]
 
 
-@pytest.mark.parametrize("args", BAD_WISHES)
-def test_a_wish_that_makes_no_sense_is_refused(args):
+@pytest.mark.parametrize("args", INVALID)
+def test_invalid_volumes_are_refused(args):
     with pytest.raises(InvalidInput):
-        plan.wish_of(args)
+        plan.desired_volume(args)
 
 
 def thin_row(item_id, size=GIB, attr="Vwi-a-tz--", tags=(), origin=""):
@@ -351,12 +351,12 @@ PLANS = [
 @pytest.mark.parametrize(("args", "rows", "expected"), PLANS)
 def test_what_is_planned_for_a_wish(args, rows, expected):
     found = group(rows + [row(POOL, 2 * GIB, "twi-aotz--", data="0.00", metadata="1.00")])
-    wish = plan.wish_of(dict(args, id=ONE))
+    desired = plan.desired_volume(dict(args, id=ONE))
     if isinstance(expected, str):
-        assert plan.plan(wish, found, True).action == expected
+        assert plan.plan(desired, found, True).action == expected
     else:
         with pytest.raises(expected) as caught:
-            plan.plan(wish, found, True)
+            plan.plan(desired, found, True)
         assert isinstance(caught.value, BootflowError) and 400 <= caught.value.status < 500
 
 
@@ -365,7 +365,7 @@ def test_what_is_planned_for_a_wish(args, rows, expected):
 )
 def test_what_is_not_there_is_a_404(args):
     with pytest.raises(BootflowError) as caught:
-        plan.plan(plan.wish_of(dict(args, id=ONE)), group([]), True)
+        plan.plan(plan.desired_volume(dict(args, id=ONE)), group([]), True)
     assert caught.value.status == 404
 
 
@@ -374,9 +374,9 @@ def test_a_thick_origin_in_use_with_snapshots_is_not_extended():
         row("volume-" + ONE, GIB, "owi-aos---", owned("volume", ONE)),
         row("_snapshot-" + SNAP, GIB, "swi-a-s---", owned("snapshot", SNAP), "", "volume-" + ONE),
     ]
-    wish = plan.wish_of({"id": ONE, "state": "extended", "size_gb": 2})
+    desired = plan.desired_volume({"id": ONE, "state": "extended", "size_gb": 2})
     with pytest.raises(InvalidInput, match="snapshots"):
-        plan.plan(wish, group(rows), False)
+        plan.plan(desired, group(rows), False)
 
 
 def test_a_volume_goes_together_with_its_snapshots():
@@ -384,5 +384,5 @@ def test_a_volume_goes_together_with_its_snapshots():
         row("volume-" + ONE, GIB, "owi-a-s---", owned("volume", ONE)),
         row("_snapshot-" + SNAP, GIB, "swi-a-s---", owned("snapshot", SNAP), "", "volume-" + ONE),
     ]
-    wish = plan.wish_of({"id": ONE, "state": "absent"})
-    assert plan.plan(wish, group(rows), False, {"_snapshot-" + SNAP}).action == "remove"
+    desired = plan.desired_volume({"id": ONE, "state": "absent"})
+    assert plan.plan(desired, group(rows), False, {"_snapshot-" + SNAP}).action == "remove"
