@@ -158,7 +158,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.con
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_disks import (
     STATES,
     TRIES,
-    disk_wish,
+    desired_disk,
     ensure_disk,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
@@ -198,7 +198,7 @@ def main():
 
             def one(wanted):
                 tries, wait = max(1, args["detach_tries"]), max(0.0, args["detach_wait"])
-                return ensure_disk(connection, disk_wish(wanted), module.check_mode, tries, wait)
+                return ensure_disk(connection, desired_disk(wanted), module.check_mode, tries, wait)
 
             results = run_batch([(wanted["id"], wanted) for wanted in args["disks"]], one, args["workers"])
     except Exception as error:

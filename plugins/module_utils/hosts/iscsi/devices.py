@@ -19,7 +19,7 @@ import typing as t
 
 from ...core.errors import CommandFailed, VolumePathNotRemoved
 from ..os.command import program, run
-from ..os.sysfs import tell_kernel
+from ..os.sysfs import write_sysfs
 
 _ADDRESS = re.compile(r"\d+:\d+:\d+:(\d+)\Z")
 _HOST = re.compile(r"/host(\d+)/")
@@ -189,11 +189,11 @@ class Devices:
         if found:
             path = os.path.join(self.sys, "class/scsi_host/host%s/scan" % found.group(1))
             with contextlib.suppress(FileNotFoundError, CommandFailed):
-                tell_kernel(path, "- - %d" % lun)
+                write_sysfs(path, "- - %d" % lun)
 
     def rescan(self, name: str) -> None:
         """Have the kernel ask a disk for its size. :raises WaitTimeout: the target does not answer."""
-        tell_kernel(self._block(name, "device", "rescan"), "1")
+        write_sysfs(self._block(name, "device", "rescan"), "1")
 
     def flush(self, names: t.Sequence[str]) -> None:
         """Write what is in the caches of these disks."""
@@ -208,7 +208,7 @@ class Devices:
         """
         for name in names:
             with contextlib.suppress(FileNotFoundError):
-                tell_kernel(self._block(name, "device", "delete"), "1", timeout=300)
+                write_sysfs(self._block(name, "device", "delete"), "1", timeout=300)
         deadline = time.monotonic() + self.timeout
         for name in names:
             while os.path.exists(self._block(name)):

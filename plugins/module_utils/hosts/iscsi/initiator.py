@@ -86,7 +86,7 @@ class Connection:
 
 
 def connection_of(args: t.Mapping[str, t.Any]) -> Connection:
-    """The wish in an element of the option ``connections``.
+    """The desired in an element of the option ``connections``.
 
     :raises InvalidInput: a name, portal, LUN or credential that is none.
     """
@@ -147,12 +147,12 @@ class Initiator:
         """The sessions of this host, with whatever target."""
         return parse_sessions(self._iscsiadm("-m", "session", ok=(0, _NO_RECORDS)).stdout)
 
-    def result(self, wish: Connection, sessions: t.Sequence[Session]) -> dict[str, t.Any]:
+    def result(self, desired: Connection, sessions: t.Sequence[Session]) -> dict[str, t.Any]:
         """path, device, devices, multipath, serial, size and sessions of a volume that is connected."""
-        devices = self._disks(wish, sessions)
+        devices = self._disks(desired, sessions)
         over = self.devices.map_of(devices)
         multipath = self.devices.map_path(over) if over else ""
-        path = multipath or self._path(wish, sessions)
+        path = multipath or self._path(desired, sessions)
         return {
             "path": path,
             "device": os.path.realpath(path) if path else "",
@@ -163,13 +163,13 @@ class Initiator:
             "sessions": [{"number": s.number, "portal": s.portal, "group": s.group} for s in sessions],
         }
 
-    def _disks(self, wish: Connection, sessions: t.Sequence[Session]) -> list[str]:
-        return [name for s in sessions for name in self.devices.disks_of_session(s.number, wish.lun)]
+    def _disks(self, desired: Connection, sessions: t.Sequence[Session]) -> list[str]:
+        return [name for s in sessions for name in self.devices.disks_of_session(s.number, desired.lun)]
 
-    def _path(self, wish: Connection, sessions: t.Sequence[Session]) -> str:
-        portals = [s.portal for s in sessions if s.portal in wish.portals] or list(wish.portals)
+    def _path(self, desired: Connection, sessions: t.Sequence[Session]) -> str:
+        portals = [s.portal for s in sessions if s.portal in desired.portals] or list(desired.portals)
         for where in portals:
-            for pattern in by_path_names(where, wish.iqn, wish.lun):
+            for pattern in by_path_names(where, desired.iqn, desired.lun):
                 for path in sorted(glob.glob(pattern)) if "*" in pattern else [pattern]:
                     # A link that udev has not taken away yet leads nowhere.
                     if os.path.exists(path):
@@ -178,7 +178,7 @@ class Initiator:
 
     # ---- connect -------------------------------------------------------------------------------------------------------
 
-    def connect(self, wish: Connection, check_mode: bool = False) -> dict[str, t.Any]:
+    def connect(self, desired: Connection, check_mode: bool = False) -> dict[str, t.Any]:
         """Log in at every portal, and wait for the disk, or with several portals for multipathd's map of the disks.
 
         Without multipathd one portal is taken, as by os-brick without enforce_multipath: two disks of one volume that
@@ -188,23 +188,23 @@ class Initiator:
         :raises VolumeDeviceNotFound: the disk did not appear.
         :raises WaitTimeout: it did not, for the target answers no command.
         """
-        before = self.sessions(wish.iqn)
-        if len(wish.portals) == 1:
-            return self._connect(wish, wish.portals, before, check_mode)
-        if not self.devices.map_of(self._disks(wish, before)) and not self.multipath.runs():
-            return self._connect_at_one(wish, before, check_mode)
-        result = self._connect(wish, wish.portals, before, check_mode)
+        before = self.sessions(desired.iqn)
+        if len(desired.portals) == 1:
+            return self._connect(desired, desired.portals, before, check_mode)
+        if not self.devices.map_of(self._disks(desired, before)) and not self.multipath.runs():
+            return self._connect_at_one(desired, before, check_mode)
+        result = self._connect(desired, desired.portals, before, check_mode)
         if not check_mode:
-            self._make_map(wish, result)
+            self._make_map(desired, result)
         return result
 
-    def _make_map(self, wish: Connection, result: dict[str, t.Any]) -> None:
+    def _make_map(self, desired: Connection, result: dict[str, t.Any]) -> None:
         """Have multipathd make its map over the disks of all sessions, and put it into the result."""
-        sessions = self.sessions(wish.iqn)
-        names = self._disks(wish, sessions)
+        sessions = self.sessions(desired.iqn)
+        names = self._disks(desired, sessions)
         there = self.devices.map_of(names)
         made = self.multipath.make(names)
-        result.update(self.result(wish, sessions))
+        result.update(self.result(desired, sessions))
         if made and not there:
             result.update(changed=True, changes=sorted({*result["changes"], "map"}))
         if not made:
@@ -212,112 +212,112 @@ class Initiator:
                 "multipathd did not create a map of %s; only %s is used" % (" ".join(names), result["path"])
             )
 
-    def _connect_at_one(self, wish: Connection, before: t.Sequence[Session], check_mode: bool) -> dict[str, t.Any]:
+    def _connect_at_one(self, desired: Connection, before: t.Sequence[Session], check_mode: bool) -> dict[str, t.Any]:
         """At the portal that there is a session with, or else at the first that leads to the disk."""
-        there = [where for where in wish.portals if any(session.portal == where for session in before)]
+        there = [where for where in desired.portals if any(session.portal == where for session in before)]
         failed: list[str] = []
         problem: BootflowError | None = None
-        for where in there + [each for each in wish.portals if each not in there]:
+        for where in there + [each for each in desired.portals if each not in there]:
             try:
-                result = self._connect(wish, [where], before, check_mode)
+                result = self._connect(desired, [where], before, check_mode)
             except (FailedISCSITargetPortalLogin, VolumeDeviceNotFound, WaitTimeout) as error:
                 refused = isinstance(error, FailedISCSITargetPortalLogin)
                 failed.append(error.message[len(_NO_LOGIN) :] if refused else "%s: %s" % (where, error.message))
                 problem = error
                 # What the kernel waits for at a portal that does not answer, a logout would wait for, too.
                 if not isinstance(error, WaitTimeout):
-                    self._leave(wish, where)
+                    self._leave(desired, where)
                 continue
             text = "multipathd is not running on this host; only portal %s of %d is used"
-            result["warnings"].append(text % (where, len(wish.portals)))
+            result["warnings"].append(text % (where, len(desired.portals)))
             result["failed_portals"] = failed
             return result
         if isinstance(problem, (VolumeDeviceNotFound, WaitTimeout)):
             raise problem
         raise _no_login(failed)
 
-    def _leave(self, wish: Connection, where: str) -> None:
+    def _leave(self, desired: Connection, where: str) -> None:
         """Log out of a portal that does not lead to the disk, when nobody else needs it."""
-        mine = [session for session in self.sessions(wish.iqn) if session.portal == where]
-        if not wish.shared and not any(self.devices.disks_of_session(session.number) for session in mine):
+        mine = [session for session in self.sessions(desired.iqn) if session.portal == where]
+        if not desired.shared and not any(self.devices.disks_of_session(session.number) for session in mine):
             for session in mine:
-                self._node(wish.iqn, session.portal, "--logout", ok=(0, _NO_RECORDS), timeout=150)
-            self._delete_record(wish.iqn, where)
+                self._node(desired.iqn, session.portal, "--logout", ok=(0, _NO_RECORDS), timeout=150)
+            self._delete_record(desired.iqn, where)
 
     def _connect(
-        self, wish: Connection, portals: t.Sequence[str], before: t.Sequence[Session], check_mode: bool
+        self, desired: Connection, portals: t.Sequence[str], before: t.Sequence[Session], check_mode: bool
     ) -> dict[str, t.Any]:
         """:arg before: the sessions that there are with the target."""
         changes: list[str] = []
         missing = [where for where in portals if not any(session.portal == where for session in before)]
         if missing:
             changes.append("session")
-        if not all(self._record_is_right(wish, where) for where in portals):
+        if not all(self._record_is_right(desired, where) for where in portals):
             changes.append("record")
-        told: dict[str, t.Any] = {
+        report: dict[str, t.Any] = {
             "changed": bool(changes),
             "changes": sorted(changes),
             "failed_portals": [],
             "warnings": [],
         }
         if check_mode:
-            return dict(self.result(wish, before), **told)
+            return dict(self.result(desired, before), **report)
         for where in portals:
-            self._make_record(wish, where)
-        failures = self._log_in(wish, missing)
-        sessions = [session for session in self.sessions(wish.iqn) if session.portal in portals]
+            self._make_record(desired, where)
+        failures = self._log_in(desired, missing)
+        sessions = [session for session in self.sessions(desired.iqn) if session.portal in portals]
         if not sessions:
             # A record with automatic startup would try again at every start of the host.
-            for where in () if wish.shared else portals:
-                self._delete_record(wish.iqn, where)
+            for where in () if desired.shared else portals:
+                self._delete_record(desired.iqn, where)
             raise _no_login(failures)
-        silent = self._wait(wish, sessions)
+        silent = self._wait(desired, sessions)
         if silent is None:
             raise VolumeDeviceNotFound(
-                device=by_path_names(portals[0], wish.iqn, wish.lun)[0],
+                device=by_path_names(portals[0], desired.iqn, desired.lun)[0],
                 remedy="The target does not offer LUN %d to this initiator, or udev is not running; check both."
-                % wish.lun,
+                % desired.lun,
             )
-        told["failed_portals"] = failures
-        told["warnings"] = ["login failed at portal %s" % failure for failure in failures]
-        told["warnings"] += ["portal %s does not respond to commands" % where for where in silent]
-        return dict(self.result(wish, sessions), **told)
+        report["failed_portals"] = failures
+        report["warnings"] = ["login failed at portal %s" % failure for failure in failures]
+        report["warnings"] += ["portal %s does not respond to commands" % where for where in silent]
+        return dict(self.result(desired, sessions), **report)
 
-    def _log_in(self, wish: Connection, portals: t.Sequence[str]) -> list[str]:
+    def _log_in(self, desired: Connection, portals: t.Sequence[str]) -> list[str]:
         """At all of these at once, for one that is down takes minutes. Returns what failed."""
         if not portals:
             return []
         progress.mark_changed()
         with ThreadPoolExecutor(len(portals)) as pool:
-            problems = list(pool.map(lambda where: self._login(wish, where), portals))
+            problems = list(pool.map(lambda where: self._login(desired, where), portals))
         return ["%s: %s" % (where, problem) for where, problem in zip(portals, problems) if problem]
 
-    def _record_is_right(self, wish: Connection, where: str) -> bool:
-        return wish.shared or self.records.are_right(wish.iqn, where, wish.chap)
+    def _record_is_right(self, desired: Connection, where: str) -> bool:
+        return desired.shared or self.records.are_right(desired.iqn, where, desired.chap)
 
-    def _make_record(self, wish: Connection, where: str) -> None:
-        if wish.shared:
+    def _make_record(self, desired: Connection, where: str) -> None:
+        if desired.shared:
             return
         records = self.records
-        if not records.are_whole(wish.iqn, where):
+        if not records.are_whole(desired.iqn, where):
             progress.mark_changed()
-            self._delete_record(wish.iqn, where)
-        if not records.files(wish.iqn, where):
+            self._delete_record(desired.iqn, where)
+        if not records.files(desired.iqn, where):
             progress.mark_changed()
-            self._node(wish.iqn, where, "-o", "new", ok=(0, _EXISTS))
-        if not records.files(wish.iqn, where):
+            self._node(desired.iqn, where, "-o", "new", ok=(0, _EXISTS))
+        if not records.files(desired.iqn, where):
             raise CommandFailed(
                 cmd="iscsiadm",
                 rc=0,
-                stderr="iscsiadm did not create a record of %s below %s" % (wish.iqn, " or ".join(records.folders)),
+                stderr="iscsiadm did not create a record of %s below %s" % (desired.iqn, " or ".join(records.folders)),
             )
-        if not records.are_right(wish.iqn, where, wish.chap):
+        if not records.are_right(desired.iqn, where, desired.chap):
             progress.mark_changed()
-            records.write(wish.iqn, where, wish.chap)
+            records.write(desired.iqn, where, desired.chap)
 
-    def _login(self, wish: Connection, where: str) -> str:
+    def _login(self, desired: Connection, where: str) -> str:
         """ "" when it is logged in, or else why not."""
-        done = self._node(wish.iqn, where, "--login", ok=None, timeout=150)
+        done = self._node(desired.iqn, where, "--login", ok=None, timeout=150)
         if done.rc in (0, _EXISTS):
             return ""
         if done.rc == _AUTH_FAILED:
@@ -326,7 +326,7 @@ class Initiator:
             return "iscsiadm was " + done.stderr
         return login_problem(done.stderr + done.stdout) or "iscsiadm failed with exit code %d" % done.rc
 
-    def _wait(self, wish: Connection, sessions: t.Sequence[Session]) -> list[str] | None:
+    def _wait(self, desired: Connection, sessions: t.Sequence[Session]) -> list[str] | None:
         """For the disk of every session that has its connection; after two looks for one of them.
 
         :returns: the portals that answer no command; None: the disk did not appear.
@@ -340,15 +340,15 @@ class Initiator:
                 session
                 for session in answering
                 if self.devices.is_logged_in(session.number)
-                and not self.devices.disks_of_session(session.number, wish.lun)
+                and not self.devices.disks_of_session(session.number, desired.lun)
             ]
-            if self._disks(wish, sessions) and self._path(wish, sessions) and not (late and attempt < 2):
+            if self._disks(desired, sessions) and self._path(desired, sessions) and not (late and attempt < 2):
                 return [session.portal for session in sessions if session.number in silent]
             if not answering or attempt == self.wait_tries:
                 break
             for session in late or answering:
                 try:
-                    self.devices.scan(session.number, wish.lun)
+                    self.devices.scan(session.number, desired.lun)
                 except WaitTimeout as problem:
                     silent[session.number] = problem
             # The first look is often a moment too early; then 1, 4, 9... seconds.
@@ -359,18 +359,20 @@ class Initiator:
 
     # ---- disconnect ----------------------------------------------------------------------------------------------------
 
-    def disconnect(self, wish: Connection, check_mode: bool = False) -> dict[str, t.Any]:
+    def disconnect(self, desired: Connection, check_mode: bool = False) -> dict[str, t.Any]:
         """Flush the disk, take it from the kernel, and log out when the target has no other disk here.
 
         :raises VolumePathNotRemoved: it is mounted, held or open, and nothing was done; or it would not go.
         """
-        sessions = self.sessions(wish.iqn)
-        disks = self._disks(wish, sessions)
+        sessions = self.sessions(desired.iqn)
+        disks = self._disks(desired, sessions)
         others = [
             name for session in sessions for name in self.devices.disks_of_session(session.number) if name not in disks
         ]
         records = [
-            where for where in self.records.portals(wish.iqn, wish.portals) if self.records.paths(wish.iqn, where)
+            where
+            for where in self.records.portals(desired.iqn, desired.portals)
+            if self.records.paths(desired.iqn, where)
         ]
         changes = (["disk"] if disks else []) + (["session"] if sessions and not others else [])
         if records and not others:
@@ -383,7 +385,7 @@ class Initiator:
         if users:
             raise VolumePathNotRemoved(
                 message="%s of volume %s is in use: %s"
-                % (" ".join("/dev/" + d for d in disks), wish.volume_id, "; ".join(users)),
+                % (" ".join("/dev/" + d for d in disks), desired.volume_id, "; ".join(users)),
                 remedy="Detach the disk from its guest, unmount it, or close what has it open.",
             )
         if not check_mode:
@@ -391,7 +393,7 @@ class Initiator:
                 progress.mark_changed()
                 self._remove(disks)
             if not others:
-                self._logout(wish, sessions, records)
+                self._logout(desired, sessions, records)
         return {
             "changed": bool(changes),
             "changes": changes,
@@ -414,18 +416,18 @@ class Initiator:
         self.devices.delete(disks)
         self.multipath.forget(disks)
 
-    def _logout(self, wish: Connection, sessions: t.Sequence[Session], records: t.Sequence[str]) -> None:
+    def _logout(self, desired: Connection, sessions: t.Sequence[Session], records: t.Sequence[str]) -> None:
         for session in sessions:
             progress.mark_changed()
-            self._node(wish.iqn, session.portal, "--logout", ok=(0, _NO_RECORDS), timeout=150)
-        left = self.sessions(wish.iqn)
+            self._node(desired.iqn, session.portal, "--logout", ok=(0, _NO_RECORDS), timeout=150)
+        left = self.sessions(desired.iqn)
         if left:
             raise VolumePathNotRemoved(
-                message="the session with %s at %s did not end" % (wish.iqn, ", ".join(s.portal for s in left))
+                message="the session with %s at %s did not end" % (desired.iqn, ", ".join(s.portal for s in left))
             )
         for where in records:
             progress.mark_changed()
-            self._delete_record(wish.iqn, where)
+            self._delete_record(desired.iqn, where)
 
     def _delete_record(self, iqn: str, where: str) -> None:
         if self.records.files(iqn, where):
@@ -434,17 +436,17 @@ class Initiator:
 
     # ---- extend --------------------------------------------------------------------------------------------------------
 
-    def rescan(self, wish: Connection, check_mode: bool = False) -> dict[str, t.Any]:
+    def rescan(self, desired: Connection, check_mode: bool = False) -> dict[str, t.Any]:
         """Have the kernel ask for the disk's size again, after the volume grew, and multipathd give its map that size.
 
         :raises VolumeDeviceNotFound: it is not connected.
         :raises RemoteError: a path is down. It would come back with the old size.
         """
-        sessions = self.sessions(wish.iqn)
-        disks = self._disks(wish, sessions)
+        sessions = self.sessions(desired.iqn)
+        disks = self._disks(desired, sessions)
         if not disks:
-            raise VolumeDeviceNotFound(device=by_path_names(wish.portals[0], wish.iqn, wish.lun)[0])
-        before = self.result(wish, sessions)["size"]
+            raise VolumeDeviceNotFound(device=by_path_names(desired.portals[0], desired.iqn, desired.lun)[0])
+        before = self.result(desired, sessions)["size"]
         if not check_mode:
             down = [session.portal for session in sessions if not self.devices.is_logged_in(session.number)]
             if not down:
@@ -455,13 +457,13 @@ class Initiator:
             if down:
                 raise RemoteError(
                     reason="All paths need to be up to extend the device of volume %s: %s"
-                    % (wish.volume_id, ", ".join(down)),
+                    % (desired.volume_id, ", ".join(down)),
                     remedy="Rerun the playbook when all portals are reachable.",
                 )
             over = self.devices.map_of(disks)
             if over:
                 self.multipath.resize(over, self.devices.size(disks[0]))
-        result = self.result(wish, sessions)
+        result = self.result(desired, sessions)
         changed = result["size"] != before
         result.update(changed=changed, changes=["size"] if changed else [])
         return result
@@ -489,7 +491,7 @@ def _no_login(failures: t.Sequence[str]) -> FailedISCSITargetPortalLogin:
 
 
 def make_connections(
-    wishes: t.Sequence[t.Mapping[str, t.Any]],
+    requests: t.Sequence[t.Mapping[str, t.Any]],
     initiator: Initiator | None = None,
     workers: int = 4,
     check_mode: bool = False,
@@ -504,27 +506,29 @@ def make_connections(
     after: dict[str, t.Any] = {}
 
     def one(args: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        wish = connection_of(args)
+        desired = connection_of(args)
         # Disks of one target share their sessions.
-        with host_lock(LOCK_ROOT, "iscsi-" + hashlib.sha256(wish.iqn.encode()).hexdigest()[:32]):
-            before[wish.volume_id] = after[wish.volume_id] = shown(worker, wish)
+        with host_lock(LOCK_ROOT, "iscsi-" + hashlib.sha256(desired.iqn.encode()).hexdigest()[:32]):
+            before[desired.volume_id] = after[desired.volume_id] = shown(worker, desired)
             actions = {CONNECTED: worker.connect, DISCONNECTED: worker.disconnect, RESCANNED: worker.rescan}
-            result = actions[wish.state](wish, check_mode)
-            after[wish.volume_id] = (
-                shown(worker, wish) if not check_mode else wished(before[wish.volume_id], wish, result)
+            result = actions[desired.state](desired, check_mode)
+            after[desired.volume_id] = (
+                shown(worker, desired) if not check_mode else expected_after(before[desired.volume_id], desired, result)
             )
-        return dict(result, iqn=wish.iqn, lun=wish.lun)
+        return dict(result, iqn=desired.iqn, lun=desired.lun)
 
-    outcomes = run_batch([(str(args.get("volume_id")), args) for args in wishes], one, workers)
+    outcomes = run_batch([(str(args.get("volume_id")), args) for args in requests], one, workers)
     return {"outcomes": outcomes, "before": before, "after": after}
 
 
-def shown(initiator: Initiator, wish: Connection) -> dict[str, t.Any]:
+def shown(initiator: Initiator, desired: Connection) -> dict[str, t.Any]:
     """A volume's connection for a diff; no secret is in it."""
-    sessions = initiator.sessions(wish.iqn)
-    found = initiator.result(wish, sessions)
-    portals = [where for where in wish.portals if where in {session.portal for session in sessions}] or wish.portals
-    records = all(initiator._record_is_right(wish, where) for where in portals)
+    sessions = initiator.sessions(desired.iqn)
+    found = initiator.result(desired, sessions)
+    portals = [
+        where for where in desired.portals if where in {session.portal for session in sessions}
+    ] or desired.portals
+    records = all(initiator._record_is_right(desired, where) for where in portals)
     return {
         "connected": bool(found["devices"]),
         "portals": sorted(session.portal for session in sessions),
@@ -533,12 +537,14 @@ def shown(initiator: Initiator, wish: Connection) -> dict[str, t.Any]:
     }
 
 
-def wished(before: t.Mapping[str, t.Any], wish: Connection, result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def expected_after(
+    before: t.Mapping[str, t.Any], desired: Connection, result: t.Mapping[str, t.Any]
+) -> dict[str, t.Any]:
     """What shown() would say afterwards; in check mode."""
     if not result["changed"]:
         return dict(before)
-    if wish.state == CONNECTED:
-        portals = sorted(set(before["portals"]) | set(wish.portals))
+    if desired.state == CONNECTED:
+        portals = sorted(set(before["portals"]) | set(desired.portals))
         return dict(before, connected=True, portals=portals, record="as requested")
     kept = [each["portal"] for each in result["sessions"]]
     return dict(before, connected=False, portals=kept, record=before["record"] if kept else "other or none", size=0)

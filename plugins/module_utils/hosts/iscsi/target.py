@@ -70,7 +70,7 @@ class Login:
 
 @dataclass(frozen=True)
 class Export:
-    """What is wished of one volume's target. ``logins`` empty: the target is there, and lets nobody in.
+    """What is desired of one volume's target. ``logins`` empty: the target is there, and lets nobody in.
 
     ``keep``: initiators that others let in, and whose credentials nobody here knows: they stay as they are, those that are
     not there stay out. resolved() makes logins of them.
@@ -139,7 +139,7 @@ class Target(t.Protocol):
         """What there is of these exports' targets, by iqn; also what only a saved configuration knows."""
 
     def aspects(self, export: Export) -> dict[str, t.Any]:
-        """What a resolved() export looks like when it is as wished. Secrets are in ``chap``, and nowhere else."""
+        """What a resolved() export looks like when it is as desired. Secrets are in ``chap``, and nowhere else."""
 
     def is_saved(self, export: Export, found: Found) -> bool:
         """Whether a restart of the service would bring the export back as it is."""
@@ -256,12 +256,12 @@ def shown(aspects: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {key: (any(value.values()) if key == "chap" else value) for key, value in sorted(plain.items())}
 
 
-def differences(wished: t.Mapping[str, t.Any], found: t.Mapping[str, t.Any]) -> list[str]:
-    """The names of what is not as wished, in order; of an initiator that comes or goes only that, not its credentials."""
-    changed = sorted(key for key, value in wished.items() if found.get(key) != value)
+def differences(desired: t.Mapping[str, t.Any], found: t.Mapping[str, t.Any]) -> list[str]:
+    """The names of what is not as desired, in order; of an initiator that comes or goes only that, not its credentials."""
+    changed = sorted(key for key, value in desired.items() if found.get(key) != value)
     if "chap" in changed and "chap" in found:
-        both = set(wished["chap"]) & set(found["chap"])
-        if all(wished["chap"][name] == found["chap"][name] for name in both) and "initiators" in changed:
+        both = set(desired["chap"]) & set(found["chap"])
+        if all(desired["chap"][name] == found["chap"][name] for name in both) and "initiators" in changed:
             changed.remove("chap")
     if "accounts" in changed:  # what follows from the others, or credentials that nobody was given
         changed.remove("accounts")
@@ -279,7 +279,7 @@ def location(target: Target, export: Export, found: Found | None) -> str:
 
 def make_exports(
     target: Target,
-    wishes: t.Sequence[t.Mapping[str, t.Any]],
+    requests: t.Sequence[t.Mapping[str, t.Any]],
     prefix: str = IQN_PREFIX,
     portals: t.Sequence[str] = (),
     check_mode: bool = False,
@@ -300,7 +300,7 @@ def make_exports(
         exports[str(args["volume_id"])] = export
         return {}
 
-    pairs = [(str(args.get("volume_id")), args) for args in wishes]
+    pairs = [(str(args.get("volume_id")), args) for args in requests]
     outcomes = run_batch(pairs, checked, workers=1)
     if not exports:
         return {"outcomes": outcomes, "before": before, "after": after}
@@ -364,12 +364,12 @@ def _apply(
             "some initiators have CHAP credentials, others have none",
             "Set credentials for all initiators, or for none.",
         )
-    wished = target.aspects(export)
-    changes = differences(wished, found.aspects) if found else ["target"]
+    desired = target.aspects(export)
+    changes = differences(desired, found.aspects) if found else ["target"]
     if found and not changes and not target.is_saved(export, found):
         changes = ["saved"]
-    after[export.volume_id] = shown(wished)
-    if "chap" in changes and found and any(found.aspects.get("chap", {}).values()) and any(wished["chap"].values()):
+    after[export.volume_id] = shown(desired)
+    if "chap" in changes and found and any(found.aspects.get("chap", {}).values()) and any(desired["chap"].values()):
         after[export.volume_id]["chap"] = "other credentials"
     if found and "path" in changes and found.sessions and not export.force:
         raise create_failed(
@@ -440,7 +440,7 @@ def _plain(error: BaseException, export: Export) -> str:
 
 
 def _verified(target: Target, export: Export, found: Found | None) -> dict[str, t.Any]:
-    """What is there afterwards; an error when it is not as wished: a target's tools may fail without a word."""
+    """What is there afterwards; an error when it is not as desired: a target's tools may fail without a word."""
     if export.state == ABSENT:
         if found is None:
             return {}

@@ -177,19 +177,19 @@ class LioTarget:
         if not has:
             # Nothing of it, or something that cannot become it.
             self._delete(export.iqn)
-        wished = self.aspects(export)
-        store = self._store(export) or self._make_store(export, wished)
-        if wished["write_cache"] is not None and has.get("write_cache") not in (None, wished["write_cache"]):
-            store.set_attribute("emulate_write_cache", str(int(wished["write_cache"])))
+        desired = self.aspects(export)
+        store = self._store(export) or self._make_store(export, desired)
+        if desired["write_cache"] is not None and has.get("write_cache") not in (None, desired["write_cache"]):
+            store.set_attribute("emulate_write_cache", str(int(desired["write_cache"])))
         target = self.library.Target(self.library.FabricModule("iscsi"), export.iqn)
         tpg = self.library.TPG(target, 1)
-        if has.get("attributes") != wished["attributes"]:
-            for name, value in wished["attributes"].items():
+        if has.get("attributes") != desired["attributes"]:
+            for name, value in desired["attributes"].items():
                 tpg.set_attribute(name, value)
         luns = {lun.lun: lun for lun in tpg.luns}
         lun = luns.get(self.lun) or self.library.LUN(tpg, self.lun, storage_object=store)
-        self._set_acls(export, tpg, lun, wished)
-        self._set_portals(export, tpg, wished)
+        self._set_acls(export, tpg, lun, desired)
+        self._set_portals(export, tpg, desired)
         if not tpg.enable:
             tpg.enable = True
 
@@ -199,21 +199,21 @@ class LioTarget:
                 return store
         return None
 
-    def _make_store(self, export: Export, wished: t.Mapping[str, t.Any]) -> t.Any:
+    def _make_store(self, export: Export, desired: t.Mapping[str, t.Any]) -> t.Any:
         size = check_path(export)
         # The volume's id as unit serial: the disk has one identity on every host and for ever.
-        if wished["plugin"] == "fileio":
+        if desired["plugin"] == "fileio":
             return self.library.FileIOStorageObject(
-                export.iqn, export.path, size, wwn=export.volume_id, write_back=bool(wished["write_cache"])
+                export.iqn, export.path, size, wwn=export.volume_id, write_back=bool(desired["write_cache"])
             )
         return self.library.BlockStorageObject(export.iqn, export.path, wwn=export.volume_id)
 
-    def _set_acls(self, export: Export, tpg: t.Any, lun: t.Any, wished: t.Mapping[str, t.Any]) -> None:
+    def _set_acls(self, export: Export, tpg: t.Any, lun: t.Any, desired: t.Mapping[str, t.Any]) -> None:
         there = {acl.node_wwn: acl for acl in tpg.node_acls}
         for name, acl in there.items():
             if name not in export.initiators:
                 acl.delete()  # LIO ends its session
-        for name, pair in wished["chap"].items():
+        for name, pair in desired["chap"].items():
             user, secret = pair or ("", "")
             acl = there.get(name) or self.library.NodeACL(tpg, name, mode="create")
             if (acl.chap_userid or "", acl.chap_password or "") != (user, secret):
@@ -221,12 +221,12 @@ class LioTarget:
             if not list(acl.mapped_luns):
                 self.library.MappedLUN(acl, self.lun, self.lun)
 
-    def _set_portals(self, export: Export, tpg: t.Any, wished: t.Mapping[str, t.Any]) -> None:
+    def _set_portals(self, export: Export, tpg: t.Any, desired: t.Mapping[str, t.Any]) -> None:
         there = {portal(each.ip_address.strip("[]"), each.port): each for each in tpg.network_portals}
         for where, each in there.items():
-            if where not in wished["portals"]:
+            if where not in desired["portals"]:
                 each.delete()
-        for where in wished["portals"]:
+        for where in desired["portals"]:
             if where not in there:
                 address, port = split_portal(where)
                 try:

@@ -351,17 +351,19 @@ class TgtTarget:
             )
 
     def _set_accounts(self, export: Export, tid: int, live: dict[str, t.Any], has: t.Mapping[str, t.Any]) -> None:
-        """The accounts that are not wished go, the new ones come; the others keep their secrets.
+        """The accounts that are not desired go, the new ones come; the others keep their secrets.
 
         From the first that goes, all are unbound from the end and bound again: there must not be a gap. While none is
         bound, tgtd asks nobody who he is, so then no initiator is let in. Sessions that are there feel nothing of it.
         """
         bound = list(live["accounts"])
-        wished = self._accounts_of(export)
+        desired = self._accounts_of(export)
         before = dict(pair for pair in has.get("chap", {}).values() if pair is not None)
         secrets = {login.chap.user: login.chap.secret for login in export.logins if login.chap and login.chap.secret}
-        keep = [user for user in bound if user in wished and (user not in secrets or secrets[user] == before.get(user))]
-        new = [user for user in wished if user not in keep]
+        keep = [
+            user for user in bound if user in desired and (user not in secrets or secrets[user] == before.get(user))
+        ]
+        new = [user for user in desired if user not in keep]
         if keep == bound and not new:
             return
         first = next((place for place, user in enumerate(bound) if user not in keep), len(bound))
@@ -389,13 +391,13 @@ class TgtTarget:
         if users.count(user) <= 1:
             self._tgtadm("account", "delete", "--user", user, ignore="can't find the account")
 
-    def _set_acls(self, tid: int, wished: set[str], live: dict[str, t.Any]) -> None:
+    def _set_acls(self, tid: int, desired: set[str], live: dict[str, t.Any]) -> None:
         has = set(live["acls"])
-        for word in sorted(has - wished):
+        for word in sorted(has - desired):
             self._tgtadm("target", "unbind", "--tid", tid, "--" + _acl_option(word), word)
-        for word in sorted(wished - has):
+        for word in sorted(desired - has):
             self._tgtadm("target", "bind", "--tid", tid, "--" + _acl_option(word), word)
-        live["acls"] = sorted(wished)
+        live["acls"] = sorted(desired)
 
     def look_again(self, path: str) -> list[str]:
         """Have tgtd see that the disk at ``path`` grew: it keeps the size that it saw when it opened it.

@@ -44,8 +44,8 @@ class DomainDisk:
     size: int = 0
 
 
-def disk_wish(args: t.Mapping[str, t.Any]) -> DomainDisk:
-    """The wish in an element of the option ``disks``.
+def desired_disk(args: t.Mapping[str, t.Any]) -> DomainDisk:
+    """The desired disk in an element of the option ``disks``.
 
     :raises InvalidInput: a UUID, serial, state or size that is none, or XML that is no disk of this serial.
     """
@@ -58,10 +58,10 @@ def disk_wish(args: t.Mapping[str, t.Any]) -> DomainDisk:
         raise InvalidInput(reason="%r is not a valid disk serial" % serial[:200])
     if state == RESIZED and (isinstance(size, bool) or not isinstance(size, int) or size <= 0 or size % 512):
         raise InvalidInput(reason="size of disk %s must be a multiple of 512 bytes, got %r" % (serial, size))
-    wish = DomainDisk(checked_uuid(args.get("uuid") or ""), serial, state, str(args.get("xml") or ""), size)
+    desired = DomainDisk(checked_uuid(args.get("uuid") or ""), serial, state, str(args.get("xml") or ""), size)
     if state == ATTACHED:
-        _checked_xml(wish)
-    return wish
+        _checked_xml(desired)
+    return desired
 
 
 def _parse(xml: str) -> t.Any:
@@ -70,22 +70,24 @@ def _parse(xml: str) -> t.Any:
     )
 
 
-def _checked_xml(wish: DomainDisk) -> t.Any:
+def _checked_xml(desired: DomainDisk) -> t.Any:
     require(etree, "lxml", "python3-lxml", "host")
     try:
-        disk = _parse(wish.xml)
+        disk = _parse(desired.xml)
     except etree.XMLSyntaxError as error:
-        raise InvalidInput(reason="the XML of disk %s cannot be parsed: %s" % (wish.serial, error)) from None
+        raise InvalidInput(reason="the XML of disk %s cannot be parsed: %s" % (desired.serial, error)) from None
     if disk.tag != "disk":
-        raise InvalidInput(reason="the XML of disk %s must be a disk, got %s" % (wish.serial, disk.tag))
-    if _serial_of(disk) != wish.serial:
-        raise InvalidInput(reason="the XML of disk %s has another serial, %r" % (wish.serial, _serial_of(disk) or None))
+        raise InvalidInput(reason="the XML of disk %s must be a disk, got %s" % (desired.serial, disk.tag))
+    if _serial_of(disk) != desired.serial:
+        raise InvalidInput(
+            reason="the XML of disk %s has another serial, %r" % (desired.serial, _serial_of(disk) or None)
+        )
     target, driver = disk.find("target"), disk.find("driver")
     if target is None or not target.get("dev"):
-        raise InvalidInput(reason="the XML of disk %s has no target" % wish.serial)
+        raise InvalidInput(reason="the XML of disk %s has no target" % desired.serial)
     if driver is None or not driver.get("type"):
         # libvirt would probe, and the guest writes what is probed (CVE-2015-7548).
-        raise InvalidInput(reason="the XML of disk %s has no driver type" % wish.serial)
+        raise InvalidInput(reason="the XML of disk %s has no driver type" % desired.serial)
     return disk
 
 
@@ -135,7 +137,7 @@ def _target(disk: t.Any) -> str:
 
 def ensure_disk(
     connection: t.Any,
-    wish: DomainDisk,
+    desired: DomainDisk,
     check_mode: bool = False,
     tries: int = TRIES,
     wait: float = 2.0,
@@ -151,19 +153,19 @@ def ensure_disk(
     :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone.
     """
     require(etree, "lxml", "python3-lxml", "host")
-    domain = find_domain(connection, wish.uuid)
+    domain = find_domain(connection, desired.uuid)
     if domain is None:
-        if wish.state == DETACHED:
+        if desired.state == DETACHED:
             return _result(False, None, None, [])
         raise InstanceNotFound(
-            message="domain %s does not exist on this host" % wish.uuid,
+            message="domain %s does not exist on this host" % desired.uuid,
             remedy="Start the instance, or detach the volume.",
         )
-    if wish.state == ATTACHED:
-        return _attach(domain, wish, check_mode)
-    if wish.state == DETACHED:
-        return _detach(domain, wish, check_mode, tries, wait)
-    return _resize(domain, wish, check_mode)
+    if desired.state == ATTACHED:
+        return _attach(domain, desired, check_mode)
+    if desired.state == DETACHED:
+        return _detach(domain, desired, check_mode, tries, wait)
+    return _resize(domain, desired, check_mode)
 
 
 def _result(changed: bool, before: t.Any, after: t.Any, parts: t.Collection[str]) -> dict[str, t.Any]:
@@ -179,13 +181,13 @@ def _result(changed: bool, before: t.Any, after: t.Any, parts: t.Collection[str]
     }
 
 
-def _attach(domain: t.Any, wish: DomainDisk, check_mode: bool) -> dict[str, t.Any]:
-    wanted = _checked_xml(wish)
+def _attach(domain: t.Any, desired: DomainDisk, check_mode: bool) -> dict[str, t.Any]:
+    wanted = _checked_xml(desired)
     missing, before = [], None
     parts = _parts(domain)
     for part in parts:
         disks = _disks(domain, part)
-        there = _find(disks, wish.serial)
+        there = _find(disks, desired.serial)
         if there is not None:
             before = there
             continue
@@ -199,13 +201,13 @@ def _attach(domain: t.Any, wish: DomainDisk, check_mode: bool) -> dict[str, t.An
         progress.mark_changed()
         with libvirt_errors():
             domain.attachDeviceFlags(_shown(wanted), _flag(missing))
-        before_text, wanted = _shown(before), _find(_disks(domain, parts[0]), wish.serial)
+        before_text, wanted = _shown(before), _find(_disks(domain, parts[0]), desired.serial)
         return dict(_result(True, None, wanted, parts), before=before_text)
     return _result(bool(missing), before, wanted if missing else before, parts)
 
 
-def _detach(domain: t.Any, wish: DomainDisk, check_mode: bool, tries: int, wait: float) -> dict[str, t.Any]:
-    found = {part: _find(_disks(domain, part), wish.serial) for part in _parts(domain)}
+def _detach(domain: t.Any, desired: DomainDisk, check_mode: bool, tries: int, wait: float) -> dict[str, t.Any]:
+    found = {part: _find(_disks(domain, part), desired.serial) for part in _parts(domain)}
     there = [part for part in found if found[part] is not None]
     before = next((found[part] for part in there), None)
     if check_mode or not there:
@@ -216,11 +218,11 @@ def _detach(domain: t.Any, wish: DomainDisk, check_mode: bool, tries: int, wait:
         with libvirt_errors():
             domain.detachDeviceFlags(_shown(found[CONFIG]), _flag([CONFIG]))
     if LIVE in there:
-        _let_go(domain, wish, found[LIVE], tries, wait)
+        _let_go(domain, desired, found[LIVE], tries, wait)
     return _result(True, before, None, [])
 
 
-def _let_go(domain: t.Any, wish: DomainDisk, disk: t.Any, tries: int, wait: float) -> None:
+def _let_go(domain: t.Any, desired: DomainDisk, disk: t.Any, tries: int, wait: float) -> None:
     """Ask the guest until the disk is gone from it: it answers when it likes to, or never."""
     problem = ""
     for attempt in range(1, tries + 1):
@@ -234,7 +236,7 @@ def _let_go(domain: t.Any, wish: DomainDisk, disk: t.Any, tries: int, wait: floa
                 problem = (error.get_error_message() or str(error)).strip()
         deadline = time.monotonic() + min(wait * attempt, MOST_WAIT)
         while True:
-            if _is_gone(domain, wish.serial):
+            if _is_gone(domain, desired.serial):
                 return
             if time.monotonic() >= deadline:
                 break
@@ -257,23 +259,25 @@ def _is_gone(domain: t.Any, serial: str) -> bool:
         raise
 
 
-def _resize(domain: t.Any, wish: DomainDisk, check_mode: bool) -> dict[str, t.Any]:
+def _resize(domain: t.Any, desired: DomainDisk, check_mode: bool) -> dict[str, t.Any]:
     """Have the guest see that its disk grew. A guest that does not run sees it when it starts."""
     if LIVE not in _parts(domain):
-        disk = _find(_disks(domain, CONFIG), wish.serial)
-        return dict(_result(False, disk, disk, [CONFIG]), size=wish.size)
-    disk = _find(_disks(domain, LIVE), wish.serial)
+        disk = _find(_disks(domain, CONFIG), desired.serial)
+        return dict(_result(False, disk, disk, [CONFIG]), size=desired.size)
+    disk = _find(_disks(domain, LIVE), desired.serial)
     if disk is None:
-        raise InvalidInput(reason="guest %s has no disk %s" % (wish.uuid, wish.serial))
+        raise InvalidInput(reason="guest %s has no disk %s" % (desired.uuid, desired.serial))
     with libvirt_errors():
         before = int(domain.blockInfo(_target(disk))[0])
-        if wish.size < before:
-            raise InvalidInput(reason="disk %s has %d bytes and cannot shrink to %d" % (wish.serial, before, wish.size))
+        if desired.size < before:
+            raise InvalidInput(
+                reason="disk %s has %d bytes and cannot shrink to %d" % (desired.serial, before, desired.size)
+            )
         if not check_mode:
             # Also where QEMU knows the size of a host's device already: this is what tells the guest.
-            if wish.size != before:
+            if desired.size != before:
                 progress.mark_changed()
-            domain.blockResize(_target(disk), wish.size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
-    result = _result(wish.size != before, disk, disk, [LIVE])
-    result.update(size=wish.size, before="%d bytes\n" % before, after="%d bytes\n" % wish.size)
+            domain.blockResize(_target(disk), desired.size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+    result = _result(desired.size != before, disk, disk, [LIVE])
+    result.update(size=desired.size, before="%d bytes\n" % before, after="%d bytes\n" % desired.size)
     return result

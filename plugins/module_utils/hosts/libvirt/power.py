@@ -60,7 +60,7 @@ def _shut_down(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: b
     if changed and not check_mode:
         progress.mark_changed()
         if not _ask(domain, begin + spec.shutdown_timeout):
-            if _nobody_listens():
+            if _run_is_gone():
                 raise RemoteError(
                     reason="guest %s was asked to shut down by a run that is gone; it keeps its power" % spec.uuid
                 )
@@ -100,7 +100,7 @@ def _ask(domain: t.Any, deadline: float) -> bool:
         time.sleep(min(POLL, max(0.0, deadline - now)))
 
 
-def _nobody_listens() -> bool:
+def _run_is_gone() -> bool:
     """Whether the run that started this module is gone: its other end of our output is closed.
 
     By then another run may have looked at the guest, and found it running.

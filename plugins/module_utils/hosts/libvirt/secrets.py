@@ -79,24 +79,24 @@ def set_secret(
     """
     if not value:
         raise InvalidInput(reason="the CHAP secret of %s is empty" % iqn)
-    wished = secret_config(iqn, ephemeral)
+    desired = secret_config(iqn, ephemeral)
     there = find_secret(connection, iqn)
     with libvirt_errors():
-        same = there is not None and SecretConfig.from_xml(parse(there.XMLDesc(0))) == wished
+        same = there is not None and SecretConfig.from_xml(parse(there.XMLDesc(0))) == desired
         if check_mode:
-            return {"uuid": wished.uuid, "changed": not same}
+            return {"uuid": desired.uuid, "changed": not same}
         if not same:
             progress.mark_changed()
             if there is not None:
                 there.undefine()  # libvirt changes neither uuid nor ephemeral of a secret that is there
-            there = connection.secretDefineXML(to_text(wished.to_xml()), 0)
+            there = connection.secretDefineXML(to_text(desired.to_xml()), 0)
         try:
             there.setValue(value.encode("utf-8"), 0)
         except libvirt.libvirtError:
             if not same:
                 there.undefine()
             raise LibvirtError(reason="the value of secret %s could not be set" % iqn) from None
-    return {"uuid": wished.uuid, "changed": not same}
+    return {"uuid": desired.uuid, "changed": not same}
 
 
 def remove_secret(connection: t.Any, iqn: str, check_mode: bool = False) -> dict[str, t.Any]:

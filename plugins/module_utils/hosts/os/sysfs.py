@@ -17,7 +17,7 @@ from ...core.errors import CommandFailed, WaitTimeout
 from .command import TIMED_OUT, program, run
 
 
-def tell_kernel(path: str, text: str, timeout: float = 60.0) -> None:
+def write_sysfs(path: str, text: str, timeout: float = 60.0) -> None:
     """Write ``text`` to ``path``, and wait at most ``timeout`` seconds for the kernel to have done it.
 
     :raises FileNotFoundError: there is no such file; the device is gone.

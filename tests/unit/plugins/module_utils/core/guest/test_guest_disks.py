@@ -22,7 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config
     guest_config,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_disks import disk_wish
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_disks import desired_disk
 
 from .domain.schema import assert_valid
 from .domain.texts import guest_xml
@@ -169,9 +169,9 @@ def test_a_lun_has_the_serial_of_the_real_disk():
     assert (found.known_as, found.serial) == (VOLUME, None)
     assert config(disk()).disks[0].known_as == VOLUME
     xml = etree.tostring(node, encoding="unicode")
-    assert disk_wish({"uuid": UUID, "serial": VOLUME, "xml": xml}).xml == xml
+    assert desired_disk({"uuid": UUID, "serial": VOLUME, "xml": xml}).xml == xml
     with pytest.raises(errors.InvalidInput, match="has another serial"):
-        disk_wish({"uuid": UUID, "serial": "another", "xml": xml})
+        desired_disk({"uuid": UUID, "serial": "another", "xml": xml})
 
 
 @pytest.mark.parametrize(

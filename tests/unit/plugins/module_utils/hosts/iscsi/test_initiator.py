@@ -277,7 +277,7 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(iscsi_devices, "program", lambda name, package: "/sbin/" + name)
     monkeypatch.setattr(multipath, "run", made.run)
     monkeypatch.setattr(multipath, "program", made.program)
-    monkeypatch.setattr(iscsi_devices, "tell_kernel", made.write)
+    monkeypatch.setattr(iscsi_devices, "write_sysfs", made.write)
     monkeypatch.setattr(iscsi_initiator, "LOCK_ROOT", str(tmp_path / "run"))
     monkeypatch.setattr(
         iscsi_initiator, "by_path_names", lambda *args: [str(tmp_path) + name for name in by_path_names(*args)]

@@ -293,7 +293,7 @@ def test_a_path_that_kept_the_old_size_keeps_the_map_as_it_is(host, monkeypatch)
     write = host.write
     monkeypatch.setattr(
         test_initiator.iscsi_devices,
-        "tell_kernel",
+        "write_sysfs",
         lambda path, text: write(path, text) if "/sdb/" not in path else None,
     )
     error = host.both(state="rescanned")["error"]

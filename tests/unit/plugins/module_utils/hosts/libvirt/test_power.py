@@ -139,7 +139,7 @@ def world(monkeypatch):
     world = World()
     for module in (power, domains):
         monkeypatch.setattr(module, "time", world.clock)
-    monkeypatch.setattr(power, "_nobody_listens", lambda: world.closed)
+    monkeypatch.setattr(power, "_run_is_gone", lambda: world.closed)
     return world
 
 
@@ -243,11 +243,11 @@ def test_whether_somebody_listens():
     """The reader of our output is there, and is gone."""
     code = (
         "import sys, time\n"
-        "from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import _nobody_listens\n"
-        "answers = [_nobody_listens()]\n"
+        "from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import _run_is_gone\n"
+        "answers = [_run_is_gone()]\n"
         "print('ready', flush=True)\n"
         "sys.stdin.readline()\n"
-        "answers.append(_nobody_listens())\n"
+        "answers.append(_run_is_gone())\n"
         "print(answers, file=sys.stderr)\n"
         "os_exit = __import__('os')._exit(0)\n"
     )

@@ -107,16 +107,16 @@ def test_command_is_not_waited_for_when_it_does_not_end(monkeypatch):
 def test_the_kernel_is_told_by_another_process(tmp_path):
     order = tmp_path / "scan"
     with pytest.raises(FileNotFoundError):
-        sysfs.tell_kernel(str(order), "- - 1")
+        sysfs.write_sysfs(str(order), "- - 1")
     order.write_text("")
-    sysfs.tell_kernel(str(order), "- - 1")
+    sysfs.write_sysfs(str(order), "- - 1")
     assert order.read_text() == "- - 1"
     with pytest.raises(errors.CommandFailed, match="Is a directory"):
-        sysfs.tell_kernel(str(tmp_path), "1")
+        sysfs.write_sysfs(str(tmp_path), "1")
     # Nobody reads: the writer waits in the kernel.
     os.mkfifo(tmp_path / "held")
     with pytest.raises(errors.WaitTimeout, match="writing '1' to .*/held did not happen within 1 s") as caught:
-        sysfs.tell_kernel(str(tmp_path / "held"), "1", timeout=1)
+        sysfs.write_sysfs(str(tmp_path / "held"), "1", timeout=1)
     assert caught.value.retryable and "dmesg" in caught.value.remedy
 
 
