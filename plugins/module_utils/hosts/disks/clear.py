@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whole disks cleared before somebody else gets them: every byte of what the guest wrote is overwritten with zeros.
+"""Clears whole disks before another guest gets them: every byte is overwritten with zeros.
 
-The kernel is asked to zero (a device that can do so by itself does, as with ``blkdiscard --zeroout``), and where it
-will not, zeros are written.
+The kernel zeroes the disk (devices with support for it do so themselves, as with ``blkdiscard --zeroout``); if it
+cannot, zeros are written.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from ..os.batch import progress
 from .devices import block_device
 
 ZERO, NONE = "zero", "none"
-#: What becomes of a whole disk whose guest is deleted.
+#: How to clear a whole disk whose guest is deleted.
 CHOICES = (ZERO, NONE)
 
-# linux/fs.h. BLKDISCARD alone would not do: many devices give back old data after it.
+# linux/fs.h. BLKDISCARD is not sufficient: many devices return the old data afterwards.
 _BLKZEROOUT, _BLKRRPART = 0x127F, 0x125F
-#: Bytes of one request: short enough that a process that is to end does not hang in it.
+#: Bytes of one request: small enough that a process can be ended in time.
 _STEP = 256 * 1024**2
 _BLOCK = 1024**2
 _WILL_NOT = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EREMOTEIO)
 
 
 def checked_disks(disks: t.Iterable[t.Any]) -> list[dict[str, str]]:
-    """Disks as a module gets them, paths or {path, serial}, as {path, serial}.
+    """The option of a module, paths or {path, serial}, as {path, serial}.
 
-    :raises InvalidInput: a path that is not absolute, or goes through "..".
+    :raises InvalidInput: a path is not absolute or contains "..".
     """
     found = []
     for disk in disks:
@@ -55,18 +55,18 @@ def clear_disk(
     describe: t.Callable[[str], t.Mapping[str, t.Any]] | None = None,
     check_mode: bool = False,
 ) -> str:
-    """Overwrite a whole disk with zeros; its path. What the kernel or another guest uses is never touched.
+    """Overwrite a whole disk with zeros; returns its path. A disk in use by the kernel or another guest is not touched.
 
-    :arg used_by: real path of a disk -> the domain, other than this disk's own, that has it.
-    :raises CommandFailed: it is not there, is no block device, is in use, or is another disk than the one that was given
-        to the guest (its serial tells), or writing failed.
+    :arg used_by: real path of a disk -> the other domain that uses it.
+    :raises CommandFailed: the path does not exist, is not a block device, is in use, has another serial than the disk
+        of the guest, or writing failed.
     """
     path = disk["path"]
     real = os.path.realpath(path)
     if real in used_by:
         raise _refusal(path, "domain %s uses the disk" % used_by[real])
     try:
-        # With O_EXCL a block device refuses when a file system, LVM, RAID, swap or another such opener has it.
+        # With O_EXCL opening a block device fails if a file system, LVM, RAID, swap or another exclusive opener has it.
         fd = os.open(real, os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC)
     except OSError as error:
         busy = error.errno == errno.EBUSY

@@ -4,7 +4,7 @@
 
 """The config drive as a file on the compute host: ISO 9660 or vfat, label config-2.
 
-The drive may hold a password: its file is for its owner only.
+The drive may contain a password, so only the owner can access the file.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ pycdlib = optional_import("pycdlib")
 LABEL = "config-2"
 VFAT_SIZE = 64 << 20
 PUBLISHER = "BOOTFLOW.COMPUTE"
-ISO_TOOLS = ("xorriso", "genisoimage", "mkisofs")  # in this order, where pycdlib is missing
+ISO_TOOLS = ("xorriso", "genisoimage", "mkisofs")  # in this order, without pycdlib
 TOOL_TIMEOUT = 120  # seconds
 
-# Where each format keeps the digest of what it was made of: ISO 9660's application identifier, FAT's boot code.
+# Where each format stores the digest of its sources: ISO 9660's application identifier, FAT's boot code.
 _ISO_APPLICATION = 16 * 2048 + 574
-# (57 characters of it: Joliet has room for 64.)
+# (57 characters of it, because Joliet has space for 64.)
 _MARK = "BOOTFLOW "
 _MARK_DIGITS = 48
 
 
 def content_digest(files: t.Mapping[str, bytes], fmt: str) -> str:
-    """sha256 (hex) of paths and contents: two drives with the same digest tell a guest the same."""
+    """sha256 (hex) of paths and contents: drives with the same digest are equivalent for a guest."""
     digest = hashlib.sha256(("%s %s 1\n" % (fmt, LABEL)).encode("ascii"))
     for path in sorted(files):
         digest.update(("%s %d\n" % (path, len(files[path]))).encode("utf-8"))
@@ -54,7 +54,7 @@ def content_digest(files: t.Mapping[str, bytes], fmt: str) -> str:
 def build_iso(files: t.Mapping[str, bytes], label: str = LABEL) -> bytes:
     """An ISO 9660 image with Joliet and Rock Ridge names.
 
-    :raises InvalidInput: a path that cannot be on a drive.
+    :raises InvalidInput: a path is not possible on a drive.
     :raises MissingLibrary: neither pycdlib nor one of ISO_TOOLS is installed.
     :raises CommandFailed: the tool failed.
     """
@@ -71,15 +71,15 @@ def build_iso(files: t.Mapping[str, bytes], label: str = LABEL) -> bytes:
 def write_config_drive(
     path: str, files: t.Mapping[str, bytes], fmt: str = "iso9660", check_mode: bool = False, keep: bool = False
 ) -> dict[str, t.Any]:
-    """Make the drive at ``path``, unless one of the same content and format is there.
+    """Create the drive at ``path``, unless one with the same content and format exists.
 
-    The new file is complete before it takes its name; whatever fails, no part of it stays.
+    The new file is renamed when it is complete; after a failure no part of it remains.
 
-    :arg path: absolute; its folder is made when missing.
-    :arg keep: a drive that is there stays whatever it was made of: its guest may have seen it already.
+    :arg path: absolute; a missing directory is created.
+    :arg keep: keep an existing drive whatever its content is, because its guest may have read it already.
     :returns: {changed, path, format, size in bytes}
-    :raises ConfigDriveUnknownFormat, InvalidInput: bad arguments.
-    :raises DiskFull, MissingLibrary, CommandFailed, RemoteError: the file could not be made or written.
+    :raises ConfigDriveUnknownFormat, InvalidInput: an argument is not valid.
+    :raises DiskFull, MissingLibrary, CommandFailed, RemoteError: the file could not be created or written.
     """
     check_format(fmt)
     if not os.path.isabs(path) or os.path.basename(path) in ("", ".", ".."):
@@ -115,7 +115,7 @@ def _existing(path: str, mark: bytes, fmt: str) -> int | None:
 def _write(path: str, data: bytes, size: int) -> None:
     folder, name = os.path.split(path)
     os.makedirs(folder, mode=0o755, exist_ok=True)
-    # What a killed run left behind. No other run works on this instance: the ledger sees to that.
+    # The leftover of a killed run. The ledger ensures that no other run works on this instance.
     for leftover in glob.glob(os.path.join(glob.escape(folder), ".%s.*.part" % glob.escape(name))):
         os.unlink(leftover)
     fd, temporary = tempfile.mkstemp(prefix=".%s." % name, suffix=".part", dir=folder)  # 0600
@@ -187,7 +187,7 @@ def _iso_with_pycdlib(files: t.Mapping[str, bytes], label: str, mark: bytes) -> 
 
 
 def _iso_name(folder: str, name: str, taken: set[str], end: str) -> str:
-    """A plain ISO 9660 path, unique; guests see the Rock Ridge or Joliet name."""
+    """A unique plain ISO 9660 path; guests see the Rock Ridge or Joliet name."""
     plain = re.sub(r"[^A-Z0-9_]", "_", name.upper())[:24]
     candidate, number = "%s/%s%s" % (folder, plain, end), 0
     while candidate in taken:

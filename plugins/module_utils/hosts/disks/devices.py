@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Physical disks that are set aside for guests, and why one of them can not be given away."""
+"""Physical disks that are reserved for guests, and why one of them is not available."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...core.errors import CommandFailed
 from ..os.command import program, run
 
 GIB = 1024**3
-#: What lsblk may call a disk of its own; a loop device is one in a lab.
+#: Types of lsblk that count as whole disks; loop devices are used in labs.
 WHOLE = ("disk", "loop", "mpath")
 _COLUMNS = "KNAME,TYPE,SIZE,RO,ROTA,TRAN,SERIAL,WWN,FSTYPE,MOUNTPOINT"
 #: Each of the first four sectors may hold the label of an LVM physical volume.
@@ -33,9 +33,9 @@ def isolated_disks(
 ) -> list[dict[str, t.Any]]:
     """One row per path: {path, size_gb (GiB, rounded down), medium, serial, reason}.
 
-    ``medium`` is hdd, ssd or nvme; ``domain`` is there where one has the disk. Only a disk whose ``reason`` is empty may be given to a guest.
+    ``medium`` is hdd, ssd or nvme; ``domain`` is set if one uses the disk. Only disks with an empty ``reason`` are available to guests.
 
-    :arg used_by: real path of a disk -> the domain that has it.
+    :arg used_by: real path of a disk -> the domain that uses it.
     """
     describe, examine = describe or block_device, examine or why_busy
     rows: list[dict[str, t.Any]] = []
@@ -81,8 +81,8 @@ def _why_no_device(path: str) -> str:
 def block_device(path: str) -> Node:
     """lsblk's tree of one device: the device with what is on it in ``children``.
 
-    :raises CommandFailed, ValueError, LookupError: lsblk failed, or said nothing of use.
-    :raises MissingLibrary: there is no lsblk.
+    :raises CommandFailed, ValueError, LookupError: lsblk failed or printed unexpected output.
+    :raises MissingLibrary: lsblk is not installed.
     """
     done = run([program("lsblk", "util-linux"), "--json", "--bytes", "--output", _COLUMNS, path], timeout=30)
     return t.cast(Node, json.loads(done.stdout)["blockdevices"][0])
@@ -93,7 +93,7 @@ def _int(value: t.Any) -> int:
 
 
 def _truth(value: t.Any) -> bool:
-    # Before util-linux 2.33 all values are texts.
+    # Before util-linux 2.33 all values are strings.
     return value in (True, 1, "1")
 
 
@@ -105,7 +105,7 @@ def medium(node: Node) -> str:
 
 
 def why_not_whole(node: Node) -> str:
-    """Why a device can not be given to a guest as a whole, "" when it can: it is none, or it or a part is in use."""
+    """Why a device is not available as a whole disk ("" if it is): it is not a whole disk, or it or a partition is in use."""
     if node.get("type") not in WHOLE:
         return "is of type %s, not a whole disk" % node.get("type")
     if not _int(node.get("size")):
@@ -134,9 +134,9 @@ def _why_used(node: Node, what: str) -> str:
 
 
 def why_busy(path: str) -> str:
-    """Why a disk can not be given away that lsblk finds nothing about: it asks udev, which may not run or not know.
+    """Why a disk is not available although lsblk found nothing: lsblk uses udev, which may not be running or not know the content.
 
-    Opened for itself alone, a device refuses when anything in the kernel has it or a partition of it: a file system in
+    Opening a device exclusively fails if the kernel uses it or a partition of it: a file system in
     any mount namespace, a member of btrfs or ZFS, a swap, a device-mapper target.
     """
     try:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an instance's disks can be kept in. source: Nova's images_type"""
+"""The storage backends of local disks. source: Nova's images_type"""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..lvm.lvm_tags import checked_name
 
 QCOW2, RAW, LVM, QCOW2_ON_LVM = "qcow2", "raw", "lvm", "qcow2_on_lvm"
 BACKENDS = (QCOW2, RAW, LVM, QCOW2_ON_LVM)
-#: Those that take their room from a volume group.
+#: Backends that use a volume group.
 ON_LVM = (LVM, QCOW2_ON_LVM)
 
 
 def checked_group(backend: str, volume_group: str) -> str:
-    """The volume group of a backend that keeps disks in one; "" for the others.
+    """The volume group of a backend that uses one; "" for the others.
 
-    :raises InvalidInput: none is named, or LVM takes no such name.
+    :raises InvalidInput: the volume group is not set or has an invalid name.
     """
     if backend not in ON_LVM:
         return ""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Images first, then the disks of all instances on this host: what the instance_disks module does."""
+"""The work of the module instance_disks: images first, then the disks of all instances on this host."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def disk_spec(args: t.Mapping[str, t.Any]) -> DiskSpec:
 
 
 class _Work:
-    """One call of the module: its images with what became of them."""
+    """One call of the module: its images and their results."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class _Work:
         self.allow_unverified = allow_unverified
         self.check_mode = check_mode
         self.volume_group = volume_group
-        self.sizes: dict[str, list[int]] = {}  # image id -> sizes of the disks that want it, bytes
+        self.sizes: dict[str, list[int]] = {}  # image id -> sizes of the disks created from it, in bytes
         self.bases: dict[str, BaseImage] = {}
         self.too_large: dict[str, int] = {}  # image id -> virtual size
         self.missing: set[str] = set()
@@ -80,12 +80,12 @@ class _Work:
                 try:
                     spec = disk_spec(disk)
                 except BootflowError:
-                    continue  # it is reported as this instance's own error
+                    continue  # reported as the error of this instance
                 if spec.kind == "image":
                     self.sizes.setdefault(spec.image_id, []).append(spec.size)
 
     def max_bytes(self, image_id: str, limit: int | None) -> int | None:
-        """The largest disk that wants the image; None: one of them is as large as the image, whatever that is."""
+        """The largest disk created from the image; None if one of them has the size of the image."""
         sizes = self.sizes.get(image_id, [])
         largest = None if not sizes or 0 in sizes else max(sizes)
         if limit and (largest is None or limit < largest):
@@ -164,8 +164,8 @@ def make_disks(
 ) -> dict[str, t.Any]:
     """{outcomes by uuid, image_outcomes by id, missing_images}; see the module instance_disks for the fields.
 
-    :arg volume_group: where the backends lvm and qcow2_on_lvm have their disks.
-    :raises InvalidInput: instances_path is not acceptable, or an image or instance is given twice.
+    :arg volume_group: for the backends lvm and qcow2_on_lvm.
+    :raises InvalidInput: instances_path is not valid, or an image or instance is given twice.
     """
     work = _Work(instances_path, uploads, allow_unverified, check_mode, volume_group)
     work.note_sizes(instances)

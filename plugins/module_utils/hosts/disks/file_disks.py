@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The disks of an instance that are files: made once, complete or not there, and never looked into again.
+"""The disks of an instance that are files: created once, either complete or missing, and never probed again.
 
-``disk.info`` beside them remembers what each disk was made as. It is written before the disk gets its name, and it, not the
-disk's own bytes, says which format a disk has: a guest writes what it likes into its disk. source: CVE-2015-7548, CVE-2016-2140.
+``disk.info`` beside them records how each disk was created. It is written before the disk gets its name, and it determines the format
+of a disk, because a guest can write anything into the disk itself. source: CVE-2015-7548, CVE-2016-2140.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PART = ".part"
 
 @dataclass(frozen=True)
 class DiskSpec:
-    """A wished disk. ``size`` is in bytes; 0 for an image: as large as the image."""
+    """A requested disk. ``size`` is in bytes; 0 for an image: the size of the image."""
 
     name: str
     kind: str  # image, ephemeral, swap
@@ -46,7 +46,7 @@ class DiskSpec:
     label: str = ""
 
     def checked(self) -> DiskSpec:
-        """Itself. Raises InvalidInput when a field is none of its words, or a size is missing."""
+        """Returns itself. Raises InvalidInput if a field has an invalid value, or a size is missing."""
         checked_disk_name(self.name)
         for value, words, what in (
             (self.kind, KINDS, "kind"),
@@ -67,7 +67,7 @@ class DiskSpec:
 
 
 def disk_size(spec: DiskSpec, base: BaseImage | None) -> int:
-    """Bytes of the disk.
+    """Size of the disk in bytes.
 
     :raises FlavorDiskSmallerThanImage: the image is larger than the disk.
     """
@@ -79,15 +79,15 @@ def disk_size(spec: DiskSpec, base: BaseImage | None) -> int:
 def ensure_files(
     folder: str, specs: t.Sequence[DiskSpec], bases: t.Mapping[str, BaseImage], check_mode: bool
 ) -> dict[str, t.Any]:
-    """Make the disks that are missing in the folder; {changed, disks: [{name, path, format, virtual_size}]}.
+    """Create the missing disks in the directory; {changed, disks: [{name, path, format, virtual_size}]}.
 
     :arg bases: image id -> image in the cache.
-    :raises InvalidDiskInfo: a file is in the way that is not recorded, or is recorded as another kind of disk.
+    :raises InvalidDiskInfo: a file exists that is not recorded, or is recorded as another kind of disk.
     :raises FlavorDiskSmallerThanImage, DiskFull, CommandFailed, InvalidInput: as named.
     """
     disks = []
     records = records_of(folder)
-    # An instance without a disk of its own (its root is a volume) has a config drive and a console there all the same.
+    # An instance without local disks (its root is a volume) still has a config drive and a console log in the directory.
     changed = not specs and not os.path.isdir(folder)
     if changed and not check_mode:
         progress.mark_changed()
@@ -111,7 +111,7 @@ def ensure_files(
 
 
 def records_of(folder: str) -> dict[str, t.Any]:
-    """What the folder's disk.info says, by the disks' names."""
+    """The content of disk.info, by names of disks."""
     data = read_json(os.path.join(folder, "disk.info"))
     return data if isinstance(data, dict) else {}
 
@@ -121,7 +121,7 @@ def write_records(folder: str, records: t.Mapping[str, t.Any]) -> None:
 
 
 def record_of(spec: DiskSpec, size: int, base: BaseImage | None) -> dict[str, t.Any]:
-    """What disk.info is to remember of a disk."""
+    """The record of a disk in disk.info."""
     return {
         "kind": spec.kind,
         "format": spec.backend,
@@ -132,9 +132,9 @@ def record_of(spec: DiskSpec, size: int, base: BaseImage | None) -> dict[str, t.
 
 
 def recorded_size(path: str, spec: DiskSpec, record: t.Any) -> int:
-    """Bytes of a disk that is there, as disk.info has them.
+    """Size of an existing disk in bytes, according to disk.info.
 
-    :raises InvalidDiskInfo: it is not recorded, or as another kind of disk.
+    :raises InvalidDiskInfo: the disk is not recorded, or is recorded as another kind of disk.
     """
     if not isinstance(record, dict) or not isinstance(record.get("virtual_size"), int):
         raise InvalidDiskInfo(
@@ -177,14 +177,14 @@ def _make_disk(
 
 
 def needed(base: BaseImage | None, spec: DiskSpec) -> BaseImage:
-    """The image that the disk is made from. Raises InvalidInput where it is not in the cache."""
+    """The image of the disk. Raises InvalidInput if it is not in the cache."""
     if base is None:
         raise InvalidInput(reason="image %s of disk %s is not in the cache" % (spec.image_id, spec.name))
     return base
 
 
 def _from_image(base: BaseImage, target: str, backend: str, size: int) -> None:
-    """qcow2: an overlay that names its base's format (nobody probes it); raw: a sparse copy."""
+    """qcow2: an overlay with the format of its base (which is never probed); raw: a sparse copy."""
     qemu_img = program("qemu-img", QEMU_IMG_PACKAGE)
     if backend == "qcow2":
         run(
@@ -212,7 +212,7 @@ def _formatted(target: str, raw: str, spec: DiskSpec, size: int) -> None:
 
 
 def format_disk(spec: DiskSpec, path: str) -> None:
-    """Make swap, or an ephemeral disk's file system, on a raw file or a block device."""
+    """Create swap, or the file system of an ephemeral disk, on a raw file or block device."""
     if spec.kind == "swap":
         label = ["-L", spec.label] if spec.label else []
         run([program("mkswap", "util-linux")] + label + [path], timeout=600.0, path=path)
@@ -230,7 +230,7 @@ def _mkfs(spec: DiskSpec, path: str) -> list[str]:
 
 
 def default_label(name: str) -> str:
-    """ "ephemeral0" for "disk.eph0", as Nova names them; else the name's last word."""
+    """ "ephemeral0" for "disk.eph0", as in Nova; otherwise the last part of the name."""
     found = re.match(r"disk\.eph(\d+)\Z", name)
     return "ephemeral" + found.group(1) if found else name.rpartition(".")[2]
 

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Logical volumes of instances: made for one instance, tagged with it, wiped and removed with it.
+"""Logical volumes of instances: created for one instance, tagged with it, wiped and removed with it.
 
-Names are Nova's, <uuid>_disk and <uuid>_disk.eph0. Whose a volume is, its tags say; one without ours is never touched.
+Names are Nova's, <uuid>_disk and <uuid>_disk.eph0. The tags identify the owner; volumes without our tags are never touched.
 source: Nova's libvirt driver (images_type lvm, volume_clear)
 """
 
@@ -26,15 +26,15 @@ from .instance_tags import INSTANCE, of_instance
 
 MIB = 1024**2
 ZERO, SHRED, NONE = "zero", "shred", "none"
-#: What becomes of the data of a volume whose instance is deleted.
+#: How to clear a volume whose instance is deleted.
 CLEARS = (ZERO, SHRED, NONE)
-#: Seconds after which a volume that is still open is in use: udev looks into what was just closed.
+#: Seconds after which a volume that is still open counts as in use, because udev scans volumes that were just closed.
 _SETTLES = 10.0
 
 
 @dataclass(frozen=True)
 class Clearing:
-    """How volumes are wiped; ``size_mb``: only so many first MiB, 0 all."""
+    """How to wipe volumes; ``size_mb``: only the first MiB, 0 for all."""
 
     how: str = ZERO
     size_mb: int = 0
@@ -42,7 +42,7 @@ class Clearing:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A volume to be made. ``source``: "image/<id>", or "" for an empty one."""
+    """A volume to create. ``source``: "image/<id>", or "" for an empty one."""
 
     name: str
     size: int  # bytes
@@ -54,9 +54,9 @@ def volume_name(uuid: str, disk: str) -> str:
 
 
 def whole(group: VolumeGroup, uuid: str, name: str) -> LogicalVolume | None:
-    """The instance's volume of that name; None where it is not there, or not whole.
+    """The volume of the instance with that name; None if it does not exist or is incomplete.
 
-    :raises Conflict: somebody else's has the name.
+    :raises Conflict: a volume of another owner has the name.
     """
     lv = group.lvs.get(name)
     if lv is None:
@@ -70,10 +70,10 @@ def whole(group: VolumeGroup, uuid: str, name: str) -> LogicalVolume | None:
 
 
 def begin(vg: str, uuid: str, wanted: t.Sequence[Wanted]) -> None:
-    """Make the volumes, marked as incomplete; finish() takes the mark away. What a killed run left is begun anew.
+    """Create the volumes, marked as incomplete; finish() removes the mark. Leftovers of killed runs are created again.
 
-    :raises DiskFull: the group has not the room for all of them.
-    :raises VolumeIsBusy: what was left is still open.
+    :raises DiskFull: the group lacks space for all of them.
+    :raises VolumeIsBusy: a leftover is still open.
     """
     with lvm.group_lock(vg):
         group = lvm.read_group(vg)
@@ -89,7 +89,7 @@ def begin(vg: str, uuid: str, wanted: t.Sequence[Wanted]) -> None:
 def _left_over(
     group: VolumeGroup, uuid: str, wanted: t.Sequence[Wanted]
 ) -> tuple[list[LogicalVolume], list[LogicalVolume]]:
-    """What a killed run left: to be written over, for others must not get what is in it, and to be wiped."""
+    """Leftovers of a killed run: to be overwritten, because others must not get their content, and removed."""
     kept: list[LogicalVolume] = []
     left: list[LogicalVolume] = []
     for each in wanted:
@@ -129,13 +129,13 @@ def _check_room(group: VolumeGroup, wanted: t.Sequence[Wanted]) -> None:
 
 
 def finish(vg: str, names: t.Sequence[str]) -> None:
-    """The volumes are whole."""
+    """Mark the volumes as complete."""
     with lvm.group_lock(vg):
         lvm.change_tags(vg, names, remove=[INCOMPLETE])
 
 
 def activate(vg: str, lvs: t.Sequence[LogicalVolume]) -> bool:
-    """Whether one of them had to be activated, as after a restart of a host that does not do so by itself."""
+    """Activate the volumes; whether one was inactive, as after a restart of a host without automatic activation."""
     sleeping = [lv.name for lv in lvs if not lv.is_active]
     if sleeping:
         progress.mark_changed()
@@ -145,10 +145,10 @@ def activate(vg: str, lvs: t.Sequence[LogicalVolume]) -> bool:
 
 
 def remove(vg: str, lvs: t.Sequence[LogicalVolume], clearing: Clearing) -> None:
-    """Wipe the volumes and remove them. An interrupted removal is gone on with by the next.
+    """Wipe and remove the volumes. The next call continues an interrupted removal.
 
-    :raises VolumeIsBusy: one is open; it is not wiped.
-    :raises CommandFailed: one could not be overwritten; it stays, and no guest gets it.
+    :raises VolumeIsBusy: a volume is open; it is not wiped.
+    :raises CommandFailed: a volume could not be overwritten; it is kept, and no guest gets it.
     """
     if not lvs:
         return
@@ -189,7 +189,7 @@ def _wipe(path: str, size: int, clearing: Clearing) -> None:
     length = min(size, clearing.size_mb * MIB) if clearing.size_mb else size
     try:
         if clearing.how == SHRED:
-            os.close(os.open(path, os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC))  # a file system on it refuses
+            os.close(os.open(path, os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC))  # fails if a file system uses it
             copy.shred(path, length)
         else:
             copy.zero(path, length)

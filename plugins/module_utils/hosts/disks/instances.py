@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An instance removed from this host: its domain, its logical volumes and its directory, and its whole disks cleared. Nothing else."""
+"""Removes an instance from this host: its domain, logical volumes and directory; and clears its whole disks. Nothing else."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from .local_removal import NO_GROUP, LocalVolumes, remove_volumes
 
 @dataclass(frozen=True)
 class Disks:
-    """The whole disks that an instance has here ({path, serial}), to be cleared.
+    """The whole disks of an instance on this host ({path, serial}) to clear.
 
-    ``used_by`` gives real path -> domain for what other instances have, as it is when asked. Unless ``always`` they are
-    cleared only where the domain is there: without one no guest of this build has run.
+    ``used_by`` returns real path -> domain for the disks of other instances at the time of the call. Unless ``always``, they are
+    cleared only if the domain exists, because otherwise no guest of this build has run.
     """
 
     disks: t.Sequence[t.Mapping[str, str]] = ()
@@ -42,15 +42,15 @@ def remove_instance(
     disks: Disks = Disks(),
     local: LocalVolumes = NO_GROUP,
 ) -> dict[str, t.Any]:
-    """Remove domain, logical volumes and directory of one instance, clear its whole disks; {changed, removed: [words and paths]}.
+    """Remove domain, logical volumes and directory of one instance, clear its whole disks; {changed, removed: [texts and paths]}.
 
-    Nothing there: unchanged. The domain goes first: a directory is never taken away below a running guest. It goes for
-    good only once its disks are cleared, so that they are when a removal is interrupted and begun again.
+    Does nothing for a missing instance. The domain is stopped first, so that the directory of a running guest is never removed. It is
+    undefined only after its disks are cleared, so that an interrupted removal clears them when it is repeated.
 
-    :raises InvalidInput: ``uuid`` is none, or a file system that is not the instance's is mounted inside the directory.
-    :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone; the directory then stays.
-    :raises CommandFailed: a disk could not be cleared; domain (stopped) and directory stay. Or a logical volume; it and the
-        directory stay.
+    :raises InvalidInput: ``uuid`` is not valid, or a file system of something else is mounted inside the directory.
+    :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running; the directory is kept.
+    :raises CommandFailed: a disk could not be cleared, then domain (stopped) and directory are kept; or a logical volume could
+        not be cleared, then it and the directory are kept.
     :raises VolumeIsBusy, DriverNotInitialized: see local_removal.
     """
     folder = instance_dir(instances_path, uuid)
@@ -72,7 +72,7 @@ def _remove(
 
     removed = remove_domain(connection, uuid, check_mode, stopped=clear)
     if not cleared and (disks.always or (removed and check_mode)):
-        clear()  # without its domain: the host was made anew, or somebody removed it by hand
+        clear()  # without a domain: the host was reinstalled, or the domain was removed by hand
     removed += ["data of disk %s" % path for path in cleared]
     volumes = remove_volumes(folder, uuid, local, check_mode)
     removed += volumes.words
@@ -81,11 +81,11 @@ def _remove(
 
 
 def remove_tree(folder: str, check_mode: bool = False, unmounted: t.Collection[str] = ()) -> list[str]:
-    """Remove a directory, never following a link or crossing into another file system; the paths that were removed.
+    """Remove a directory without following links or crossing into other file systems; returns the removed paths.
 
-    A link in the directory's own place is removed as a link.
+    If the directory itself is a link, only the link is removed.
 
-    :arg unmounted: folders on which something is mounted that would not be by then.
+    :arg unmounted: mount points that would be unmounted by then (check mode).
     :raises InvalidInput: something is mounted inside.
     """
     try:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The local disks of one instance, whatever keeps them: files, or room of a volume group."""
+"""The local disks of one instance in any storage backend: files, or logical volumes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def ensure_disks(
     check_mode: bool = False,
     volume_group: str = "",
 ) -> dict[str, t.Any]:
-    """Make the disks of one instance that are missing; {changed, disks: [{name, path, format, virtual_size}]}.
+    """Create the missing disks of one instance; {changed, disks: [{name, path, format, virtual_size}]}.
 
-    A disk that is there stays as it is, whatever it contains.
+    Existing disks are kept, whatever they contain.
 
     :arg bases: image id -> image in the cache.
     :arg volume_group: for the backends lvm and qcow2_on_lvm.
-    :raises InvalidDiskInfo: a file is in the way that is not recorded, or is recorded as another kind of disk.
-    :raises DriverNotInitialized: the volume group is not there, or cannot be used.
+    :raises InvalidDiskInfo: a file exists that is not recorded, or is recorded as another kind of disk.
+    :raises DriverNotInitialized: the volume group does not exist or is not usable.
     :raises FlavorDiskSmallerThanImage, DiskFull, CommandFailed, InvalidInput: as named.
     """
     folder = instance_dir(instances_path, uuid)

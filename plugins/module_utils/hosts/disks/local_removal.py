@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an instance has in volume groups of this host, taken away: its mounts, its lines in fstab, its logical volumes."""
+"""Removes what an instance has in volume groups of this host: mounts, lines in fstab, logical volumes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .instance_volumes import Clearing, remove
 
 @dataclass(frozen=True)
 class LocalVolumes:
-    """Where to look: the host's volume group ("": none), beside those that the instance's disk.info names."""
+    """Where to search: the volume group of the host ("": none), and those in the disk.info of the instance."""
 
     volume_group: str = ""
     clearing: Clearing = field(default_factory=Clearing)
@@ -32,20 +32,20 @@ NO_GROUP = LocalVolumes()
 
 @dataclass
 class Removed:
-    """What was, or in check mode would be, removed, in words, and the folders on which it was mounted."""
+    """What was, or in check mode would be, removed, as text, and the mount points."""
 
     words: list[str] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
 
 
 def remove_volumes(folder: str, uuid: str, local: LocalVolumes, check_mode: bool = False) -> Removed:
-    """Unmount and remove the instance's logical volumes, and nobody else's.
+    """Unmount and remove the logical volumes of the instance, and no others.
 
-    Every step may be interrupted; the next removal finds by the tags what is left.
+    Every step can be interrupted; the next removal finds the rest by the tags.
 
-    :raises VolumeIsBusy: one is still open, or its file system in use.
-    :raises InvalidInput: something else is mounted inside the folder; nothing was touched.
-    :raises DriverNotInitialized: a group that the instance has volumes in is not there.
+    :raises VolumeIsBusy: a volume is still open, or its file system is in use.
+    :raises InvalidInput: something else is mounted inside the directory; nothing was changed.
+    :raises DriverNotInitialized: a group with volumes of the instance does not exist.
     """
     found = Removed()
     recorded = _recorded(folder)
@@ -57,7 +57,7 @@ def remove_volumes(folder: str, uuid: str, local: LocalVolumes, check_mode: bool
         except (DriverNotInitialized, MissingLibrary):
             if vg in recorded:
                 raise
-            continue  # nothing of the instance was ever made in it
+            continue  # no volume of the instance was ever created in it
         volumes[vg] = of_instance(group, uuid)
         found.words += ["logical volume %s/%s" % (vg, lv.name) for lv in volumes[vg]]
     if groups:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the disks of instances have on this host, where a volume group keeps them. source: Nova's _get_local_gb_info"""
+"""The space for disks of instances in a volume group of this host. source: Nova's _get_local_gb_info"""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .qcow2_room import GIB, promised_gb
 def group_facts(backend: str, volume_group: str) -> dict[str, t.Any]:
     """local_gb, local_gb_used and disk_available_least, in GiB rounded down, of the volume group, and instance_volumes.
 
-    On it nothing is promised twice: what is free, is free. For qcow2_on_lvm they are what of it guests' disks can be.
+    A volume group is never oversubscribed: free space is really free. For qcow2_on_lvm the sizes exclude the overhead of file systems.
 
-    :raises InvalidInput: no group is named.
-    :raises DriverNotInitialized: it is not there, or cannot be used.
+    :raises InvalidInput: the group is not set.
+    :raises DriverNotInitialized: the group does not exist or is not usable.
     """
     vg = checked_group(backend, volume_group)
     try:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Disks that are logical volumes, Nova's images_type lvm: raw, each as large as it is said to be.
+"""Disks that are logical volumes, as with Nova's images_type lvm: raw, with their full size allocated.
 
 source: Nova's libvirt driver (imagebackend Lvm)
 """
@@ -27,7 +27,7 @@ RAW = "raw"
 def ensure_volumes(
     vg: str, folder: str, specs: t.Sequence[DiskSpec], bases: t.Mapping[str, BaseImage], check_mode: bool
 ) -> dict[str, t.Any]:
-    """As disks.ensure_files(), with logical volumes; disk.info in the instance's folder says what each was made as."""
+    """Like ensure_files(), with logical volumes; disk.info in the directory of the instance records how each was created."""
     uuid = folder.rpartition("/")[2]
     group = lvm.read_group(vg)
     lvm.check_group(group)
@@ -52,7 +52,7 @@ def ensure_volumes(
             for spec in missing:
                 record = record_of(spec, sizes[spec.name], bases.get(spec.image_id))
                 records[spec.name] = dict(record, volume_group=vg)
-            # Before the first of them is made: a removal looks here for the volume group.
+            # Before the first of them is created, because a removal finds the volume group here.
             write_records(folder, records)
             _make(vg, uuid, missing, sizes, bases)
     disks = [
@@ -95,6 +95,6 @@ def _make(
 
 
 def write_image(source: str, path: str) -> None:
-    """A raw image onto a block device, past the page cache. It ends with the run that began it. Raises CommandFailed."""
+    """Copy a raw image to a block device, past the page cache. The copy ends with its run. Raises CommandFailed."""
     argv = [program("qemu-img", QEMU_IMG_PACKAGE), "convert", "-n", "-f", RAW, "-O", RAW, "-t", "none", source, path]
     run_tied(argv, timeout=CONVERT_TIMEOUT)

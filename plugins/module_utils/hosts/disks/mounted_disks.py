@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""qcow2 files on a logical volume of the instance's own, which is mounted on <uuid>/disk: <uuid>/disk/disk and so on.
+"""qcow2 files on a logical volume of the instance, which is mounted on <uuid>/disk: <uuid>/disk/disk and so on.
 
-The files are layers over the raw images of the cache, as those of the backend qcow2. The volume has the room for all that
-they can become, so that no guest ever finds its disk full that has room left.
+The files are layers over the raw images of the cache, as with the backend qcow2. The volume has space for the full
+files, so that a guest never fails to write to a disk that is not full.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .file_disks import DiskSpec, disk_size, ensure_files, records_of, write_rec
 from .instance_volumes import Wanted, activate, begin, finish, volume_name, whole
 from .qcow2_room import MKFS_OPTIONS, volume_room
 
-#: The folder, and the end of the logical volume's name.
+#: The directory, and the suffix of the logical volume's name.
 DISK = "disk"
 
 
 def ensure_mounted(
     vg: str, folder: str, specs: t.Sequence[DiskSpec], bases: t.Mapping[str, BaseImage], check_mode: bool
 ) -> dict[str, t.Any]:
-    """As disks.ensure_files(), in the folder on which the instance's logical volume is mounted."""
+    """Like ensure_files(), in the directory on which the logical volume of the instance is mounted."""
     uuid = folder.rpartition("/")[2]
     name = volume_name(uuid, DISK)
     device, place = lvm.device_path(vg, name), os.path.join(folder, DISK)
@@ -77,7 +77,7 @@ def _make(vg: str, uuid: str, name: str, folder: str, sizes: t.Sequence[int]) ->
     make_dirs(folder)
     size = volume_room(sizes)
     record = {"kind": DISK, "format": QCOW2_ON_LVM, "virtual_size": size, "volume_group": vg}
-    # Before it is made: a removal looks here for the volume group.
+    # Before it is created, because a removal finds the volume group here.
     write_records(folder, dict(records_of(folder), **{DISK: record}))
     begin(vg, uuid, [Wanted(name, size)])
     device = lvm.device_path(vg, name)
@@ -95,4 +95,4 @@ def _mount(device: str, place: str) -> None:
         )
     progress.mark_changed()
     mounts.mount(device, place)
-    os.chmod(place, 0o711)  # QEMU, another user, has to get through
+    os.chmod(place, 0o711)  # QEMU runs as another user and must be able to pass

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A FAT16 file system with long names, made in memory: what mkfs.vfat and mcopy would do, without them and without root.
+"""Creates a FAT16 file system with long names in memory, as mkfs.vfat and mcopy would, without them and without root.
 
-The same files give the same bytes: there are no times and no random serial number in it.
+The same files give the same bytes, because it contains no times and no random serial number.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class _Directory:
 
 
 def image(files: t.Mapping[str, bytes], label: str, size: int, note: bytes = b"") -> bytes:
-    """The file system's bytes up to the last used one; all after them, up to ``size``, is zero.
+    """The bytes of the file system up to the last used one; the rest up to ``size`` is zero.
 
     :arg files: relative path -> content; the paths are already checked.
     :arg size: bytes of the whole file system, MIN_SIZE to MAX_SIZE.
-    :arg note: bytes put where a boot sector has its code.
-    :raises InvalidInput: the files do not fit, or a size or label that FAT16 cannot have.
+    :arg note: bytes for the code area of the boot sector.
+    :raises InvalidInput: the files do not fit, or the size or label is not possible with FAT16.
     """
     if not MIN_SIZE <= size <= MAX_SIZE or size % CLUSTER:
         raise InvalidInput(reason="size of a vfat config drive is not valid: %d bytes" % size)
@@ -47,7 +47,7 @@ def image(files: t.Mapping[str, bytes], label: str, size: int, note: bytes = b""
         raise InvalidInput(reason="label of a vfat config drive is not valid: %r" % label)
     sectors = size // SECTOR
     root_sectors = ROOT_ENTRIES * 32 // SECTOR
-    # Two bytes of FAT per cluster; two tables; a little more than needed does no harm.
+    # Two bytes of FAT per cluster; two tables; a little more than needed is harmless.
     fat_sectors = math.ceil((sectors / SECTORS_PER_CLUSTER + 2) * 2 / SECTOR)
     clusters = (sectors - RESERVED_SECTORS - 2 * fat_sectors - root_sectors) // SECTORS_PER_CLUSTER
 
@@ -62,7 +62,7 @@ def image(files: t.Mapping[str, bytes], label: str, size: int, note: bytes = b""
 
 
 class _Space:
-    """Hands out clusters, one after the other."""
+    """Allocates clusters in order."""
 
     def __init__(self, limit: int):
         self.limit = limit
@@ -70,7 +70,7 @@ class _Space:
         self.clusters: list[bytes] = []
 
     def reserve(self, length: int) -> int:
-        """A chain for ``length`` bytes; its first cluster, 0 for no bytes."""
+        """Allocate a chain for ``length`` bytes; returns its first cluster, 0 for no bytes."""
         count = math.ceil(length / CLUSTER)
         if count == 0:
             return 0
@@ -104,14 +104,14 @@ def _tree(files: t.Mapping[str, bytes]) -> _Directory:
 
 
 def _entries(directory: _Directory, own: int, parent: int | None, space: _Space) -> bytes:
-    """The directory's entries; what is below it is written to ``space``. ``parent`` is None for the root."""
+    """The entries of the directory; its content is written to ``space``. ``parent`` is None for the root."""
     result = b""
     if parent is not None:
         result += _short_entry(b".          ", _DIRECTORY, own, 0) + _short_entry(b"..         ", _DIRECTORY, parent, 0)
     number = 0
     for name, below in directory.folders.items():
         number += 1
-        # A folder's size is known before its place: the entries of a name take the same room wherever it points.
+        # The size of a directory is known before its position: its entries have the same size wherever they point.
         length = 64 + sum(32 * (_long_parts(n) + 1) for n in (*below.folders, *below.files))
         first = space.reserve(length)
         space.write(first, _entries(below, first, own, space))
@@ -129,7 +129,7 @@ def _long_parts(name: str) -> int:
 
 
 def _named_entries(name: str, number: int, attributes: int, first: int, size: int) -> bytes:
-    """The long name in 13-character parts, last part first, and then the 8.3 entry (a name only old systems see)."""
+    """The long name in parts of 13 characters, last part first, followed by the 8.3 entry (for old systems only)."""
     short = b"F%07d   " % number
     checksum = 0
     for byte in short:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a compute node is and has left, in the fields of Nova's get_available_resource."""
+"""The resources and usage of a compute node, in the fields of Nova's get_available_resource."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ etree = optional_import("lxml.etree")
 GIB = 1024**3
 MAKER = "bootflow.compute"  # as core.guest.platform writes it
 
-#: Our words for libvirt's architectures, where they differ. source: Nova's canonical architecture names
+#: Our names of libvirt's architectures that differ. source: Nova's canonical architecture names
 _CANONICAL_ARCH = {"i386": "i686", "i486": "i686", "i586": "i686", "amd64": "x86_64", "arm64": "aarch64"}
 
 
@@ -46,18 +46,18 @@ def compute_node(
     volume_group: str = "",
     disk_medium: str = "",
 ) -> dict[str, t.Any]:
-    """Facts of this host for the scheduler and the guest's XML.
+    """Facts of this host for the scheduler and the XML of guests.
 
-    :arg virt_type: auto (tried out), kvm or qemu.
-    :arg arch: architecture of the guests to come; "" is the host's own.
-    :arg write_cache: keep the probe's answer and the CPUs' times below instances_path.
-    :arg pci_device_spec: which PCI devices may be given to guests, in the form of Nova's passthrough_whitelist.
-    :arg isolated_disk_paths: physical disks that may be given to guests whole.
-    :arg disk_backend: what keeps the local disks of guests; of lvm and qcow2_on_lvm the sizes are those of ``volume_group``.
-    :arg disk_medium: what they lie on, as the host's administrator says: hdd, ssd, nvme.
-    :raises InvalidInput: an entry of pci_device_spec is wrong, or no volume group is named.
-    :raises DriverNotInitialized: the volume group is not there.
-    :raises HypervisorUnavailable: libvirt is gone, or virt_type is kvm and it has none.
+    :arg virt_type: auto (probed), kvm or qemu.
+    :arg arch: architecture of future guests; "" for that of the host.
+    :arg write_cache: store the result of the probe and the CPU times below instances_path.
+    :arg pci_device_spec: PCI devices that guests may use, in the format of Nova's passthrough_whitelist.
+    :arg isolated_disk_paths: physical disks that can be given to guests as a whole.
+    :arg disk_backend: storage of the local disks of guests; with lvm and qcow2_on_lvm the sizes are those of ``volume_group``.
+    :arg disk_medium: medium of the local disks as configured: hdd, ssd, nvme.
+    :raises InvalidInput: an entry of pci_device_spec is not valid, or the volume group is not set.
+    :raises DriverNotInitialized: the volume group does not exist.
+    :raises HypervisorUnavailable: libvirt is not running, or virt_type is kvm and libvirt does not offer it.
     """
     instances_path = checked_instances_path(instances_path)
     with libvirt_errors():
@@ -144,7 +144,7 @@ def online_cpus(connection: t.Any) -> int:
 def memory_used_mb(meminfo: str = "/proc/meminfo") -> int:
     """Memory in MB that is neither free nor buffers nor page cache, as Nova counts.
 
-    Against the kernel's own total: libvirt's, the sum of the NUMA cells, lacks memory that was plugged in later.
+    Relative to the kernel's own total: that of libvirt, the sum of the NUMA cells, lacks hot-plugged memory.
     """
     values = {}
     with open(meminfo, encoding="ascii") as file:
@@ -156,7 +156,7 @@ def memory_used_mb(meminfo: str = "/proc/meminfo") -> int:
 
 
 def _existing(path: str) -> str:
-    """``path``, or the nearest folder above it that exists: the disk it will be on."""
+    """``path``, or its nearest existing parent: the disk on which it will be."""
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     return path
@@ -172,13 +172,13 @@ def disk_facts(instances_path: str) -> dict[str, int]:
 
 
 def free_bytes(instances_path: str) -> int:
-    """Bytes that the instances could still write."""
+    """Bytes that the instances can still write."""
     found = os.statvfs(_existing(instances_path))
     return found.f_frsize * found.f_bavail
 
 
 def list_domains(connection: t.Any) -> list[dict[str, t.Any]]:
-    """All domains of the host. One that vanishes meanwhile is left out."""
+    """All domains of the host, except those that vanish meanwhile."""
     rows = []
     for domain in connection.listAllDomains(0):
         try:
@@ -198,7 +198,7 @@ def list_domains(connection: t.Any) -> list[dict[str, t.Any]]:
 
 
 def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """uuid, name, power_state, memory_mb, vcpus of each domain, and whether this collection made it (``ours``)."""
+    """uuid, name, power_state, memory_mb and vcpus of each domain, and whether this collection created it (``ours``)."""
     found = []
     for row in domains:
         try:
@@ -220,13 +220,13 @@ def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t
 
 
 def made_by_us(xml: t.Any) -> bool:
-    """Whether a domain's XML has the instance's metadata and our name as its maker: Nova's own guests have the first, too."""
+    """Whether the XML has the metadata of an instance and our name as its creator; Nova's own guests have the metadata too."""
     maker = xml.findtext("sysinfo/system/entry[@name='manufacturer']")
     return xml.find("metadata/{%s}instance" % NOVA_NAMESPACE) is not None and maker == MAKER
 
 
 def instance_folders(instances_path: str) -> list[str]:
-    """UUIDs that have a folder below ``instances_path``."""
+    """UUIDs that have a directory below ``instances_path``."""
     try:
         names = os.listdir(instances_path)
     except OSError:
@@ -236,7 +236,7 @@ def instance_folders(instances_path: str) -> list[str]:
         try:
             found.append(checked_uuid(name))
         except InvalidInput:
-            continue  # the image cache, locks, and what is not ours
+            continue  # the image cache, locks, and items of others
     return sorted(found)
 
 
@@ -253,9 +253,9 @@ def vcpus_used(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:
 
 
 def overcommitted_bytes(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:
-    """Bytes that the domains' files may still grow by: virtual minus allocated size.
+    """Bytes by which the files of the domains can still grow: virtual minus allocated size.
 
-    The virtual size comes from libvirt, which reads it with the format in the domain's definition: no disk is probed.
+    The virtual size comes from libvirt, which uses the format in the definition of the domain and does not probe the disk.
     """
     total = 0
     for row in domains:
@@ -280,7 +280,7 @@ def overcommitted_bytes(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:
 
 
 def block_devices_of(domains: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, str]:
-    """Real path of each block device that a domain has as a disk, now or at its next start -> name of that domain."""
+    """Real path of each block device that is a disk of a domain, now or at its next start -> name of the domain."""
     found: dict[str, str] = {}
     for row in domains:
         for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
@@ -315,7 +315,7 @@ def cpu_info(connection: t.Any, capabilities: t.Any) -> dict[str, t.Any]:
 
 
 def _model_features(connection: t.Any, cpu: t.Any) -> set[str]:
-    """The features that the CPU's model stands for; capabilities list only those beyond it."""
+    """The features that the CPU model implies; capabilities list only additional ones."""
     if cpu.find("model") is None:
         return set()
     try:
@@ -329,7 +329,7 @@ def _model_features(connection: t.Any, cpu: t.Any) -> set[str]:
 
 def guest_support(capabilities: t.Any) -> dict[str, t.Any]:
     """From the capabilities' guests: supported_instances [[arch, hv_type, vm_mode]], and per architecture the emulator,
-    the machine types (aliases and what they stand for) and the domain types."""
+    the machine types (aliases and their targets) and the domain types."""
     result: dict[str, t.Any] = {"supported_instances": [], "emulators": {}, "machine_types": {}, "domain_types": {}}
     for guest in capabilities.iterfind("guest"):
         arch_element = guest.find("arch")
@@ -350,7 +350,7 @@ def guest_support(capabilities: t.Any) -> dict[str, t.Any]:
 
 
 def numa_topology(capabilities: t.Any) -> dict[str, t.Any] | None:
-    """The host's NUMA cells, None where libvirt reports none. Memory in MB, pages in kB."""
+    """The NUMA cells of the host; None if libvirt reports none. Memory in MB, pages in kB."""
     cells = []
     for cell in capabilities.iterfind("host/topology/cells/cell"):
         cpus, siblings = [], []

@@ -21,8 +21,8 @@ BUSY = ("user", "kernel", "iowait")
 def cpu_metrics(connection: t.Any, instances_path: str, write: bool = True) -> dict[str, int]:
     """``cpu.frequency`` (MHz), ``cpu.<kind>.time`` (ns), ``cpu.<kind>.percent`` and ``cpu.percent``.
 
-    The percentages are of the time since the report before, whose times are kept below instances_path; in the first
-    report since the host started they are of the time since then. Empty where libvirt has no such numbers.
+    The percentages cover the time since the previous report, whose times are stored below instances_path; the first
+    report after a start of the host covers the time since then. Empty if libvirt does not provide the numbers.
 
     :arg write: keep this report's times for the next.
     """
@@ -47,7 +47,7 @@ def cpu_metrics(connection: t.Any, instances_path: str, write: bool = True) -> d
 def metrics_of(
     sample: t.Mapping[str, int], frequency: int, previous: t.Mapping[str, int] | None = None
 ) -> dict[str, int]:
-    """The metrics of a sample against the one before; against zero where there is none that is older."""
+    """The metrics of a sample compared with the previous one; without an older one, compared with zero."""
     if previous is None or _total(sample) <= _total(previous) or any(sample[k] < previous[k] for k in TIMES):
         previous = dict.fromkeys(TIMES, 0)
     total = _total(sample) - _total(previous)
@@ -69,7 +69,7 @@ def _percent(part: int, total: int) -> int:
 
 
 def _previous(kept: t.Any, boot: str) -> dict[str, int] | None:
-    """The sample that was kept, when it is whole and of this start of the host."""
+    """The stored sample, if it is complete and from this start of the host."""
     if not isinstance(kept, dict) or kept.get("boot_id") != boot:
         return None
     if not all(isinstance(kept.get(kind), int) for kind in TIMES):
@@ -78,7 +78,7 @@ def _previous(kept: t.Any, boot: str) -> dict[str, int] | None:
 
 
 def boot_id(path: str = "/proc/sys/kernel/random/boot_id") -> str:
-    """A word that changes with each start of the host."""
+    """An id that changes with each start of the host."""
     try:
         with open(path, encoding="ascii") as file:
             return file.read().strip()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The host's PCI devices that may be given to guests: from libvirt, else from the kernel."""
+"""The PCI devices of the host that guests may use, read from libvirt or else from the kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ etree = optional_import("lxml.etree")
 
 
 class Sysfs:
-    """What the kernel tells of PCI devices below ``root``."""
+    """The PCI devices below ``root`` in sysfs."""
 
     def __init__(self, root: str = "/sys"):
         self.root = root
@@ -28,14 +28,14 @@ class Sysfs:
         return os.path.join(self.root, "bus/pci/devices", address, *names)
 
     def function_of_interface(self, name: str) -> tuple[str | None, bool]:
-        """The PCI address behind a network interface (None: there is none), and whether it is a PF."""
+        """The PCI address of a network interface (None without one), and whether it is a PF."""
         if os.path.basename(name) != name:
             return None, False
         target = os.path.basename(os.path.realpath(os.path.join(self.root, "class/net", name, "device")))
         try:
             split_address(target)
         except PciDeviceWrongAddressFormat:
-            return None, False  # no such interface, or none of a PCI device
+            return None, False  # the interface does not exist or is not a PCI device
         return target, self.is_physical_function(target)
 
     def is_physical_function(self, address: str) -> bool:
@@ -72,7 +72,7 @@ def _device(address: str, vendor: int, product: int, numa_node: int | None, kind
         address=address,
         vendor_id="%04x" % vendor,
         product_id="%04x" % product,
-        # -1 is the kernel's word for "not known".
+        # -1 is the kernel's value for "not known".
         numa_node=numa_node if numa_node is not None and numa_node >= 0 else None,
         dev_type=kind,
         parent_addr=parent,
@@ -80,7 +80,7 @@ def _device(address: str, vendor: int, product: int, numa_node: int | None, kind
 
 
 def device_of_xml(xml: str) -> PciDevice | None:
-    """The device of libvirt's node device XML; None when it is none on the PCI bus."""
+    """The device of libvirt's node device XML; None if it is not on the PCI bus."""
     node = etree.fromstring(xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True))
     pci = node.find("capability[@type='pci']")
     if pci is None:
@@ -111,7 +111,7 @@ def _address(parts: t.Sequence[t.Any]) -> str:
 
 
 def _devices_of_libvirt(connection: t.Any) -> list[PciDevice]:
-    """What libvirt knows; nothing where it has no driver for node devices."""
+    """The devices that libvirt reports; empty if it has no driver for node devices."""
     try:
         nodes = connection.listAllDevices(libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV)
     except libvirt.libvirtError:
@@ -128,9 +128,9 @@ def _devices_of_libvirt(connection: t.Any) -> list[PciDevice]:
 
 
 def pci_passthrough_devices(connection: t.Any, entries: t.Any, sysfs: Sysfs | None = None) -> list[dict[str, t.Any]]:
-    """The devices that pci_device_spec admits, by address, with Nova's ``dev_id`` and ``label``. Without entries none.
+    """The devices that match pci_device_spec, by address, with Nova's ``dev_id`` and ``label``. Without entries none.
 
-    :raises PciConfigInvalidWhitelist, PciDeviceWrongAddressFormat, PciDeviceInvalidDeviceName: an entry is wrong.
+    :raises PciConfigInvalidWhitelist, PciDeviceWrongAddressFormat, PciDeviceInvalidDeviceName: an entry is not valid.
     """
     if not entries:
         return []

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does KVM really work here? What is listed in libvirt's capabilities may still hang every guest.
+"""Checks whether KVM really works, because every guest may hang although the capabilities of libvirt list KVM.
 
-A boot sector goes the way of a kernel - firmware, protected mode, page tables, long mode, an interrupt through its own
-descriptor table, CPUID - and says so on its serial port. A /dev/kvm without hardware behind it stops on the way (its
-instruction emulator gives up, or nothing happens), and then guests here run under TCG. Takes 0.1 s where KVM works.
+A boot sector runs through the stages of a kernel - firmware, protected mode, page tables, long mode, an interrupt through its own
+descriptor table, CPUID - and writes a marker to its serial port. A /dev/kvm without hardware support fails on the way (its
+instruction emulator gives up, or nothing happens); guests then run under TCG. The probe takes 0.1 s if KVM works.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from ...core.errors import HypervisorUnavailable, InvalidInput
 from ..os.files import read_json, write_json
 from ..os.paths import PROBE, checked_instances_path, make_dirs
 
-#: Seconds for the marker; where nothing failed visibly a second try gets more, for a host under load.
+#: Seconds to wait for the marker; without a visible failure a second attempt gets more, for a host under load.
 FIRST_TRY, SECOND_TRY = 3.0, 10.0
 MARKER = b"BOOTFLOW-LONG-MODE"
-#: What isa-debug-exit makes of the stub's last write: (0x2a << 1) | 1.
+#: The exit code that isa-debug-exit derives from the last write of the stub: (0x2a << 1) | 1.
 EXIT_CODE = 85
 
 # The stub, at 0x7c00. Page tables at 0x1000 (PML4), 0x2000, 0x3000 (one 2 MiB page, identity), IDT at 0x4000.
@@ -68,7 +68,7 @@ def boot_sector() -> bytes:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What guests run under here, and why."""
+    """The virtualization type of guests, and the reason."""
 
     virt_type: str  # kvm, qemu
     reason: str
@@ -83,14 +83,14 @@ def working_virt_type(
     kvm_listed: bool,
     write_cache: bool = True,
 ) -> Verdict:
-    """``kvm`` or ``qemu``, by the setting (auto, kvm, qemu) and, for auto, by trying it out.
+    """``kvm`` or ``qemu``, by the setting (auto, kvm, qemu) and, for auto, by a probe.
 
-    The answer is kept in <instances_path>/_probe/kvm.json and holds for this boot, kernel, QEMU and /dev/kvm.
+    The result is stored in <instances_path>/_probe/kvm.json and is valid for this boot, kernel, QEMU and /dev/kvm.
 
     :arg emulator: path of the QEMU binary.
     :arg kvm_listed: libvirt's capabilities list KVM for this architecture.
     :raises InvalidInput: an unknown setting.
-    :raises HypervisorUnavailable: kvm is demanded, and not listed.
+    :raises HypervisorUnavailable: kvm is set but not listed.
     """
     if setting == "qemu":
         return Verdict("qemu", "virt_type is set to qemu")
@@ -153,7 +153,7 @@ def _key(emulator: str) -> str:
 
 
 def probe(emulator: str, accelerator: str = "kvm", first: float = FIRST_TRY, second: float = SECOND_TRY) -> Verdict:
-    """Run the stub under ``accelerator``, once, or once more with more time when it neither ended nor failed."""
+    """Run the stub under ``accelerator`` once, and again with more time if it neither ended nor failed."""
     reason = _try(emulator, accelerator, first)
     if reason is None:
         return Verdict("kvm", "a guest reached long mode")
@@ -165,7 +165,7 @@ def probe(emulator: str, accelerator: str = "kvm", first: float = FIRST_TRY, sec
 
 
 def _try(emulator: str, accelerator: str, seconds: float) -> str | None:
-    """None: it works. "": no sign of life in time. Else what QEMU said."""
+    """None: KVM works. "": no marker in time. Otherwise the error of QEMU."""
     folder = tempfile.mkdtemp(prefix="bootflow-probe-")
     try:
         sector = os.path.join(folder, "sector")
@@ -209,7 +209,7 @@ def _run_stub(argv: t.Sequence[str], errors: str, serial: str, seconds: float) -
     deadline = time.monotonic() + seconds
     try:
         while process.poll() is None and time.monotonic() < deadline:
-            # QEMU stays, with its guest stopped, when KVM gives up.
+            # QEMU keeps running with a stopped guest when KVM gives up.
             if b"KVM internal error" in _read(errors) or b"KVM: entry failed" in _read(errors):
                 return "KVM internal error"
             time.sleep(0.02)

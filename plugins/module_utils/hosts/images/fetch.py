@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Bytes of an image, from a URL or a file of this host into a new file, hashed on the way, sparse where they are zero."""
+"""Copies an image from a URL or a file of this host to a new file, hashes it meanwhile, and keeps zeros sparse."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def local_source(path: str) -> str:
 
 
 def local_path(url: str) -> str | None:
-    """The path that a file:// URL names; None of any other URL."""
+    """The path of a file:// URL; None for other URLs."""
     parts = urllib.parse.urlsplit(url)
     path = urllib.parse.unquote(parts.path)
     if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost") or not path.startswith("/"):
@@ -40,7 +40,7 @@ def local_path(url: str) -> str | None:
 
 
 def shown_url(url: str) -> str:
-    """The URL without a user's password and without its query, which may hold a signature."""
+    """The URL without password and query, which may contain a signature."""
     parts = urllib.parse.urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", ""))
@@ -54,10 +54,10 @@ def fetch(
     on_progress: Progress | None = None,
     pause: float = 1.0,
 ) -> int:
-    """Write what is at ``url`` to the new file ``target`` (mode 0600); the number of bytes.
+    """Write the content of ``url`` to the new file ``target`` (mode 0600); returns the number of bytes.
 
-    A server's passing trouble is tried again, ``on_bytes`` is only called with bytes of the attempt that counts when
-    nothing was read before; an interrupted transfer is an error at once.
+    Temporary server errors are retried while nothing was read, so ``on_bytes`` only gets the bytes of the successful
+    attempt; an interrupted transfer is an error immediately.
 
     :raises ImageDownloadFailed: not reachable, refused, cut off, not a regular file, or a scheme other than
         http, https and file.
@@ -142,7 +142,7 @@ def _copy(
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """Proxies of the environment are honoured; a redirect cannot lead to a file of the host or to FTP."""
+    """Uses the proxies of the environment; redirects to files of the host or to FTP are not possible."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler,

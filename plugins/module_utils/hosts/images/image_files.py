@@ -2,22 +2,22 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Image files of this host that are read where they lie, because nobody can change them between check and copy.
+"""Image files of this host that are read in place, because they cannot change between check and copy.
 
-Such a file is a regular one of a file system of this host's kernel (on another machine, or in a FUSE program, it could
-change unseen) that this run's user (root) owns and nobody else may write, and a read lease is held on it from before it is
-hashed: the kernel gives none while anybody has the file open for writing, and it is gone when somebody opens it so
-afterwards, which is looked at before a volume counts as filled. The file is only reached through the descriptor that
-holds the lease, so another file under its name is not read. Every other file is copied first, as what comes from a URL.
+Such a file is a regular file on a file system of this host's kernel (on another machine, or in a FUSE program, it could
+change unnoticed) that only the user of this run (root) owns and may write. A read lease is held on it from before it is
+hashed: the kernel grants none while a process has the file open for writing, and breaks it when a process opens the file
+for writing later, which is checked before a volume counts as complete. The file is only accessed through the descriptor
+that holds the lease, so another file under its name is not read. Every other file is copied first, like downloads.
 
-What this holds against: whoever opens the file to write, truncates it, or maps it (also by a hard link, through the kernel's NFS
-server, or as a loop device), before or after. A writer waits up to fs.lease-break-time, and its lease is never had back, so
-that it is seen at the next look, the last of which comes after the volume was compared. What it does not hold against: root
-writing to the block device below the file system, or mounting one that others made. Where the check is to hold against them
-as well, leave ``verify`` on: of a raw image the sha256 of what the volume holds is compared with the catalogue's.
+This detects every process that opens the file for writing, truncates it, or maps it (also by a hard link, through the kernel's NFS
+server, or as a loop device), before or after. A writer waits up to fs.lease-break-time, and a broken lease is never restored, so
+that it is noticed at the next check, the last of which follows the comparison of the volume. It does not detect root
+writing to the block device below the file system, or mounting one that others created. To detect these
+as well, leave ``verify`` on: for a raw image the sha256 of the volume's content is compared with the catalogue's.
 
-The sha256 of such a file is remembered in /run/bootflow until the host restarts, with the file's inode, size and times
-(the change time cannot be set back); as long as they agree the file is not read again to hash it.
+The sha256 of such a file is cached in /run/bootflow until the host restarts, with the file's inode, size and times
+(the change time cannot be set back); while these match, the file is not hashed again.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from ..os.paths import make_dirs
 from .fetch import CHUNK, Progress
 
 REMEMBERED = "/run/bootflow/images"
-#: Nanoseconds. A file that changed so lately may change again without another time on it: the kernel's clock has steps.
+#: Nanoseconds. A file that changed this recently may change again with the same time, because the kernel's clock has steps.
 _SETTLED = 2 * 10**9
-#: Not among them: overlay (its layers may be on another machine, and be changed behind it), zfs (a rollback changes files that
-#: are open, and breaks no lease).
+#: Excluded are overlay (its layers may be on another machine and change below it) and zfs (a rollback changes open
+#: files without breaking leases).
 _LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs")
 
 
@@ -52,7 +52,7 @@ class SteadyFile:
 
     @property
     def path(self) -> str:
-        """Leads to this file, whatever has its name now; for programs of this run too."""
+        """A path to this file, whatever has its name now; also valid for programs of this run."""
         return "/proc/%d/fd/%d" % (os.getpid(), self._fd)
 
     @property
@@ -60,7 +60,7 @@ class SteadyFile:
         return self._status.st_size
 
     def is_steady(self) -> bool:
-        """Nobody could write to it, or began to try, since it was opened."""
+        """Whether no process opened the file for writing since it was opened."""
         try:
             return fcntl.fcntl(self._fd, fcntl.F_GETLEASE) == fcntl.F_RDLCK
         except OSError:
@@ -72,12 +72,12 @@ class SteadyFile:
             self._fd = -1
 
     def remembered_sha256(self) -> str:
-        """What was hashed since this host's start; "" when it was not, or the file is another by now."""
+        """The cached hash since the start of this host; "" if there is none or the file changed."""
         known = read_json(self._memory())
         return str(known["sha256"]) if isinstance(known, dict) and known == self._mark(known.get("sha256", "")) else ""
 
     def hash(self, on_progress: Progress) -> str:
-        """Its sha256, from all of its bytes; remembered."""
+        """The sha256 of the whole file; cached."""
         digest = hashlib.sha256()
         done = 0
         buffer = bytearray(CHUNK)
@@ -105,7 +105,7 @@ class SteadyFile:
 
 
 def steady_file(path: str) -> SteadyFile | None:
-    """The file open and under a lease; None when it is not there, or others could change it."""
+    """The file, open and under a lease; None if it does not exist or others could change it."""
     if not path.startswith("/") or "\0" in path:
         return None
     try:
@@ -117,13 +117,13 @@ def steady_file(path: str) -> SteadyFile | None:
         status = os.fstat(fd)
         ours = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if stat.S_ISREG(status.st_mode) and ours and _file_system(fd) in _LOCAL:
-            # The signal of a lease that is broken ends a process unless it is one that is passed over.
+            # The signal of a broken lease ends a process unless it is ignored.
             fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-            # As it is now that nobody can change it.
+            # Its state now that it cannot change.
             return SteadyFile(fd, os.fstat(fd))
     except OSError:
-        pass  # a file system without leases, or somebody writes to it
+        pass  # a file system without leases, or a process writes to it
     except BaseException:
         os.close(fd)
         raise
@@ -132,7 +132,7 @@ def steady_file(path: str) -> SteadyFile | None:
 
 
 def _file_system(fd: int) -> str:
-    """Type of the file system that the open file is on; "" when the kernel does not tell."""
+    """Type of the file system of the open file; "" if the kernel does not report it."""
     mount = ""
     with open("/proc/self/fdinfo/%d" % fd, encoding="ascii") as file:
         for line in file:

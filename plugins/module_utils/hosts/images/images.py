@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Images on this host: fetched once, verified, made raw, kept in <instances_path>/_base.
+"""Images on this host: fetched once, verified, converted to raw, cached in <instances_path>/_base.
 
-``_base/<id>.json`` is the marker of an image: its file, that file's size and time, the sha256 of what was fetched. As
-long as these agree the image is trusted without being read again. The file's own name ends with the beginning of the
-sha256, so that an image whose catalogue entry changes never replaces the file below a running guest's disk.
+``_base/<id>.json`` is the marker of an image: its file, the size and time of the file, and the sha256 of the fetched file.
+While these match, the image is trusted without reading it again. The file name ends with the beginning of the
+sha256, so that a changed catalogue entry never replaces the file below the disk of a running guest.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .fetch import Progress, fetch, local_source
 
 QEMU_IMG_PACKAGE = "qemu-utils"
 
-#: Seconds for one conversion; it also ends a qemu-img that hangs on a dead file system.
+#: Seconds for one conversion; also ends a qemu-img that hangs on a dead file system.
 CONVERT_TIMEOUT = 3600.0
 
 
 @dataclass(frozen=True)
 class ImageSource:
-    """An image as the catalogue has it, and where this host gets it."""
+    """An image of the catalogue, and its source for this host."""
 
     id: str
     disk_format: str
@@ -48,7 +48,7 @@ class ImageSource:
 
     @property
     def label(self) -> str:
-        """What a person knows it by."""
+        """The name or id for messages."""
         return self.name or self.id
 
 
@@ -63,7 +63,7 @@ class BaseImage:
 
 
 class TooLarge(Exception):
-    """The image is larger than every disk that wants it: it was checked, but not converted."""
+    """The image is larger than every disk requested from it; it was checked but not converted."""
 
     def __init__(self, virtual_size: int):
         super().__init__(virtual_size)
@@ -71,9 +71,9 @@ class TooLarge(Exception):
 
 
 def image_info(path: str, driver: str) -> dict[str, t.Any] | None:
-    """``qemu-img info`` of ``path`` opened as ``driver`` (never probed), under limits; None when it cannot be read.
+    """``qemu-img info`` of ``path`` opened as ``driver`` (never probed), under limits; None if it cannot be read.
 
-    :raises MissingLibrary: no qemu-img.
+    :raises MissingLibrary: qemu-img is not installed.
     """
     argv = [program("qemu-img", QEMU_IMG_PACKAGE), "info", "-f", driver, "--output=json", os.path.abspath(path)]
     done = run(argv, limits=UNTRUSTED_IMAGE, timeout=60.0, check=False)
@@ -90,7 +90,7 @@ def check_image_file(path: str, disk_format: str, image_id: str) -> tuple[str, i
     """Check a fetched file by its bytes, then by qemu-img; (driver, virtual size in bytes).
 
     :raises ImageUnacceptable, InvalidDiskFormat: see core.disks.image_checks.
-    :raises MissingLibrary: it is not raw, and there is no qemu-img (then only raw is accepted).
+    :raises MissingLibrary: the image is not raw, and qemu-img is not installed.
     """
     size = os.path.getsize(path)
     with open(path, "rb") as file:
@@ -108,7 +108,7 @@ def check_image_file(path: str, disk_format: str, image_id: str) -> tuple[str, i
 
 
 def cached_image(image: ImageSource, instances_path: str) -> BaseImage | None:
-    """The image when it is in the cache, whole and with the catalogue's checksum; else None. Reads no image data."""
+    """The cached image if it is complete and has the checksum of the catalogue, else None. Reads no image data."""
     folder = base_dir(instances_path)
     wanted = image_checks.normal_checksum(image.checksum, image.id)
     try:
@@ -117,7 +117,7 @@ def cached_image(image: ImageSource, instances_path: str) -> BaseImage | None:
         name = str(marker["file"])
         if os.path.basename(name) != name or (wanted and marker["sha256"] != wanted):
             return None
-        # Without a checksum the place it came from is all there is to know it by.
+        # Without a checksum the image is identified by its source only.
         if not wanted and marker["source"] != _source_name(image) and _source_name(image):
             return None
         path = os.path.join(folder, name)
@@ -136,11 +136,11 @@ def ensure_image(
     on_progress: Progress | None = None,
     lock_timeout: float = 7200.0,
 ) -> BaseImage:
-    """The image in the cache, fetched and verified if it was not there. Any number of processes may ask at once.
+    """The cached image, fetched and verified if needed. Safe for any number of concurrent processes.
 
-    :arg max_bytes: size of the largest disk that wants it; a larger image is refused before it is made raw.
+    :arg max_bytes: size of the largest disk requested from it; a larger image is rejected before the conversion.
     :arg on_progress: called with (bytes so far, bytes in all or None) during the fetch.
-    :raises TooLarge: larger than max_bytes.
+    :raises TooLarge: the image is larger than max_bytes.
     :raises ImageDownloadFailed, ImageChecksumMismatch, ImageUnacceptable, InvalidDiskFormat, DiskFull: as named.
     """
     image_checks.driver_of(image.disk_format, image.label)
@@ -175,7 +175,7 @@ def _fill_cache(
     fetched = os.path.join(folder, image.id + ".part")
     converted = os.path.join(folder, image.id + ".raw-part")
     try:
-        # What a killed run left; the lock says that nobody is writing it now.
+        # The leftover of a killed run; the lock ensures that no run is writing it.
         _remove(fetched, converted)
         sha256 = _fetch(image, fetched, on_progress)
         if wanted and sha256 != wanted:
@@ -202,20 +202,20 @@ def _fetch(image: ImageSource, target: str, on_progress: Progress | None) -> str
 
 
 def _convert_to_raw(source: str, driver: str, target: str) -> None:
-    """source: with the format that was checked."""
+    """source: opened with the checked format."""
     qemu_img = program("qemu-img", QEMU_IMG_PACKAGE)
     run([qemu_img, "convert", "-f", driver, "-O", "raw", source, target], timeout=CONVERT_TIMEOUT, path=target)
 
 
 def _publish(image: ImageSource, raw: str, sha256: str, folder: str) -> BaseImage:
-    """Give the raw file its name, then write the marker: a crash between the two only means fetching again."""
+    """Rename the raw file, then write the marker; after a crash between the two the image is fetched again."""
     progress.mark_changed()
     os.chmod(raw, 0o644)
     with open(raw, "rb") as file:
         os.fsync(file.fileno())
     name = "%s-%s" % (image.id, sha256[:16])
     path = os.path.join(folder, name)
-    # A file of that name has the same content, and guests that run on it keep it open: it may be replaced.
+    # A file of that name has the same content, and running guests keep it open, so it can be replaced.
     os.rename(raw, path)
     fsync_dir(folder)
     found = os.lstat(path)

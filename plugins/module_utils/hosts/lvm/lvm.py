@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""LVM on this host: one report for a whole volume group, and the few commands that change one.
+"""LVM on this host: one report for a whole volume group, and the commands that change it.
 
-Sizes are bytes. Programs get argument lists and LC_ALL=C; what LVM says is turned into the family of errors.
+Sizes are in bytes. Programs get argument lists and LC_ALL=C; the messages of LVM are mapped to our errors.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ..os.locks import LOCK_ROOT, host_lock
 from .lvm_tags import checked_name
 
 LVM_PACKAGE = "lvm2"
-#: Seconds for one command: it waits for LVM's own lock, and for devices that do not answer.
+#: Seconds for one command, which waits for LVM's own lock and for devices that do not respond.
 COMMAND_TIMEOUT = 300.0
 
 _VG = ("vg_name", "vg_uuid", "vg_size", "vg_free", "vg_extent_size", "vg_attr", "lv_count", "vg_missing_pv_count")
 _LV = ("lv_name", "lv_uuid", "lv_size", "lv_attr", "lv_tags", "pool_lv", "origin", "data_percent", "metadata_percent")
 _SEG = ("lv_name", "segtype", "zero", "discards")
 
-#: A program that LVM's bugs made crash is asked once more (Cinder does the same for exit code 139).
+#: A command that crashed because of bugs in LVM is retried once (as in Cinder for exit code 139).
 _CRASHED = (139, -11)
 
 _FULL = re.compile(
@@ -44,7 +44,7 @@ _NO_GROUP = re.compile(r'Volume group "[^"]*" not found|Cannot process volume gr
 
 @dataclass(frozen=True)
 class LogicalVolume:
-    """A logical volume as the report has it."""
+    """A logical volume in the report."""
 
     name: str
     uuid: str
@@ -79,13 +79,13 @@ class LogicalVolume:
 
     @property
     def is_invalid(self) -> bool:
-        """A snapshot that overflowed, or a pool that failed: what it holds is lost or cannot be read."""
+        """A snapshot that overflowed, or a pool that failed: the content is lost or unreadable."""
         return self.attr[4:5] in ("I", "S") or self.attr[8:9] == "F"
 
 
 @dataclass(frozen=True)
 class VolumeGroup:
-    """A volume group with all of its logical volumes, at one moment."""
+    """A volume group with all of its logical volumes at one point in time."""
 
     name: str
     uuid: str
@@ -98,11 +98,11 @@ class VolumeGroup:
     zeroing: t.Mapping[str, bool] = field(default_factory=dict)  # of pools: new chunks are zeroed
 
     def rounded(self, size: int) -> int:
-        """``size`` in whole extents, as LVM makes it."""
+        """``size`` rounded up to whole extents."""
         return -(-size // self.extent_size) * self.extent_size
 
     def snapshots_of(self, name: str) -> list[LogicalVolume]:
-        """What has the logical volume as its origin."""
+        """The logical volumes whose origin is this one."""
         return [lv for lv in self.lvs.values() if lv.origin == name]
 
     def path(self, name: str) -> str:
@@ -121,7 +121,7 @@ def _number(text: str, kind: t.Callable[[str], t.Any], nothing: t.Any) -> t.Any:
 def parse_report(text: str) -> VolumeGroup:
     """The group in the JSON of ``lvm fullreport``.
 
-    :raises VolumeBackendAPIException: it is no such report, or not of one group.
+    :raises VolumeBackendAPIException: the text is not such a report, or not of exactly one group.
     """
     try:
         reports = json.loads(text)["report"]
@@ -162,9 +162,9 @@ def parse_report(text: str) -> VolumeGroup:
 def lvm(vg: str, *arguments: str) -> str:
     """Run one LVM command on the group; its output.
 
-    :raises DriverNotInitialized: the group is not there.
+    :raises DriverNotInitialized: the group does not exist.
     :raises VolumeIsBusy: a logical volume is in use.
-    :raises VolumeBackendAPIException: no room, or anything else that LVM refused.
+    :raises VolumeBackendAPIException: there is not enough space, or LVM failed for another reason.
     """
     argv = [program("lvm", LVM_PACKAGE)] + list(arguments)
     done = run(argv, timeout=COMMAND_TIMEOUT, check=False)
@@ -207,9 +207,9 @@ def no_room(where: str, reason: str) -> VolumeBackendAPIException:
 
 
 def read_group(vg: str) -> VolumeGroup:
-    """The volume group and all that is in it, in one command.
+    """The volume group with its content, read by one command.
 
-    :raises DriverNotInitialized: it is not there.
+    :raises DriverNotInitialized: the group does not exist.
     """
     checked_name(vg, "volume group")
     arguments = ["fullreport", "--reportformat", "json", "--units", "b", "--nosuffix"]
@@ -219,9 +219,9 @@ def read_group(vg: str) -> VolumeGroup:
 
 
 def check_group(group: VolumeGroup, pool: str = "") -> None:
-    """Whether the group can be worked on now, and its thin ``pool`` where one is named. Whether it is full, is_full() says.
+    """Check that the group and, if given, its thin ``pool`` are usable. See is_full() for a full pool.
 
-    :raises DriverNotInitialized: partial, exported, read-only, or the pool is missing or not active.
+    :raises DriverNotInitialized: the group is partial, exported or read-only, or the pool is missing or not active.
     """
     reason = ""
     if group.missing_pvs:
@@ -247,7 +247,7 @@ def check_group(group: VolumeGroup, pool: str = "") -> None:
 
 
 def is_full(group: VolumeGroup, pool: str) -> bool:
-    """Whether nothing more can be made in the thin pool, or written to what is new in it."""
+    """Whether the thin pool has no space for new volumes or writes."""
     lv = group.lvs[pool]
     return (lv.data_percent or 0.0) >= 100.0 or (lv.metadata_percent or 0.0) >= 100.0
 
@@ -259,7 +259,7 @@ def pool_full(group: VolumeGroup, pool: str) -> VolumeBackendAPIException:
 
 
 def pool_room(group: VolumeGroup, pool: str) -> int:
-    """Bytes of the thin pool that are not written."""
+    """Unwritten bytes of the thin pool."""
     lv = group.lvs[pool]
     return int(lv.size * (100.0 - (lv.data_percent or 0.0)) / 100)
 
@@ -270,14 +270,14 @@ def _not_ready(what: str, reason: str, remedy: str) -> DriverNotInitialized:
 
 @contextlib.contextmanager
 def group_lock(vg: str, timeout: float = 600.0) -> t.Iterator[None]:
-    """One run at a time looks into the group and changes it. Never held while data is copied."""
+    """Lock the group: only one run at a time reads and changes it. Never held while data is copied."""
     with host_lock(LOCK_ROOT, "vg-" + hashlib.sha256(vg.encode()).hexdigest()[:32], timeout=timeout):
         yield
 
 
 @contextlib.contextmanager
 def item_locks(ids: t.Iterable[str], timeout: float = 7200.0) -> t.Iterator[None]:
-    """The locks of these volumes, snapshots or images, in one order, so that two runs cannot wait for each other."""
+    """Lock these volumes, snapshots or images, in a fixed order, so that runs cannot deadlock."""
     with contextlib.ExitStack() as stack:
         for item_id in sorted(set(ids)):
             stack.enter_context(host_lock(LOCK_ROOT, "item-" + item_id, timeout=timeout))
@@ -289,48 +289,48 @@ def _tags(tags: t.Iterable[str]) -> list[str]:
 
 
 def create_thick(vg: str, name: str, size: int, tags: t.Iterable[str]) -> None:
-    """A new linear logical volume; signatures of what was there before are wiped from its beginning."""
+    """Create a linear logical volume; old signatures are wiped from its beginning."""
     arguments = ["lvcreate", "--yes", "--wipesignatures", "y", "--zero", "y", "--name", name, "--size", "%db" % size]
     lvm(vg, *(arguments + _tags(tags) + [vg]))
 
 
 def create_thin(vg: str, pool: str, name: str, size: int, tags: t.Iterable[str]) -> None:
-    """A new thin logical volume."""
+    """Create a thin logical volume."""
     arguments = ["lvcreate", "--yes", "--virtualsize", "%db" % size, "--thinpool", pool, "--name", name]
     lvm(vg, *(arguments + _tags(tags) + [vg]))
 
 
 def create_thin_snapshot(vg: str, origin: str, name: str, tags: t.Iterable[str], active: bool) -> None:
-    """A thin snapshot: ``active`` and writable for a clone; else kept inactive, as LVM does with snapshots."""
+    """Create a thin snapshot: ``active`` and writable for a clone, otherwise inactive, as is LVM's default for snapshots."""
     state = ["--setactivationskip", "n", "--activate", "y"] if active else ["--setactivationskip", "y"]
     arguments = ["lvcreate", "--yes", "--snapshot", "--permission", "rw", "--name", name]
     lvm(vg, *(arguments + state + _tags(tags) + ["%s/%s" % (vg, origin)]))
 
 
 def create_thick_snapshot(vg: str, origin: str, name: str, size: int, tags: t.Iterable[str]) -> None:
-    """A copy-on-write snapshot with ``size`` bytes for what changes."""
+    """Create a copy-on-write snapshot with ``size`` bytes for changes."""
     arguments = ["lvcreate", "--yes", "--snapshot", "--name", name, "--size", "%db" % size]
     lvm(vg, *(arguments + _tags(tags) + ["%s/%s" % (vg, origin)]))
 
 
 def snapshot_room(group: VolumeGroup, origin_size: int) -> int:
-    """The size at which a thick snapshot can never overflow: all of the origin, and 16 bytes for each chunk of 4 KiB."""
+    """The size with which a thick snapshot can never overflow: that of the origin, and 16 bytes for each chunk of 4 KiB."""
     return group.rounded(origin_size + origin_size // 256 + group.extent_size)
 
 
 def extend(vg: str, name: str, size: int) -> None:
-    """Grow to ``size`` bytes; what is in it stays."""
+    """Grow to ``size`` bytes; the content is kept."""
     lvm(vg, "lvextend", "--yes", "--size", "%db" % size, "%s/%s" % (vg, name))
 
 
 def change_tags(vg: str, names: t.Sequence[str], add: t.Sequence[str] = (), remove: t.Sequence[str] = ()) -> None:
-    """Tags of several logical volumes in one command."""
+    """Change the tags of several logical volumes with one command."""
     arguments = ["lvchange", "--yes"] + _tags(add) + [word for tag in remove for word in ("--deltag", tag)]
     lvm(vg, *(arguments + ["%s/%s" % (vg, name) for name in names]))
 
 
 def set_active(vg: str, names: t.Sequence[str], active: bool) -> None:
-    """Activate (also what is skipped otherwise) or deactivate. Raises VolumeIsBusy."""
+    """Activate (also volumes with the skip flag) or deactivate. Raises VolumeIsBusy."""
     arguments = ["lvchange", "--yes", "--activate", "y" if active else "n"]
     if active:
         arguments.append("--ignoreactivationskip")
@@ -338,28 +338,28 @@ def set_active(vg: str, names: t.Sequence[str], active: bool) -> None:
 
 
 def seal(vg: str, name: str, tag: str) -> None:
-    """Make it read-only, and take the ``tag`` from it."""
+    """Make the volume read-only, and remove the ``tag``."""
     lvm(vg, "lvchange", "--yes", "--permission", "r", "--deltag", tag, "%s/%s" % (vg, name))
 
 
 def unseal(vg: str, name: str, tag: str) -> None:
-    """What seal() did, undone."""
+    """Undo seal()."""
     lvm(vg, "lvchange", "--yes", "--permission", "rw", "--addtag", tag, "%s/%s" % (vg, name))
 
 
 def split_snapshot(vg: str, name: str) -> None:
-    """Make a thick snapshot's changed blocks a logical volume of their own, which can be wiped."""
+    """Turn the changed blocks of a thick snapshot into a separate logical volume that can be wiped."""
     lvm(vg, "lvconvert", "--yes", "--splitsnapshot", "%s/%s" % (vg, name))
 
 
 def remove(vg: str, names: t.Sequence[str]) -> None:
-    """Remove several in one command. LVM removes an origin's thick snapshots with it: look at them before."""
+    """Remove several volumes with one command. LVM also removes the thick snapshots of an origin: check for them first."""
     lvm(vg, *(["lvremove", "--yes"] + ["%s/%s" % (vg, name) for name in names]))
 
 
 def create_pool(vg: str, pool: str, size: int) -> None:
-    """A thin pool that zeroes new chunks, and whose writers get an error, not a hang, when it is full."""
+    """Create a thin pool that zeroes new chunks, and in which writes fail instead of hanging when it is full."""
     checked_name(pool, "thin pool")
-    # lvcreate has no option for the second, and a pool that is made in two steps may be left half-made.
+    # lvcreate has no option for the second, and creating a pool in two steps may leave it incomplete.
     settings = ["--type", "thin-pool", "--zero", "y", "--config", "activation/error_when_full=1"]
     lvm(vg, "lvcreate", "--yes", *settings, "--name", pool, "--size", "%db" % size, vg)

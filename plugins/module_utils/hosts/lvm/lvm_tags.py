@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Names and tags of our logical volumes. The tags say whose a volume is, what it was made from, and whether it is whole.
+"""Names and tags of our logical volumes. The tags record owner, source and completeness of a volume.
 
 Names are Cinder's: volume-<id>, and _snapshot-<id> because LVM keeps names that begin with "snapshot" for itself.
 source: Cinder's LVM driver.
@@ -21,11 +21,11 @@ KINDS = (VOLUME, SNAPSHOT)
 
 _PREFIXES = {VOLUME: "volume-", SNAPSHOT: "_snapshot-", IMAGE: "image-"}
 
-#: On everything that is ours.
+#: On all of our logical volumes.
 OWNER = "bootflow"
-#: Its content is not all there yet: a run is at work, or was killed.
+#: The content is incomplete: a run is working on it, or was killed.
 INCOMPLETE = "bootflow.incomplete"
-#: It was to be deleted, and its content is partly overwritten.
+#: The volume is being deleted, and its content is partly overwritten.
 DELETING = "bootflow.deleting"
 
 _TAG = re.compile(r"[A-Za-z0-9_+.=/!:&#][A-Za-z0-9_+.=/!:&#-]{0,1023}\Z")
@@ -76,19 +76,19 @@ def owner_tags(kind: str, item_id: str, project: str = "", source: str = "") -> 
 
 
 def tag_value(tags: t.Iterable[str], word: str) -> str:
-    """What ``bootflow.<word>=`` says among the tags; "" where nothing."""
+    """The value of the tag ``bootflow.<word>=``; "" without one."""
     start = "bootflow.%s=" % word
     return next((tag[len(start) :] for tag in sorted(tags) if tag.startswith(start)), "")
 
 
 def tag_values(tags: t.Iterable[str], word: str) -> list[str]:
-    """All that ``bootflow.<word>=`` says among the tags."""
+    """All values of the tags ``bootflow.<word>=``."""
     start = "bootflow.%s=" % word
     return sorted(tag[len(start) :] for tag in tags if tag.startswith(start))
 
 
 def identity(tags: t.Collection[str]) -> tuple[str, str]:
-    """(kind, id) of a logical volume of ours; ("", "") when it is not ours."""
+    """(kind, id) of one of our logical volumes; ("", "") for others."""
     if OWNER in tags:
         for kind in (VOLUME, SNAPSHOT, IMAGE):
             value = tag_value(tags, kind)

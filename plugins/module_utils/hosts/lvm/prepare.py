@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Makes the volume groups and thin pools of a storage host's backends out of its disks.
+"""Creates the volume groups and thin pools of a storage host's backends on its disks.
 
-All backends are looked at before anything is made of one. A disk with something on it (a file system, a partition table,
-another volume group) is refused; who wants it wiped has to say so. Nothing here makes a group or pool smaller.
+All backends are checked before anything is changed. A disk that is not empty (a file system, a partition table,
+another volume group) is rejected unless wiping is requested. Groups and pools never shrink.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..os.command import program, run
 from . import lvm
 from .lvm_tags import OWNER, checked_name
 
-#: Percent of the room that a thin pool gets; its metadata, their spare and small needs have the rest (as Cinder's driver).
+#: Percent of the free space that a thin pool gets; the rest is for its metadata, their spare and others (as in Cinder's driver).
 POOL_PERCENT = 95
 
 GROUP, DEVICES, POOL, POOL_SIZE, POOL_ACTIVE = (
@@ -46,17 +46,17 @@ class Wanted:
 
 @dataclass
 class Plan:
-    """What a backend lacks. ``there``: the group as it is; None where it is to be made, by this backend or one before it."""
+    """What a backend lacks. ``there``: the existing group; None if this backend or an earlier one creates it."""
 
     wanted: Wanted
     there: lvm.VolumeGroup | None = None
-    devices: list[str] = field(default_factory=list)  # that the group has to get
-    wipes: dict[str, str] = field(default_factory=dict)  # of those: what is on them
+    devices: list[str] = field(default_factory=list)  # to add to the group
+    wipes: dict[str, str] = field(default_factory=dict)  # of those: their content
     actions: list[str] = field(default_factory=list)
 
 
 def wanted_of(args: t.Mapping[str, t.Any]) -> Wanted:
-    """:raises InvalidInput: a name that LVM does not take, or a device that is no absolute path."""
+    """:raises InvalidInput: a name is not valid for LVM, or a device is not an absolute path."""
     vg = checked_name(args.get("volume_group") or "cinder-volumes", "volume group")
     pool = ""
     if args.get("provisioning") == "thin":
@@ -69,7 +69,7 @@ def wanted_of(args: t.Mapping[str, t.Any]) -> Wanted:
 
 
 def physical_volumes() -> dict[str, str]:
-    """{the device's real path: name of its group, or "" for one of no group}."""
+    """{real path of the device: name of its group, or "" without a group}."""
     argv = [program("lvm", lvm.LVM_PACKAGE), "pvs", "--reportformat", "json", "-o", "pv_name,vg_name"]
     done = run(argv, timeout=lvm.COMMAND_TIMEOUT, check=False)
     try:
@@ -80,17 +80,17 @@ def physical_volumes() -> dict[str, str]:
 
 
 def signatures(device: str) -> list[str]:
-    """What is on the device, as wipefs (util-linux) knows it: ext4, gpt, LVM2_member..."""
+    """The content of the device according to wipefs (util-linux): ext4, gpt, LVM2_member..."""
     done = run([program("wipefs", "util-linux"), "--no-act", "--json", device], timeout=60)
     found = json.loads(done.stdout)["signatures"] if done.stdout.strip() else []
     return [entry["type"] for entry in found]
 
 
 def check_free(device: str) -> None:
-    """Whether nothing of this host uses the device.
+    """Check that nothing on this host uses the device.
 
-    :raises InvalidInput: it is not there, or no block device.
-    :raises Conflict: it or a part of it is mounted, swap, or held by another device.
+    :raises InvalidInput: the device does not exist or is not a block device.
+    :raises Conflict: the device or a partition is mounted, swap, or held by another device.
     """
     try:
         if not stat.S_ISBLK(os.stat(device).st_mode):
@@ -111,7 +111,7 @@ def _is_ours(vg: str) -> bool:
 
 
 def _content(device: str, pvs: t.Mapping[str, str]) -> str:
-    """What is on the device; "" for nothing (a physical volume of no group is nothing)."""
+    """The content of the device; "" if it is empty (or a physical volume without a group)."""
     group = pvs.get(os.path.realpath(device))
     if group:
         return "a physical volume of volume group %s" % group
@@ -123,8 +123,8 @@ class _Preparation:
     def __init__(self, wipe: bool) -> None:
         self.wipe = wipe
         self.pvs = physical_volumes()
-        self.taken: dict[str, str] = {}  # device: group that gets it
-        self.pools: set[tuple[str, str]] = set()  # that backends before this one make
+        self.taken: dict[str, str] = {}  # device: its new group
+        self.pools: set[tuple[str, str]] = set()  # created by earlier backends
 
     # ---- look ----------------------------------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class _Preparation:
             for device, content in made.wipes.items():
                 self._wipe(device, content)
             if made.devices:
-                # No --yes: what came onto a device meanwhile is not overwritten.
+                # Without --yes, so that content that appeared meanwhile is not overwritten.
                 lvm.lvm(vg, "vgcreate" if GROUP in made.actions else "vgextend", vg, *made.devices)
             if POOL_ACTIVE in made.actions:
                 lvm.set_active(vg, [pool], True)
@@ -227,7 +227,7 @@ class _Preparation:
 
 
 def pool_room(group: lvm.VolumeGroup, size: int) -> int:
-    """What a thin pool gets of ``size`` bytes, in whole extents."""
+    """The share of ``size`` bytes that a thin pool gets, in whole extents."""
     return size * POOL_PERCENT // 100 // group.extent_size * group.extent_size
 
 
@@ -257,10 +257,10 @@ def prepare_backends(
 ) -> dict[str, t.Any]:
     """{backends: {name: {changed, actions, volume_group, devices, thin_pool}}, diff}; see the module storage_backend.
 
-    :arg wipe: devices that are not empty, and not in use, are wiped.
-    :raises InvalidInput: a name is given twice, a device is none or wanted by two groups.
-    :raises Conflict: a device has something on it or is in use, or something else has the pool's name.
-    :raises DriverNotInitialized: the group is not there and no devices are named, or it is partial or exported.
+    :arg wipe: wipe devices that are not empty and not in use.
+    :raises InvalidInput: a name is given twice, or a device is not valid or listed for two groups.
+    :raises Conflict: a device is not empty or in use, or another volume has the name of the pool.
+    :raises DriverNotInitialized: the group does not exist and has no devices, or it is partial or exported.
     """
     names = [str(args["name"]) for args in backends]
     twice = sorted({name for name in names if names.count(name) > 1})

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Many items in one task: side by side, and none of them fails its neighbours."""
+"""Many items in one task: in parallel, and the failure of one does not affect the others."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .module_errors import failure
 
 
 class Progress:
-    """What an item had done when it failed, so that its result can still say that the host was changed."""
+    """The progress of an item, so that the result of a failed item still reports that the host was changed."""
 
     def __init__(self) -> None:
         self._local = threading.local()
 
     def start(self) -> None:
-        """Forget what this thread's previous item did."""
+        """Reset the progress of this thread's previous item."""
         self._local.changed = False
 
     def mark_changed(self) -> None:
-        """The item at work in this thread has touched the host."""
+        """The current item of this thread has changed the host."""
         self._local.changed = True
 
     @property
@@ -33,7 +33,7 @@ class Progress:
         return bool(getattr(self._local, "changed", False))
 
 
-#: A function of this floor calls ``progress.mark_changed()`` right before it touches the host.
+#: Host functions call ``progress.mark_changed()`` right before they change the host.
 progress = Progress()
 
 
@@ -42,10 +42,10 @@ def run_batch(
     fn: t.Callable[[t.Any], dict[str, t.Any]],
     workers: int = 4,
 ) -> dict[str, dict[str, t.Any]]:
-    """Call ``fn(item)`` for every item, at most ``workers`` at once, and collect {key: result} in the items' order.
+    """Call ``fn(item)`` for every item, at most ``workers`` in parallel, and collect {key: result} in the order of the items.
 
-    A result gets ``changed`` (False unless set) and ``error`` (None). An item whose call raised gets the error's
-    plain data instead, whatever the exception was.
+    A result gets ``changed`` (False unless set) and ``error`` (None). An item whose call raised any exception gets the
+    plain data of the error instead.
 
     :raises InvalidInput: two items have the same key (the second would race the first).
     """
@@ -59,7 +59,7 @@ def run_batch(
         progress.start()
         try:
             result = dict(fn(item))
-        except Exception as error:  # an item's failure is data
+        except Exception as error:  # the failure of an item is data
             return failure(error, changed=progress.changed)
         result.setdefault("changed", False)
         result.setdefault("error", None)

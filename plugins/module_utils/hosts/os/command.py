@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Programs on this host: argument lists, never a shell, in a session of their own, under limits where asked."""
+"""Programs on this host: argument lists, never a shell, in their own session, optionally under limits."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 from ...core.errors import CommandFailed, DiskFull, MissingLibrary
 
-#: Exit code of a program that did not end in time (the shell's timeout uses the same).
+#: Exit code of a program that did not end in time (as of timeout(1)).
 TIMED_OUT = 124
 
-#: Seconds that a killed program has to end. One that is in a call of the kernel ends when the kernel lets it, which may be never.
+#: Seconds that a killed program has to end. A program in a system call ends when the call returns, which may be never.
 GRACE = 10.0
 
-# For hosts without util-linux's prlimit. preexec_fn would do the same, but is not safe in a process with threads.
+# For hosts without util-linux's prlimit. preexec_fn would do the same but is not safe in a process with threads.
 _LIMITER = (
     "import os, resource, sys\n"
     "cpu, memory = int(sys.argv[1]), int(sys.argv[2])\n"
@@ -35,7 +35,7 @@ _LIMITER = (
 
 @dataclass(frozen=True)
 class Completed:
-    """What a program left: exit code (negative: killed by that signal) and its two outputs."""
+    """Result of a program: exit code (negative: killed by that signal), stdout and stderr."""
 
     rc: int
     stdout: str
@@ -44,20 +44,20 @@ class Completed:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one process: CPU time in seconds, address space in bytes; 0 means none."""
+    """Limits of one process: CPU time in seconds, address space in bytes; 0 means no limit."""
 
     cpu_seconds: int = 0
     address_space: int = 0
 
 
-#: What reads an image of unknown origin gets no more than this. source: semantics of Nova's QEMU_IMG_LIMITS
+#: Limits for programs that read untrusted images. source: Nova's QEMU_IMG_LIMITS
 UNTRUSTED_IMAGE = Limits(cpu_seconds=30, address_space=1024**3)
 
 
 def program(name: str, package: str) -> str:
     """The path of ``name``.
 
-    :raises MissingLibrary: it is not installed; the remedy names the Debian ``package``.
+    :raises MissingLibrary: the program is not installed; the remedy names the Debian ``package``.
     """
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin:/usr/local/sbin")
     if found is None:
@@ -66,7 +66,7 @@ def program(name: str, package: str) -> str:
 
 
 def limited(argv: t.Sequence[str], limits: Limits) -> list[str]:
-    """``argv`` with what puts it under ``limits`` before it."""
+    """``argv`` with a prefix that applies ``limits``."""
     if not limits.cpu_seconds and not limits.address_space:
         return list(argv)
     prlimit = shutil.which("prlimit")
@@ -90,12 +90,12 @@ def run(
 ) -> Completed:
     """Run ``argv`` and wait for it, at most ``timeout`` seconds (then its whole process group is killed).
 
-    What does not end even then is waited for no longer: it stays, and the result says so.
+    A process that does not end even then is left behind, and the result says so.
 
-    :arg path: what the program writes, for the message of DiskFull.
-    :arg stdin: what it is given to read.
-    :raises DiskFull: it ended badly and said that there is no space left.
-    :raises CommandFailed: it ended badly; only with ``check``.
+    :arg path: the file that the program writes, for the message of DiskFull.
+    :arg stdin: the input of the program.
+    :raises DiskFull: the program failed because no space was left.
+    :raises CommandFailed: the program failed; only with ``check``.
     """
     environment = dict(os.environ, LC_ALL="C", LANG="C")
     try:
@@ -129,7 +129,7 @@ def run(
 
 
 def _end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """Kill it with its group. What it had written, and what is to be said of its end."""
+    """Kill the process group; returns the output so far, and a text about the end."""
     _kill_group(process)
     try:
         out, err = process.communicate(timeout=GRACE)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Small files that are whole or not there at all."""
+"""Small files that are either complete or missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typing as t
 
 
 def fsync_dir(path: str) -> None:
-    """Make the names in ``path`` last."""
+    """Make the names in ``path`` persistent."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -22,7 +22,7 @@ def fsync_dir(path: str) -> None:
 
 
 def write_json(path: str, data: t.Any, mode: int = 0o644) -> None:
-    """Write ``data`` as JSON to ``path`` in one step that a crash cannot halve."""
+    """Write ``data`` as JSON to ``path`` atomically."""
     folder = os.path.dirname(path)
     fd, temporary = tempfile.mkstemp(prefix=".json-", dir=folder)
     try:
@@ -40,7 +40,7 @@ def write_json(path: str, data: t.Any, mode: int = 0o644) -> None:
 
 
 def read_json(path: str) -> t.Any:
-    """The content of ``path``, None when it is missing or no JSON."""
+    """The content of ``path``; None if it is missing or not JSON."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)

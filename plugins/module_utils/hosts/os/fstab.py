@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Our lines in /etc/fstab, by which an instance's file system is mounted again when the host starts.
+"""Our lines in /etc/fstab, which mount the file systems of instances when the host starts.
 
-A line of ours has the option x-bootflow.instance=<uuid>, which mount(8) takes for a comment. All other lines stay as they
-are, byte by byte, and the file is replaced in one step. ``nofail``: a host starts without the volume, too.
+Our lines have the option x-bootflow.instance=<uuid>, which mount(8) ignores. All other lines are kept
+byte by byte, and the file is replaced atomically. With ``nofail`` a host also starts without the volume.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ def lines_of(uuid: str) -> list[str]:
 
 
 def has(uuid: str, device: str, place: str) -> bool:
-    """Whether the instance has its line, and only that."""
+    """Whether the instance has exactly this line."""
     return lines_of(uuid) == [line_of(uuid, device, place)]
 
 
 def add(uuid: str, device: str, place: str) -> bool:
-    """See that the instance has its line, and only that; whether something had to be changed."""
+    """Ensure that the instance has exactly this line; whether the file changed."""
     return not has(uuid, device, place) and _edit(uuid, line_of(uuid, device, place))
 
 
 def remove(uuid: str) -> bool:
-    """Take the instance's lines away; whether there were any."""
+    """Remove the lines of the instance; whether there were any."""
     return bool(lines_of(uuid)) and _edit(uuid, "")
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One process at a time on one thing of this host, however many runs work on it."""
+"""Locks of this host: one process at a time works on an item, however many runs there are."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import typing as t
 from ...core.errors import WaitTimeout
 from .paths import LOCKS, checked_id, checked_instances_path, make_dirs
 
-#: Where the locks of this host's storage are: volume groups, targets, sessions. They hold against every run, whoever started it.
+#: Directory of the locks of this host's storage: volume groups, targets, sessions. All runs of all users share them.
 LOCK_ROOT = "/run/lock/bootflow"
 
 
 @contextlib.contextmanager
 def host_lock(instances_path: str, name: str, timeout: float = 600.0) -> t.Iterator[None]:
-    """Hold the lock ``name`` (of this host and instances_path); it goes with the process, and leaves no file.
+    """Hold the lock ``name`` (of this host and instances_path); it ends with the process and leaves no file.
 
     :arg timeout: seconds to wait for another holder.
-    :raises WaitTimeout: another process kept it longer.
+    :raises WaitTimeout: another process held it longer.
     """
     folder = os.path.join(checked_instances_path(instances_path), LOCKS)
     make_dirs(folder)
@@ -33,7 +33,7 @@ def host_lock(instances_path: str, name: str, timeout: float = 600.0) -> t.Itera
     try:
         yield
     finally:
-        # Removed while held: whoever waits on the old file sees in _take() that it is gone, and takes the new one.
+        # Removed while held: a process that waits for the old file notices in _take() that it is gone, and uses the new one.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         os.close(fd)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How errors leave a host: as an item's ``error``, or as the failure of a whole module."""
+"""Errors in results: as the ``error`` of an item, or as the failure of a whole module."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ...core.errors import BootflowError, DiskFull, RemoteError
 
 
 def as_bootflow_error(error: BaseException, path: str = "") -> BootflowError:
-    """``error`` as one of the family: a full disk is DiskFull, what nobody foresaw is a retryable RemoteError.
+    """``error`` as one of our errors: a full disk is DiskFull, an unexpected error is a retryable RemoteError.
 
-    :arg path: what was being written, for the message of DiskFull.
+    :arg path: the file being written, for the message of DiskFull.
     """
     if isinstance(error, BootflowError):
         return error
@@ -29,7 +29,7 @@ def as_bootflow_error(error: BaseException, path: str = "") -> BootflowError:
 
 
 def failure(error: BaseException, changed: bool = False, **fields: t.Any) -> dict[str, t.Any]:
-    """The result of an item that failed: ``changed`` says whether the host was touched before it did."""
+    """The result of a failed item; ``changed``: whether the host was changed before the failure."""
     result: dict[str, t.Any] = dict(fields)
     result["changed"] = changed
     result["error"] = as_bootflow_error(error).as_dict()
@@ -43,4 +43,4 @@ def fail(module: t.Any, error: BaseException, **fields: t.Any) -> t.NoReturn:
     plain["error_code"] = plain.pop("code")
     plain.update(fields)
     module.fail_json(msg=message, **plain)
-    raise SystemExit(1)  # fail_json() does not come back
+    raise SystemExit(1)  # fail_json() does not return

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is mounted where on this host, as the kernel says."""
+"""Mounts of this host according to the kernel."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _PACKAGE = "mount"
 
 @dataclass(frozen=True)
 class Mount:
-    """A file system's place and its device, as os.stat() gives st_rdev."""
+    """The mount point of a file system and its device, as st_rdev of os.stat()."""
 
     place: str
     device: int
 
 
 def mounted(path: str = MOUNTINFO) -> list[Mount]:
-    """All mounts that this process sees, in the order in which they were made."""
+    """All mounts that this process sees, in the order of mounting."""
     found = []
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
@@ -42,19 +42,19 @@ def mounted(path: str = MOUNTINFO) -> list[Mount]:
 
 
 def at(place: str) -> Mount | None:
-    """What is mounted on that folder; the last, where there are several."""
+    """The mount on the directory; the last one if there are several."""
     real = os.path.realpath(place)
     return next((each for each in reversed(mounted()) if each.place == real), None)
 
 
 def below(folder: str) -> list[Mount]:
-    """What is mounted inside the folder, the last mounted first."""
+    """The mounts inside the directory, the last first."""
     start = os.path.realpath(folder) + "/"
     return [each for each in reversed(mounted()) if each.place.startswith(start)]
 
 
 def device_number(device: str) -> int | None:
-    """The number of a block device; None where it is not there."""
+    """The number of a block device; None if it does not exist."""
     try:
         return os.stat(device).st_rdev
     except OSError:
@@ -62,9 +62,9 @@ def device_number(device: str) -> int | None:
 
 
 def is_on(device: str, place: str) -> bool:
-    """Whether the device is what is mounted on that folder.
+    """Whether the device is mounted on the directory.
 
-    :raises InvalidDiskInfo: another one is.
+    :raises InvalidDiskInfo: another device is mounted.
     """
     found = at(place)
     if found is None:
@@ -81,7 +81,7 @@ def mount(device: str, place: str) -> None:
 
 
 def unmount(place: str) -> None:
-    """:raises VolumeIsBusy: something in it is open."""
+    """:raises VolumeIsBusy: a file in it is open."""
     progress.mark_changed()
     done = run([program("umount", _PACKAGE), place], timeout=300.0, check=False)
     if done.rc != 0:
@@ -92,9 +92,9 @@ def unmount(place: str) -> None:
 
 
 def ours_below(folder: str, devices: t.Iterable[str]) -> list[Mount]:
-    """What is mounted inside the folder, all of it from these devices.
+    """The mounts inside the directory, all of them from these devices.
 
-    :raises InvalidInput: something else is.
+    :raises InvalidInput: something else is mounted inside.
     """
     found, numbers = below(folder), {device_number(device) for device in devices}
     for each in found:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Names that become paths: whitelisted first. Everything of an instance is below <instances_path>/<uuid>."""
+"""Checks of names that become paths. All files of an instance are below <instances_path>/<uuid>."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROBE = "_probe"
 def checked_instances_path(path: str) -> str:
     """``path`` without a trailing slash.
 
-    :raises InvalidInput: it is not absolute, is the root, or goes through "..".
+    :raises InvalidInput: the path is not absolute, is the root directory, or contains "..".
     """
     if not path.startswith("/") or "\0" in path or ".." in path.split("/"):
         raise InvalidInput(reason="instances_path must be an absolute path, got %r" % path)
@@ -36,7 +36,7 @@ def checked_instances_path(path: str) -> str:
 def checked_uuid(value: str) -> str:
     """The canonical form of a UUID, which is safe as a file name.
 
-    :raises InvalidInput: it is not one (36 characters, hexadecimal, with dashes).
+    :raises InvalidInput: the value is not a UUID (36 characters, hexadecimal, with dashes).
     """
     try:
         canonical = str(uuid_module.UUID(value))
@@ -50,7 +50,7 @@ def checked_uuid(value: str) -> str:
 def checked_id(value: str, what: str = "id") -> str:
     """An id (UUID or plain word) that is safe as a file name.
 
-    :raises InvalidInput: it has other characters than letters, digits, "_" and "-", or more than 128.
+    :raises InvalidInput: the value has characters other than letters, digits, "_" and "-", or more than 128.
     """
     if not isinstance(value, str) or not _ID.match(value):
         raise InvalidInput(reason="%s must consist of letters, digits, _ and -, got %r" % (what, value))
@@ -60,7 +60,7 @@ def checked_id(value: str, what: str = "id") -> str:
 def checked_disk_name(value: str) -> str:
     """A disk's file name: ``disk``, ``disk.eph0``, ``disk.swap``, ``disk.config``...
 
-    :raises InvalidInput: it is not of that form, or is ``disk.info``, which is the directory's own record.
+    :raises InvalidInput: the name does not have that form, or is ``disk.info``, the record of the directory.
     """
     if not isinstance(value, str) or not _DISK_NAME.match(value) or value == "disk.info":
         raise InvalidInput(reason="disk name must have the form disk.word, got %r" % (value,))
@@ -68,7 +68,7 @@ def checked_disk_name(value: str) -> str:
 
 
 def instance_dir(instances_path: str, uuid: str) -> str:
-    """<instances_path>/<uuid>. Raises InvalidInput for a uuid that is none."""
+    """<instances_path>/<uuid>. Raises InvalidInput for an invalid UUID."""
     return os.path.join(checked_instances_path(instances_path), checked_uuid(uuid))
 
 
@@ -78,7 +78,7 @@ def base_dir(instances_path: str) -> str:
 
 
 def make_dirs(path: str, mode: int = 0o711) -> None:
-    """Make ``path`` where missing. Others may pass through (the guest's QEMU is another user) but not list it."""
+    """Create ``path`` if it is missing. Others may pass through (QEMU runs as another user) but not list it."""
     if os.path.isdir(path):
         return
     os.makedirs(path, exist_ok=True)

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Orders to the kernel by files of sysfs, from a process of their own.
+"""Writes to files of sysfs from a separate process.
 
-The kernel holds who writes such a file until the order is done. Where a target takes commands and answers none, that is
-never, and no signal ends the writer: a module that wrote by itself would hang its run.
+The kernel blocks the writer of such a file until the action is done. If a target accepts commands but does not respond, that
+is never, and no signal ends the writer: a module that wrote directly would block its run.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .command import TIMED_OUT, program, run
 
 
 def write_sysfs(path: str, text: str, timeout: float = 60.0) -> None:
-    """Write ``text`` to ``path``, and wait at most ``timeout`` seconds for the kernel to have done it.
+    """Write ``text`` to ``path``, and wait at most ``timeout`` seconds for the kernel to complete the action.
 
-    :raises FileNotFoundError: there is no such file; the device is gone.
-    :raises WaitTimeout: the kernel is still at it. It goes on, and so does the process that wrote.
-    :raises CommandFailed: the kernel refused.
+    :raises FileNotFoundError: the file does not exist; the device is gone.
+    :raises WaitTimeout: the kernel is not done. The action and the writing process continue.
+    :raises CommandFailed: the kernel rejected the action.
     """
     if not os.path.exists(path):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
