@@ -82,8 +82,8 @@ def clear_disk(
                 _zero(fd, os.lseek(fd, 0, os.SEEK_END))
             except OSError as error:
                 raise _refusal(path, "writing zeros: %s" % error.strerror) from error
-            with contextlib.suppress(OSError):  # a loop device without partitions refuses
-                fcntl.ioctl(fd, _BLKRRPART)  # the guest's partitions are gone
+            with contextlib.suppress(OSError):  # fails for a loop device without partitions
+                fcntl.ioctl(fd, _BLKRRPART)  # remove the partitions of the guest
     finally:
         os.close(fd)
     return path

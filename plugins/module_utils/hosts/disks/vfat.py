@@ -20,11 +20,11 @@ SECTORS_PER_CLUSTER = 4
 CLUSTER = SECTOR * SECTORS_PER_CLUSTER
 RESERVED_SECTORS = 4
 ROOT_ENTRIES = 512
-BOOT_CODE = 62  # where the boot sector's unused code begins; up to 448 bytes of a note fit there
-MIN_SIZE, MAX_SIZE = 9 << 20, 127 << 20  # with this cluster: within FAT16's numbers of clusters
+BOOT_CODE = 62  # start of the unused code of the boot sector, which has space for a note of 448 bytes
+MIN_SIZE, MAX_SIZE = 9 << 20, 127 << 20  # with this cluster size, within the limits of FAT16
 
 _DIRECTORY, _ARCHIVE, _LABEL, _LONG_NAME = 0x10, 0x20, 0x08, 0x0F
-_DATE = 0x0021  # 1980-01-01, the earliest that FAT knows
+_DATE = 0x0021  # 1980-01-01, the earliest date in FAT
 
 
 class _Directory:

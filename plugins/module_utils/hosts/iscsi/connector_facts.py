@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How this host can reach volumes: the name of its initiator, and whether QEMU has one of its own.
+"""The connectors of this host: the name of its initiator, and whether QEMU has its own.
 
 source: open-iscsi's initiatorname.iscsi(5)
 """
@@ -16,7 +16,7 @@ from ...core.errors import InvalidInput
 from ...core.volumes.names import check_initiator
 
 INITIATOR_FILE = "/etc/iscsi/initiatorname.iscsi"
-# QEMU keeps block drivers with foreign libraries in files of their own; distributions have them in these folders.
+# QEMU has block drivers with external libraries in separate files; distributions install them in these directories.
 QEMU_MODULES = (
     "/usr/lib/*/qemu/block-iscsi.so",
     "/usr/lib/qemu/block-iscsi.so",
@@ -26,7 +26,7 @@ QEMU_MODULES = (
 
 
 def initiator_name(path: str = INITIATOR_FILE) -> str | None:
-    """The name with which the kernel's initiator logs in; None when the host has none (yet)."""
+    """The name with which the kernel's initiator logs in; None if the host has none (yet)."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             lines = [line.strip() for line in file]
@@ -43,5 +43,5 @@ def initiator_name(path: str = INITIATOR_FILE) -> str | None:
 
 
 def qemu_opens_iscsi(patterns: t.Sequence[str] = QEMU_MODULES) -> bool:
-    """Whether QEMU's driver for iSCSI is there. QEMU lists it among its formats even where it is not."""
+    """Whether QEMU's iSCSI driver is installed. QEMU lists it among its formats even if it is not."""
     return any(glob.glob(pattern) for pattern in patterns)

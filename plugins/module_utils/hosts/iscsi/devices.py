@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The SCSI disks of iSCSI sessions in sysfs: which there are, who uses one, and how one leaves the kernel.
+"""The SCSI disks of iSCSI sessions in sysfs: lookup, users, and removal from the kernel.
 
 source: the kernel's sysfs; os-brick's linuxscsi (Queens)
 """
@@ -24,12 +24,12 @@ from ..os.sysfs import write_sysfs
 _ADDRESS = re.compile(r"\d+:\d+:\d+:(\d+)\Z")
 _HOST = re.compile(r"/host(\d+)/")
 
-#: What the device mapper's UUID of a map of multipathd begins with; the WWID follows.
+#: Prefix of the device mapper UUID of multipathd's maps; the WWID follows.
 MAP = "mpath-"
 
 
 class Devices:
-    """The disks of this host. ``sys``, ``proc`` and ``dev`` are other folders in tests."""
+    """The disks of this host. ``sys``, ``proc`` and ``dev`` are other directories in tests."""
 
     def __init__(self, sys: str = "/sys", proc: str = "/proc", dev: str = "/dev", timeout: float = 30.0) -> None:
         self.sys = sys
@@ -40,7 +40,7 @@ class Devices:
     # ---- what there is -------------------------------------------------------------------------------------------------
 
     def disks_of_session(self, number: int, lun: int | None = None) -> list[str]:
-        """The kernel's names of a session's disks, of one LUN or of all."""
+        """The kernel names of the disks of a session, of one LUN or of all."""
         found = []
         pattern = os.path.join(self.sys, "class/iscsi_session/session%d/device/target*/*:*:*:*" % number)
         for folder in sorted(glob.glob(pattern)):
@@ -50,7 +50,7 @@ class Devices:
         return found
 
     def luns_of_session(self, number: int) -> list[int]:
-        """The LUNs of a session that are disks: not the controller that some targets have."""
+        """The LUNs of a session that are disks, without the controller that some targets have."""
         pattern = os.path.join(self.sys, "class/iscsi_session/session%d/device/target*/*:*:*:*" % number)
         found = [_ADDRESS.search(folder) for folder in glob.glob(pattern) if os.path.isdir(folder + "/block")]
         return sorted(int(address.group(1)) for address in found if address)
@@ -59,12 +59,12 @@ class Devices:
         return os.path.join(self.sys, "block", name, *parts)
 
     def size(self, name: str) -> int:
-        """Bytes; 0 when it is not there."""
+        """Size in bytes; 0 if the disk does not exist."""
         text = _read(self._block(name, "size"))
         return int(text) * 512 if text.isdigit() else 0
 
     def serial(self, name: str) -> str:
-        """The unit serial number (VPD page 80h); "" when there is none."""
+        """The unit serial number (VPD page 80h); "" without one."""
         try:
             with open(self._block(name, "device", "vpd_pg80"), "rb") as file:
                 page = file.read()
@@ -73,7 +73,7 @@ class Devices:
         return page[4 : 4 + int.from_bytes(page[2:4], "big")].decode("ascii", "replace").strip("\0 ")
 
     def map_of(self, names: t.Sequence[str]) -> str:
-        """The kernel's name, dm-N, of the map that multipathd made over a disk of these; "" when there is none."""
+        """The kernel name, dm-N, of multipathd's map over one of these disks; "" without one."""
         for name in names:
             for holder in self._holders(name):
                 if self.map_uuid(holder).startswith(MAP):
@@ -81,26 +81,26 @@ class Devices:
         return ""
 
     def map_uuid(self, name: str) -> str:
-        """mpath-WWID of a map dm-N; "" when it is not there."""
+        """mpath-WWID of a map dm-N; "" if it does not exist."""
         return _read(self._block(name, "dm", "uuid"))
 
     def map_name(self, name: str) -> str:
-        """What multipathd calls a map dm-N: its WWID, or the name that the administrator wants."""
+        """The name of a map dm-N in multipathd: its WWID, or a configured alias."""
         return _read(self._block(name, "dm", "name"))
 
     def map_path(self, name: str) -> str:
-        """The link to a map dm-N that bears its WWID: with user_friendly_names, mpatha may be another volume some day."""
+        """The link to a map dm-N with its WWID, because with user_friendly_names mpatha may become another volume."""
         by_id = os.path.join(self.dev, "disk/by-id/dm-uuid-" + self.map_uuid(name))
         return by_id if os.path.exists(by_id) else os.path.join(self.dev, "mapper", self.map_name(name))
 
     def members(self, name: str) -> list[str]:
-        """The disks of a map dm-N, without those that are just leaving the kernel."""
+        """The disks of a map dm-N, without those that are being removed from the kernel."""
         with contextlib.suppress(FileNotFoundError):
             return sorted(each for each in os.listdir(self._block(name, "slaves")) if os.path.exists(self._block(each)))
         return []
 
     def is_logged_in(self, number: int) -> bool:
-        """Whether a session has its connection; the kernel keeps trying while it has not."""
+        """Whether the connection of a session is up; otherwise the kernel keeps reconnecting."""
         path = os.path.join(self.sys, "class/iscsi_session/session%d/state" % number)
         return _read(path) in ("LOGGED_IN", "")
 
@@ -115,9 +115,9 @@ class Devices:
     # ---- who uses it ---------------------------------------------------------------------------------------------------
 
     def users(self, names: t.Sequence[str]) -> list[str]:
-        """Why these disks may not go, one text per reason: mounted, swap, held by another device, open in a process.
+        """Why these disks cannot be removed, one text per reason: mounted, swap, held by another device, open in a process.
 
-        multipathd's map over them is no reason by itself; who uses the map is.
+        The multipath map over them is not a reason itself; its users are.
         """
         looked_at: list[str] = []
         reasons: list[str] = []
@@ -155,7 +155,7 @@ class Devices:
         return reasons
 
     def _openers(self, nodes: t.Mapping[str, str]) -> list[str]:
-        """Processes that have a node of one of these devices open; udev looks at new disks for a moment and is left out."""
+        """Processes that have a node of one of these devices open, except udev, which scans new disks for a moment."""
         reasons = set()
         for link in glob.iglob(os.path.join(self.proc, "[0-9]*/fd/*")):
             try:
@@ -175,15 +175,15 @@ class Devices:
     # ---- change --------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Wait until udev has made its links."""
+        """Wait until udev has created its links."""
         udevadm = shutil.which("udevadm")
         if udevadm:
             run([udevadm, "settle", "--timeout=10"], timeout=20, check=False)
 
     def scan(self, number: int, lun: int) -> None:
-        """Have a session's host look for one LUN, and for no other: a volume that is just leaving must not come back.
+        """Make the kernel scan a session for one LUN only, so that a volume that is being removed does not come back.
 
-        :raises WaitTimeout: the target does not answer.
+        :raises WaitTimeout: the target does not respond.
         """
         found = _HOST.search(os.path.realpath(os.path.join(self.sys, "class/iscsi_session/session%d" % number)) + "/")
         if found:
@@ -192,19 +192,19 @@ class Devices:
                 write_sysfs(path, "- - %d" % lun)
 
     def rescan(self, name: str) -> None:
-        """Have the kernel ask a disk for its size. :raises WaitTimeout: the target does not answer."""
+        """Make the kernel read the size of a disk. :raises WaitTimeout: the target does not respond."""
         write_sysfs(self._block(name, "device", "rescan"), "1")
 
     def flush(self, names: t.Sequence[str]) -> None:
-        """Write what is in the caches of these disks."""
+        """Flush the caches of these disks."""
         for name in names:
             run([program("blockdev", "util-linux"), "--flushbufs", os.path.join(self.dev, name)], timeout=300)
 
     def delete(self, names: t.Sequence[str]) -> None:
-        """Take these disks out of the kernel.
+        """Remove these disks from the kernel.
 
-        :raises WaitTimeout: the kernel is still at it; the target does not answer.
-        :raises VolumePathNotRemoved: one is still there after the timeout.
+        :raises WaitTimeout: the kernel is not done because the target does not respond.
+        :raises VolumePathNotRemoved: a disk still exists after the timeout.
         """
         for name in names:
             with contextlib.suppress(FileNotFoundError):

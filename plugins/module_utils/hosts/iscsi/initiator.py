@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The kernel's iSCSI initiator: log in and wait for the disk; take the disk away, whole, before the last logout.
+"""The kernel's iSCSI initiator: log in and wait for the disk; remove the disk completely before the last logout.
 
 source: 19 (CVE-2023-2088); os-brick's iSCSI connector (Queens); open-iscsi's README
 """
@@ -59,7 +59,7 @@ class Session:
 
 
 def parse_sessions(text: str) -> list[Session]:
-    """The sessions in the output of ``iscsiadm -m session``; lines of another form are left out."""
+    """The sessions in the output of ``iscsiadm -m session``; other lines are ignored."""
     found = [_SESSION.match(line.strip()) for line in text.splitlines()]
     return [
         Session(int(each.group(2)), each.group(3), each.group(4), each.group(5), each.group(1))
@@ -70,10 +70,10 @@ def parse_sessions(text: str) -> list[Session]:
 
 @dataclass(frozen=True)
 class Connection:
-    """A volume as a target offers it. ``portals``: several are several sessions to one disk.
+    """A volume as a target offers it. Several ``portals`` mean several sessions to one disk.
 
-    ``shared``: another guest of this host has the disk already, with credentials that nobody knows any more: the records of
-    its login stay as they are.
+    ``shared``: another guest of this host already has the disk, with credentials that are no longer known: the records of
+    its login are kept.
     """
 
     volume_id: str
@@ -86,9 +86,9 @@ class Connection:
 
 
 def connection_of(args: t.Mapping[str, t.Any]) -> Connection:
-    """The desired in an element of the option ``connections``.
+    """The desired connection in an element of the option ``connections``.
 
-    :raises InvalidInput: a name, portal, LUN or credential that is none.
+    :raises InvalidInput: a name, portal, LUN or credential is not valid.
     """
     volume_id = checked_uuid(args.get("volume_id") or "")
     state = args.get("state") or CONNECTED
@@ -112,16 +112,16 @@ def connection_of(args: t.Mapping[str, t.Any]) -> Connection:
 
 
 def login_problem(text: str) -> str:
-    """Of what iscsiadm says of a failed login, the line with the reason."""
+    """The line with the reason in the output of iscsiadm for a failed login."""
     lines = [line.strip() for line in text.splitlines() if line.strip().startswith("iscsiadm: ")]
     reasons = [line for line in lines if "reported error" in line] + lines
     return reasons[0][len("iscsiadm: ") :].rstrip(".") if reasons else ""
 
 
 class Initiator:
-    """iscsiadm and the devices of this host. The arguments are there for tests.
+    """iscsiadm and the devices of this host. The arguments are for tests.
 
-    :arg wait_tries: how often a path is looked for, after 1, 4, 9... seconds as in os-brick (num_volume_device_scan_tries).
+    :arg wait_tries: how often to look for a path, after 1, 4, 9... seconds as in os-brick (num_volume_device_scan_tries).
     """
 
     def __init__(
@@ -144,11 +144,11 @@ class Initiator:
         return [session for session in self.every_session() if session.iqn == iqn]
 
     def every_session(self) -> list[Session]:
-        """The sessions of this host, with whatever target."""
+        """All sessions of this host."""
         return parse_sessions(self._iscsiadm("-m", "session", ok=(0, _NO_RECORDS)).stdout)
 
     def result(self, desired: Connection, sessions: t.Sequence[Session]) -> dict[str, t.Any]:
-        """path, device, devices, multipath, serial, size and sessions of a volume that is connected."""
+        """path, device, devices, multipath, serial, size and sessions of a connected volume."""
         devices = self._disks(desired, sessions)
         over = self.devices.map_of(devices)
         multipath = self.devices.map_path(over) if over else ""
@@ -171,7 +171,7 @@ class Initiator:
         for where in portals:
             for pattern in by_path_names(where, desired.iqn, desired.lun):
                 for path in sorted(glob.glob(pattern)) if "*" in pattern else [pattern]:
-                    # A link that udev has not taken away yet leads nowhere.
+                    # A link that udev has not removed yet is dangling.
                     if os.path.exists(path):
                         return path
         return ""
@@ -179,14 +179,14 @@ class Initiator:
     # ---- connect -------------------------------------------------------------------------------------------------------
 
     def connect(self, desired: Connection, check_mode: bool = False) -> dict[str, t.Any]:
-        """Log in at every portal, and wait for the disk, or with several portals for multipathd's map of the disks.
+        """Log in at every portal, and wait for the disk, or with several portals for the multipath map of the disks.
 
-        Without multipathd one portal is taken, as by os-brick without enforce_multipath: two disks of one volume that
-        know nothing of each other are of no use.
+        Without multipathd only one portal is used, as in os-brick without enforce_multipath, because two independent
+        disks of one volume are useless.
 
-        :raises FailedISCSITargetPortalLogin: no portal let us in.
+        :raises FailedISCSITargetPortalLogin: the login failed at every portal.
         :raises VolumeDeviceNotFound: the disk did not appear.
-        :raises WaitTimeout: it did not, for the target answers no command.
+        :raises WaitTimeout: the disk did not appear because the target does not respond.
         """
         before = self.sessions(desired.iqn)
         if len(desired.portals) == 1:
@@ -199,7 +199,7 @@ class Initiator:
         return result
 
     def _make_map(self, desired: Connection, result: dict[str, t.Any]) -> None:
-        """Have multipathd make its map over the disks of all sessions, and put it into the result."""
+        """Create the multipath map over the disks of all sessions, and add it to the result."""
         sessions = self.sessions(desired.iqn)
         names = self._disks(desired, sessions)
         there = self.devices.map_of(names)
@@ -213,7 +213,7 @@ class Initiator:
             )
 
     def _connect_at_one(self, desired: Connection, before: t.Sequence[Session], check_mode: bool) -> dict[str, t.Any]:
-        """At the portal that there is a session with, or else at the first that leads to the disk."""
+        """Connect at the portal with an existing session, or else at the first that leads to the disk."""
         there = [where for where in desired.portals if any(session.portal == where for session in before)]
         failed: list[str] = []
         problem: BootflowError | None = None
@@ -224,7 +224,7 @@ class Initiator:
                 refused = isinstance(error, FailedISCSITargetPortalLogin)
                 failed.append(error.message[len(_NO_LOGIN) :] if refused else "%s: %s" % (where, error.message))
                 problem = error
-                # What the kernel waits for at a portal that does not answer, a logout would wait for, too.
+                # At a portal that does not respond, a logout would block in the kernel as well.
                 if not isinstance(error, WaitTimeout):
                     self._leave(desired, where)
                 continue
@@ -237,7 +237,7 @@ class Initiator:
         raise _no_login(failed)
 
     def _leave(self, desired: Connection, where: str) -> None:
-        """Log out of a portal that does not lead to the disk, when nobody else needs it."""
+        """Log out of a portal that does not lead to the disk, if nothing else needs it."""
         mine = [session for session in self.sessions(desired.iqn) if session.portal == where]
         if not desired.shared and not any(self.devices.disks_of_session(session.number) for session in mine):
             for session in mine:
@@ -247,7 +247,7 @@ class Initiator:
     def _connect(
         self, desired: Connection, portals: t.Sequence[str], before: t.Sequence[Session], check_mode: bool
     ) -> dict[str, t.Any]:
-        """:arg before: the sessions that there are with the target."""
+        """:arg before: the existing sessions with the target."""
         changes: list[str] = []
         missing = [where for where in portals if not any(session.portal == where for session in before)]
         if missing:
@@ -267,7 +267,7 @@ class Initiator:
         failures = self._log_in(desired, missing)
         sessions = [session for session in self.sessions(desired.iqn) if session.portal in portals]
         if not sessions:
-            # A record with automatic startup would try again at every start of the host.
+            # A record with automatic startup would retry at every start of the host.
             for where in () if desired.shared else portals:
                 self._delete_record(desired.iqn, where)
             raise _no_login(failures)
@@ -284,7 +284,7 @@ class Initiator:
         return dict(self.result(desired, sessions), **report)
 
     def _log_in(self, desired: Connection, portals: t.Sequence[str]) -> list[str]:
-        """At all of these at once, for one that is down takes minutes. Returns what failed."""
+        """Log in at all of these in parallel, because one that is down takes minutes. Returns the failures."""
         if not portals:
             return []
         progress.mark_changed()
@@ -316,7 +316,7 @@ class Initiator:
             records.write(desired.iqn, where, desired.chap)
 
     def _login(self, desired: Connection, where: str) -> str:
-        """ "" when it is logged in, or else why not."""
+        """Log in; returns "" on success, otherwise the reason."""
         done = self._node(desired.iqn, where, "--login", ok=None, timeout=150)
         if done.rc in (0, _EXISTS):
             return ""
@@ -327,10 +327,10 @@ class Initiator:
         return login_problem(done.stderr + done.stdout) or "iscsiadm failed with exit code %d" % done.rc
 
     def _wait(self, desired: Connection, sessions: t.Sequence[Session]) -> list[str] | None:
-        """For the disk of every session that has its connection; after two looks for one of them.
+        """Wait for the disk of every connected session; after two attempts, for one of them.
 
-        :returns: the portals that answer no command; None: the disk did not appear.
-        :raises WaitTimeout: it did not appear, and not all portals answer.
+        :returns: the portals that do not respond; None: the disk did not appear.
+        :raises WaitTimeout: the disk did not appear, and not all portals respond.
         """
         silent: dict[int, WaitTimeout] = {}
         for attempt in range(self.wait_tries + 1):
@@ -351,7 +351,7 @@ class Initiator:
                     self.devices.scan(session.number, desired.lun)
                 except WaitTimeout as problem:
                     silent[session.number] = problem
-            # The first look is often a moment too early; then 1, 4, 9... seconds.
+            # The first attempt is often too early; then wait 1, 4, 9... seconds.
             self.sleep(0.3 if attempt == 0 else attempt**2)
         if silent:
             raise next(iter(silent.values()))
@@ -360,9 +360,9 @@ class Initiator:
     # ---- disconnect ----------------------------------------------------------------------------------------------------
 
     def disconnect(self, desired: Connection, check_mode: bool = False) -> dict[str, t.Any]:
-        """Flush the disk, take it from the kernel, and log out when the target has no other disk here.
+        """Flush the disk, remove it from the kernel, and log out if the target has no other disk here.
 
-        :raises VolumePathNotRemoved: it is mounted, held or open, and nothing was done; or it would not go.
+        :raises VolumePathNotRemoved: the disk is mounted, held or open, and nothing was done; or it could not be removed.
         """
         sessions = self.sessions(desired.iqn)
         disks = self._disks(desired, sessions)
@@ -379,7 +379,7 @@ class Initiator:
             changes.append("record")
         users = self.devices.users(disks)
         if users:
-            # What udev runs when the guest has closed its disk.
+            # Wait for what udev runs after the guest closed its disk.
             self.devices.settle()
             users = self.devices.users(disks)
         if users:
@@ -407,7 +407,7 @@ class Initiator:
         }
 
     def _remove(self, disks: t.Sequence[str]) -> None:
-        """The map first. What was written, was written through it; a path of it that is down cannot be flushed."""
+        """Remove the map first, because all data was written through it; a path that is down cannot be flushed."""
         over = self.devices.map_of(disks)
         if over:
             self.multipath.remove(over)
@@ -432,15 +432,15 @@ class Initiator:
     def _delete_record(self, iqn: str, where: str) -> None:
         if self.records.files(iqn, where):
             self._node(iqn, where, "-o", "delete", ok=(0, _NO_RECORDS))
-        self.records.clear(iqn, where)  # iscsiadm sees none in an empty file, which is what a lost power leaves
+        self.records.clear(iqn, where)  # iscsiadm ignores an empty file, as left by a power failure
 
     # ---- extend --------------------------------------------------------------------------------------------------------
 
     def rescan(self, desired: Connection, check_mode: bool = False) -> dict[str, t.Any]:
-        """Have the kernel ask for the disk's size again, after the volume grew, and multipathd give its map that size.
+        """Make the kernel read the size of the disk again after the volume grew, and resize the multipath map.
 
-        :raises VolumeDeviceNotFound: it is not connected.
-        :raises RemoteError: a path is down. It would come back with the old size.
+        :raises VolumeDeviceNotFound: the volume is not connected.
+        :raises RemoteError: a path is down; it would come back with the old size.
         """
         sessions = self.sessions(desired.iqn)
         disks = self._disks(desired, sessions)
@@ -476,7 +476,7 @@ class Initiator:
         return self._iscsiadm("-m", "node", "-T", iqn, "-p", where, *words, ok=ok, timeout=timeout)
 
     def _iscsiadm(self, *words: str, ok: t.Collection[int] | None = (0,), timeout: float = 60) -> Completed:
-        """:arg ok: the exit codes that are no error; None: all."""
+        """:arg ok: the exit codes of success; None: all."""
         done = run([program("iscsiadm", "open-iscsi")] + list(words), timeout=timeout, check=False)
         if ok is not None and done.rc not in ok:
             raise CommandFailed(cmd="iscsiadm", rc=done.rc, stderr=(done.stderr.strip() or done.stdout.strip())[-2000:])
@@ -522,7 +522,7 @@ def make_connections(
 
 
 def shown(initiator: Initiator, desired: Connection) -> dict[str, t.Any]:
-    """A volume's connection for a diff; no secret is in it."""
+    """The connection of a volume for a diff, without secrets."""
     sessions = initiator.sessions(desired.iqn)
     found = initiator.result(desired, sessions)
     portals = [
@@ -540,7 +540,7 @@ def shown(initiator: Initiator, desired: Connection) -> dict[str, t.Any]:
 def expected_after(
     before: t.Mapping[str, t.Any], desired: Connection, result: t.Mapping[str, t.Any]
 ) -> dict[str, t.Any]:
-    """What shown() would say afterwards; in check mode."""
+    """The expected result of shown() afterwards, for check mode."""
     if not result["changed"]:
         return dict(before)
     if desired.state == CONNECTED:

@@ -4,8 +4,8 @@
 
 """multipathd's maps over the disks of one volume, one disk for each portal.
 
-As it is shipped multipathd makes no map of what it has never seen (find_multipaths strict), so it is told that this is a
-multipath, and to look at the disks again.
+By default multipathd does not create maps of unknown disks (find_multipaths strict). Therefore the WWID is added, and
+multipathd scans the disks again.
 
 source: os-brick's linuxscsi (multipath_add_wwid, wait_for_mpath_device, multipath_resize_map, remove_connection); multipath-tools 0.9
 """
@@ -23,10 +23,10 @@ from .devices import MAP, Devices
 
 
 class Multipath:
-    """multipathd of this host. The arguments are there for tests.
+    """multipathd of this host. The arguments are for tests.
 
-    :arg wait: seconds to wait for a map to appear, as in os-brick.
-    :arg resize_wait: seconds to try to resize a map, as in os-brick (MULTIPATHD_RESIZE_TIMEOUT).
+    :arg wait: seconds to wait for a map, as in os-brick.
+    :arg resize_wait: seconds for attempts to resize a map, as in os-brick (MULTIPATHD_RESIZE_TIMEOUT).
     """
 
     def __init__(
@@ -42,22 +42,22 @@ class Multipath:
         self.resize_wait = resize_wait
 
     def runs(self) -> bool:
-        """Whether multipathd answers."""
+        """Whether multipathd responds."""
         try:
             done = self._multipathd("show", "status")
         except MissingLibrary:
             return False
-        # Older ones tell it with exit code 0. One that is busy for long says "timeout".
+        # Older versions report it with exit code 0. A busy multipathd reports "timeout".
         silent = done.stdout.startswith("error receiving packet")
         return (done.rc == 0 and not silent) or done.stdout.strip() == "timeout"
 
     # ---- make ----------------------------------------------------------------------------------------------------------
 
     def make(self, names: t.Sequence[str]) -> str:
-        """The map over these disks, made when it is not there, and ready; "" when multipathd makes none.
+        """The map over these disks, created if needed, and ready; "" if multipathd does not create one.
 
-        :arg names: the kernel's names of all disks of one volume.
-        :raises VolumeDeviceNotFound: it has a disk that is another volume's.
+        :arg names: the kernel names of all disks of one volume.
+        :raises VolumeDeviceNotFound: the map has a disk of another volume.
         """
         if not self.devices.map_of(names):
             progress.mark_changed()
@@ -74,12 +74,12 @@ class Multipath:
         return ""
 
     def _is_ready(self, name: str) -> bool:
-        """udev made its link, and one of its paths can be used."""
+        """Whether udev created the link and at least one path is usable."""
         self.devices.settle()
         return os.path.exists(self.devices.map_path(name)) and self._multipath("-C", name).rc == 0
 
     def _check_members(self, name: str, names: t.Sequence[str]) -> None:
-        """multipathd goes by what disks say of themselves; two targets may say the same of two volumes."""
+        """multipathd trusts the identity of disks, and two targets may report the same one for two volumes."""
         strange = [each for each in self.devices.members(name) if each not in names]
         if strange:
             raise VolumeDeviceNotFound(
@@ -91,17 +91,17 @@ class Multipath:
     # ---- extend --------------------------------------------------------------------------------------------------------
 
     def resize(self, name: str, size: int) -> None:
-        """Give a map the size that its disks have by now.
+        """Resize a map to the current size of its disks.
 
         :arg size: bytes.
-        :raises CommandFailed: multipathd did not.
+        :raises CommandFailed: multipathd did not resize it.
         """
         done = Completed(0, "", "")
         for attempt, _time in enumerate(self._tries(self.resize_wait)):
             if self.devices.size(name) == size:
                 return
             if attempt == 1:
-                # It may have lost sight of the map. While it is at this, it answers "timeout".
+                # multipathd may have lost the map. While it is resizing, it reports "timeout".
                 self._multipathd("reconfigure")
             done = self._multipathd("resize", "map", self.devices.map_name(name))
         if self.devices.size(name) != size:
@@ -112,13 +112,13 @@ class Multipath:
     # ---- remove --------------------------------------------------------------------------------------------------------
 
     def remove(self, name: str) -> None:
-        """Write what is in a map's cache, and take the map away.
+        """Flush the cache of a map, and remove the map.
 
-        :raises VolumePathNotRemoved: it is still there.
+        :raises VolumePathNotRemoved: the map still exists.
         """
         path, uuid = self.devices.map_path(name), self.devices.map_uuid(name)
         run([program("blockdev", "util-linux"), "--flushbufs", path], timeout=300)
-        # Who looked at it a moment ago, such as udev, may still have it open.
+        # A scanner such as udev may still have it open.
         for _time in range(3):
             done = self._multipath("-f", self.devices.map_name(name), timeout=300)
             self.devices.settle()
@@ -130,11 +130,11 @@ class Multipath:
                 message="multipath -f did not remove %s: %s" % (path, (done.stdout + done.stderr).strip()[-500:]),
                 remedy="Find what has the map open: lsblk, dmsetup ls --tree.",
             )
-        # A volume has a WWID of its own: the file of those that are known would grow for ever.
+        # Each volume has its own WWID, so the file of known WWIDs would grow forever.
         self._multipath("-w", uuid[len(MAP) :])
 
     def forget(self, names: t.Sequence[str]) -> None:
-        """Wait until multipathd has seen that these disks are gone: another disk may be given the name of one at once."""
+        """Wait until multipathd has noticed that these disks are gone, because a new disk may get one of the names immediately."""
         if not self.runs():
             return
         left = list(names)
@@ -149,7 +149,7 @@ class Multipath:
     # ---- programs ------------------------------------------------------------------------------------------------------
 
     def _tries(self, seconds: float) -> t.Iterator[None]:
-        """Now, and again with growing pauses until they make that many seconds."""
+        """Yield immediately, and again with growing pauses up to that many seconds in total."""
         pause, slept = 0.1, 0.0
         while True:
             yield

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What iscsiadm keeps of a target at a portal.
+"""The records of iscsiadm for a target at a portal.
 
-iscsiadm takes a CHAP secret only on its command line. It keeps what it is told in a file per node and portal, of mode
-0600, of lines ``name = value``; so the record is made by iscsiadm, and the secret is written into that file, under
+iscsiadm accepts a CHAP secret only on its command line. It stores its settings in one file per node and portal, with mode
+0600 and lines ``name = value``. Therefore iscsiadm creates the record, and the secret is written into that file under
 iscsiadm's own lock.
 
 source: open-iscsi's README
@@ -28,7 +28,7 @@ DATABASE_LOCK = "/run/lock/iscsi/lock"
 
 
 def with_settings(text: str, settings: t.Mapping[str, str | None]) -> str:
-    """A node's record with these values; None takes a setting away."""
+    """The record of a node with these values; None removes a setting."""
     lines = [line for line in text.splitlines() if line.partition(" = ")[0].strip() not in settings]
     added = ["%s = %s" % (name, value) for name, value in settings.items() if value is not None]
     end = lines.index("# END RECORD") if "# END RECORD" in lines else len(lines)
@@ -36,13 +36,13 @@ def with_settings(text: str, settings: t.Mapping[str, str | None]) -> str:
 
 
 def settings_of(text: str) -> dict[str, str]:
-    """The values in a node's record."""
+    """The values in the record of a node."""
     pairs = (line.partition(" = ") for line in text.splitlines() if not line.startswith("#"))
     return {name.strip(): value.strip() for name, equals, value in pairs if equals}
 
 
 def login_settings(chap: ChapCredentials | None) -> dict[str, str | None]:
-    """What of a record says how to log in, and when: at each start of the host."""
+    """The settings of a record for the login, and for its start with the host."""
     return {
         "node.startup": "automatic",
         "node.session.auth.authmethod": "CHAP" if chap else "None",
@@ -53,7 +53,7 @@ def login_settings(chap: ChapCredentials | None) -> dict[str, str | None]:
 
 @contextlib.contextmanager
 def database_lock(path: str = DATABASE_LOCK, timeout: float = 30.0) -> t.Iterator[None]:
-    """iscsiadm's lock of its records: a second link to its file."""
+    """iscsiadm's lock of its records: a hard link to its file."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     deadline = time.monotonic() + timeout
@@ -74,7 +74,7 @@ def database_lock(path: str = DATABASE_LOCK, timeout: float = 30.0) -> t.Iterato
 
 
 class NodeRecords:
-    """The records of this host. The arguments are there for tests."""
+    """The records of this host. The arguments are for tests."""
 
     def __init__(self, folders: t.Sequence[str] = NODE_FOLDERS, lock: str = DATABASE_LOCK) -> None:
         self.folders = tuple(folders)
@@ -83,13 +83,13 @@ class NodeRecords:
     # ---- looking -------------------------------------------------------------------------------------------------------
 
     def targets(self) -> set[str]:
-        """The targets that there is a record of."""
+        """The targets with a record."""
         return {
             name for folder in self.folders if os.path.isdir(folder) for name in os.listdir(folder) if name[:1] != "."
         }
 
     def portals(self, iqn: str, portals: t.Iterable[str] = ()) -> list[str]:
-        """These portals of a target, and those that it has a record of, which discovery may have put beside them."""
+        """These portals of a target, and all others with a record, which discovery may have added."""
         found = list(portals)
         for folder in self.folders:
             for path in sorted(glob.glob(os.path.join(glob.escape(os.path.join(folder, iqn)), "*"))):
@@ -101,7 +101,7 @@ class NodeRecords:
         return found
 
     def paths(self, iqn: str, where: str) -> list[str]:
-        """The files or folders of the record of a node at a portal."""
+        """The files or directories of the record of a node at a portal."""
         address, port = split_portal(where)
         found: list[str] = []
         for folder in self.folders:
@@ -110,27 +110,27 @@ class NodeRecords:
         return found
 
     def files(self, iqn: str, where: str) -> list[str]:
-        """The files in which the record of a node at a portal is."""
+        """The files of the record of a node at a portal."""
         found: list[str] = []
         for path in self.paths(iqn, where):
             found.extend([path] if os.path.isfile(path) else sorted(glob.glob(os.path.join(glob.escape(path), "*"))))
         return found
 
     def are_whole(self, iqn: str, where: str) -> bool:
-        """Whether there is no record, or one that is more than what a lost power leaves: an empty file or folder."""
+        """Whether there is no record or a valid one, not an empty file or directory as after a power failure."""
         files = self.files(iqn, where)
         whole = bool(files) and all(_settings_in(path).get("node.name") == iqn for path in files)
         return whole or not self.paths(iqn, where)
 
     def are_right(self, iqn: str, where: str, chap: ChapCredentials | None) -> bool:
-        """Whether there is a record, with these credentials."""
+        """Whether there is a record with these credentials."""
         files = self.files(iqn, where)
         return bool(files) and all(_is_right(path, chap) for path in files)
 
     # ---- change --------------------------------------------------------------------------------------------------------
 
     def write(self, iqn: str, where: str, chap: ChapCredentials | None) -> None:
-        """Put the credentials into the record."""
+        """Write the credentials into the record."""
         for path in self.files(iqn, where):
             if not _is_right(path, chap):
                 self._set(path, login_settings(chap))
@@ -139,7 +139,7 @@ class NodeRecords:
         with database_lock(self.lock):
             with open(path, encoding="utf-8") as file:
                 text = with_settings(file.read(), settings)
-            # Outside of the folders that iscsiadm reads as records, and on their file system.
+            # Outside of the directories that iscsiadm reads as records, and on the same file system.
             folder = next(each for each in self.folders if path.startswith(each + "/"))
             fd, temporary = tempfile.mkstemp(prefix=".bootflow-", dir=os.path.dirname(folder))
             try:
@@ -147,13 +147,13 @@ class NodeRecords:
                     file.write(text)
                     file.flush()
                     os.fsync(file.fileno())
-                os.rename(temporary, path)  # of mode 0600, as mkstemp makes it
+                os.rename(temporary, path)  # mode 0600, as created by mkstemp
             except BaseException:
                 os.unlink(temporary)
                 raise
 
     def clear(self, iqn: str, where: str) -> None:
-        """Take away what is left of a record when iscsiadm has deleted it, or sees none."""
+        """Remove the rest of a record that iscsiadm has deleted or does not see."""
         left = self.paths(iqn, where)
         if not left:
             return
@@ -163,7 +163,7 @@ class NodeRecords:
                     os.unlink(file)
                 if os.path.isdir(path):
                     os.rmdir(path)
-                with contextlib.suppress(OSError):  # the target's folder goes with its last record
+                with contextlib.suppress(OSError):  # the directory of the target is removed with its last record
                     os.rmdir(os.path.dirname(path))
 
 

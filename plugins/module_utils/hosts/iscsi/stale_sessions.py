@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a compute host has of targets of volumes that nobody named: sessions, records of iscsiadm, secrets of libvirt."""
+"""Sessions, records of iscsiadm and secrets of libvirt that a compute host has for unknown targets of volumes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .initiator import Initiator
 
 
 def sessions_there(initiator: Initiator, prefixes: t.Sequence[str], known: t.Collection[str]) -> list[dict[str, t.Any]]:
-    """Targets with one of the prefixes that this host is logged in to, or keeps a record of: iqn, volume_id, session
-    (whether it is logged in), luns, portals, and in_use (why its disks may not go).
+    """Targets with one of the prefixes that this host is logged in to or has a record of: iqn, volume_id, session
+    (whether it is logged in), luns, portals, and in_use (why its disks cannot be removed).
 
-    :arg known: targets that somebody knows are left out: who uses a disk is not found out for nothing.
+    :arg known: known targets are skipped, because finding the users of a disk is expensive.
     """
     try:
         sessions = initiator.every_session()
-    except MissingLibrary:  # without iscsiadm nobody is logged in; its records may outlive it
+    except MissingLibrary:  # without iscsiadm there is no session, but its records may remain
         sessions = []
     found = []
     for iqn in sorted({s.iqn for s in sessions} | initiator.records.targets()):
@@ -33,7 +33,7 @@ def sessions_there(initiator: Initiator, prefixes: t.Sequence[str], known: t.Col
         mine = [s for s in sessions if s.iqn == iqn]
         portals = initiator.records.portals(iqn, sorted({s.portal for s in mine}))
         if not portals:
-            continue  # an empty folder
+            continue  # an empty directory
         disks = [name for s in mine for name in initiator.devices.disks_of_session(s.number)]
         found.append(
             {
@@ -53,7 +53,7 @@ def iscsi_ends(
 ) -> dict[str, t.Any]:
     """{sessions, secrets, error}: see sessions_there(); a secret has iqn and volume_id.
 
-    Nothing of it fails the host: ``error`` says what could not be read.
+    A failure does not fail the host: ``error`` has the reason.
     """
     found: dict[str, t.Any] = {"sessions": [], "secrets": [], "error": None}
     try:
@@ -61,6 +61,6 @@ def iscsi_ends(
         targets = {name: target_of_secret(name) for name in secrets_there(connection)}
         named = {n: volume_id_of_target(iqn, prefixes) for n, iqn in targets.items() if iqn not in known}
         found["secrets"] = [{"iqn": name, "volume_id": volume_id} for name, volume_id in named.items() if volume_id]
-    except Exception as error:  # whatever it is: the host's other facts are told
+    except Exception as error:  # for any error: the other facts of the host are still reported
         found["error"] = as_bootflow_error(error).as_dict()
     return found

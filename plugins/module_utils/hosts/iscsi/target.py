@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Volumes exported by iSCSI: one target each, for the initiators that are named and for nobody else.
+"""Volumes exported by iSCSI: one target each, accessible only to the listed initiators.
 
-What an export is to be (``Export``), what there is (``Found``), what has to change, and the batch over both. How LIO and
-tgt do it is in ``iscsi_target_lio`` and ``iscsi_target_tgt``, behind ``Target``.
+The desired export (``Export``), the existing one (``Found``), their differences, and the batch over both. The
+implementations of ``Target`` for LIO and tgt are in ``target_lio`` and ``target_tgt``.
 
 source: Cinder's iSCSI targets (Queens)
 """
@@ -51,29 +51,29 @@ TARGETS = tuple(sorted(LUN_OF_TARGET))
 _PATH = re.compile(r"/[A-Za-z0-9._+/:@-]+\Z")
 
 
-#: Credentials of an initiator that is let in, and of which only the running target knows the secret.
+#: Credentials of an initiator with access whose secret only the running target knows.
 UNKNOWN = ChapCredentials("", "")
 
 
 @dataclass(frozen=True)
 class Login:
-    """An initiator that may log in. ``chap``: with what; None: its name is enough."""
+    """An initiator that may log in. ``chap``: its credentials; None: its name is sufficient."""
 
     initiator: str
     chap: ChapCredentials | None = None
 
     @property
     def secret(self) -> tuple[str, str] | None:
-        """(user, secret) as it stands in the aspects, or None."""
+        """(user, secret) as in the aspects, or None."""
         return (self.chap.user, self.chap.secret) if self.chap is not None else None
 
 
 @dataclass(frozen=True)
 class Export:
-    """What is desired of one volume's target. ``logins`` empty: the target is there, and lets nobody in.
+    """The desired target of one volume. With empty ``logins`` the target exists without access.
 
-    ``keep``: initiators that others let in, and whose credentials nobody here knows: they stay as they are, those that are
-    not there stay out. resolved() makes logins of them.
+    ``keep``: initiators of other runs, whose credentials are not known here: they keep their access; those without
+    access do not get it. resolved() turns them into logins.
     """
 
     volume_id: str
@@ -101,28 +101,28 @@ class Export:
 
     @property
     def users(self) -> tuple[str, ...]:
-        """The names of the accounts, those of which the secret is known."""
+        """The names of the accounts whose secret is known."""
         return tuple(sorted({login.chap.user for login in self.logins if login.chap and login.chap.secret}))
 
     @property
     def unsaved(self) -> tuple[str, ...]:
-        """Initiators that a restart of the service would shut out: what they log in with is saved nowhere."""
+        """Initiators that cannot log in after a restart of the service, because their credentials are not saved."""
         return tuple(login.initiator for login in self.logins if login.chap is not None and not login.chap.secret)
 
 
 @dataclass(frozen=True)
 class Found:
-    """A target as it is. ``aspects``: what there is of a wish; compared with ``Target.aspects()``.
+    """An existing target. ``aspects``: its properties, compared with ``Target.aspects()``.
 
-    Its ``chap`` is {initiator: (user, secret), or None without}; the secret is "" where only the running target knows it.
+    Its ``chap`` is {initiator: (user, secret), or None without}; the secret is "" if only the running target knows it.
     """
 
     iqn: str
     aspects: t.Mapping[str, t.Any]
     sessions: tuple[str, ...] = ()  # initiators that are logged in
     group: str = "1"
-    saved: t.Any = None  # what a restart of the service would bring back
-    ours: bool = False  # made by this collection: what else bears such a name is somebody else's
+    saved: t.Any = None  # what a restart of the service would restore
+    ours: bool = False  # created by this collection; others with such a name are foreign
     details: t.Mapping[str, t.Any] = field(default_factory=dict)
 
 
@@ -133,31 +133,31 @@ class Target(t.Protocol):
     lun: int
 
     def iqns(self) -> set[str]:
-        """The names of all targets, whoever made them; also what only a saved configuration knows."""
+        """The names of all targets, also foreign ones and those that exist only in a saved configuration."""
 
     def read(self, exports: t.Sequence[Export]) -> dict[str, Found]:
-        """What there is of these exports' targets, by iqn; also what only a saved configuration knows."""
+        """The existing targets of these exports, by iqn; also those that exist only in a saved configuration."""
 
     def aspects(self, export: Export) -> dict[str, t.Any]:
-        """What a resolved() export looks like when it is as desired. Secrets are in ``chap``, and nowhere else."""
+        """The aspects of a resolved() export. Secrets are only in ``chap``."""
 
     def is_saved(self, export: Export, found: Found) -> bool:
-        """Whether a restart of the service would bring the export back as it is."""
+        """Whether a restart of the service would restore the export unchanged."""
 
     def apply(self, export: Export, found: Found | None) -> None:
-        """Make it so."""
+        """Create or change the target."""
 
     def remove(self, export: Export, found: Found) -> None:
-        """Take away the target, its backstore and what was saved of it."""
+        """Remove the target, its backstore and its saved configuration."""
 
     def save(self, exports: t.Sequence[Export]) -> None:
-        """Once after all: make what was applied and removed last over a restart."""
+        """Called once at the end: persist all changes."""
 
 
 def export_of(args: t.Mapping[str, t.Any], prefix: str = IQN_PREFIX, portals: t.Sequence[str] = ()) -> Export:
-    """The wish in an element of the option ``exports``.
+    """The desired export in an element of the option ``exports``.
 
-    :raises InvalidInput: a name, path, portal or credential that is none, or that a target's configuration cannot hold.
+    :raises InvalidInput: a name, path, portal or credential is not valid, or not possible in the configuration of a target.
     """
     volume_id = checked_uuid(args.get("volume_id") or "")
     state = args.get("state") or PRESENT
@@ -184,7 +184,7 @@ def export_of(args: t.Mapping[str, t.Any], prefix: str = IQN_PREFIX, portals: t.
 
 
 def _logins(args: t.Mapping[str, t.Any], volume_id: str) -> list[Login]:
-    """Those of the options ``initiators``, which have one pair of credentials, and of ``logins``, which have each its own."""
+    """The logins of the options ``initiators``, with common credentials, and ``logins``, with individual ones."""
     common = chap_of(args.get("chap_user"), args.get("chap_secret"), volume_id)
     found = [Login(name, common) for name in sorted({check_initiator(n) for n in args.get("initiators") or ()})]
     for each in args.get("logins") or ():
@@ -194,7 +194,7 @@ def _logins(args: t.Mapping[str, t.Any], volume_id: str) -> list[Login]:
     twice = sorted({name for name in names if names.count(name) > 1})
     secrets: dict[str, str] = {}
     for login in found:
-        # One account of a target has one secret.
+        # Each account of a target has one secret.
         if login.chap is not None and secrets.setdefault(login.chap.user, login.chap.secret) != login.chap.secret:
             twice.append(login.chap.user)
     if twice:
@@ -206,7 +206,7 @@ def _logins(args: t.Mapping[str, t.Any], volume_id: str) -> list[Login]:
 
 
 def resolved(export: Export, found: Found | None) -> Export:
-    """The export with logins for those it keeps, of what there is: their credentials go on, in what is saved too."""
+    """The export with logins for the kept initiators, taken from the existing target with their credentials."""
     has = found.aspects.get("chap", {}) if found is not None else {}
     there = found.aspects.get("initiators", ()) if found is not None else ()
     kept = []
@@ -219,9 +219,9 @@ def resolved(export: Export, found: Found | None) -> Export:
 
 
 def check_path(export: Export) -> int:
-    """The size of what is to be exported, 0 for a block device.
+    """The size of the file to export, 0 for a block device.
 
-    :raises ISCSITargetCreateFailed: it is not there, or is neither a block device nor a regular file.
+    :raises ISCSITargetCreateFailed: the path does not exist, or is neither a block device nor a regular file.
     """
     try:
         found = os.stat(export.path)
@@ -237,33 +237,33 @@ def check_path(export: Export) -> int:
 
 
 def create_failed(export: Export, reason: str, remedy: str | None = None) -> ISCSITargetCreateFailed:
-    """Cinder's error with what was wrong."""
+    """Cinder's error with the reason."""
     return ISCSITargetCreateFailed(
         message="Failed to create iscsi target for volume %s: %s" % (export.volume_id, reason), remedy=remedy
     )
 
 
 def remove_failed(export: Export, reason: str, remedy: str | None = None) -> ISCSITargetRemoveFailed:
-    """Cinder's error with what was wrong."""
+    """Cinder's error with the reason."""
     return ISCSITargetRemoveFailed(
         message="Failed to remove iscsi target for volume %s: %s" % (export.volume_id, reason), remedy=remedy
     )
 
 
 def shown(aspects: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """For a diff: of credentials only whether there are some."""
+    """For a diff: only whether there are credentials."""
     plain = {key: value for key, value in aspects.items() if key != "accounts"}
     return {key: (any(value.values()) if key == "chap" else value) for key, value in sorted(plain.items())}
 
 
 def differences(desired: t.Mapping[str, t.Any], found: t.Mapping[str, t.Any]) -> list[str]:
-    """The names of what is not as desired, in order; of an initiator that comes or goes only that, not its credentials."""
+    """The sorted names of differing aspects; for an added or removed initiator only that, not its credentials."""
     changed = sorted(key for key, value in desired.items() if found.get(key) != value)
     if "chap" in changed and "chap" in found:
         both = set(desired["chap"]) & set(found["chap"])
         if all(desired["chap"][name] == found["chap"][name] for name in both) and "initiators" in changed:
             changed.remove("chap")
-    if "accounts" in changed:  # what follows from the others, or credentials that nobody was given
+    if "accounts" in changed:  # consequences of other changes, or credentials of no initiator
         changed.remove("accounts")
         if "chap" not in changed and "initiators" not in changed:
             changed.append("chap")
@@ -271,7 +271,7 @@ def differences(desired: t.Mapping[str, t.Any], found: t.Mapping[str, t.Any]) ->
 
 
 def location(target: Target, export: Export, found: Found | None) -> str:
-    """Cinder's provider_location: ``portal,group iqn lun``; "" when no portal is known."""
+    """Cinder's provider_location: ``portal,group iqn lun``; "" without a known portal."""
     if not export.portals or export.state == ABSENT:
         return ""
     return str(ProviderLocation(export.portals, export.iqn, target.lun, found.group if found else "1"))
@@ -284,10 +284,10 @@ def make_exports(
     portals: t.Sequence[str] = (),
     check_mode: bool = False,
 ) -> dict[str, t.Any]:
-    """Export volumes and end exports.
+    """Export volumes and remove exports.
 
     :returns: ``outcomes`` by volume id, and ``before`` and ``after`` for a diff, without secrets.
-    :raises InvalidInput: a portal that is none, or a volume that is given twice.
+    :raises InvalidInput: a portal is not valid, or a volume is given twice.
     """
     for each in portals:
         split_portal(each)
@@ -304,7 +304,7 @@ def make_exports(
     outcomes = run_batch(pairs, checked, workers=1)
     if not exports:
         return {"outcomes": outcomes, "before": before, "after": after}
-    # One run at a time: numbers of targets are given out, and LIO saves all of its configuration at once.
+    # One run at a time, because target numbers are allocated, and LIO saves its whole configuration.
     with host_lock(LOCK_ROOT, "iscsi-target-" + target.name):
         there = target.read(list(exports.values()))
         touched: list[Export] = []
@@ -356,7 +356,7 @@ def _apply(
 ) -> dict[str, t.Any]:
     if not export.logins and export.keep and (found is None or not found.aspects):
         after[export.volume_id] = shown(found.aspects) if found else {}
-        return _result(target, export, None, [])  # those to be kept went with their target
+        return _result(target, export, None, [])  # the kept initiators were removed with their target
     check_path(export)
     if len({login.chap is None for login in export.logins}) > 1:
         raise create_failed(
@@ -383,7 +383,7 @@ def _apply(
         touched.append(export)
         try:
             target.apply(export, found)
-        except Exception as error:  # rtslib has one class for everything, and OSErrors of configfs come as they are
+        except Exception as error:  # rtslib has one class for all errors, and does not wrap OSErrors of configfs
             if found is None:
                 _undo(target, export)
             if isinstance(error, BootflowError) and not isinstance(error, CommandFailed):
@@ -424,7 +424,7 @@ def _remove(
 
 
 def _undo(target: Target, export: Export) -> None:
-    # What was half made must not be found by an initiator. The reason of the failure is what is told.
+    # An initiator must not find an incomplete target. The original failure is reported.
     with contextlib.suppress(Exception):
         found = target.read([export]).get(export.iqn)
         if found is not None:
@@ -440,7 +440,7 @@ def _plain(error: BaseException, export: Export) -> str:
 
 
 def _verified(target: Target, export: Export, found: Found | None) -> dict[str, t.Any]:
-    """What is there afterwards; an error when it is not as desired: a target's tools may fail without a word."""
+    """The resulting target; an error if it differs from the request, because the tools may fail silently."""
     if export.state == ABSENT:
         if found is None:
             return {}

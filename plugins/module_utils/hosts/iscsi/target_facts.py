@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which targets of volumes this host has, whoever knows of them. No secret is in what is told."""
+"""All targets of volumes on this host, known or not, without secrets."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ KINDS: t.Mapping[str, t.Callable[[], Target]] = {LioTarget.name: LioTarget, TgtT
 def targets_there(target: Target, prefix: str) -> list[dict[str, t.Any]]:
     """The targets of volumes with this prefix: iqn, volume_id, path, sessions, running, ours.
 
-    ``running``: initiators find it; otherwise only a saved configuration has it, or part of it is gone. ``ours``: this
-    collection made it; Cinder gives its own the same names.
+    ``running``: initiators find it; otherwise it exists only in a saved configuration or is incomplete. ``ours``: this
+    collection created it; Cinder uses the same names.
     """
     named = {iqn: volume_id_of_target(iqn, [prefix]) for iqn in target.iqns()}
     exports = [Export(volume_id, iqn, state=ABSENT) for iqn, volume_id in sorted(named.items()) if volume_id]
@@ -43,16 +43,16 @@ def targets_there(target: Target, prefix: str) -> list[dict[str, t.Any]]:
 def targets_facts(
     asked: t.Sequence[t.Mapping[str, t.Any]], kinds: t.Mapping[str, t.Callable[[], Target]] | None = None
 ) -> list[dict[str, t.Any]]:
-    """For each of ``asked`` (target, iqn_prefix) the same with ``exports`` as targets_there() gives them, and ``error``.
+    """For each of ``asked`` (target, iqn_prefix) the same with ``exports`` of targets_there(), and ``error``.
 
-    One that cannot be read does not fail the others.
+    The failure of one does not affect the others.
     """
     found = []
     for args in asked:
         answer: dict[str, t.Any] = {"target": args["target"], "iqn_prefix": args["iqn_prefix"]}
         try:
             answer.update(exports=targets_there((kinds or KINDS)[args["target"]](), args["iqn_prefix"]), error=None)
-        except Exception as error:  # rtslib has one class for everything, and OSErrors of configfs come as they are
+        except Exception as error:  # rtslib has one class for all errors, and does not wrap OSErrors of configfs
             answer.update(exports=[], error=as_bootflow_error(error).as_dict())
         found.append(answer)
     return found

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Targets of LIO, the kernel's, through rtslib in this process: no secret is on a command line.
+"""Targets of LIO in the kernel, through rtslib in this process: secrets are never on a command line.
 
 source: Cinder's LIO target and its rtstool (Queens); rtslib-fb
 """
@@ -24,7 +24,7 @@ from .target import Export, Found, check_path, create_failed
 rtslib: t.Any = optional_import("rtslib_fb")
 
 ALL_ADDRESSES = "0.0.0.0:3260"
-#: Nobody is let in without an ACL, discovery tells a target only to who has one, and what LIO makes up is not kept.
+#: Access requires an ACL, discovery returns a target only to initiators with an ACL, and LIO does not store generated ACLs.
 ATTRIBUTES: t.Mapping[str, str] = {
     "generate_node_acls": "0",
     "cache_dynamic_acls": "0",
@@ -34,7 +34,7 @@ ATTRIBUTES: t.Mapping[str, str] = {
 
 
 def save_file_of(library: t.Any) -> str:
-    """Where this rtslib (Debian and others differ) keeps what is restored at a start."""
+    """The file from which this rtslib (Debian and others differ) restores the targets."""
     name = getattr(library, "__name__", "rtslib_fb") + ".root"
     try:
         module = importlib.import_module(name)
@@ -61,7 +61,7 @@ class LioTarget:
     @property
     def root(self) -> t.Any:
         if self._root is None:
-            self._root = self.library.RTSRoot()  # loads the kernel's modules and mounts configfs where needed
+            self._root = self.library.RTSRoot()  # loads the kernel modules and mounts configfs if needed
         return self._root
 
     # ---- what there is -------------------------------------------------------------------------------------------------
@@ -85,14 +85,14 @@ class LioTarget:
             kept_stores, kept_targets = part_of(saved, iqn)
             if iqn in targets or iqn in stores or kept_stores or kept_targets:
                 aspects = self._aspects_of(targets.get(iqn), stores.get(iqn))
-                # Compared by what matters: a restore changes orders and numbers.
+                # Compares only relevant values, because a restore changes orders and numbers.
                 kept = self._aspects_of(kept_targets[0], kept_stores[0]) if kept_stores and kept_targets else {}
                 result[iqn] = Found(
                     iqn,
                     aspects,
                     sessions=tuple(sorted(sessions.get(iqn, ()))),
                     saved=bool(aspects) and kept == aspects and mode == 0o600,
-                    # As _make_store() names it; others let the kernel make up a number.
+                    # The name from _make_store(); others let the kernel choose a number.
                     ours=wanted[iqn] in [each.get("wwn") for each in [stores.get(iqn, {}), *kept_stores]],
                 )
         return result
@@ -150,13 +150,13 @@ class LioTarget:
         return {
             "path": export.path,
             "plugin": "fileio" if is_file else "block",
-            # A block device has the cache that its own queue has: LIO takes no other word for it.
+            # A block device has the cache of its own queue; LIO does not accept another value.
             "write_cache": export.write_cache if is_file else None,
             "luns": True,
             "initiators": export.initiators,
             "chap": chap,
             "portals": tuple(sorted(export.portals or (ALL_ADDRESSES,))),
-            # Without credentials, too, nobody gets in whom no ACL names.
+            # Without credentials access also requires an ACL.
             "attributes": dict(ATTRIBUTES, authentication="1" if any(chap.values()) or not chap else "0"),
             "enabled": True,
         }
@@ -175,7 +175,7 @@ class LioTarget:
         ):
             has = {}
         if not has:
-            # Nothing of it, or something that cannot become it.
+            # Missing, or not convertible.
             self._delete(export.iqn)
         desired = self.aspects(export)
         store = self._store(export) or self._make_store(export, desired)
@@ -201,7 +201,7 @@ class LioTarget:
 
     def _make_store(self, export: Export, desired: t.Mapping[str, t.Any]) -> t.Any:
         size = check_path(export)
-        # The volume's id as unit serial: the disk has one identity on every host and for ever.
+        # The id of the volume as unit serial: the disk has the same identity on every host.
         if desired["plugin"] == "fileio":
             return self.library.FileIOStorageObject(
                 export.iqn, export.path, size, wwn=export.volume_id, write_back=bool(desired["write_cache"])
@@ -250,9 +250,9 @@ class LioTarget:
                 store.delete()
 
     def save(self, exports: t.Sequence[Export]) -> None:
-        """Only our parts of the saved configuration: what others saved, or did not want to save, stays as it is.
+        """Save only our parts of the configuration; parts of others are kept as saved.
 
-        :raises CommandFailed: there is something saved that is not LIO's JSON.
+        :raises CommandFailed: the saved configuration is not JSON of LIO.
         """
         try:
             with open(self.save_file, encoding="utf-8") as file:
@@ -279,7 +279,7 @@ class LioTarget:
 
 
 def part_of(configuration: t.Mapping[str, t.Any], iqn: str) -> tuple[list[t.Any], list[t.Any]]:
-    """(backstores, targets) of one iqn in a dump of LIO or in what was saved of one."""
+    """(backstores, targets) of one iqn in a dump of LIO or in a saved configuration."""
     stores = [each for each in configuration.get("storage_objects") or () if each.get("name") == iqn]
     targets = [each for each in configuration.get("targets") or () if each.get("wwn") == iqn]
     return stores, targets

@@ -2,21 +2,21 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Targets of tgt: tgtadm for what is exported now, a file of mode 0600 per volume for the next start of the service.
+"""Targets of tgt: tgtadm for the running configuration, a file with mode 0600 per volume for the next start of the service.
 
-The service reads the files with tgt-admin, as Cinder's does. Here tgt-admin is not asked: it hands the CHAP secret to
-tgtadm on the command line, where every user of the host can read it (at the service's start it still does, for it knows
-no other way). Ours goes to tgtd on its socket, see ``SecretCarrier``.
+The service reads the files with tgt-admin, as in Cinder. We do not use tgt-admin, because it passes the CHAP secret to
+tgtadm on the command line, where every user of the host can read it (at the start of the service it still does, as it has
+no other way). Our secrets are sent to the socket of tgtd, see ``SecretCarrier``.
 
-tgt knows accounts and initiators of a target, and not which account is whose: the file says that in comments, so that the
-account goes with its initiator. (An initiator that knows another one's credentials gets in with them.) No secret comes out
-of tgtd again: what the file has of the others is kept in it.
+tgt has accounts and initiators of a target but does not relate them: comments in the file do, so that the
+account is removed with its initiator. (An initiator that knows the credentials of another one can log in with them.) tgtd does
+not return secrets; those of the other initiators are kept from the file.
 
-tgtd keeps a target's accounts in a row, and looks at as many of it as there are: behind a gap, accounts are not found, and
-the answer to ``--op show`` is the end of tgtd. So accounts are unbound from the end of the row only, see ``_set_accounts``.
+tgtd stores the accounts of a target in an array, and reads as many entries as there are accounts: accounts behind a gap are not
+found, and ``--op show`` crashes tgtd. Therefore accounts are unbound only from the end of the array, see ``_set_accounts``.
 
-A disk's identity (VPD page 83h) is made from the volume's id. tgt would make it from the number of the target, and the
-first disks of two storage hosts would have one identity, which multipathd merges.
+The identity of a disk (VPD page 83h) is derived from the id of the volume. tgt would derive it from the number of the target, and
+multipathd would merge the first disks of two storage hosts because of their equal identity.
 
 source: Cinder's tgt target (Queens); targets.conf(5), tgtadm(8)
 """
@@ -47,12 +47,12 @@ from .target import UNKNOWN, Export, Found, create_failed
 CONFIG = "/etc/tgt/targets.conf"
 VOLUMES_DIR = "/etc/tgt/conf.d"
 SOCKET = "/var/run/tgtd/socket"
-#: An address that none has. tgt lets in who has a bound name or a bound address, and tgt-admin binds ALL where its file has
-#: no address.
+#: An address that no host has. tgt accepts initiators with a bound name or a bound address, and tgt-admin binds ALL if its
+#: file has no address.
 NOBODY = "255.255.255.255"
 MADE_BY_US = "# Made by bootflow.compute: changes are lost."
-#: tgtd pings who is logged in, every 5 seconds, and ends the session of one that missed two: a host that lost its power, or a portal
-#: that is gone, would keep the target in use for half an hour (TCP's keepalive). LIO does so by itself.
+#: tgtd pings initiators every 5 seconds, and ends a session after two missed pings. Otherwise a host that lost its power, or a lost
+#: portal, would keep the target in use for half an hour (TCP keepalive). LIO does this itself.
 NOP = (("nop_interval", "5"), ("nop_count", "2"))
 _LOGIN = "# login"  # initiator, user
 _NEXUS = re.compile(r"I_T nexus: (\d+)\Z")
@@ -107,12 +107,12 @@ def parse_accounts(text: str) -> list[str]:
 
 
 def free_tid(taken: t.Collection[int]) -> int:
-    """The lowest number that no target has."""
+    """The lowest unused number of a target."""
     return next(number for number in range(1, len(taken) + 2) if number not in taken)
 
 
 def config_text(export: Export) -> str:
-    """The file that tgt-admin reads at the service's start."""
+    """The file that tgt-admin reads when the service starts."""
     identity = uuid.UUID(export.volume_id).hex
     lines = [
         MADE_BY_US,
@@ -133,7 +133,7 @@ def config_text(export: Export) -> str:
 
 
 def parse_config(text: str) -> dict[str, t.Any]:
-    """What of one of our files the service would not tell: {"secrets": {user: secret}, "logins": {initiator: user},
+    """The values in one of our files that the service does not return: {"secrets": {user: secret}, "logins": {initiator: user},
     "write_cache"}.
     """
     found: dict[str, t.Any] = {"secrets": {}, "logins": {}, "write_cache": None}
@@ -149,11 +149,11 @@ def parse_config(text: str) -> dict[str, t.Any]:
 
 
 class SecretCarrier:
-    """Runs tgtadm so that a secret is neither in its arguments nor in its environment.
+    """Runs tgtadm without a secret in its arguments or environment.
 
-    tgtadm takes a password only as an argument, but lets TGT_IPC_SOCKET say where tgtd is. It gets a word without
-    meaning as long as the secret, and a socket of ours, in a folder that only root may enter; on the way to tgtd the
-    word is replaced. So nothing here depends on how a version of tgt builds its requests.
+    tgtadm accepts a password only as an argument, but TGT_IPC_SOCKET sets the socket of tgtd. It gets a placeholder
+    of the same length as the secret, and our socket in a directory that only root can enter; the placeholder is replaced on the
+    way to tgtd. Therefore nothing depends on how a version of tgt encodes its requests.
     """
 
     def __init__(self, server: str = SOCKET, timeout: float = 20.0) -> None:
@@ -161,7 +161,7 @@ class SecretCarrier:
         self.timeout = timeout
 
     def run(self, argv: t.Sequence[str], secret: str, option: str = "--password") -> None:
-        """Run ``argv`` with the secret as its last option. :raises CommandFailed: it failed, or did not use the socket."""
+        """Run ``argv`` with the secret as its last option. :raises CommandFailed: the program failed or did not use the socket."""
         word = secrets.token_hex(len(secret))[: len(secret)]
         with tempfile.TemporaryDirectory(prefix="bootflow-tgt-") as folder:
             path = os.path.join(folder, "s")
@@ -255,7 +255,7 @@ class TgtTarget:
         if live is None:
             return Found(iqn, {}, saved=saved, details={"kept": kept})
         initiators = tuple(sorted(word for word in live["acls"] if word != NOBODY))
-        # tgtd tells no secret: what is in the file is what was set last.
+        # tgtd does not return secrets: the file has those that were set last.
         secrets = {user: secret for user, secret in kept["secrets"].items() if user in live["accounts"]}
         chap: dict[str, tuple[str, str] | None] = {}
         for name in initiators:
@@ -298,7 +298,7 @@ class TgtTarget:
         }
 
     def _accounts_of(self, export: Export) -> tuple[str, ...]:
-        """Those of its logins; with one whose account nobody knows, all that there are."""
+        """The accounts of its logins; all existing ones if the account of a login is unknown."""
         live = self._targets.get(export.iqn, {}).get("accounts", ()) if export.unsaved else ()
         return tuple(sorted({*export.users, *live}))
 
@@ -321,7 +321,7 @@ class TgtTarget:
             has: t.Mapping[str, t.Any] = {}
         else:
             tid, has = live["tid"], found.aspects if found else {}
-        # Who may come in is settled before there is something to find.
+        # Access is configured before the target can be found.
         self._set_accounts(export, tid, live, has)
         self._set_acls(tid, {*export.initiators, NOBODY}, live)
         self._end_sessions(tid, live, lambda name: name not in export.initiators)
@@ -351,10 +351,10 @@ class TgtTarget:
             )
 
     def _set_accounts(self, export: Export, tid: int, live: dict[str, t.Any], has: t.Mapping[str, t.Any]) -> None:
-        """The accounts that are not desired go, the new ones come; the others keep their secrets.
+        """Unbind the accounts that are not requested, and bind new ones; the others keep their secrets.
 
-        From the first that goes, all are unbound from the end and bound again: there must not be a gap. While none is
-        bound, tgtd asks nobody who he is, so then no initiator is let in. Sessions that are there feel nothing of it.
+        From the first removed one on, all are unbound from the end and bound again, because there must not be a gap. While no
+        account is bound, tgtd does not authenticate, so no initiator is accepted then. Existing sessions are not affected.
         """
         bound = list(live["accounts"])
         desired = self._accounts_of(export)
@@ -377,7 +377,7 @@ class TgtTarget:
         for user in bound:
             if user not in keep:
                 self._delete_account(user)
-        # Of a run that was ended: its secret is not known.
+        # Left by a killed run: its secret is not known.
         stale = parse_accounts(self._tgtadm("account", "show").stdout) if new else []
         for user in new:
             if user in stale:
@@ -400,11 +400,11 @@ class TgtTarget:
         live["acls"] = sorted(desired)
 
     def look_again(self, path: str) -> list[str]:
-        """Have tgtd see that the disk at ``path`` grew: it keeps the size that it saw when it opened it.
+        """Update the size of the disk at ``path`` in tgtd, which keeps the size at the time of opening.
 
-        Returns the targets that have it. Opening it again ends what is under way with an error; so the sessions are ended
-        first, and the initiators log in again by themselves and repeat what had no answer. (Cinder does so too.) The three
-        settings are one request, between whose parts tgtd answers no initiator.
+        Returns the targets with the disk. Reopening fails all requests in progress; so the sessions are ended
+        first, and the initiators log in again automatically and repeat unanswered requests (as in Cinder). The three
+        settings are one request, during which tgtd does not serve initiators.
         """
         found = []
         targets = parse_targets(self._tgtadm("target", "show").stdout)
@@ -446,7 +446,7 @@ class TgtTarget:
         self._targets.pop(export.iqn, None)
 
     def save(self, exports: t.Sequence[Export]) -> None:
-        """Only what was really made is written: a file of something else would come up at the next start."""
+        """Save only what exists, because the next start of the service restores the file."""
         now = parse_targets(self._tgtadm("target", "show").stdout)
         for export in exports:
             if export.state == "present" and export.iqn in now:
@@ -454,14 +454,14 @@ class TgtTarget:
 
     def _write(self, path: str, text: str) -> None:
         folder = os.path.dirname(path)
-        # Not of the form that the service includes while it is written.
+        # The service does not include files of this name while they are written.
         fd, temporary = tempfile.mkstemp(prefix=".bootflow-", suffix=".new", dir=folder)
         try:
             with os.fdopen(fd, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            os.rename(temporary, path)  # mkstemp's mode is 0600
+            os.rename(temporary, path)  # mkstemp creates it with mode 0600
         except BaseException:
             os.unlink(temporary)
             raise
@@ -501,7 +501,7 @@ class TgtTarget:
 
 
 def grown(path: str, server: str = SOCKET) -> list[str]:
-    """TgtTarget.look_again() where a tgtd runs: the targets that have the disk, if any."""
+    """TgtTarget.look_again() if tgtd is running: the targets with the disk, if any."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(server + ".0")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""libvirt: a connection, and its errors in our words."""
+"""A connection to libvirt, and the mapping of its errors."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ libvirt = optional_import("libvirt")
 LIBVIRT_ARGUMENTS = {"libvirt_uri": {"type": "str", "default": "qemu:///system"}}
 
 if libvirt:
-    # libvirt prints every error to stderr as well; ours are returned.
+    # libvirt also prints every error to stderr; we return them.
     libvirt.registerErrorHandler(lambda context, error: None, None)
 
 
 def translate(error: t.Any, host: str = "") -> BootflowError:
-    """A libvirtError as one of the family: a lost connection is HypervisorUnavailable, the rest says what libvirt said."""
+    """A libvirtError as one of our errors: a lost connection is HypervisorUnavailable, others keep libvirt's message."""
     host = host or socket.gethostname()
     reason = (error.get_error_message() or str(error)).strip()
     code = error.get_error_code()
@@ -42,7 +42,7 @@ def translate(error: t.Any, host: str = "") -> BootflowError:
 
 @contextlib.contextmanager
 def libvirt_errors() -> t.Iterator[None]:
-    """Inside, a libvirtError leaves as one of the family."""
+    """Context that maps a libvirtError to one of our errors."""
     try:
         yield
     except libvirt.libvirtError as error:
@@ -50,7 +50,7 @@ def libvirt_errors() -> t.Iterator[None]:
 
 
 def is_code(error: t.Any, *names: str) -> bool:
-    """Whether a libvirtError has one of these codes (``VIR_ERR_...``; a libvirt too old to know one has not got it)."""
+    """Whether a libvirtError has one of these codes (``VIR_ERR_...``; an old libvirt may lack some)."""
     return error.get_error_code() in [getattr(libvirt, name) for name in names if hasattr(libvirt, name)]
 
 
@@ -58,7 +58,7 @@ def is_code(error: t.Any, *names: str) -> bool:
 def connect(uri: str) -> t.Iterator[t.Any]:
     """A connection to the hypervisor at ``uri``, closed at the end.
 
-    :raises HypervisorUnavailable: nothing answers there.
+    :raises HypervisorUnavailable: the hypervisor does not respond.
     :raises MissingLibrary: python3-libvirt is not installed.
     """
     require(libvirt, "libvirt (Python)", "python3-libvirt", "host")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The domain module's option as the specs of hosts.libvirt.domains."""
+"""The option of the module domain as specs of hosts.libvirt.domains."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DOMAIN_ARGUMENTS: dict[str, dict[str, t.Any]] = {
 def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:
     """The spec for one element of the option ``domains``.
 
-    :raises InvalidInput: its XML, UUID, pattern or address is not acceptable.
+    :raises InvalidInput: the XML, UUID, pattern or address is not valid.
     """
     spec = DomainSpec(
         uuid=str(args["uuid"]).lower(),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Disks that come to a guest, leave it or grow while it is there: known by their serial, as volumes are by their UUID.
+"""Attaches, detaches and resizes disks of existing guests. Disks are identified by their serial, which for volumes is the UUID.
 
 source: Nova's libvirt driver (attach_volume, detach_device_with_retry, extend_volume)
 """
@@ -47,7 +47,7 @@ class DomainDisk:
 def desired_disk(args: t.Mapping[str, t.Any]) -> DomainDisk:
     """The desired disk in an element of the option ``disks``.
 
-    :raises InvalidInput: a UUID, serial, state or size that is none, or XML that is no disk of this serial.
+    :raises InvalidInput: a UUID, serial, state or size is not valid, or the XML is not a disk with this serial.
     """
     state = args.get("state") or ATTACHED
     serial = str(args.get("serial") or "")
@@ -86,7 +86,7 @@ def _checked_xml(desired: DomainDisk) -> t.Any:
     if target is None or not target.get("dev"):
         raise InvalidInput(reason="the XML of disk %s has no target" % desired.serial)
     if driver is None or not driver.get("type"):
-        # libvirt would probe, and the guest writes what is probed (CVE-2015-7548).
+        # libvirt would probe the disk, whose content the guest controls (CVE-2015-7548).
         raise InvalidInput(reason="the XML of disk %s has no driver type" % desired.serial)
     return disk
 
@@ -95,7 +95,7 @@ def _checked_xml(desired: DomainDisk) -> t.Any:
 
 
 def _disks(domain: t.Any, part: str) -> list[t.Any]:
-    """The disks of the running guest, or of the definition that its next start takes."""
+    """The disks of the running guest, or of the definition of its next start."""
     with libvirt_errors():
         flags = libvirt.VIR_DOMAIN_XML_INACTIVE if part == CONFIG else 0
         return list(_parse(domain.XMLDesc(flags)).iterfind("devices/disk"))
@@ -106,7 +106,7 @@ def _find(disks: t.Iterable[t.Any], serial: str) -> t.Any:
 
 
 def _serial_of(disk: t.Any) -> str:
-    """A lun is the real disk with its own serial: there the alias has what we call it."""
+    """The serial; for a lun, which is the real disk with its own serial, that of the alias."""
     alias = disk.find("alias")
     if disk.get("device") == "lun" and alias is not None and str(alias.get("name")).startswith(USER_ALIAS):
         return str(alias.get("name"))[len(USER_ALIAS) :]
@@ -124,7 +124,7 @@ def _flag(parts: t.Collection[str]) -> int:
 
 
 def _shown(disk: t.Any) -> str:
-    """A disk for a diff. There is no secret in it: XML names secrets by their UUID."""
+    """A disk for a diff. It contains no secrets, because XML refers to secrets by their UUID."""
     return "" if disk is None else str(etree.tostring(disk, pretty_print=True, encoding="unicode"))
 
 
@@ -142,15 +142,15 @@ def ensure_disk(
     tries: int = TRIES,
     wait: float = 2.0,
 ) -> dict[str, t.Any]:
-    """Attach, detach or resize a disk where that is still to be done, in the running guest and in its definition.
+    """Attach, detach or resize a disk where needed, in the running guest and in its definition.
 
-    Gives {changed, target, live, config, size, before, after}.
+    Returns {changed, target, live, config, size, before, after}.
 
-    :arg tries: how often a guest is asked to let a disk go, with ``wait``, 2 * ``wait``... seconds in between.
-    :raises InstanceNotFound: there is no such domain, and a disk is to be attached or resized.
-    :raises DevicePathInUse: the guest has another disk of that name.
-    :raises DeviceDetachFailed: the guest keeps it.
-    :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone.
+    :arg tries: how often a guest is asked to release a disk, with ``wait``, 2 * ``wait``... seconds in between.
+    :raises InstanceNotFound: the domain of a disk to attach or resize does not exist.
+    :raises DevicePathInUse: the guest has another disk with that name.
+    :raises DeviceDetachFailed: the guest does not release the disk.
+    :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running.
     """
     require(etree, "lxml", "python3-lxml", "host")
     domain = find_domain(connection, desired.uuid)
@@ -195,7 +195,7 @@ def _attach(domain: t.Any, desired: DomainDisk, check_mode: bool) -> dict[str, t
             raise DevicePathInUse(path="/dev/" + _target(wanted), remedy="Request another device name, or none.")
         missing.append(part)
     if missing and before is not None:
-        # One of the two has it already, at a place that the other has to take as well.
+        # One of the two already has the disk, at an address that the other must use as well.
         wanted.find("target").set("dev", _target(before))
     if missing and not check_mode:
         progress.mark_changed()
@@ -214,7 +214,7 @@ def _detach(domain: t.Any, desired: DomainDisk, check_mode: bool, tries: int, wa
         return _result(bool(there), before, None, [])
     progress.mark_changed()
     if CONFIG in there:
-        # First from the definition: a guest that keeps it now has to give it up at its next start.
+        # From the definition first, so that a guest that keeps the disk now loses it at its next start.
         with libvirt_errors():
             domain.detachDeviceFlags(_shown(found[CONFIG]), _flag([CONFIG]))
     if LIVE in there:
@@ -223,14 +223,14 @@ def _detach(domain: t.Any, desired: DomainDisk, check_mode: bool, tries: int, wa
 
 
 def _let_go(domain: t.Any, desired: DomainDisk, disk: t.Any, tries: int, wait: float) -> None:
-    """Ask the guest until the disk is gone from it: it answers when it likes to, or never."""
+    """Ask the guest to release the disk until it is gone: a guest may respond late or never."""
     problem = ""
     for attempt in range(1, tries + 1):
         with libvirt_errors():
             try:
                 domain.detachDeviceFlags(_shown(disk), _flag([LIVE]))
             except libvirt.libvirtError as error:
-                # Gone since; or QEMU still waits for the guest's answer to the request before this one.
+                # The disk is gone meanwhile, or QEMU still waits for the guest's response to the previous request.
                 if is_code(error, "VIR_ERR_NO_DOMAIN"):
                     return
                 problem = (error.get_error_message() or str(error)).strip()
@@ -260,7 +260,7 @@ def _is_gone(domain: t.Any, serial: str) -> bool:
 
 
 def _resize(domain: t.Any, desired: DomainDisk, check_mode: bool) -> dict[str, t.Any]:
-    """Have the guest see that its disk grew. A guest that does not run sees it when it starts."""
+    """Update the size of the disk in the guest. A stopped guest sees the new size when it starts."""
     if LIVE not in _parts(domain):
         disk = _find(_disks(domain, CONFIG), desired.serial)
         return dict(_result(False, disk, disk, [CONFIG]), size=desired.size)
@@ -274,7 +274,7 @@ def _resize(domain: t.Any, desired: DomainDisk, check_mode: bool) -> dict[str, t
                 reason="disk %s has %d bytes and cannot shrink to %d" % (desired.serial, before, desired.size)
             )
         if not check_mode:
-            # Also where QEMU knows the size of a host's device already: this is what tells the guest.
+            # Also if QEMU already knows the size of the host's device, because this notifies the guest.
             if desired.size != before:
                 progress.mark_changed()
             domain.blockResize(_target(disk), desired.size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)

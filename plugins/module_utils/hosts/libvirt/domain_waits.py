@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What may be waited for after a guest's start: words on its console, an answering address, its agent."""
+"""Waits after the start of a guest: for a pattern on its console, a responding address, its agent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .connection import libvirt
 libvirt_qemu = optional_import("libvirt_qemu")
 
 POLL = 0.2  # seconds
-_TAIL = 64 * 1024  # characters kept for a match that spans two readings
+_TAIL = 64 * 1024  # characters kept for a match that spans two reads
 
 Alive = t.Callable[[], None]
 
@@ -35,10 +35,10 @@ class ConsoleWait:
     pattern: re.Pattern[str]
     log: str
     timeout: float = 300.0
-    appended: bool = False  # a start leaves what the log has, instead of beginning it anew
+    appended: bool = False  # a start appends to the log instead of truncating it
 
     def mark(self) -> tuple[int, int]:
-        """Where the log ends now, as (inode, bytes): what an earlier run of the guest wrote does not count."""
+        """The current end of the log as (inode, bytes): output of an earlier run of the guest does not count."""
         try:
             status = os.stat(self.log)
         except OSError:
@@ -48,7 +48,7 @@ class ConsoleWait:
 
 @dataclass(frozen=True)
 class AddressWait:
-    """An address that must answer within ``timeout`` seconds: to a ping, or on a TCP port."""
+    """An address that must respond within ``timeout`` seconds, to a ping or on a TCP port."""
 
     address: str
     timeout: float = 300.0
@@ -61,7 +61,7 @@ def host_name() -> str:
 
 
 class _LogReader:
-    """Reads a log that grows, is cut to zero at a start, and is replaced when it is rotated."""
+    """Reads a log that grows, is truncated at a start, and is replaced by rotation."""
 
     def __init__(self, path: str, mark: tuple[int, int] | None):
         self.path = path
@@ -81,15 +81,15 @@ class _LogReader:
         return data
 
     def text(self) -> str:
-        """What is new, with plain line ends: a serial console writes a carriage return before each."""
+        """The new output with plain line ends, because a serial console writes carriage returns too."""
         return self.read().decode("utf-8", "replace").replace("\r", "")
 
 
 def wait_for_console(wait: ConsoleWait, mark: tuple[int, int] | None, alive: Alive) -> str:
     """The first line of the log that matches.
 
-    :arg mark: where to begin (None: at the beginning of the log, for a guest that ran already).
-    :raises WaitTimeout: none did in time.
+    :arg mark: where to begin (None: at the beginning of the log, for a guest that was already running).
+    :raises WaitTimeout: no line matched in time.
     """
     reader = _LogReader(wait.log, mark)
     text = ""
@@ -99,7 +99,7 @@ def wait_for_console(wait: ConsoleWait, mark: tuple[int, int] | None, alive: Ali
         if new:
             text = text[-_TAIL:] + new
             found = wait.pattern.search(text)
-            # The rest of a line that is still being written is read once more.
+            # An incomplete last line is read again.
             if found:
                 return _line_of(text + reader.text(), found)
         if time.monotonic() >= deadline:
@@ -117,7 +117,7 @@ def _line_of(text: str, found: re.Match[str]) -> str:
 
 
 def checked_address(address: str) -> str:
-    """The address. Raises InvalidInput when it is neither IPv4 nor IPv6."""
+    """The address. Raises InvalidInput if it is neither IPv4 nor IPv6."""
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:
@@ -125,9 +125,9 @@ def checked_address(address: str) -> str:
 
 
 def wait_for_address(wait: AddressWait, alive: Alive) -> None:
-    """Wait until the address answers.
+    """Wait until the address responds.
 
-    :raises WaitTimeout: it did not in time.
+    :raises WaitTimeout: the address did not respond in time.
     """
     address = checked_address(wait.address)
     deadline = time.monotonic() + wait.timeout
@@ -155,9 +155,9 @@ def _tcp_answers(address: str, port: int) -> bool:
 
 
 def wait_for_agent(domain: t.Any, timeout: float, alive: Alive) -> None:
-    """Wait until the QEMU guest agent answers.
+    """Wait until the QEMU guest agent responds.
 
-    :raises WaitTimeout: it did not in time.
+    :raises WaitTimeout: the agent did not respond in time.
     """
     require(libvirt_qemu, "libvirt_qemu (Python)", "python3-libvirt", "host")
     ping = json.dumps({"execute": "guest-ping"})

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Domains: defined, started, waited for, removed."""
+"""Defines, starts, waits for and removes domains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POLL = 0.1  # seconds
 
 @dataclass(frozen=True)
 class DomainSpec:
-    """A wished domain. Times are in seconds."""
+    """A requested domain. Times are in seconds."""
 
     uuid: str
     name: str
@@ -37,19 +37,19 @@ class DomainSpec:
     wait_console: ConsoleWait | None = None
     wait_address: AddressWait | None = None
     wait_agent: float = 0.0
-    vif_plugging_timeout: float = 300.0  # 0: the guest runs at once
+    vif_plugging_timeout: float = 300.0  # 0: the guest runs immediately
     vif_plugging_is_fatal: bool = True
     differences: t.Callable[[str, str], t.Sequence[str]] | None = field(default=None, compare=False)
 
 
 def power_state(domain: t.Any) -> int:
-    """Nova's number for what libvirt says. Raises a member of the family when the domain is gone."""
+    """Nova's number of libvirt's state. Raises one of our errors if the domain is gone."""
     with libvirt_errors():
         return power_state_of(domain.state()[0])
 
 
 def find_domain(connection: t.Any, uuid: str) -> t.Any | None:
-    """The domain with this UUID, None when there is none."""
+    """The domain with this UUID; None without one."""
     with libvirt_errors():
         try:
             return connection.lookupByUUIDString(uuid)
@@ -60,9 +60,9 @@ def find_domain(connection: t.Any, uuid: str) -> t.Any | None:
 
 
 def checked_xml(spec: DomainSpec) -> None:
-    """The XML is one domain of exactly the spec's uuid and name.
+    """Check that the XML is a domain with exactly the uuid and name of the spec.
 
-    :raises InvalidInput: it is not; nothing is sent to libvirt then.
+    :raises InvalidInput: it is not; nothing was sent to libvirt.
     """
     require(etree, "lxml", "python3-lxml", "host")
     checked_uuid(spec.uuid)
@@ -81,7 +81,7 @@ def checked_xml(spec: DomainSpec) -> None:
 
 
 def shown_xml(xml: str) -> str:
-    """The XML for a diff: without passwords."""
+    """The XML without passwords, for a diff."""
     root = etree.fromstring(
         xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True, remove_blank_text=True)
     )
@@ -92,17 +92,17 @@ def shown_xml(xml: str) -> str:
 
 
 def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False) -> dict[str, t.Any]:
-    """Define, start and wait as ``spec`` says, doing only what is missing.
+    """Define, start and wait according to ``spec``; only missing steps are done.
 
-    Gives {changed, defined, started, resumed, power_state, seconds, differences, diff, console_match, vifs_missing}.
-    A running domain whose definition differs gets the new definition for its next start and goes on running.
-    What fails half way stays for the caller to remove.
+    Returns {changed, defined, started, resumed, power_state, seconds, differences, diff, console_match, vifs_missing}.
+    A running domain with another definition gets the new definition for its next start and keeps running.
+    After a failure the caller must remove the domain.
 
     :raises InvalidInput: see checked_xml.
     :raises InstanceExists: another domain has the name.
-    :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone; the guest ended at once.
+    :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running; or the guest ended immediately.
     :raises VirtualInterfaceCreateException: see vifs.wait_plugged.
-    :raises WaitTimeout: what was to be waited for did not come.
+    :raises WaitTimeout: an awaited event did not happen.
     """
     begin = time.monotonic()
     checked_xml(spec)
@@ -165,7 +165,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
 
 
 def _was_paused(domain: t.Any) -> bool:
-    """Whether somebody paused it: a domain also shows as paused while it starts, is saved or migrates."""
+    """Whether a user paused the domain: domains also show as paused while they start, are saved or migrate."""
     with libvirt_errors():
         state, reason = domain.state()[:2]
     by_hand = (libvirt.VIR_DOMAIN_PAUSED_UNKNOWN, libvirt.VIR_DOMAIN_PAUSED_USER)
@@ -202,7 +202,7 @@ def _start(domain: t.Any, paused: bool) -> None:
         try:
             domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED if paused else 0)
         except libvirt.libvirtError as error:
-            # Another process was quicker: running is what was wanted, and may take it a moment still.
+            # Another process was faster: the domain is started, and may need a moment to run.
             if not (is_code(error, "VIR_ERR_OPERATION_INVALID") and _becomes_active(domain)):
                 raise
 
@@ -220,7 +220,7 @@ def wait_for_state(domain: t.Any, wanted: int, spec: DomainSpec) -> None:
     """Wait until the power state is ``wanted``.
 
     :raises LibvirtError: the guest ended instead.
-    :raises WaitTimeout: neither within spec.wait_timeout.
+    :raises WaitTimeout: neither happened within spec.wait_timeout.
     """
     deadline = time.monotonic() + spec.wait_timeout
     while True:
@@ -254,13 +254,13 @@ def _still_running(domain: t.Any, spec: DomainSpec) -> t.Callable[[], None]:
 def remove_domain(
     connection: t.Any, uuid: str, check_mode: bool = False, stopped: t.Callable[[], t.Any] | None = None
 ) -> list[str]:
-    """Destroy and undefine the domain with its managed save, snapshots' and checkpoints' records and NVRAM.
+    """Destroy and undefine the domain with its managed save, metadata of snapshots and checkpoints, and NVRAM.
 
-    Gives what was (or would be) removed, in words; nothing when there is no such domain.
+    Returns what was (or would be) removed, as texts; empty without such a domain.
 
-    :arg stopped: called when the guest no longer runs and is still defined: when it raises, the definition stays.
+    :arg stopped: called when the guest is stopped but still defined: if it raises, the definition is kept.
 
-    :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone.
+    :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running.
     """
     domain = find_domain(connection, checked_uuid(uuid))
     if domain is None:
@@ -277,7 +277,7 @@ def remove_domain(
     if check_mode:
         return removed
     progress.mark_changed()
-    # A domain with autodestroy or a guest that ends by itself may be gone between any two calls.
+    # A domain with autodestroy, or a guest that shuts down, may be gone between any two calls.
     if active:
         _tolerating(domain.destroy, "VIR_ERR_NO_DOMAIN", "VIR_ERR_OPERATION_INVALID")
     if stopped is not None:
@@ -304,7 +304,7 @@ def _tolerating(call: t.Callable[[], t.Any], *codes: str) -> None:
 
 
 def log_path_of(xml: str) -> str:
-    """The file into which the domain's first serial port or console is logged; "" when there is none."""
+    """The log file of the domain's first serial port or console; "" without one."""
     root = etree.fromstring(xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True))
     for path in ("devices/serial/log", "devices/console/log"):
         element = root.find(path)
@@ -320,7 +320,7 @@ def log_path_of(xml: str) -> str:
 
 
 def log_is_appended(xml: str) -> bool:
-    """Whether a start leaves in the log what was there (libvirt's default is to begin it anew)."""
+    """Whether a start appends to the log (libvirt's default is to truncate it)."""
     root = etree.fromstring(xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True))
     return any(
         element.get("append") == "on"
@@ -330,7 +330,7 @@ def log_is_appended(xml: str) -> bool:
 
 
 def checked_pattern(pattern: str) -> re.Pattern[str]:
-    """The compiled pattern. Raises InvalidInput when it is no regular expression."""
+    """The compiled pattern. Raises InvalidInput if it is not a regular expression."""
     try:
         return re.compile(pattern, re.MULTILINE)
     except re.error as error:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The networks that guests plug into: a libvirt network that is active, or a bridge that exists."""
+"""The networks of guests: active libvirt networks, or existing bridges."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}\Z")
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """A wished network. ``subnets`` have cidr, gateway_ip, enable_dhcp, allocation_pools as in core.model."""
+    """A requested network. ``subnets`` have cidr, gateway_ip, enable_dhcp, allocation_pools as in core.model."""
 
     name: str
     type: str = "network"  # network, bridge
@@ -48,12 +48,12 @@ class NetworkSpec:
 
 
 def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = False) -> dict[str, t.Any]:
-    """Make sure of one network; {changed, type, source, bridge, defined, started}.
+    """Ensure that one network exists; {changed, type, source, bridge, defined, started}.
 
-    Only a managed libvirt network is ever defined, started or set to start by itself. One that is there keeps its definition.
+    Only managed libvirt networks are defined, started or set to autostart. An existing network keeps its definition.
 
-    :raises InvalidInput: the spec is not acceptable.
-    :raises NetworkError: it is not there, or not active, and not managed.
+    :raises InvalidInput: the spec is not valid.
+    :raises NetworkError: the network does not exist or is not active, and is not managed.
     """
     if spec.type == "bridge":
         return _check_bridge(spec)
@@ -107,7 +107,7 @@ def _define(connection: t.Any, spec: NetworkSpec, xml: str) -> t.Any:
     try:
         return connection.networkDefineXML(xml)
     except libvirt.libvirtError:
-        # Another process may have defined it since we looked.
+        # Another process may have defined it meanwhile.
         network = _find(connection, spec.real_name)
         if network is None:
             raise
@@ -166,7 +166,7 @@ def _check_bridge(spec: NetworkSpec) -> dict[str, t.Any]:
 
 
 def is_bridge(name: str) -> bool:
-    """Whether ``name`` is a Linux bridge of this process's network namespace (/sys may show another one's)."""
+    """Whether ``name`` is a Linux bridge in our network namespace (/sys may show that of another namespace)."""
     answer = array.array("B", struct.pack("I", _ETHTOOL_GDRVINFO).ljust(256, b"\0"))
     request = struct.pack("16sP", name.encode("ascii"), answer.buffer_info()[0])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -180,10 +180,10 @@ def is_bridge(name: str) -> bool:
 def network_xml(spec: NetworkSpec) -> str:
     """The definition of a managed libvirt network.
 
-    With forward none the host keeps out of a network whose subnets have no gateway; a subnet's gateway is the host's own address there.
-    DHCP is left off: addresses come from the ledger, and a second giver would hand out others.
+    The gateway of a subnet is the address of the host; with forward none and without a gateway the host has no address in the network.
+    DHCP is off: addresses come from the ledger, and a DHCP server would assign others.
 
-    :raises InvalidInput: a word, an address or a name is not acceptable.
+    :raises InvalidInput: a value, an address or a name is not valid.
     """
     require(etree, "lxml", "python3-lxml", "host")
     if spec.forward not in FORWARDS:

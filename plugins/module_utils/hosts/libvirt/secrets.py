@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""CHAP secrets in libvirt, for disks of ``type='network'``: a guest's XML names one by its UUID and never has its value.
+"""CHAP secrets in libvirt, for disks of ``type='network'``: the XML of a guest refers to a secret by its UUID, without its value.
 
 source: issue: attach by QEMU's own initiator; Nova's create_secret, libvirt's secret format
 """
@@ -23,19 +23,19 @@ _NAMESPACE = uuid_module.UUID("5d3e1c1e-52a1-5b50-9c0f-5b2f5b0f7a11")
 
 
 def secret_uuid(iqn: str) -> str:
-    """The UUID of a target's secret: the same on every host, so that a guest's XML can be planned before it is there."""
+    """The UUID of a target's secret: the same on every host, so that the XML of a guest can be planned before the secret exists."""
     return str(uuid_module.uuid5(_NAMESPACE, check_iqn(iqn)))
 
 
 def secret_config(iqn: str, ephemeral: bool = True) -> SecretConfig:
-    """What a target's secret looks like: private, so that libvirt gives its value to QEMU alone."""
+    """The definition of a target's secret: private, so that libvirt passes its value only to QEMU."""
     return SecretConfig(
         ephemeral=ephemeral, private=True, uuid=secret_uuid(iqn), usage_type="iscsi", usage_target=check_iqn(iqn)
     )
 
 
 def find_secret(connection: t.Any, iqn: str) -> t.Any:
-    """The secret of a target, whoever made it; None when there is none."""
+    """The secret of a target, whoever created it; None without one."""
     with libvirt_errors():
         try:
             return connection.secretLookupByUsage(libvirt.VIR_SECRET_USAGE_TYPE_ISCSI, check_iqn(iqn))
@@ -46,7 +46,7 @@ def find_secret(connection: t.Any, iqn: str) -> t.Any:
 
 
 def secrets_there(connection: t.Any) -> list[str]:
-    """The targets that we gave libvirt a secret of; those of others have another UUID."""
+    """The targets whose secret we defined in libvirt; secrets of others have other UUIDs."""
     with libvirt_errors():
         try:
             there = connection.listAllSecrets(0)
@@ -69,13 +69,13 @@ def _is_ours(iqn: str, uuid: str) -> bool:
 def set_secret(
     connection: t.Any, iqn: str, value: str, ephemeral: bool = True, check_mode: bool = False
 ) -> dict[str, t.Any]:
-    """Define a target's secret and give it its value.
+    """Define the secret of a target and set its value.
 
-    libvirt tells nobody a private value, so it is set each time: ``changed`` says whether the definition changed.
+    libvirt does not return private values, so the value is set each time: ``changed`` only reports whether the definition changed.
 
     :returns: uuid and changed.
-    :raises InvalidInput: no value, or a name that is none.
-    :raises LibvirtError: libvirt refused. The value is in no message.
+    :raises InvalidInput: the value is empty, or the name is not valid.
+    :raises LibvirtError: libvirt failed. The value is never in the message.
     """
     if not value:
         raise InvalidInput(reason="the CHAP secret of %s is empty" % iqn)
@@ -88,7 +88,7 @@ def set_secret(
         if not same:
             progress.mark_changed()
             if there is not None:
-                there.undefine()  # libvirt changes neither uuid nor ephemeral of a secret that is there
+                there.undefine()  # libvirt changes neither uuid nor ephemeral of an existing secret
             there = connection.secretDefineXML(to_text(desired.to_xml()), 0)
         try:
             there.setValue(value.encode("utf-8"), 0)
@@ -100,7 +100,7 @@ def set_secret(
 
 
 def remove_secret(connection: t.Any, iqn: str, check_mode: bool = False) -> dict[str, t.Any]:
-    """Take a target's secret away; nothing happens where there is none.
+    """Remove the secret of a target, if there is one.
 
     :returns: changed.
     """
@@ -117,13 +117,13 @@ def remove_secret(connection: t.Any, iqn: str, check_mode: bool = False) -> dict
 def iscsi_connection(
     iqn: str, lun: int, portals: t.Sequence[tuple[str, int]], user: str = "", initiator: str = "", secret: str = ""
 ) -> dict[str, t.Any]:
-    """``connection`` of a planned disk with ``source='network'``: core.guest.devices makes its XML.
+    """The ``connection`` of a planned disk with ``source='network'``; core.guest.devices renders its XML.
 
-    libvirt takes one portal for iSCSI: the first.
+    libvirt accepts one portal for iSCSI: the first.
 
-    :arg portals: (address, port) pairs, as core.volumes.names.split_portal() gives them.
-    :arg secret: under which name libvirt has the secret; the target's otherwise.
-    :raises InvalidInput: no portal.
+    :arg portals: (address, port) pairs of core.volumes.names.split_portal().
+    :arg secret: name of the secret in libvirt, by default that of the target.
+    :raises InvalidInput: there is no portal.
     """
     if not portals:
         raise InvalidInput(reason="target %s has no portal" % iqn)

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Waiting until a guest's interfaces are plugged in: the guest's CPUs stay stopped until then.
+"""Waits until the interfaces of a guest are plugged in; the CPUs of the guest stay stopped until then.
 
-Nova waits for Neutron's network-vif-plugged; here no agent tells, so the host itself is asked whether each interface of the
-started domain is there and up.
+Nova waits for Neutron's network-vif-plugged; without an agent we check on the host whether each interface of the
+started domain exists and is up.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ POLL = 0.05  # seconds
 
 
 def devices_of(domain: t.Any) -> list[str]:
-    """The host's ends of the interfaces of an active domain, as libvirt named them."""
+    """The host interfaces of an active domain, as named by libvirt."""
     with libvirt_errors():
         live = etree.fromstring(domain.XMLDesc(0).encode())
     return [str(target.get("dev")) for target in live.iterfind("devices/interface/target[@dev]")]
 
 
 def is_plugged(device: str) -> bool:
-    """Whether the host has this interface in our network namespace, and it is up (/sys may show another namespace's)."""
+    """Whether this interface exists in our network namespace and is up (/sys may show that of another namespace)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             answer = fcntl.ioctl(probe, SIOCGIFFLAGS, struct.pack("16sH14x", device.encode()[:15], 0))
@@ -48,9 +48,9 @@ def is_plugged(device: str) -> bool:
 
 
 def wait_plugged(domain: t.Any, timeout: float, fatal: bool) -> list[str]:
-    """Wait up to ``timeout`` seconds for every interface. Returns those that are missing, when that is not ``fatal``.
+    """Wait up to ``timeout`` seconds for every interface. Returns the missing ones if that is not ``fatal``.
 
-    :raises VirtualInterfaceCreateException: fatal, and some are missing.
+    :raises VirtualInterfaceCreateException: interfaces are missing, and that is fatal.
     """
     missing = devices_of(domain)
     end = time.monotonic() + timeout
