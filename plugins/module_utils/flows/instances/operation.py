@@ -172,7 +172,8 @@ def enter(
         if row.task_state is None and operation.is_done(row.vm_state):
             begun.unchanged.append(row)
             continue
-        problem = _problem(conn, operation, row, free, known_hosts)
+        locked = row.locked_by not in (None, context.actor)
+        problem = _problem(conn, operation, row, free, locked, known_hosts)
         if problem is not None:
             refused.append(problem)
         begun.rows.append(row)
@@ -198,7 +199,7 @@ def enter(
 
 
 def _problem(
-    conn: t.Any, operation: Operation, row: t.Any, free: bool, known_hosts: t.Collection[str] | None
+    conn: t.Any, operation: Operation, row: t.Any, free: bool, locked: bool, known_hosts: t.Collection[str] | None
 ) -> errors.BootflowError | None:
     """Why the operation cannot begin with this instance, or None."""
     same = operation.is_begun(row.task_state)
@@ -206,7 +207,7 @@ def _problem(
         return runs.locked_error(conn, row.display_name, row.run_id)
     try:
         launched = row.launched_at is not None
-        states.check_action(operation.name, row.vm_state, None if same else row.task_state, launched, False, row.uuid)
+        states.check_action(operation.name, row.vm_state, None if same else row.task_state, launched, locked, row.uuid)
     except errors.InstanceInvalidState as e:
         if e.details.get("attr") != "task_state":
             return e

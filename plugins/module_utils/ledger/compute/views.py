@@ -43,6 +43,7 @@ def _view(row: t.Any, port_records: t.Sequence[t.Any], fault: t.Any) -> dict[str
         "reservation_id": row.reservation_id,
         "vm_state": row.vm_state,
         "task_state": row.task_state,
+        "locked_by": row.locked_by,
         "power_state": row.power_state,
         "host": row.host,
         "node": row.node,

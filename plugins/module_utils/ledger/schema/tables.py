@@ -216,9 +216,16 @@ instances = sa.Table(
     # '' while it lives, its uuid afterwards: one living instance of a name in a project
     sa.Column("deleted", sa.String(36), nullable=False, default=""),
     sa.Column("server_group_id", sa.String(36), index=True),
+    sa.Column("locked_by", sa.String(255)),  # others cannot do anything with it
     sa.UniqueConstraint("project", "display_name", "deleted", name="uq_instances_name"),
     sa.Index("ix_instances_host", "host", "deleted"),
     sa.Index("ix_instances_io", "host", sqlite_where=sa.text(BUSY), postgresql_where=sa.text(BUSY)),
+    sa.Index(
+        "ix_instances_task_state",
+        "task_state",
+        sqlite_where=sa.text("task_state IS NOT NULL"),
+        postgresql_where=sa.text("task_state IS NOT NULL"),
+    ),
     one_of("instances", "vm_state", states.VM_STATES),
     one_of("instances", "task_state", states.TASK_STATES),
 )

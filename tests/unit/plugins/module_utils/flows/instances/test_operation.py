@@ -240,6 +240,27 @@ def test_selecting(world: World) -> None:
     assert [r.uuid for r in begin(world, names=["a"], project="q").rows] == [twin]
 
 
+@pytest.mark.parametrize("name", ["stop", "delete"])
+def test_an_instance_that_another_user_locked(world: World, name: str) -> None:
+    world.report("h1")
+    uuid = world.boot("web")
+
+    def attempt() -> None:
+        if name == "stop":
+            begin(world, names=["web"])
+        else:
+            world.delete(names=["web"])
+
+    put(world, uuid, locked_by="bob")
+    before = world.everything()
+    with pytest.raises(errors.InstanceIsLocked, match="Instance %s is locked" % uuid):
+        attempt()
+    assert world.everything() == before
+    put(world, uuid, locked_by="ann")  # who runs this
+    attempt()
+    assert world.state(uuid)[1] == {"stop": states.POWERING_OFF, "delete": states.DELETING}[name]
+
+
 # --- two runs -----------------------------------------------------------------------------------------------------------
 
 

@@ -86,7 +86,14 @@ def snapshot(ledger: database.Ledger) -> dict[str, list[dict[str, t.Any]]]:
 
 def fill(ledger: database.Ledger, count: int = 7) -> None:
     """Rows in every table of whatever revision this is: full ones, and ones with all that may be empty empty."""
-    chosen = {"vm_state": ("active", "building", "deleted"), "task_state": ("spawning", None, "deleting")}
+    chosen = {
+        "vm_state": ("active", "building", "deleted"),
+        "task_state": ("spawning", None, "deleting"),
+        "status": ("available", "error", "deleting"),
+        "attach_status": ("attached", "detached", "attached"),
+        "export": ("none", "done", "ending"),
+        "connection": ("none", "done", "none"),
+    }
     with ledger.write() as conn:
         metadata = sa.MetaData()
         metadata.reflect(conn)
@@ -197,7 +204,8 @@ def test_killed_in_the_middle_of_an_upgrade(empty_url: str, start: str | None) -
             ledger.inspect(runner.check_revision, "the url")
         ledger.close()
         point += 1 + point // 2
-    assert died >= 4 and answers.get(timeout=10) >= 10
+    statements = answers.get(timeout=10)
+    assert statements >= 3 and died >= min(4, statements - 1)
     database.open_ledger(empty_url).close()
 
 
