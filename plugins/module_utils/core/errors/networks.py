@@ -94,18 +94,6 @@ class NoMoreFixedIps(NetworkError):
     msg_fmt = "No fixed IP addresses available for network: %(net)s"
 
 
-class NoMoreNetworks(NetworkError):
-    """No network is available for the instance."""
-
-    msg_fmt = "No more available networks."
-
-
-class FixedIpLimitExceeded(NetworkError):
-    """The quota of fixed addresses is reached."""
-
-    msg_fmt = "Maximum number of fixed IPs exceeded"
-
-
 class VirtualInterfaceCreateException(NetworkError):
     """An interface of the guest could not be plugged in."""
 

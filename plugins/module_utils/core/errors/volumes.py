@@ -130,27 +130,6 @@ class VolumeBackendAPIException(BootflowError):
     retryable = True
 
 
-class MetadataCopyFailure(BootflowError):
-    """The image's metadata could not be copied to the volume."""
-
-    msg_fmt = "Failed to copy metadata to volume: %(reason)s"
-    status = 400
-
-
-class MetadataCreateFailure(BootflowError):
-    """The volume's metadata could not be created."""
-
-    msg_fmt = "Failed to create metadata for volume: %(reason)s"
-    status = 400
-
-
-class MetadataUpdateFailure(BootflowError):
-    """The volume's metadata could not be changed."""
-
-    msg_fmt = "Failed to update metadata for volume: %(reason)s"
-    status = 400
-
-
 class VolumeNotCreated(BootflowError):
     """A boot waited too long for its volume (Nova)."""
 

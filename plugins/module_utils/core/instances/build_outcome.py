@@ -45,7 +45,7 @@ _TABLE: tuple[tuple[tuple[type[errors.BootflowError], ...], str, str | None], ..
     ((errors.InstanceNotFound, errors.UnexpectedDeletingTaskStateError, errors.InstanceBusy), FAILED_QUIETLY, None),
     ((errors.BuildAbortException,), ABORT, None),
     ((errors.RescheduledException, errors.ComputeResourcesUnavailable), RESCHEDULE, None),
-    ((errors.FixedIpLimitExceeded, errors.NoMoreNetworks, errors.NoMoreFixedIps), ABORT, NETWORKS_WITH_ERROR),
+    ((errors.NoMoreFixedIps,), ABORT, NETWORKS_WITH_ERROR),
     ((errors.NetworkError,), ABORT, NETWORKS),
     ((errors.VolumeNotCreated,), ABORT, None),
     (

@@ -22,9 +22,6 @@ REASON_LENGTH = 128  # characters of a reason that a row keeps
 # nothing is made before it is there, and another host may reach it (Cinder tries it elsewhere as well).
 NO_RESCHEDULE: tuple[type[errors.BootflowError], ...] = (
     errors.ImageCopyFailure,
-    errors.MetadataCopyFailure,
-    errors.MetadataCreateFailure,
-    errors.MetadataUpdateFailure,
     errors.VolumeNotFound,
     errors.SnapshotNotFound,
     errors.VolumeTypeNotFound,

@@ -42,16 +42,6 @@ CASES = [
         ABORT,
         "Failed to allocate the network(s) with error No fixed IP addresses available for network: n, not rescheduling.",
     ),
-    (
-        E.NoMoreNetworks(),
-        ABORT,
-        "Failed to allocate the network(s) with error No more available networks., not rescheduling.",
-    ),
-    (
-        E.FixedIpLimitExceeded(),
-        ABORT,
-        "Failed to allocate the network(s) with error Maximum number of fixed IPs exceeded, not rescheduling.",
-    ),
     (E.VirtualInterfaceCreateException(reason="x"), ABORT, NETWORKS),
     (E.VirtualInterfaceMacAddressException(), ABORT, NETWORKS),
     (E.InvalidIpForNetwork(address="a", network="n"), ABORT, NETWORKS),

@@ -22,9 +22,6 @@ class Broken(errors.BootflowError):
 
 NEVER = [
     errors.ImageCopyFailure(reason="x"),
-    errors.MetadataCopyFailure(reason="x"),
-    errors.MetadataCreateFailure(reason="x"),
-    errors.MetadataUpdateFailure(reason="x"),
     errors.VolumeNotFound(volume_id="x"),
     errors.SnapshotNotFound(snapshot_id="x"),
     errors.VolumeTypeNotFound(volume_type_id="x"),

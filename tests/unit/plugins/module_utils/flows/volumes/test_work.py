@@ -125,7 +125,6 @@ def test_one_that_failed_goes_to_another_backend(vw: VolumeWorld) -> None:
         errors.ImageUnacceptable(image_id="x", reason="backed by"),
         errors.ImageTooBig(image_id="x", reason="y"),
         errors.ImageCopyFailure(reason="x"),
-        errors.MetadataCopyFailure(reason="x"),
         errors.VolumeNotFound(volume_id="x"),
         errors.SnapshotNotFound(snapshot_id="x"),
     ],
