@@ -9,9 +9,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import CROSS_AZ_ATTACH
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, volume_changes
-from ansible_collections.bootflow.compute.plugins.plugin_utils.boot_volume_inputs import CROSS_AZ_ATTACH
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 # What a host has is known from its last report.
@@ -21,7 +21,7 @@ REPORT = " Then run bootflow.compute.heartbeat, so that the host reports it."
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **volume_changes.ARGUMENTS,
-        "cross_az_attach": CROSS_AZ_ATTACH,
+        **CROSS_AZ_ATTACH.options(),
     }
 
     def act(self) -> dict[str, t.Any]:

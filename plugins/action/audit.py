@@ -16,6 +16,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan i
     Finding,
     Snapshot,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import AUDIT
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as ledger_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import storage_audit
@@ -44,9 +46,8 @@ PHASES = ["begin", "inspect", "repair", "clean", "unexport", "release", "finish"
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         "phase": {"type": "str", "choices": PHASES, "default": "begin"},
-        "hosts": {"type": "list", "elements": "str", "variable": "bootflow_audit_hosts"},
-        "remove_orphans": {"type": "bool", "variable": "bootflow_audit_remove_orphans", "fallback_default": False},
-        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+        **AUDIT.options(),
+        **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:

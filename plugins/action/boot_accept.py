@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts as attachment_hosts
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
@@ -27,11 +30,11 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        **request_inputs.REQUEST_ARGUMENTS,
-        **scheduler_inputs.SCHEDULER_ARGUMENTS,
+        **REQUEST.options(),
+        **SCHEDULER.options(),
         **boot_volume_inputs.ARGUMENTS,
-        "facts_max_age": {"type": "int", "variable": "bootflow_facts_max_age", "fallback_default": 300},
-        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+        **RUN.options("facts_max_age"),
+        **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:

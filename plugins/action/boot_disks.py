@@ -11,10 +11,11 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_catalogue
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as ledger_builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
-from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, host_settings, request_inputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import VOLUME, has_volumes, module_disk
 from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import (
     is_local,
@@ -26,7 +27,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import Outc
 
 
 class ActionModule(StageAction):
-    ARGUMENTS = request_inputs.CATALOGUE_ARGUMENTS
+    ARGUMENTS = CATALOGUE.options()
     STAGE = ledger_builds.BLOCK_DEVICE_MAPPING
 
     def work(self, builds: list[Build]) -> Outcomes:
@@ -56,18 +57,18 @@ class ActionModule(StageAction):
                 images[image.id] = image
         local = is_local(self)
         arguments: dict[str, t.Any] = {
-            "instances_path": host_settings.instances_path(self),
+            "instances_path": host_settings.of(self).instances_path,
             "images": [module_image(i, local) for i in images.values()],
             "instances": [
                 {
                     "uuid": b.uuid,
                     "disks": [
-                        module_disk(d, b, host_settings.disk_backend(self)) for d in b.disks if d["kind"] != VOLUME
+                        module_disk(d, b, host_settings.of(self).disk_backend) for d in b.disks if d["kind"] != VOLUME
                     ],
                 }
                 for b in builds
             ],
-            "volume_group": host_settings.volume_group(self),
+            "volume_group": host_settings.volume_group(host_settings.of(self)),
             "uploads": {},
             "workers": host_settings.workers(self, len(builds)),
             # The catalogue has refused an image without a checksum unless it says allow_unverified.

@@ -9,13 +9,14 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances
 from ansible_collections.bootflow.compute.plugins.plugin_utils import passwords, request_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 
 class ActionModule(LedgerAction):
-    ARGUMENTS = request_inputs.REQUEST_ARGUMENTS
+    ARGUMENTS = REQUEST.options()
 
     def act(self) -> dict[str, t.Any]:
         if self.check_mode:

@@ -10,6 +10,9 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, views
@@ -21,10 +24,10 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_inputs imp
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        **request_inputs.REQUEST_ARGUMENTS,
+        **REQUEST.options(),
         "phase": {"type": "str", "choices": ["end", "report"], "default": "report"},
-        "max_attempts": {"type": "int", "variable": "bootflow_max_attempts", "fallback_default": 3},
-        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+        **SCHEDULER.options("max_attempts"),
+        **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:

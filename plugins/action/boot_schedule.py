@@ -12,6 +12,9 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts as attachment_hosts
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule as volume_scheduling
@@ -22,6 +25,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
     boot_volume_inputs,
     guest_of_build,
+    host_settings,
     request_inputs,
     scheduler_inputs,
     storage_reports,
@@ -39,11 +43,11 @@ REMEDY = "The plan lists why each host was rejected. Request less, or fix the ca
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        **request_inputs.REQUEST_ARGUMENTS,
+        **REQUEST.options(),
         "round": {"type": "int", "default": 1},
-        **scheduler_inputs.SCHEDULER_ARGUMENTS,
+        **SCHEDULER.options(),
         **boot_volume_inputs.ARGUMENTS,
-        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+        **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:
@@ -215,7 +219,7 @@ class ActionModule(LedgerAction):
                 lines.append("  the hosts: as above; the result's plan has all")
         xml = None
         if build is not None:
-            settings = guest_of_build.GuestSettings.of(hostvars[build.row.host])
+            settings = host_settings.HOST.of(hostvars[build.row.host])
             xml = guest_of_build.domain_xml(build, settings, volumes)
         return {
             "name": row.display_name,

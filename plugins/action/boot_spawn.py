@@ -10,6 +10,8 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import pack_files
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Values
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as ledger_builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
@@ -24,14 +26,14 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import Outc
 
 
 class ActionModule(StageAction):
-    ARGUMENTS = request_inputs.REQUEST_ARGUMENTS
+    ARGUMENTS = REQUEST.options()
     STAGE = ledger_builds.SPAWNING
 
     def work(self, builds: list[Build]) -> Outcomes:
         self._power_states: dict[str, int] = {}
         inputs = request_inputs.RequestInputs(self.options)
         outcomes: Outcomes = {}
-        settings = guest_of_build.GuestSettings.of(self.task_vars["hostvars"][self.task_vars["inventory_hostname"]])
+        settings = host_settings.of(self)
         drives, domains = [], []
         with_volumes = [b.uuid for b in builds if guest_of_build.has_volumes(b)]
         volumes = self.open_ledger().inspect(attached_volumes.load, with_volumes) if with_volumes else {}
@@ -61,7 +63,7 @@ class ActionModule(StageAction):
             result = self.run_module(
                 "domain",
                 {
-                    "libvirt_uri": host_settings.libvirt_uri(self),
+                    "libvirt_uri": host_settings.of(self).libvirt_uri,
                     "domains": domains,
                     "workers": host_settings.workers(self, len(domains)),
                 },
@@ -77,7 +79,7 @@ class ActionModule(StageAction):
     def _domain(
         self,
         build: Build,
-        settings: guest_of_build.GuestSettings,
+        settings: Values,
         volumes: t.Sequence[attached_volumes.Attached],
     ) -> dict[str, t.Any]:
         wanted: dict[str, t.Any] = {

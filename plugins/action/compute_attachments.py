@@ -37,8 +37,6 @@ class Work:
 
 
 class ActionModule(LedgerAction):
-    ARGUMENTS: t.Mapping[str, t.Mapping[str, t.Any]] = {}
-
     def act(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True, "msg": "The plan was shown before."}
@@ -90,7 +88,7 @@ class ActionModule(LedgerAction):
     def _give_to_guests(self, work: Work, found: t.Sequence[Attached]) -> Problems:
         """Into the guests. What the connecting wrote of each is read again: the path is in it."""
         now = {a.id: a for a in self.ledger.inspect(_again, [a.id for a in found])}
-        settings = guest_of_build.GuestSettings.of(self.task_vars["hostvars"][self.host])
+        settings = host_settings.of(self)
         disks, problems = [], {}
         for each in found:
             build = work.guests[each.row.instance_uuid]
@@ -144,7 +142,7 @@ class ActionModule(LedgerAction):
             return {}
         keys = [d["id"] for d in disks]
         arguments = {
-            "libvirt_uri": host_settings.libvirt_uri(self),
+            "libvirt_uri": host_settings.of(self).libvirt_uri,
             "disks": list(disks),
             "workers": host_settings.workers(self, len(disks)),
         }

@@ -8,21 +8,15 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import HOSTS
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 
 class ActionModule(LedgerAction):
-    ARGUMENTS: t.Mapping[str, t.Mapping[str, t.Any]] = {
-        "hosts": {"type": "list", "elements": "str", "variable": "bootflow_host", "required": True},
-        "state": {
-            "type": "str",
-            "choices": list(service_state.STATES),
-            "variable": "bootflow_host_state",
-            "required": True,
-        },
-        "reason": {"type": "str", "variable": "bootflow_host_reason", "fallback_default": ""},
+    ARGUMENTS = {
+        **HOSTS.options(),
     }
 
     def act(self) -> dict[str, t.Any]:

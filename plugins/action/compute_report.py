@@ -17,8 +17,6 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clea
 
 
 class ActionModule(LedgerAction):
-    ARGUMENTS: t.Mapping[str, t.Mapping[str, t.Any]] = {}
-
     def act(self) -> dict[str, t.Any]:
         host = self.task_vars["inventory_hostname"]
         configuration = host_settings.configuration(self.task_vars["hostvars"][host], host)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import DELETION, SELECTION
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
@@ -16,16 +18,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage im
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
-from ansible_collections.bootflow.compute.plugins.plugin_utils.selections import INSTANCES
 
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        **INSTANCES,
-        "all": {"type": "bool", "variable": "bootflow_delete_all", "fallback_default": False},
+        **SELECTION.options(),
         "phase": {"type": "str", "choices": ["begin", "finish"], "default": "begin"},
-        "force": {"type": "bool", "variable": "bootflow_delete_force", "fallback_default": False},
-        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+        **DELETION.options(),
+        **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import LISTING, SELECTION
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.selections import INSTANCES
 
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        **INSTANCES,
+        **SELECTION.options(),
         "host": {"type": "str"},
-        "events": {"type": "bool", "variable": "bootflow_list_events", "fallback_default": False},
+        **LISTING.options(),
         "print_table": {"type": "bool", "default": False},
     }
 

@@ -13,20 +13,20 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import OPERATION
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
-    guest_of_build,
     host_settings,
     request_inputs,
     tables,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
-from ansible_collections.bootflow.compute.plugins.plugin_utils.selections import INSTANCES
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import item_errors, lease_kept
 
 # As playbooks/operation.yml registers what the controller and the hosts answered.
@@ -38,12 +38,9 @@ Items = t.List[t.Dict[str, t.Any]]
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        "operation": {"type": "str", "variable": "bootflow_operation", "required": True},
+        **OPERATION.options(),
         "phase": {"type": "str", "choices": ["begin", "work", "finish"], "default": "begin"},
-        **INSTANCES,
-        "hosts": {"type": "list", "elements": "str", "variable": "bootflow_host"},
-        "all": {"type": "bool", "variable": "bootflow_all", "fallback_default": False},
-        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+        **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:
@@ -116,20 +113,20 @@ class ActionModule(LedgerAction):
     def _on_host(self, host: str, items: Items) -> dict[str, dict[str, t.Any]]:
         """uuid -> the module's outcome, or {error}."""
         problems = Problems()
-        host_settings.check(self.task_vars["hostvars"], [host], problems)
+        host_settings.check({host: host_settings.Variables(self)}, [host], problems)
         problems.raise_if_any()
         failed: dict[str, errors.BootflowError] = {}
         connect = [i["uuid"] for i in items if i["volumes"]] if self.operation.connects_volumes else []
         if connect and not self.check_mode:
             failed = self._connect_volumes(connect)
-        settings = guest_of_build.GuestSettings.of(self.task_vars["hostvars"][host])
+        settings = host_settings.of(self)
         domains = [{"uuid": i["uuid"], **i["details"]} for i in items if i["uuid"] not in failed]
         outcomes: dict[str, dict[str, t.Any]] = {u: {"error": e.as_dict()} for u, e in failed.items()}
         if domains:
             result = self.run_module(
                 "domain_power",
                 {
-                    "libvirt_uri": host_settings.libvirt_uri(self),
+                    "libvirt_uri": settings.libvirt_uri,
                     "domains": domains,
                     "state": self.operation.power,
                     "shutdown_timeout": settings.shutdown_timeout,

@@ -10,6 +10,7 @@ import time
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import MAINTENANCE
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import backup, commits
@@ -22,12 +23,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         "state": {"type": "str", "choices": ["migrated", "backup", "purged"], "default": "migrated"},
-        "dest": {"type": "path", "variable": "bootflow_ledger_backup"},
-        "history_retention_days": {
-            "type": "float",
-            "variable": "bootflow_history_retention_days",
-            "fallback_default": 0.0,
-        },
+        **MAINTENANCE.options(),
     }
 
     def act(self) -> dict[str, t.Any]:

@@ -14,8 +14,6 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_inputs imp
 
 
 class ActionModule(LedgerAction):
-    ARGUMENTS: t.Mapping[str, t.Mapping[str, t.Any]] = {}
-
     def act(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "hosts": [], "missing": []}

@@ -15,8 +15,6 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 
 
 class ActionModule(LedgerAction):
-    ARGUMENTS: t.Mapping[str, t.Mapping[str, t.Any]] = {}
-
     def act(self) -> dict[str, t.Any]:
         host = self.task_vars["inventory_hostname"]
         configurations = storage_settings.backends(self.task_vars["hostvars"][host], host)

@@ -20,8 +20,6 @@ MOST_TURNS = 3
 
 
 class ActionModule(LedgerAction):
-    ARGUMENTS: t.Mapping[str, t.Mapping[str, t.Any]] = {}
-
     def act(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True, "msg": "The plan was shown before."}

@@ -10,6 +10,12 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import (
+    VOLUME,
+    VOLUME_SCHEDULER,
+    VOLUME_WORK,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
@@ -23,11 +29,11 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        "volumes": {"type": "list", "elements": "raw", "required": True, "variable": "bootflow_volumes"},
-        **volume_inputs.VOLUME_ARGUMENTS,
-        **volume_inputs.VOLUME_SCHEDULER_ARGUMENTS,
-        "facts_max_age": {"type": "int", "variable": "bootflow_facts_max_age", "fallback_default": 300},
-        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+        **VOLUME_WORK.options("volumes"),
+        **VOLUME.options(),
+        **VOLUME_SCHEDULER.options(),
+        **RUN.options("facts_max_age"),
+        **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:

@@ -9,6 +9,11 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import (
+    VOLUME_DELETION,
+    VOLUME_SELECTION,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete, unmanage
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import snapshots as snapshot_rows
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
@@ -19,18 +24,14 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
-from ansible_collections.bootflow.compute.plugins.plugin_utils.selections import VOLUMES
 
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        **VOLUMES,
-        "all": {"type": "bool", "variable": "bootflow_volume_delete_all", "fallback_default": False},
-        "cascade": {"type": "bool", "variable": "bootflow_volume_cascade", "fallback_default": False},
-        "force": {"type": "bool", "variable": "bootflow_volume_force", "fallback_default": False},
-        "unmanage": {"type": "bool", "variable": "bootflow_volume_unmanage", "fallback_default": False},
+        **VOLUME_SELECTION.options(),
+        **VOLUME_DELETION.options(),
         "phase": {"type": "str", "choices": ["begin", "finish"], "default": "begin"},
-        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+        **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:

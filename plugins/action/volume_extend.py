@@ -11,6 +11,12 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import (
+    VOLUME,
+    VOLUME_SCHEDULER,
+    VOLUME_WORK,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.create_request import fields_of
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import extend
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
@@ -30,12 +36,12 @@ NO_ROOM = (
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        "volumes": {"type": "list", "elements": "raw", "required": True, "variable": "bootflow_volumes"},
-        **volume_inputs.VOLUME_ARGUMENTS,
-        **volume_inputs.VOLUME_SCHEDULER_ARGUMENTS,
+        **VOLUME_WORK.options("volumes"),
+        **VOLUME.options(),
+        **VOLUME_SCHEDULER.options(),
         "phase": {"type": "str", "choices": ["select", "begin"], "default": "begin"},
-        "facts_max_age": {"type": "int", "variable": "bootflow_facts_max_age", "fallback_default": 300},
-        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+        **RUN.options("facts_max_age"),
+        **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import VOLUME_SELECTION
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, volume_texts
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_lines
-from ansible_collections.bootflow.compute.plugins.plugin_utils.selections import VOLUMES
 
 
 class ActionModule(LedgerAction):
-    ARGUMENTS = {**VOLUMES, "print_table": {"type": "bool", "default": False}}
+    ARGUMENTS = {**VOLUME_SELECTION.options(), "print_table": {"type": "bool", "default": False}}
 
     def act(self) -> dict[str, t.Any]:
         o = self.options

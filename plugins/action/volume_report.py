@@ -9,6 +9,13 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import QUOTA
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import (
+    VOLUME_SCHEDULER,
+    VOLUME_SELECTION,
+    VOLUME_WORK,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
@@ -22,11 +29,11 @@ GOOD = (states.AVAILABLE, states.IN_USE, states.RESERVED, states.ATTACHING, stat
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        "volumes": {"type": "list", "elements": "raw", "variable": "bootflow_volumes", "fallback_default": []},
-        "volume_ids": {"type": "list", "elements": "str", "variable": "bootflow_volume_ids"},
-        "project": {"type": "str", "variable": "bootflow_project", "fallback_default": "default"},
-        **volume_inputs.VOLUME_SCHEDULER_ARGUMENTS,
-        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+        "volumes": VOLUME_WORK.named("volumes").but(required=False, default=()),
+        **VOLUME_SELECTION.options("volume_ids"),
+        **QUOTA.options("project"),
+        **VOLUME_SCHEDULER.options(),
+        **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:

@@ -9,6 +9,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import (
+    VOLUME,
+    VOLUME_SCHEDULER,
+    VOLUME_WORK,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler import explain
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept, schedule, work
@@ -30,11 +36,11 @@ REMEDY = "The plan lists why each backend was rejected. Request less, or fix the
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        "volumes": {"type": "list", "elements": "raw", "variable": "bootflow_volumes", "fallback_default": []},
+        "volumes": VOLUME_WORK.named("volumes").but(required=False, default=()),
         "round": {"type": "int", "default": 1},
-        **volume_inputs.VOLUME_ARGUMENTS,
-        **volume_inputs.VOLUME_SCHEDULER_ARGUMENTS,
-        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+        **VOLUME.options(),
+        **VOLUME_SCHEDULER.options(),
+        **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:

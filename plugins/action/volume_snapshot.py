@@ -9,6 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import VOLUME, VOLUME_WORK
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import snapshots
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import snapshots as snapshot_rows
@@ -26,11 +28,11 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.results import er
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        "snapshots": {"type": "list", "elements": "raw", "required": True, "variable": "bootflow_snapshots"},
-        **volume_inputs.VOLUME_ARGUMENTS,
+        **VOLUME_WORK.options("snapshots"),
+        **VOLUME.options(),
         "phase": {"type": "str", "choices": ["select", "begin", "finish"], "default": "begin"},
-        "facts_max_age": {"type": "int", "variable": "bootflow_facts_max_age", "fallback_default": 300},
-        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+        **RUN.options("facts_max_age"),
+        **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:

@@ -15,6 +15,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import WHATIF
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import whatif as ledger_whatif
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, scheduler_inputs, tables
@@ -31,26 +35,13 @@ ANY_IMAGE = "any image, none was asked about"
 REFRESH = "Facts are as last reported; ansible-playbook bootflow.compute.heartbeat asks the hosts again."
 
 
-def _wished(name: str, **more: t.Any) -> dict[str, t.Any]:
-    return {"type": "str", **more, "variable": "bootflow_whatif_%s" % name}
-
-
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        **request_inputs.REQUEST_ARGUMENTS,
-        "instances": {"type": "list", "elements": "raw", "variable": "bootflow_instances", "no_log": False},
-        **scheduler_inputs.SCHEDULER_ARGUMENTS,
-        "flavor": _wished("flavor"),
-        "image": _wished("image"),
-        "availability_zone": _wished("availability_zone"),
-        "scheduler_hints": _wished("scheduler_hints", type="dict"),
-        "server_group": _wished("server_group"),
-        "count": _wished("count", type="int"),
-        "limit": _wished("limit", type="int"),
-        "n_plus_1": _wished("n_plus_1", type="bool", fallback_default=False),
-        "lose": _wished("lose", type="list", elements="str"),
-        "fail": _wished("fail", type="bool", fallback_default=False),
-        "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+        **REQUEST.options(),
+        "instances": REQUEST.named("instances").but(required=False),
+        **SCHEDULER.options(),
+        **WHATIF.options(),
+        **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:

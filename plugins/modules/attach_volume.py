@@ -33,17 +33,17 @@ options:
     description:
       - List of C(instance) and C(volume) (name or UUID of each), C(device) (a name such as V(/dev/vdb); by default the next free one),
         C(mode) (V(rw) or V(ro)), C(delete_on_termination), C(disk_bus) and C(tag).
-      - Without this option, the variable C(bootflow_attachments).
+      - Read from the variable C(bootflow_attachments).
     type: list
     elements: raw
     required: true
   project:
-    description: Project of the instances and volumes. Without this option, the variable C(bootflow_project), and without that V(default).
+    description: Project of the instances and volumes. Read from the variable C(bootflow_project), else V(default).
     type: str
   cross_az_attach:
     description:
       - Whether a volume may be in another availability zone than the instance.
-      - Without this option, the variable C(bootflow_cross_az_attach), and without that V(true).
+      - Read from the variable C(bootflow_cross_az_attach), else V(true).
     type: bool
   phase:
     description:
@@ -54,7 +54,7 @@ options:
     choices: [clean, begin, undo, finish]
     default: begin
   print_table:
-    description: Print what was done, or in check mode what would be done. Without this option, the variable C(bootflow_print_table), and without that V(true).
+    description: Print what was done, or in check mode what would be done. Read from the variable C(bootflow_print_table), else V(true).
     type: bool
 requirements:
   - SQLAlchemy >= 2.0 (on the controller)

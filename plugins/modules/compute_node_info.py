@@ -299,8 +299,8 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import BACKENDS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import MEDIA
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_backends import BACKENDS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.facts import compute_node
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.stale_sessions import iscsi_ends
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (

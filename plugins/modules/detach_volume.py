@@ -31,12 +31,12 @@ options:
   attachments:
     description:
       - List of C(volume) (name or UUID), and C(instance) (name or UUID) where the volume is attached to several.
-      - Without this option, the variable C(bootflow_attachments).
+      - Read from the variable C(bootflow_attachments).
     type: list
     elements: raw
     required: true
   project:
-    description: Project of the instances and volumes. Without this option, the variable C(bootflow_project), and without that V(default).
+    description: Project of the instances and volumes. Read from the variable C(bootflow_project), else V(default).
     type: str
   phase:
     description:
@@ -47,7 +47,7 @@ options:
     choices: [clean, begin, undo, finish]
     default: begin
   print_table:
-    description: Print what was done, or in check mode what would be done. Without this option, the variable C(bootflow_print_table), and without that V(true).
+    description: Print what was done, or in check mode what would be done. Read from the variable C(bootflow_print_table), else V(true).
     type: bool
 requirements:
   - SQLAlchemy >= 2.0 (on the controller)

@@ -147,13 +147,11 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.clear import (
-    CHOICES,
-    NONE,
-    ZERO,
-    checked_disks,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import CLEARS, Clearing
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import CLEARS
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import CLEARS as WHOLE_DISK_CLEARS
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import NONE, ZERO
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.clear import checked_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import Clearing
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import Disks, remove_instance
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.local_removal import LocalVolumes
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.facts import block_devices_of, list_domains
@@ -181,7 +179,7 @@ def main():
                     "ran": {"type": "bool", "default": True},
                 },
             },
-            "whole_disk_clear": {"type": "str", "choices": list(CHOICES), "default": ZERO},
+            "whole_disk_clear": {"type": "str", "choices": list(WHOLE_DISK_CLEARS), "default": ZERO},
             "volume_group": {"type": "str"},
             "volume_clear": {"type": "str", "choices": list(CLEARS), "default": CLEARS[0]},
             "volume_clear_size_mb": {"type": "int", "default": 0},

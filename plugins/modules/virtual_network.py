@@ -149,12 +149,12 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.names import FORWARDS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
     LIBVIRT_ARGUMENTS,
     connect,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.networks import (
-    FORWARDS,
     NetworkSpec,
     ensure_network,
 )

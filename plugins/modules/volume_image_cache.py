@@ -137,7 +137,7 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm.lvm_tags import checked_name
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.logical_volumes import checked_lvm_name
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.image_cache import empty
 
@@ -159,7 +159,7 @@ def main():
     try:
         found = empty(
             args["volume_group"],
-            checked_name(args["thin_pool"] or args["volume_group"] + "-pool", "thin pool"),
+            checked_lvm_name(args["thin_pool"] or args["volume_group"] + "-pool", "thin pool"),
             args["images"],
             args["unused"],
             args["discard"],

@@ -251,9 +251,10 @@ retryable:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.names import CLEARS
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.backend import CLEARS, Backend
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.backend import Backend
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.image_cache import Limits
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.volume_batch import make_volumes
 

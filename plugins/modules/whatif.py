@@ -104,6 +104,9 @@ options:
   allow_forced_host:
     description: Allow C(zone:host:node) in C(availability_zone), which is for administrators. Read from the variable C(bootflow_allow_forced_host), else false.
     type: bool
+  allow_duplicate_networks:
+    description: An instance may have several ports on the same network. Read from the variable C(bootflow_allow_duplicate_networks), else V(true).
+    type: bool
   force_config_drive:
     description: Give every instance a config drive. Read from the variable C(bootflow_force_config_drive), else true.
     type: bool

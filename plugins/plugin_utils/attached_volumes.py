@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.secrets import iscsi_connection
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import iscsi_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.volume_tables import NOTHING
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
     attachment_exports,
@@ -88,7 +88,7 @@ def host_end(host: str, variables: t.Mapping[str, t.Any], facts: t.Mapping[str, 
     :raises InvalidInput: bootflow_volume_attach of the host.
     """
     made = names.INITIATOR_PREFIX + (re.sub(r"[^A-Za-z0-9_.-]+", "-", host).strip("-.")[:128] or "host")
-    return HostEnd(host, str(facts.get("initiator") or made), host_settings.volume_attach(variables))
+    return HostEnd(host, str(facts.get("initiator") or made), host_settings.HOST.of(variables).volume_attach)
 
 
 def check_host(host: str, way: str, facts: t.Mapping[str, t.Any]) -> None:
@@ -325,5 +325,7 @@ def _remove_secrets(action: t.Any, found: t.Sequence[Attached]) -> dict[str, t.A
 
 def _secrets(action: t.Any, wanted: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
     secrets = [{"iqn": iqn, **fields} for iqn, fields in wanted.items()]
-    result = action.run_module("iscsi_secret", {"libvirt_uri": host_settings.libvirt_uri(action), "secrets": secrets})
+    result = action.run_module(
+        "iscsi_secret", {"libvirt_uri": host_settings.of(action).libvirt_uri, "secrets": secrets}
+    )
     return t.cast("dict[str, t.Any]", result["outcomes"])

@@ -36,7 +36,7 @@ def unplug(action: LedgerAction, ledger: t.Any, sessions: Ends, secrets: Ends, c
     free = ledger.transact(storage_audit.hold, host, storage_audit.COMPUTE, secrets, context) if secrets else []
     if free:
         wishes = [{"iqn": end["iqn"], "state": "absent"} for end in free]
-        arguments = {"libvirt_uri": host_settings.libvirt_uri(action), "secrets": wishes}
+        arguments = {"libvirt_uri": host_settings.of(action).libvirt_uri, "secrets": wishes}
         for iqn, problem in _run(action, "iscsi_secret", arguments, {e["iqn"]: e["iqn"] for e in free}).items():
             found[iqn] = found.get(iqn) or problem
     return found

@@ -14,18 +14,18 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidBDMFormat
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import (
+    CROSS_AZ_ATTACH,
+    VOLUME,
+    VOLUME_SCHEDULER,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.accept import AcceptOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.boot_volumes import BootVolumeOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import RequestInputs
 
-CROSS_AZ_ATTACH = {"type": "bool", "variable": "bootflow_cross_az_attach", "fallback_default": True}
-ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    **volume_inputs.VOLUME_ARGUMENTS,
-    **volume_inputs.VOLUME_SCHEDULER_ARGUMENTS,
-    "cross_az_attach": CROSS_AZ_ATTACH,
-}
+ARGUMENTS = {**VOLUME.options(), **VOLUME_SCHEDULER.options(), **CROSS_AZ_ATTACH.options()}
 
 
 def uses_volumes(requests: t.Iterable[ServerRequest]) -> bool:

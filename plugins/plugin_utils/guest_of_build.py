@@ -11,34 +11,34 @@ import dataclasses
 import os
 import posixpath
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk, planned_disk
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local import (
+    DISK,
+    LVM,
+    QCOW2,
+    QCOW2_ON_LVM,
+    RAW,
+    volume_name,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.logical_volumes import device_path
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import config as core_guest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import metadata
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import DomainConfig, render
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import to_text
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Values
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import (
     GuestNUMATopology,
     HostNUMATopology,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import GUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_backends import (
-    LVM,
-    QCOW2,
-    QCOW2_ON_LVM,
-    RAW,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instance_volumes import volume_name
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.mounted_disks import DISK
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.views import utc
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
-from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import TRUE_WORDS
 
 VERSION = "0.1.0"  # of the collection, in the domain's metadata
 VOLUME = "volume"  # kind of a planned disk that an attachment brings
@@ -46,63 +46,15 @@ VOLUME = "volume"  # kind of a planned disk that an attachment brings
 METADATA_BUS = {"virtio": "pci", "scsi": "scsi", "sata": "scsi", "ide": "ide", "usb": "usb"}
 
 
-@dataclass(frozen=True)
-class GuestSettings:
-    """The host's settings that shape its guests; docs/variables.md."""
-
-    instances_path: str
-    disk_backend: str
-    volume_group: str  # of the backends that keep disks in one
-    config_drive_format: str
-    vnc_listen: str
-    firmware: t.Optional[str]
-    machine_type: t.Optional[str]
-    cpu_mode: t.Optional[str]
-    cpu_model: t.Optional[str]
-    vif_plugging_timeout: float
-    vif_plugging_is_fatal: bool
-    shutdown_timeout: float
-    wait_timeout: float
-    wait_console: t.Optional[str]
-    wait_address: bool
-    wait_agent: bool
-    wait_guest_timeout: float
-
-    @classmethod
-    def of(cls, variables: t.Mapping[str, t.Any]) -> GuestSettings:
-        def flag(name: str, default: bool = False) -> bool:
-            return str(variables.get(name, default)).lower() in TRUE_WORDS
-
-        return cls(
-            instances_path=str(variables.get("bootflow_instances_path") or "/var/lib/bootflow/instances").rstrip("/"),
-            disk_backend=str(variables.get("bootflow_disk_backend") or "qcow2"),
-            volume_group=str(variables.get("bootflow_disk_volume_group") or ""),
-            config_drive_format=str(variables.get("bootflow_config_drive_format") or "iso9660"),
-            vnc_listen=str(variables.get("bootflow_vnc_listen") or "127.0.0.1"),
-            firmware=variables.get("bootflow_firmware"),
-            machine_type=variables.get("bootflow_machine_type"),
-            cpu_mode=variables.get("bootflow_cpu_mode"),
-            cpu_model=variables.get("bootflow_cpu_model"),
-            vif_plugging_timeout=float(variables.get("bootflow_vif_plugging_timeout", 300)),
-            vif_plugging_is_fatal=flag("bootflow_vif_plugging_is_fatal", True),
-            shutdown_timeout=float(variables.get("bootflow_shutdown_timeout", 60)),
-            wait_timeout=float(variables.get("bootflow_wait_timeout") or 60),
-            wait_console=variables.get("bootflow_wait_console"),
-            wait_address=flag("bootflow_wait_address"),
-            wait_agent=flag("bootflow_wait_agent"),
-            wait_guest_timeout=float(variables.get("bootflow_wait_guest_timeout") or 300),
-        )
-
-
-def folder(build: Build, settings: GuestSettings) -> str:
+def folder(build: Build, settings: Values) -> str:
     return posixpath.join(settings.instances_path, build.uuid)
 
 
-def config_drive_path(build: Build, settings: GuestSettings) -> str:
+def config_drive_path(build: Build, settings: Values) -> str:
     return posixpath.join(folder(build, settings), "disk.config")
 
 
-def console_log(build: Build, settings: GuestSettings) -> str:
+def console_log(build: Build, settings: Values) -> str:
     return posixpath.join(folder(build, settings), "console.log")
 
 
@@ -190,34 +142,32 @@ def module_disk(disk: t.Mapping[str, t.Any], build: Build, backend: str) -> dict
     return {k: v for k, v in wanted.items() if v is not None}
 
 
-def _placed(
-    disk: t.Mapping[str, t.Any], build: Build, settings: GuestSettings, volumes: t.Sequence[Attached]
-) -> PlannedDisk:
+def _placed(disk: t.Mapping[str, t.Any], build: Build, settings: Values, volumes: t.Sequence[Attached]) -> PlannedDisk:
     planned = planned_disk(disk)
     if planned.kind == VOLUME:
         return attached_volumes.guest_disk(planned, attached_volumes.attached_of(disk, volumes))
     return local_disk(planned, build.uuid, folder(build, settings), settings)
 
 
-def local_disk(planned: PlannedDisk, uuid: str, of_instance: str, settings: GuestSettings) -> PlannedDisk:
+def local_disk(planned: PlannedDisk, uuid: str, of_instance: str, settings: Values) -> PlannedDisk:
     """A disk of the host's own, where the module instance_disks makes it.
 
     :arg of_instance: the instance's folder on the host.
     """
     if settings.disk_backend == LVM:
-        device = lvm.device_path(settings.volume_group, volume_name(uuid, planned.name))
+        device = device_path(settings.disk_volume_group, volume_name(uuid, planned.name))
         return planned.placed(device, RAW, source="block")
     if settings.disk_backend == QCOW2_ON_LVM:
         return planned.placed(posixpath.join(of_instance, DISK, planned.name), QCOW2)
     return planned.placed(posixpath.join(of_instance, planned.name), settings.disk_backend)
 
 
-def domain_xml(build: Build, settings: GuestSettings, volumes: t.Sequence[Attached] = ()) -> str:
+def domain_xml(build: Build, settings: Values, volumes: t.Sequence[Attached] = ()) -> str:
     """The domain of a build on its host, as text. See domain_config()."""
     return render(domain_config(build, settings, volumes))
 
 
-def volume_xml(build: Build, settings: GuestSettings, volumes: t.Sequence[Attached], attached: Attached) -> str:
+def volume_xml(build: Build, settings: Values, volumes: t.Sequence[Attached], attached: Attached) -> str:
     """One volume's disk of a guest that is there, as it is attached to it.
 
     :raises VolumeAttachmentNotFound: the guest has no such disk in the ledger.
@@ -232,7 +182,7 @@ def volume_xml(build: Build, settings: GuestSettings, volumes: t.Sequence[Attach
     )
 
 
-def domain_config(build: Build, settings: GuestSettings, volumes: t.Sequence[Attached] = ()) -> DomainConfig:
+def domain_config(build: Build, settings: Values, volumes: t.Sequence[Attached] = ()) -> DomainConfig:
     """The domain of a build on its host.
 
     :arg volumes: attachments of the build.
@@ -254,13 +204,7 @@ def domain_config(build: Build, settings: GuestSettings, volumes: t.Sequence[Att
         config_drive_format=settings.config_drive_format,
         network_info=build.network_info,
         console_log=console_log(build, settings),
-        options=core_guest.GuestOptions(
-            machine_type=settings.machine_type,
-            firmware=settings.firmware,
-            cpu_mode=settings.cpu_mode,
-            cpu_model=settings.cpu_model,
-            vnc_listen=settings.vnc_listen,
-        ),
+        options=core_guest.GuestOptions(**{setting.name: getattr(settings, setting.name) for setting in GUEST}),
         image_id=image.get("id"),
         user=row.user_name,
         project=row.project,

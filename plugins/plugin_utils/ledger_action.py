@@ -21,24 +21,20 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleE
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Setting
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER, RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import (
-    NOTIFY_CHOICES,
-    NOTIFY_NOTHING,
-)
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import (
-    SSL_MODES,
     LedgerAddress,
     normalise_url,
     password_in,
     url_is_sqlite,
 )
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result, module_error
-
-LEAST_LEASE = 30
-DEFAULT_LEDGER_URL = "sqlite:////var/lib/bootflow/ledger.db"
 
 # Made when the parent process loads the first action, inherited by every worker it forks, gone with the run: what
 # generated passwords are derived from, so that they are handed around and stored nowhere.
@@ -47,53 +43,43 @@ RUN_SECRET = secrets.token_bytes(32)
 # What Ansible says of its own classes behind what is wrong.
 CLASSES = re.compile(r": <class '[\w.]*'> cannot be converted to an? \w+")
 
-COMMON: dict[str, dict[str, t.Any]] = {
-    "ledger_url": {
-        "type": "str",
-        "variable": "bootflow_ledger_url",
-        "fallback_default": DEFAULT_LEDGER_URL,
-        "no_log": True,
-    },
-    "ledger_password": {"type": "str", "variable": "bootflow_ledger_password", "no_log": True},
-    # the path is no secret, whatever its name makes Ansible think
-    "ledger_password_file": {"type": "path", "variable": "bootflow_ledger_password_file", "no_log": False},
-    "ledger_sslmode": {"type": "str", "choices": list(SSL_MODES), "variable": "bootflow_ledger_sslmode"},
-    "ledger_sslrootcert": {"type": "path", "variable": "bootflow_ledger_sslrootcert"},
-    "ledger_sslcert": {"type": "path", "variable": "bootflow_ledger_sslcert"},
-    "ledger_sslkey": {"type": "path", "variable": "bootflow_ledger_sslkey", "no_log": False},
-    "ledger_connect_timeout": {
-        "type": "int",
-        "variable": "bootflow_ledger_connect_timeout",
-        "fallback_default": LedgerAddress.connect_timeout,
-    },
-    "ledger_lock_timeout": {
-        "type": "float",
-        "variable": "bootflow_ledger_lock_timeout",
-        "fallback_default": LedgerAddress.lock_timeout,
-    },
-    "ledger_statement_timeout": {
-        "type": "float",
-        "variable": "bootflow_ledger_statement_timeout",
-        "fallback_default": LedgerAddress.statement_timeout,
-    },
-    "ledger_idle_timeout": {
-        "type": "float",
-        "variable": "bootflow_ledger_idle_timeout",
-        "fallback_default": LedgerAddress.idle_timeout,
-    },
-    "ledger_retry_timeout": {
-        "type": "float",
-        "variable": "bootflow_ledger_retry_timeout",
-        "fallback_default": LedgerAddress.retry_timeout,
-    },
-}
+Arguments = t.Mapping[str, t.Union[Setting, t.Mapping[str, t.Any]]]
+
+COMMON: Arguments = LEDGER.options()
+
+
+def read_settings(
+    arguments: Arguments, given: t.Mapping[str, t.Any], variable: t.Callable[[str], t.Any]
+) -> dict[str, t.Any]:
+    """The options that are settings: as given, else from their variables, else their defaults.
+
+    :raises InvalidRequest: each one that does not fit, or is required and missing.
+    """
+    found: dict[str, t.Any] = {}
+    problems = Problems()
+    for name, setting in arguments.items():
+        if not isinstance(setting, Setting):
+            continue
+        value, called = given.get(name), name
+        if value is None:
+            value, called = variable(setting.variable), setting.variable
+        with problems.collect(called):
+            if value is None and setting.required:
+                raise errors.InvalidInput(
+                    message="%s is not set" % setting.variable,
+                    remedy="Set it in the inventory, in group_vars or with -e (docs/variables.md), or give the option %s."
+                    % name,
+                )
+            found[name] = setting.read(value, called)
+    problems.raise_if_any()
+    return found
 
 
 class LedgerAction(ActionBase):
     """Base of the ledger-side actions: a subclass has ARGUMENTS and act()."""
 
-    # argument spec; `variable` names the variable that is read when the option is not given, `fallback_default` what holds else
-    ARGUMENTS: t.Mapping[str, t.Mapping[str, t.Any]] = {}
+    # option -> the setting that is read where the option is not given; or, of what no variable sets, its argument spec
+    ARGUMENTS: Arguments = {}
     _supports_async = False
     _supports_check_mode = True
 
@@ -123,31 +109,17 @@ class LedgerAction(ActionBase):
         return default if value is None else self._templar.template(value)
 
     def _read_options(self) -> dict[str, t.Any]:
-        spec: dict[str, dict[str, t.Any]] = {}
-        from_variables = set()
-        for name, argument in {**COMMON, **self.ARGUMENTS}.items():
-            spec[name] = {k: v for k, v in argument.items() if k not in ("variable", "fallback_default")}
-            if self._task.args.get(name) is None and argument.get("variable"):
-                value = self.variable(argument["variable"], argument.get("fallback_default"))
-                if value is not None:
-                    self._task.args[name] = value
-                    from_variables.add(name)
-        for name, argument in self.ARGUMENTS.items():
-            if argument.get("required") and self._task.args.get(name) is None:
-                raise errors.InvalidInput(
-                    message="%s is not set" % argument["variable"],
-                    remedy="Set it in the inventory, in group_vars or with -e (docs/variables.md), or give the option %s."
-                    % name,
-                )
+        arguments = {**COMMON, **self.ARGUMENTS}
+        found = read_settings(arguments, self._task.args, self.variable)
+        spec = {n: {"type": "raw"} if isinstance(a, Setting) else dict(a) for n, a in arguments.items()}
         try:
             _validation, options = self.validate_argument_spec(argument_spec=spec)
         except AnsibleError as e:
-            variables = sorted({str(self.ARGUMENTS[n]["variable"]) for n in from_variables if "'%s'" % n in str(e)})
             raise errors.InvalidInput(
-                message="%s%s" % ("%s: " % ", ".join(variables) if variables else "", CLASSES.sub("", str(e))),
-                remedy="Correct it; ansible-doc %s tells the forms." % self._task.action,
+                message=CLASSES.sub("", str(e)),
+                remedy="Correct it; ansible-doc %s lists the forms." % self._task.action,
             ) from e
-        return t.cast("dict[str, t.Any]", options)
+        return {**options, **found}
 
     # --- the ledger -----------------------------------------------------------------------------------------------
 
@@ -173,38 +145,16 @@ class LedgerAction(ActionBase):
 
     def context(self) -> Context:
         """This run: the ansible-playbook process is the parent of the worker that we are in."""
-        run = runs.identify(os.getppid(), runs.controller_name(), self._actor())
-        notify = str(self.variable("bootflow_notify_on_state_change", NOTIFY_NOTHING))
-        if notify not in NOTIFY_CHOICES:
-            raise errors.InvalidInput(
-                reason="bootflow_notify_on_state_change is %r" % notify,
-                remedy="Give one of: %s." % ", ".join(NOTIFY_CHOICES),
-            )
+        identity = runs.identify(os.getppid(), runs.controller_name(), self._actor())
+        run = host_settings.values(self, RUN)
+        threshold = "consecutive_build_service_disable_threshold"
         return Context(
-            run=run,
-            request_id="req-%s" % run.id,
-            notify_on_state_change=notify,
-            count_failed_builds=self._number("bootflow_consecutive_build_service_disable_threshold", 10) != 0,
-            lease_seconds=self._lease_seconds(),
+            run=identity,
+            request_id="req-%s" % identity.id,
+            notify_on_state_change=run.notify_on_state_change,
+            count_failed_builds=self.options.get(threshold, getattr(run, threshold)) != 0,
+            lease_seconds=self.options.get("lease_seconds", run.lease_seconds),
         )
-
-    def _lease_seconds(self) -> float:
-        seconds = self._number("bootflow_lease_seconds", runs.LEASE_SECONDS)
-        if not LEAST_LEASE <= seconds < float("inf"):
-            raise errors.InvalidInput(
-                reason="bootflow_lease_seconds is %s" % seconds,
-                remedy="Give %d or more: a run that works must have time to renew its lease." % LEAST_LEASE,
-            )
-        return seconds
-
-    def _number(self, name: str, default: float) -> float:
-        value = self.variable(name, default)
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            raise errors.InvalidInput(
-                reason="%s is %r" % (name, value), remedy="Give a number; docs/variables.md tells which."
-            ) from None
 
     def _actor(self) -> str:
         # AWX tells the person behind the job template.
@@ -221,7 +171,7 @@ class LedgerAction(ActionBase):
 
     def compute_hosts(self) -> list[str]:
         """The compute hosts of the inventory, in its order."""
-        group = self.variable("bootflow_compute_group", "bootflow_compute")
+        group = host_settings.values(self, RUN).compute_group
         return list(self.task_vars.get("groups", {}).get(group, []))
 
     # --- host-side modules ------------------------------------------------------------------------------------------

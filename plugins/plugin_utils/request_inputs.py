@@ -19,43 +19,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_inputs import Reading, reading_by_names
 
-CATALOGUE_ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    "flavors": {"type": "raw", "variable": "bootflow_flavors", "fallback_default": []},
-    "images": {"type": "raw", "variable": "bootflow_images", "fallback_default": [], "no_log": False},
-    "networks": {"type": "raw", "variable": "bootflow_networks", "fallback_default": []},
-    "keypairs": {"type": "raw", "variable": "bootflow_keypairs", "fallback_default": [], "no_log": False},
-}
-
-REQUEST_ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    "instances": {
-        "type": "list",
-        "elements": "raw",
-        "required": True,
-        "variable": "bootflow_instances",
-        "no_log": False,
-    },
-    "quotas": {"type": "dict", "variable": "bootflow_quotas", "fallback_default": {}},
-    "project": {"type": "str", "variable": "bootflow_project", "fallback_default": "default"},
-    "default_availability_zone": {
-        "type": "str",
-        "variable": "bootflow_default_availability_zone",
-        "fallback_default": "nova",
-    },
-    "default_flavor": {"type": "str", "variable": "bootflow_default_flavor"},
-    "allow_forced_host": {"type": "bool", "variable": "bootflow_allow_forced_host", "fallback_default": False},
-    "force_config_drive": {"type": "bool", "variable": "bootflow_force_config_drive", "fallback_default": True},
-    "schema_dirs": {"type": "list", "elements": "path", "variable": "bootflow_schema_dirs", "fallback_default": []},
-    "scheduler_hint_names": {
-        "type": "list",
-        "elements": "str",
-        "variable": "bootflow_scheduler_hint_names",
-        "fallback_default": [],
-    },
-    "server_groups": {"type": "raw", "variable": "bootflow_server_groups", "fallback_default": []},
-    "pci_alias": {"type": "raw", "variable": "bootflow_pci_alias", "fallback_default": []},
-    **CATALOGUE_ARGUMENTS,
-}
-
 
 class RequestInputs:
     """The entries of the request and the catalogue they name things of."""
@@ -87,6 +50,7 @@ class RequestInputs:
                 allow_forced_host=options["allow_forced_host"],
                 default_flavor=options.get("default_flavor"),
                 default_project=options["project"],
+                allow_duplicate_networks=options["allow_duplicate_networks"],
                 force_config_drive=options["force_config_drive"],
                 extra_hint_names=tuple(options["scheduler_hint_names"]),
                 hints_read=None if reading is None else reading.hints,

@@ -10,7 +10,6 @@ source: Nova's [filter_scheduler] and [metrics]
 
 from __future__ import annotations
 
-import math
 import os
 import typing as t
 
@@ -23,89 +22,16 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.cata
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import registry
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.aggregates import Aggregate
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import (
+    declared,
     make_filters,
     make_weighers,
+    user_classes,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import FILTERS
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-
-# boot.yml has so many rounds.
-MOST_ATTEMPTS = 3
-
-SCHEDULER_ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    "max_attempts": {"type": "int", "variable": "bootflow_max_attempts", "fallback_default": 3},
-    "service_down_time": {"type": "int", "variable": "bootflow_service_down_time", "fallback_default": 900},
-    "enabled_filters": {"type": "list", "elements": "str", "variable": "bootflow_enabled_filters"},
-    "weighers": {"type": "list", "elements": "str", "variable": "bootflow_weighers"},
-    "weight_multipliers": {"type": "dict", "variable": "bootflow_weight_multipliers", "fallback_default": {}},
-    "host_subset_size": {"type": "int", "variable": "bootflow_host_subset_size", "fallback_default": 1},
-    "filter_dirs": {"type": "list", "elements": "path", "variable": "bootflow_filter_dirs"},
-    "aggregates": {"type": "raw", "variable": "bootflow_aggregates", "fallback_default": []},
-    "max_io_ops_per_host": {"type": "int", "variable": "bootflow_max_io_ops_per_host", "fallback_default": 8},
-    "max_instances_per_host": {
-        "type": "int",
-        "variable": "bootflow_max_instances_per_host",
-        "fallback_default": 50,
-    },
-    "isolated_hosts": {
-        "type": "list",
-        "elements": "str",
-        "variable": "bootflow_isolated_hosts",
-        "fallback_default": [],
-    },
-    "isolated_images": {
-        "type": "list",
-        "elements": "str",
-        "variable": "bootflow_isolated_images",
-        "fallback_default": [],
-    },
-    "restrict_isolated_hosts_to_isolated_images": {
-        "type": "bool",
-        "variable": "bootflow_restrict_isolated_hosts_to_isolated_images",
-        "fallback_default": True,
-    },
-    "aggregate_image_properties_isolation_namespace": {
-        "type": "str",
-        "variable": "bootflow_aggregate_image_properties_isolation_namespace",
-        "fallback_default": "",
-    },
-    "aggregate_image_properties_isolation_separator": {
-        "type": "str",
-        "variable": "bootflow_aggregate_image_properties_isolation_separator",
-        "fallback_default": ".",
-    },
-    "metrics_weight_setting": {
-        "type": "dict",
-        "variable": "bootflow_metrics_weight_setting",
-        "fallback_default": {},
-    },
-    "metrics_required": {"type": "bool", "variable": "bootflow_metrics_required", "fallback_default": True},
-    "metrics_weight_of_unavailable": {
-        "type": "float",
-        "variable": "bootflow_metrics_weight_of_unavailable",
-        "fallback_default": -10000.0,
-    },
-    "max_facts_age": {"type": "int", "variable": "bootflow_max_facts_age"},
-    "lease_seconds": {"type": "int", "variable": "bootflow_lease_seconds", "fallback_default": 600},
-    "consecutive_build_service_disable_threshold": {
-        "type": "int",
-        "variable": "bootflow_consecutive_build_service_disable_threshold",
-        "fallback_default": 10,
-    },
-}
-
-# option -> (the least, why)
-LEAST: dict[str, tuple[int, str]] = {
-    "service_down_time": (1, "seconds without a report after which a host is down"),
-    "host_subset_size": (1, "the host is drawn from this many of the best"),
-    "max_io_ops_per_host": (1, "a host with as many builds and moves takes no more"),
-    "max_instances_per_host": (1, "a host with as many instances takes no more"),
-    "max_facts_age": (1, "seconds after which a host's facts are too old"),
-    "lease_seconds": (30, "seconds after which the claims of a run that died are given back"),
-    "consecutive_build_service_disable_threshold": (0, "failed builds of a host; 0 does not count them"),
-}
 
 
 class Reading(t.NamedTuple):
@@ -119,20 +45,19 @@ class Reading(t.NamedTuple):
 def check(action: LedgerAction) -> None:
     """:raises InvalidRequest: every setting of the scheduler and of the hosts that a boot could not work with."""
     problems = Problems()
-    _check_numbers(action.options, problems)
     for folder in action.options["filter_dirs"] or ():
         if not os.path.isdir(folder):
             problems.add(
                 "bootflow_filter_dirs",
                 errors.InvalidInput(
-                    message="there is no folder %s" % folder, remedy="Correct the path, or make the folder."
+                    message="folder %s does not exist" % folder, remedy="Correct the path, or create the folder."
                 ),
             )
-    options = scheduler_options(action, now=0.0)
-    options.max_facts_age = None  # it has been looked at
-    for make in (make_filters, make_weighers):
-        with problems.collect("scheduler"):
-            make(options, options.load_user_classes())
+    with problems.collect("scheduler"):
+        options = scheduler_options(action, now=0.0)
+        for make in (make_filters, make_weighers):
+            with problems.collect("scheduler"):
+                make(options, user_classes(options))
     hosts = action.compute_hosts()
     variables = _variables(action)
     host_settings.check(variables, hosts, problems)
@@ -147,70 +72,27 @@ def check(action: LedgerAction) -> None:
     problems.raise_if_any()
 
 
-def _check_numbers(options: t.Mapping[str, t.Any], problems: Problems) -> None:
-    attempts = options["max_attempts"]
-    if not 1 <= attempts <= MOST_ATTEMPTS:
-        problems.add(
-            "bootflow_max_attempts",
-            errors.InvalidInput(
-                message="it is %d" % attempts, remedy="Give 1 to %d: a boot has so many rounds." % MOST_ATTEMPTS
-            ),
-        )
-    for name, (least, why) in LEAST.items():
-        value = options.get(name)
-        if value is not None and value < least:
-            problems.add(
-                "bootflow_%s" % name,
-                errors.InvalidInput(message="it is %d" % value, remedy="Give %d or more: %s." % (least, why)),
-            )
-    for name in ("weight_multipliers", "metrics_weight_setting"):
-        for key, value in options[name].items():
-            if host_settings.to_number(value) is None:
-                problems.add(
-                    "bootflow_%s" % name,
-                    errors.InvalidInput(
-                        message="that of %s is %s, which is no number" % (key, str(value)[:60]),
-                        remedy="Give a number, such as 1.0 or -1.0.",
-                    ),
-                )
-    if not math.isfinite(options["metrics_weight_of_unavailable"]):
-        problems.add(
-            "bootflow_metrics_weight_of_unavailable",
-            errors.InvalidInput(message="it is no finite number", remedy="Give a number, such as -10000.0."),
-        )
-
-
-def _numbers(values: t.Mapping[str, t.Any]) -> dict[str, float]:
-    """The values that are numbers; of the others check() has told."""
-    found = {str(key): host_settings.to_number(value) for key, value in values.items()}
-    return {key: number for key, number in found.items() if number is not None}
-
-
 def scheduler_options(action: LedgerAction, now: float, explain: bool = False) -> SchedulerOptions:
+    """:raises InvalidInput: a wrong setting of the user's own filters, or a file of theirs that cannot be loaded"""
     o = action.options
-    return SchedulerOptions(
+    settings = {setting.name: o[setting.name] for setting in FILTERS}
+    settings["isolated_hosts"] = _hosts_of(action, o["isolated_hosts"])
+    options = SchedulerOptions(
         enabled_filters=o["enabled_filters"],
         weighers=o["weighers"],
-        multipliers=_numbers(o["weight_multipliers"]),
+        multipliers=o["weight_multipliers"],
         host_subset_size=o["host_subset_size"],
         max_attempts=o["max_attempts"],
         now=now,
         service_down_time=o["service_down_time"],
-        max_facts_age=o["max_facts_age"],
         default_availability_zone=o["default_availability_zone"],
-        max_io_ops_per_host=o["max_io_ops_per_host"],
-        max_instances_per_host=o["max_instances_per_host"],
-        isolated_hosts=_hosts_of(action, o["isolated_hosts"]),
-        isolated_images=tuple(o["isolated_images"]),
-        restrict_isolated_hosts_to_isolated_images=o["restrict_isolated_hosts_to_isolated_images"],
-        aggregate_image_properties_isolation_namespace=o["aggregate_image_properties_isolation_namespace"],
-        aggregate_image_properties_isolation_separator=o["aggregate_image_properties_isolation_separator"],
-        metrics_weight_setting=_numbers(o["metrics_weight_setting"]),
-        metrics_required=o["metrics_required"],
-        metrics_weight_of_unavailable=o["metrics_weight_of_unavailable"],
+        settings=settings,
         user_filter_dirs=tuple(d for d in filter_dirs(action) if os.path.isdir(d)),
         explain=explain,
     )
+    for setting in declared(cls for cls, _path in user_classes(options).values()):
+        settings.setdefault(setting.name, setting.read(action.variable(setting.variable)))
+    return options
 
 
 def _hosts_of(action: LedgerAction, names: t.Iterable[str]) -> tuple[str, ...]:
@@ -221,7 +103,7 @@ def _hosts_of(action: LedgerAction, names: t.Iterable[str]) -> tuple[str, ...]:
 
 def reading(options: SchedulerOptions) -> Reading:
     """:raises InvalidInput: unknown names of filters and weighers."""
-    user = options.load_user_classes()
+    user = user_classes(options)
     filters = make_filters(options, user)
     return Reading(
         filters=tuple(f.name for f in filters),

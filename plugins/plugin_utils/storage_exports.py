@@ -13,8 +13,8 @@ import json
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.logical_volumes import device_path
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm.lvm import device_path
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachment_exports import Export
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import item_errors

@@ -58,7 +58,7 @@ def _backend(action: LedgerAction, work: BackendWork) -> WorkResult:
         "images": [module_image(i, local) for i in images.values()],
         # The catalogue has refused an image without a checksum unless it says allow_unverified.
         "allow_unverified": any(not i.checksum for i in images.values()),
-        "temp_dir": storage_settings.conversion_dir(action),
+        "temp_dir": storage_settings.of(action).conversion_dir,
         "verify": c["verify"],
         "image_cache": c["image_cache"],
         # A backend that reported before there were limits has none.

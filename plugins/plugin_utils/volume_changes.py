@@ -9,27 +9,24 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import QUOTA
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import VOLUME_WORK
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts as attachment_hosts
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.volume_tables import NOTHING
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables, volume_inputs
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import Arguments, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_inputs import reachable
 
-ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    "attachments": {
-        "type": "list",
-        "elements": "raw",
-        "required": True,
-        "variable": "bootflow_attachments",
-        "no_log": False,
-    },
-    "project": {"type": "str", "variable": "bootflow_project", "fallback_default": "default"},
+ARGUMENTS: Arguments = {
+    **VOLUME_WORK.options("attachments"),
+    **QUOTA.options("project"),
     "phase": {"type": "str", "choices": ["clean", "begin", "undo", "finish"], "default": "begin"},
-    "print_table": {"type": "bool", "variable": "bootflow_print_table", "fallback_default": True},
+    **RUN.options("print_table"),
 }
 
 

@@ -35,54 +35,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.sche
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.requests import VolumeInputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_settings
-from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import to_number
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-
-# The playbooks have so many rounds.
-MOST_ATTEMPTS = 3
 
 # volumes[2].size, snapshots[2], attachments[2].volume: which entry an error is about
 _ENTRY = re.compile(r"\w+\[([0-9]+)\]")
 # Words of bootflow_quotas that are not of volumes.
 _OTHER_QUOTAS = (*instance_quotas.RESOURCES, instance_quotas.PORTS, *instance_quotas.DEFAULTS, "projects")
-
-# What a volume is read with; a boot that makes volumes reads its own with the same.
-VOLUME_ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    "volume_types": {"type": "raw", "variable": "bootflow_volume_types", "fallback_default": []},
-    "default_volume_type": {"type": "str", "variable": "bootflow_default_volume_type"},
-    "images": {"type": "raw", "variable": "bootflow_images", "fallback_default": [], "no_log": False},
-    "quotas": {"type": "dict", "variable": "bootflow_quotas", "fallback_default": {}},
-    "project": {"type": "str", "variable": "bootflow_project", "fallback_default": "default"},
-    "storage_availability_zone": {
-        "type": "str",
-        "variable": "bootflow_storage_availability_zone",
-        "fallback_default": "nova",
-    },
-    "allow_availability_zone_fallback": {
-        "type": "bool",
-        "variable": "bootflow_allow_availability_zone_fallback",
-        "fallback_default": False,
-    },
-    "no_snapshot_gb_quota": {"type": "bool", "variable": "bootflow_no_snapshot_gb_quota", "fallback_default": False},
-    "volume_max_attempts": {"type": "int", "variable": "bootflow_volume_max_attempts", "fallback_default": 3},
-}
-
-VOLUME_SCHEDULER_ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    "volume_max_attempts": VOLUME_ARGUMENTS["volume_max_attempts"],
-    "volume_filters": {"type": "list", "elements": "str", "variable": "bootflow_volume_filters"},
-    "volume_weighers": {"type": "list", "elements": "str", "variable": "bootflow_volume_weighers"},
-    "volume_weight_multipliers": {
-        "type": "dict",
-        "variable": "bootflow_volume_weight_multipliers",
-        "fallback_default": {},
-    },
-    "max_over_subscription_ratio": {
-        "type": "raw",
-        "variable": "bootflow_max_over_subscription_ratio",
-        "fallback_default": 20.0,
-    },
-    "service_down_time": {"type": "int", "variable": "bootflow_service_down_time", "fallback_default": 900},
-}
 
 
 def check(action: LedgerAction) -> None:
@@ -109,70 +67,33 @@ def check(action: LedgerAction) -> None:
     storage_settings.check({h: hostvars[h] for h in hosts}, hosts, problems)
     if not hosts:
         problems.add(
-            storage_settings.GROUP,
+            "bootflow_storage_group",
             errors.InvalidInput(
                 message="the inventory has no storage host",
-                remedy="Put hosts with bootflow_storage_backends into the group %s, or name another with"
-                " bootflow_storage_group." % storage_settings.GROUP,
+                remedy="Put hosts with bootflow_storage_backends into the group bootflow_storage, or name another with"
+                " bootflow_storage_group.",
             ),
         )
     problems.raise_if_any()
 
 
 def _check_scheduler(o: t.Mapping[str, t.Any], problems: Problems) -> None:
-    attempts = o["volume_max_attempts"]
-    if not 1 <= attempts <= MOST_ATTEMPTS:
-        problems.add(
-            "bootflow_volume_max_attempts",
-            errors.InvalidInput(
-                message="it is %d" % attempts, remedy="Give 1 to %d: there are so many rounds." % MOST_ATTEMPTS
-            ),
-        )
-    if o["service_down_time"] < 1:
-        problems.add(
-            "bootflow_service_down_time",
-            errors.InvalidInput(message="it is %d" % o["service_down_time"], remedy="Give 1 or more."),
-        )
-    with problems.collect("bootflow_max_over_subscription_ratio"):
-        storage_settings.read_ratio(o["max_over_subscription_ratio"])
-    for key, value in o["volume_weight_multipliers"].items():
-        if to_number(value) is None:
-            problems.add(
-                "bootflow_volume_weight_multipliers",
-                errors.InvalidInput(
-                    message="that of %s is %s, which is no number" % (key, str(value)[:60]),
-                    remedy="Give a number, such as 1.0 or -1.0.",
-                ),
-            )
-    options = scheduler_options(o, now=0.0, checked=False)
+    options = scheduler_options(o, now=0.0)
     for make in (make_filters, make_weighers):
         with problems.collect("scheduler"):
             make(options)
 
 
 def scheduler_options(
-    o: t.Mapping[str, t.Any],
-    now: float,
-    explain: bool = False,
-    checked: bool = True,
-    hosts: t.Collection[str] | None = None,
+    o: t.Mapping[str, t.Any], now: float, explain: bool = False, hosts: t.Collection[str] | None = None
 ) -> VolumeSchedulerOptions:
-    """:arg checked: False: what is no number is left out, check() tells of it. :arg hosts: the storage hosts of the inventory."""
-    numbers = {str(key): to_number(value) for key, value in o["volume_weight_multipliers"].items()}
-    try:
-        ratio = storage_settings.read_ratio(o["max_over_subscription_ratio"])
-    except errors.InvalidInput as e:
-        if checked:
-            raise errors.InvalidInput(
-                message="bootflow_max_over_subscription_ratio: %s" % e.message, remedy=e.remedy
-            ) from e
-        ratio = 20.0
+    """:arg hosts: the storage hosts of the inventory."""
     return VolumeSchedulerOptions(
         enabled_filters=o["volume_filters"],
         weighers=o["volume_weighers"],
-        multipliers={key: number for key, number in numbers.items() if number is not None},
+        multipliers=o["volume_weight_multipliers"],
         max_attempts=o["volume_max_attempts"],
-        max_over_subscription_ratio=ratio,
+        max_over_subscription_ratio=o["max_over_subscription_ratio"],
         now=now,
         service_down_time=o["service_down_time"],
         explain=explain,

@@ -20,7 +20,7 @@ from postgres import PASSWORD, PostgresServer
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, Image
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, nodes, runs

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Setting
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import COMMON
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,30 +38,14 @@ def test_documentation_is_the_argument_spec(name: str) -> None:
     told = documented(name)
     assert sorted(told) == sorted(spec)
     for option, argument in spec.items():
+        setting = argument if isinstance(argument, Setting) else None
+        wanted = setting.argument() if setting is not None else argument
         for key in ("type", "elements", "choices", "default", "required"):
-            assert told[option].get(key) == argument.get(key), "%s.%s of %s" % (option, key, name)
-        variable = argument.get("variable")
+            assert told[option].get(key) == wanted.get(key), "%s.%s of %s" % (option, key, name)
         description = " ".join(
             [told[option]["description"]]
             if isinstance(told[option]["description"], str)
             else told[option]["description"]
         )
-        assert re.findall(r"C\((bootflow_\w+)\)", description)[:1] == ([variable] if variable else []), option
-
-
-def test_variables_are_in_the_documentation_for_people() -> None:
-    text = (ROOT / "docs" / "variables.md").read_text()
-    sources = [
-        *(ROOT / "plugins" / "action").glob("*.py"),
-        *(ROOT / "plugins" / "plugin_utils").glob("*.py"),
-        *(ROOT / "playbooks").glob("*.yml"),
-    ]
-    used = {v for p in sources for v in re.findall(r"\bbootflow_[a-z_]+[a-z]\b", p.read_text())}
-    # registered results and the round's number are not inputs
-    ours = set(
-        re.findall(r"register: (bootflow_\w+)", "".join(p.read_text() for p in (ROOT / "playbooks").glob("*.yml")))
-    )
-    missing = {
-        v for v in used - ours - {"bootflow_round", "bootflow_operation", "bootflow_filters"} if "`%s`" % v not in text
-    }
-    assert not missing
+        read = re.findall(r"Read from the variable C\((bootflow_\w+)\)", description)
+        assert read == ([setting.variable] if setting is not None else []), option

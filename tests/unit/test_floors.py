@@ -58,15 +58,8 @@ FLOWS_WITH_SQL: set[str] = {
     "flows.recovery.storage_audit",
     "flows.recovery.volume_audit",
 }
-WITH_HOSTS = {
-    "plugin_utils.attached_volumes",
-    "plugin_utils.guest_of_build",
-    "plugin_utils.host_settings",
-    "plugin_utils.storage_exports",
-    "plugin_utils.storage_settings",
-}
 UPWARD = {("ledger.storage.attachments", "flows.volumes.delete")}
-CIRCLES = [{"core.scheduler"}, {"flows.volumes", "ledger.compute", "ledger.context", "ledger.storage"}]  # rooms
+CIRCLES = [{"flows.volumes", "ledger.compute", "ledger.context", "ledger.storage"}]  # rooms
 
 
 def python(code: str) -> str:
@@ -213,10 +206,7 @@ def test_a_floor_imports_floors_below_it_only(floor: str) -> None:
         for imported in plugins().imports[name]
         if imported.split(".")[0] not in {floor, *below}
     }
-    known = {(name, i) for name, i in upward if (name in WITH_HOSTS and i.startswith("hosts.")) or (name, i) in UPWARD}
-    assert upward == known
-    assert {n for n in WITH_HOSTS if n.split(".")[0] == floor} == {n for n, i in known if i.startswith("hosts.")}
-    assert {u for u in UPWARD if u[0].split(".")[0] == floor} <= known
+    assert upward == {(name, i) for name, i in UPWARD if name.split(".")[0] == floor}
 
 
 @pytest.mark.parametrize("floor", FLOOR)

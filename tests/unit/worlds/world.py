@@ -21,7 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
     NetworkRequest,
     Subnet,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, failure
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule as scheduling
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete as deletion

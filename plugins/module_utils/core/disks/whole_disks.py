@@ -18,6 +18,9 @@ from ..model import Flavor
 COUNT, MIN_GB, MEDIUM = "bootflow:whole_disks", "bootflow:whole_disk_min_gb", "bootflow:whole_disk_medium"
 #: What the hosts report; an nvme disk is no "ssd" to them.
 MEDIA = ("hdd", "ssd", "nvme")
+#: What becomes of a disk whose guest is gone.
+ZERO, NONE = "zero", "none"
+CLEARS = (ZERO, NONE)
 
 Disk = t.Mapping[str, t.Any]
 

@@ -38,7 +38,7 @@ class ComputeHostNotFound(NotFound):
 
 
 class ComputeHostMetricNotFound(NotFound):
-    """The host does not report a metric that bootflow_weight_setting requires."""
+    """The host does not report a metric that bootflow_metrics_weight_setting requires."""
 
     msg_fmt = "Metric %(name)s could not be found on the compute host node %(host)s.%(node)s."
     remedy = "Enable MetricsFilter, let the host report it, or set metrics_required: false."

@@ -7,34 +7,26 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 import typing as t
 
 from ..errors import BootflowError, InvalidInput
 from ..model import Network, Subnet
 from ..networks.ipam import default_pools, validate_pools
+from ..networks.names import FORWARDS, TYPES, check_source
 from ..reading.fields import Fields, catalogue_id
-
-_NETWORK_TYPES = ("network", "bridge")
-_FORWARDS = ("none", "nat", "route", "open")
-# IFNAMSIZ is 16 with the closing zero; no slash, colon or blank in an interface's name
-_BRIDGE = re.compile(r"[^\s/:]{1,15}\Z")
-_LIBVIRT_NETWORK = re.compile(r"[^/\n\x00-\x1f]{1,255}\Z")
 
 AnyNetwork = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
 
 def read_network(fields: Fields, name: str) -> Network:
     """A network of the inventory; its errors are noted in ``fields``."""
-    kind = fields.choice("type", _NETWORK_TYPES, "network")
+    kind = fields.choice("type", TYPES, "network")
     source = fields.text("source") or name
-    pattern = _BRIDGE if kind == "bridge" else _LIBVIRT_NETWORK
-    if not pattern.match(source) or source in (".", ".."):
-        fields.wrong(
-            "source",
-            "%r is not the name of a %s" % (source, "bridge" if kind == "bridge" else "libvirt network"),
-            "Set source to the name that the compute hosts know it by (a bridge has at most 15 characters, no / or blanks).",
-        )
+    try:
+        check_source(kind, source)
+    except InvalidInput as error:
+        if source != name or not any(e["path"] == fields.at("name") for e in fields.problems.errors):
+            fields.wrong("source", error.message, error.remedy)
     mtu = fields.integer("mtu", 68, None, maximum=65535)
     subnets: list[Subnet] = []
     networks: list[AnyNetwork] = []
@@ -60,7 +52,7 @@ def read_network(fields: Fields, name: str) -> Network:
         mtu=mtu,
         enforce_allocation_pools=fields.boolean("enforce_allocation_pools"),
         manage=fields.boolean("manage"),
-        forward=fields.choice("forward", _FORWARDS, "none"),
+        forward=fields.choice("forward", FORWARDS, "none"),
     )
 
 

@@ -11,10 +11,6 @@ import typing as t
 from dataclasses import dataclass, field
 from functools import cached_property
 
-if t.TYPE_CHECKING:
-    from .columns import Fleet, Groups
-    from .host_state import HostState
-
 
 @dataclass(frozen=True)
 class Aggregate:
@@ -63,20 +59,3 @@ class Membership:
             return min(numbers) if numbers and all(math.isfinite(n) for n in numbers) else None
         except (ValueError, OverflowError):
             return None
-
-
-def aggregate_groups(fleet: Fleet) -> Groups:
-    """Hosts that are in the same aggregates; the value of a group is its Membership.
-
-    Aggregates are told apart as objects, so hosts should share them.
-    """
-    made: dict[tuple[int, ...], Membership] = {}
-
-    def key(host: HostState) -> Membership:
-        ids = tuple(map(id, host.aggregates))
-        found = made.get(ids)
-        if found is None:
-            found = made[ids] = Membership(host.aggregates)
-        return found
-
-    return fleet.groups("aggregates", key, ("aggregates",))

@@ -11,51 +11,17 @@ from __future__ import annotations
 
 import random
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..errors import NoValidHost
 from .columns import Column, Fleet, np
 from .explain import explain
 from .filters.base import Filter
-from .registry import UserClasses, load_user_classes, make_filters, make_weighers
+from .options import SchedulerOptions
+from .registry import make_filters, make_weighers, user_classes
 from .request_spec import RequestSpec
 from .weighers.base import Weigher
 from .weighing import Ranking
-
-
-@dataclass
-class SchedulerOptions:
-    """The scheduler's settings. None for filters or weighers: the default ones, then all of the user's folders."""
-
-    enabled_filters: t.Sequence[str] | None = None
-    weighers: t.Sequence[str] | None = None
-    multipliers: t.Mapping[str, float] = field(default_factory=dict)  # weigher name -> multiplier
-    host_subset_size: int = 1  # a host is drawn from this many of the best; below 1 counts as 1
-    max_attempts: int = 3  # one host and max_attempts - 1 alternates
-    now: float | None = None  # epoch seconds; None: the age of reports is not looked at
-    service_down_time: float = 60.0  # seconds
-    max_facts_age: float | None = None  # seconds, for FactsAgeFilter; None: any age will do
-    default_availability_zone: str = "nova"
-    max_io_ops_per_host: int = 8
-    max_instances_per_host: int = 50
-    isolated_hosts: t.Sequence[str] = ()
-    isolated_images: t.Sequence[str] = ()  # ids or names
-    restrict_isolated_hosts_to_isolated_images: bool = True
-    aggregate_image_properties_isolation_namespace: str = ""
-    aggregate_image_properties_isolation_separator: str = "."
-    metrics_weight_setting: t.Mapping[str, float] = field(default_factory=dict)  # metric -> ratio
-    metrics_required: bool = True
-    metrics_weight_of_unavailable: float = -10000.0
-    rng: random.Random | None = None  # None: seeded by the request, so that the same request draws the same
-    user_filter_dirs: t.Sequence[str] = ()
-    explain: bool = False
-    user_classes: UserClasses | None = field(default=None, repr=False)  # what user_filter_dirs hold, read once
-
-    def load_user_classes(self) -> UserClasses:
-        """What the user's folders define. Raises InvalidInput for a file that can not be loaded."""
-        if self.user_classes is None:
-            self.user_classes = load_user_classes(self.user_filter_dirs)
-        return self.user_classes
 
 
 @dataclass(frozen=True)
@@ -111,7 +77,7 @@ class Placement:
     """
 
     def __init__(self, fleet: Fleet, spec: RequestSpec, options: SchedulerOptions):
-        user = options.load_user_classes()
+        user = user_classes(options)
         self.fleet = fleet
         self.spec = spec
         self.options = options

@@ -19,6 +19,7 @@ import sys
 import typing as t
 
 from ..errors import BootflowError, InvalidInput
+from ..reading.setting import Setting
 from .columns import Column, Fleet, Rows, np
 from .filters.affinity_filter import DifferentHostFilter, SameHostFilter, SimpleCIDRAffinityFilter
 from .filters.aggregate_image_properties_isolation import AggregateImagePropertiesIsolation
@@ -44,6 +45,7 @@ from .filters.retry_filter import RetryFilter
 from .filters.server_group_filters import ServerGroupAffinityFilter, ServerGroupAntiAffinityFilter
 from .filters.type_filter import AggregateTypeAffinityFilter, TypeAffinityFilter
 from .filters.whole_disk_filter import WholeDiskFilter
+from .options import SchedulerOptions
 from .request_spec import RequestSpec
 from .weighers.affinity import ServerGroupSoftAffinityWeigher, ServerGroupSoftAntiAffinityWeigher
 from .weighers.base import Weigher
@@ -54,9 +56,6 @@ from .weighers.io_ops import IoOpsWeigher
 from .weighers.metrics import MetricsWeigher
 from .weighers.pci import PCIWeigher
 from .weighers.ram import RAMWeigher
-
-if t.TYPE_CHECKING:
-    from .placement import SchedulerOptions
 
 # Enabled unless the user lists others, in the order of Nova's default list. Ram, Disk and Core are in it, because no
 # placement service stands in front that has sorted out full hosts; without a filter its limit is absent, and the claim
@@ -192,6 +191,22 @@ def _broken(name: str, path: str, reason: str) -> InvalidInput:
 UserClasses = t.Dict[str, t.Tuple[type, str]]
 
 
+def user_classes(options: SchedulerOptions) -> UserClasses:
+    """What the user's folders define, read once. :raises InvalidInput: see load_user_classes()"""
+    if options.user_classes is None:
+        options.user_classes = load_user_classes(options.user_filter_dirs)
+    return options.user_classes
+
+
+def declared(classes: t.Iterable[type]) -> tuple[Setting, ...]:
+    """The settings of filters and weighers, each once."""
+    found: dict[str, Setting] = {}
+    for cls in classes:
+        for setting in getattr(cls, "settings", ()):
+            found.setdefault(setting.name, setting)
+    return tuple(found.values())
+
+
 def load_user_classes(dirs: t.Iterable[str]) -> UserClasses:
     """name -> (class, file) of what the files in these folders define, folder by folder, file by file, in order of their names.
 
@@ -254,7 +269,7 @@ def make_filters(options: SchedulerOptions, user: UserClasses) -> list[Filter]:
     of_user = {name: c for name, c in user.items() if _is_filter(c[0])}
     names = options.enabled_filters
     if names is None:
-        ageless = options.max_facts_age is None  # FactsAgeFilter has nothing to say then
+        ageless = options.settings.get("max_facts_age") is None  # FactsAgeFilter has nothing to say then
         defaults = (n for n in DEFAULT_FILTERS if not (ageless and n == FactsAgeFilter.name))
         names = [*defaults, *of_user]
     check_names("filter", names, [*builtin, *of_user], "bootflow_enabled_filters")
@@ -341,7 +356,12 @@ def _user_weigher(options: SchedulerOptions, name: str, cls: type, path: str) ->
 
 def _make(options: SchedulerOptions, name: str, cls: type, path: str) -> t.Any:
     try:
-        return cls(options) if issubclass(cls, (Filter, Weigher)) else cls()
+        if issubclass(cls, (Filter, Weigher)):
+            return cls(options)
+        made: t.Any = cls()
+        if getattr(made, "settings", ()):
+            made.conf = options.of(made.settings)
+        return made
     except BootflowError:
         raise
     except Exception as e:

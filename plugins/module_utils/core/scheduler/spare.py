@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from ..instances.server_groups import ServerGroup
 from .columns import Fleet
-from .placement import SchedulerOptions, _candidates
-from .registry import make_filters, make_weighers
+from .options import SchedulerOptions
+from .placement import _candidates
+from .registry import make_filters, make_weighers, user_classes
 from .request_spec import RequestSpec
 from .whatif import Filling
 
@@ -34,7 +35,7 @@ def hosts_that_can_be_lost(
     :arg hosts: only these are asked about.
     :raises InvalidInput: unknown filters or weighers.
     """
-    user = options.load_user_classes()
+    user = user_classes(options)
     quiet = replace(options, explain=False)
     make_filters(quiet, user)  # a wrong name is told where nothing has to be placed, too
     make_weighers(quiet, user)

@@ -20,8 +20,9 @@ from ..errors import InvalidInput, NoValidHost
 from .columns import Column, Fleet, np
 from .explain import explain
 from .filters.base import Filter
-from .placement import Placement, SchedulerOptions, _candidates
-from .registry import make_filters, make_weighers
+from .options import SchedulerOptions
+from .placement import Placement, _candidates
+from .registry import make_filters, make_weighers, user_classes
 from .request_spec import RequestSpec
 from .weighing import Ranking
 
@@ -65,7 +66,7 @@ def how_many(fleet: Fleet, spec: RequestSpec, options: SchedulerOptions, limit: 
     """
     if limit is not None and limit < 0:
         raise InvalidInput(reason="the limit is %d" % limit, remedy="Give how many to try at most, from 0.")
-    user = options.load_user_classes()
+    user = user_classes(options)
     filters = make_filters(options, user)
     make_weighers(options, user)  # a wrong name is told whether the answer hangs on it or not
     rows, why_none = _candidates(fleet, spec)

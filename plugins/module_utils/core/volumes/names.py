@@ -28,6 +28,10 @@ CHAP_USER_LENGTH = 20
 CHAP_SECRET_LENGTH = 16
 MAX_IQN_BYTES = 223
 
+#: what becomes of the data of a volume that is deleted
+ZERO, SHRED, NONE, DISCARD = "zero", "shred", "none", "discard"
+CLEARS = (ZERO, SHRED, NONE, DISCARD)
+
 _VOLUME = re.compile(r"volume-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\Z")
 _ATTACHMENT_SECRET = re.compile(r"(.+):[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _IQN = re.compile(r"iqn\.[0-9]{4}-(0[1-9]|1[0-2])\.[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[A-Za-z0-9_.:-]+)?\Z")

@@ -22,8 +22,9 @@ from ...core.resources.dedicated import Wish as PartsWish
 from ...core.resources.numa.topology import GuestNUMATopology
 from ...core.resources.pci.request import PciRequest
 from ...core.scheduler.columns import Fleet
-from ...core.scheduler.placement import SchedulerOptions, Selection, select_destinations
-from ...core.scheduler.registry import make_filters, make_weighers
+from ...core.scheduler.options import SchedulerOptions
+from ...core.scheduler.placement import Selection, select_destinations
+from ...core.scheduler.registry import make_filters, make_weighers, user_classes
 from ...core.scheduler.request_spec import RequestSpec
 from ...ledger.compute import claims, cleanups, groups, history, instances, ports, runs
 from ...ledger.compute.fleet import Needs
@@ -86,7 +87,7 @@ def _one_of_each(rows: t.Sequence[t.Any]) -> list[t.Any]:
 
 def needs_of(specs: t.Sequence[t.Mapping[str, t.Any]], options: SchedulerOptions) -> Needs:
     """What these stored requests, and the enabled filters and weighers, look at beside a host's numbers."""
-    user = options.load_user_classes()
+    user = user_classes(options)
     judges: list[t.Any] = [*make_filters(options, user), *make_weighers(options, user)]
     hints = {h for s in specs for h in s["scheduler_hints"]}
 
@@ -100,7 +101,7 @@ def needs_of(specs: t.Sequence[t.Mapping[str, t.Any]], options: SchedulerOptions
         numa=any(s.get("numa_topology") for s in specs),
         devices=any(s.get("pci_requests") or s.get("whole_disks") for s in specs) or wanted("needs_pci"),
         instances=by_hint("needs_instances"),
-        metrics=wanted("needs_metrics") and bool(options.metrics_weight_setting),
+        metrics=wanted("needs_metrics") and bool(options.settings.get("metrics_weight_setting")),
     )
 
 

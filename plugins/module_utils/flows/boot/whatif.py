@@ -17,7 +17,8 @@ from ...core.instances.server_groups import ServerGroup
 from ...core.reading.problems import Problems
 from ...core.request import expand
 from ...core.scheduler.columns import Fleet
-from ...core.scheduler.placement import SchedulerOptions, select_destinations
+from ...core.scheduler.options import SchedulerOptions
+from ...core.scheduler.placement import select_destinations
 from ...core.scheduler.request_spec import RequestSpec
 from ...core.scheduler.spare import hosts_that_can_be_lost
 from ...core.scheduler.whatif import how_many

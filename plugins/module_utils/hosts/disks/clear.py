@@ -22,10 +22,6 @@ from ...core.errors import CommandFailed, InvalidInput
 from ..os.batch import progress
 from .devices import block_device
 
-ZERO, NONE = "zero", "none"
-#: How to clear a whole disk whose guest is deleted.
-CHOICES = (ZERO, NONE)
-
 # linux/fs.h. BLKDISCARD is not sufficient: many devices return the old data afterwards.
 _BLKZEROOUT, _BLKRRPART = 0x127F, 0x125F
 #: Bytes of one request: small enough that a process can be ended in time.

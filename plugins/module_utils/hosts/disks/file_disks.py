@@ -17,6 +17,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...core.disks.image_checks import check_fits_disk
+from ...core.disks.local import BACKENDS
 from ...core.errors import InvalidDiskInfo, InvalidInput
 from ..images.images import CONVERT_TIMEOUT, QEMU_IMG_PACKAGE, BaseImage
 from ..os.batch import progress
@@ -24,7 +25,6 @@ from ..os.command import program, run
 from ..os.files import fsync_dir, read_json, write_json
 from ..os.module_errors import as_bootflow_error
 from ..os.paths import checked_disk_name, make_dirs
-from .disk_backends import BACKENDS
 
 MIB = 1024**2
 KINDS = ("image", "ephemeral", "swap")

@@ -16,6 +16,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
+from ...core.disks.local import NONE, SHRED, ZERO
 from ...core.errors import BootflowError, CommandFailed, Conflict, DiskFull, VolumeIsBusy
 from ..lvm import lvm
 from ..lvm.lvm import LogicalVolume, VolumeGroup
@@ -25,9 +26,6 @@ from ..volumes import copy
 from .instance_tags import INSTANCE, of_instance
 
 MIB = 1024**2
-ZERO, SHRED, NONE = "zero", "shred", "none"
-#: How to clear a volume whose instance is deleted.
-CLEARS = (ZERO, SHRED, NONE)
 #: Seconds after which a volume that is still open counts as in use, because udev scans volumes that were just closed.
 _SETTLES = 10.0
 
@@ -47,10 +45,6 @@ class Wanted:
     name: str
     size: int  # bytes
     source: str = ""
-
-
-def volume_name(uuid: str, disk: str) -> str:
-    return "%s_%s" % (uuid, disk)
 
 
 def whole(group: VolumeGroup, uuid: str, name: str) -> LogicalVolume | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ...core.disks.local import LVM, ON_LVM, QCOW2_ON_LVM, checked_group
 from ...core.errors import InvalidInput
 from ..images.images import BaseImage
 from ..os.locks import host_lock
 from ..os.paths import instance_dir
-from .disk_backends import LVM, ON_LVM, QCOW2_ON_LVM, checked_group
 from .file_disks import DiskSpec, ensure_files
 from .lvm_disks import ensure_volumes
 from .mounted_disks import ensure_mounted

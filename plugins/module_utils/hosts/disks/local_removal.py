@@ -10,9 +10,9 @@ import os
 import typing as t
 from dataclasses import dataclass, field
 
+from ...core.disks.logical_volumes import checked_lvm_name
 from ...core.errors import DriverNotInitialized, MissingLibrary
 from ..lvm import lvm
-from ..lvm.lvm_tags import checked_name
 from ..os import fstab, mounts
 from .file_disks import records_of
 from .instance_tags import of_instance
@@ -53,7 +53,7 @@ def remove_volumes(folder: str, uuid: str, local: LocalVolumes, check_mode: bool
     volumes: dict[str, list[lvm.LogicalVolume]] = {}
     for vg in groups:
         try:
-            group = lvm.read_group(checked_name(vg, "volume group"))
+            group = lvm.read_group(checked_lvm_name(vg, "volume group"))
         except (DriverNotInitialized, MissingLibrary):
             if vg in recorded:
                 raise

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
+from ...core.disks.local import QCOW2_ON_LVM, checked_group
 from ...core.errors import DriverNotInitialized
 from ..lvm import lvm
-from .disk_backends import QCOW2_ON_LVM, checked_group
 from .instance_tags import by_instance
 from .qcow2_room import GIB, promised_gb
 

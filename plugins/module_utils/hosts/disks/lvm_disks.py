@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...core.disks.local import volume_name
 from ..images.images import CONVERT_TIMEOUT, QEMU_IMG_PACKAGE, BaseImage
 from ..lvm import lvm
 from ..os.batch import progress
@@ -19,7 +20,7 @@ from ..os.paths import make_dirs
 from ..volumes.copy import flush
 from ..volumes.process import run_tied
 from .file_disks import DiskSpec, disk_size, format_disk, needed, record_of, recorded_size, records_of, write_records
-from .instance_volumes import Wanted, activate, begin, finish, volume_name, whole
+from .instance_volumes import Wanted, activate, begin, finish, whole
 
 RAW = "raw"
 

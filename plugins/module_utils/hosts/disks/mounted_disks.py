@@ -14,6 +14,7 @@ import dataclasses
 import os
 import typing as t
 
+from ...core.disks.local import DISK, QCOW2, QCOW2_ON_LVM, volume_name
 from ...core.errors import InvalidDiskInfo
 from ..images.images import BaseImage
 from ..lvm import lvm
@@ -22,13 +23,9 @@ from ..os.batch import progress
 from ..os.command import program, run
 from ..os.paths import make_dirs
 from ..volumes.copy import flush
-from .disk_backends import QCOW2, QCOW2_ON_LVM
 from .file_disks import DiskSpec, disk_size, ensure_files, records_of, write_records
-from .instance_volumes import Wanted, activate, begin, finish, volume_name, whole
+from .instance_volumes import Wanted, activate, begin, finish, whole
 from .qcow2_room import MKFS_OPTIONS, volume_room
-
-#: The directory, and the suffix of the logical volume's name.
-DISK = "disk"
 
 
 def ensure_mounted(

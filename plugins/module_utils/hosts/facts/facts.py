@@ -11,12 +11,12 @@ import os
 import socket
 import typing as t
 
+from ...core.disks.local import ON_LVM
 from ...core.errors import InvalidInput
 from ...core.guest.domain.metadata import NOVA_NAMESPACE
 from ...core.instances.power_states import power_state_of
 from ...core.optional import optional_import
 from ..disks.devices import isolated_disks
-from ..disks.disk_backends import ON_LVM
 from ..disks.local_storage import group_facts
 from ..iscsi.connector_facts import initiator_name, qemu_opens_iscsi
 from ..libvirt.connection import libvirt, libvirt_errors

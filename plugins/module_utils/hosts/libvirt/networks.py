@@ -9,23 +9,20 @@ from __future__ import annotations
 import array
 import fcntl
 import ipaddress
-import re
 import socket
 import struct
 import typing as t
 from dataclasses import dataclass, field
 
 from ...core.errors import InvalidInput, NetworkError
+from ...core.networks.names import FORWARDS, check_interface, check_source
 from ...core.optional import optional_import, require
 from ..os.batch import progress
 from .connection import is_code, libvirt, libvirt_errors
 
 etree = optional_import("lxml.etree")
 
-FORWARDS = ("none", "nat", "route", "open")
 _SIOCETHTOOL, _ETHTOOL_GDRVINFO = 0x8946, 3
-_INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}\Z")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}\Z")
 
 
 @dataclass(frozen=True)
@@ -59,8 +56,7 @@ def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = Fals
         return _check_bridge(spec)
     if spec.type != "network":
         raise InvalidInput(reason="type of network %s must be network or bridge, got %r" % (spec.name, spec.type))
-    if not _NAME.match(spec.real_name):
-        raise InvalidInput(reason="%r is not a valid name of a libvirt network" % spec.real_name)
+    check_source(spec.type, spec.real_name)
     network = _find(connection, spec.real_name)
     if not spec.manage:
         return _check_network(network, spec)
@@ -154,8 +150,7 @@ def _bridge_of(network: t.Any) -> str:
 
 def _check_bridge(spec: NetworkSpec) -> dict[str, t.Any]:
     name = spec.real_name
-    if not _INTERFACE.match(name):
-        raise InvalidInput(reason="%r is not the name of a network interface" % name)
+    check_source(spec.type, name)
     if not is_bridge(name):
         raise NetworkError(
             message="Linux bridge %s does not exist on this host" % name,
@@ -196,9 +191,7 @@ def network_xml(spec: NetworkSpec) -> str:
         etree.SubElement(root, "forward", mode=spec.forward)
     bridge = etree.SubElement(root, "bridge", stp="on", delay="0")
     if spec.bridge:
-        if not _INTERFACE.match(spec.bridge):
-            raise InvalidInput(reason="%r is not the name of a network interface" % spec.bridge)
-        bridge.set("name", spec.bridge)
+        bridge.set("name", check_interface(spec.bridge))
     if spec.mtu is not None:
         if not 68 <= int(spec.mtu) <= 65535:
             raise InvalidInput(reason="mtu of network %s must be between 68 and 65535, got %s" % (spec.name, spec.mtu))

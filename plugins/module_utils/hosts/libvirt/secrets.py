@@ -10,21 +10,14 @@ source: issue: attach by QEMU's own initiator; Nova's create_secret, libvirt's s
 from __future__ import annotations
 
 import typing as t
-import uuid as uuid_module
 
 from ...core.errors import InvalidInput, LibvirtError
 from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.secret import SecretConfig
 from ...core.volumes.names import check_iqn
+from ...core.volumes.qemu_connection import secret_uuid
 from ..os.batch import progress
 from .connection import is_code, libvirt, libvirt_errors
-
-_NAMESPACE = uuid_module.UUID("5d3e1c1e-52a1-5b50-9c0f-5b2f5b0f7a11")
-
-
-def secret_uuid(iqn: str) -> str:
-    """The UUID of a target's secret: the same on every host, so that the XML of a guest can be planned before the secret exists."""
-    return str(uuid_module.uuid5(_NAMESPACE, check_iqn(iqn)))
 
 
 def secret_config(iqn: str, ephemeral: bool = True) -> SecretConfig:
@@ -112,29 +105,3 @@ def remove_secret(connection: t.Any, iqn: str, check_mode: bool = False) -> dict
         with libvirt_errors():
             there.undefine()
     return {"changed": True}
-
-
-def iscsi_connection(
-    iqn: str, lun: int, portals: t.Sequence[tuple[str, int]], user: str = "", initiator: str = "", secret: str = ""
-) -> dict[str, t.Any]:
-    """The ``connection`` of a planned disk with ``source='network'``; core.guest.devices renders its XML.
-
-    libvirt accepts one portal for iSCSI: the first.
-
-    :arg portals: (address, port) pairs of core.volumes.names.split_portal().
-    :arg secret: name of the secret in libvirt, by default that of the target.
-    :raises InvalidInput: there is no portal.
-    """
-    if not portals:
-        raise InvalidInput(reason="target %s has no portal" % iqn)
-    address, port = portals[0]
-    found: dict[str, t.Any] = {
-        "protocol": "iscsi",
-        "name": "%s/%d" % (check_iqn(iqn), lun),
-        "hosts": [{"name": address, "port": str(port)}],
-    }
-    if initiator:
-        found["initiator"] = initiator
-    if user:
-        found["auth"] = {"username": user, "secret_type": "iscsi", "secret_uuid": secret_uuid(secret or iqn)}
-    return found

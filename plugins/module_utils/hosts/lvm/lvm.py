@@ -17,10 +17,10 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
+from ...core.disks.logical_volumes import checked_lvm_name, device_path
 from ...core.errors import CommandFailed, Conflict, DriverNotInitialized, VolumeBackendAPIException, VolumeIsBusy
 from ..os.command import program, run
 from ..os.locks import LOCK_ROOT, host_lock
-from .lvm_tags import checked_name
 
 LVM_PACKAGE = "lvm2"
 #: Seconds for one command, which waits for LVM's own lock and for devices that do not respond.
@@ -107,11 +107,6 @@ class VolumeGroup:
 
     def path(self, name: str) -> str:
         return device_path(self.name, name)
-
-
-def device_path(vg: str, name: str) -> str:
-    """The path of an active logical volume."""
-    return "/dev/%s/%s" % (vg, name)
 
 
 def _number(text: str, kind: t.Callable[[str], t.Any], nothing: t.Any) -> t.Any:
@@ -211,7 +206,7 @@ def read_group(vg: str) -> VolumeGroup:
 
     :raises DriverNotInitialized: the group does not exist.
     """
-    checked_name(vg, "volume group")
+    checked_lvm_name(vg, "volume group")
     arguments = ["fullreport", "--reportformat", "json", "--units", "b", "--nosuffix"]
     for name, fields in (("vg", _VG), ("lv", _LV), ("seg", _SEG), ("pv", ("pv_name",)), ("pvseg", ("pvseg_start",))):
         arguments += ["--configreport", name, "-o", ",".join(fields)]
@@ -359,7 +354,7 @@ def remove(vg: str, names: t.Sequence[str]) -> None:
 
 def create_pool(vg: str, pool: str, size: int) -> None:
     """Create a thin pool that zeroes new chunks, and in which writes fail instead of hanging when it is full."""
-    checked_name(pool, "thin pool")
+    checked_lvm_name(pool, "thin pool")
     # lvcreate has no option for the second, and creating a pool in two steps may leave it incomplete.
     settings = ["--type", "thin-pool", "--zero", "y", "--config", "activation/error_when_full=1"]
     lvm(vg, "lvcreate", "--yes", *settings, "--name", pool, "--size", "%db" % size, vg)

@@ -29,18 +29,7 @@ INCOMPLETE = "bootflow.incomplete"
 DELETING = "bootflow.deleting"
 
 _TAG = re.compile(r"[A-Za-z0-9_+.=/!:&#][A-Za-z0-9_+.=/!:&#-]{0,1023}\Z")
-_NAME = re.compile(r"[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,126}\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
-
-
-def checked_name(value: str, what: str) -> str:
-    """The name of a volume group or pool, in LVM's alphabet.
-
-    :raises InvalidInput: other characters, a leading "-", "." or "..", or longer than 127.
-    """
-    if not isinstance(value, str) or not _NAME.match(value) or value in (".", ".."):
-        raise InvalidInput(reason="%s %r is not a valid LVM name (letters, digits, + _ . -)" % (what, value))
-    return value
 
 
 def checked_tag(value: str) -> str:

@@ -17,10 +17,11 @@ import stat
 import typing as t
 from dataclasses import dataclass, field
 
+from ...core.disks.logical_volumes import checked_lvm_name
 from ...core.errors import BootflowError, Conflict, DriverNotInitialized, InvalidInput, VolumeBackendAPIException
 from ..os.command import program, run
 from . import lvm
-from .lvm_tags import OWNER, checked_name
+from .lvm_tags import OWNER
 
 #: Percent of the free space that a thin pool gets; the rest is for its metadata, their spare and others (as in Cinder's driver).
 POOL_PERCENT = 95
@@ -57,10 +58,10 @@ class Plan:
 
 def wanted_of(args: t.Mapping[str, t.Any]) -> Wanted:
     """:raises InvalidInput: a name is not valid for LVM, or a device is not an absolute path."""
-    vg = checked_name(args.get("volume_group") or "cinder-volumes", "volume group")
+    vg = checked_lvm_name(args.get("volume_group") or "cinder-volumes", "volume group")
     pool = ""
     if args.get("provisioning") == "thin":
-        pool = checked_name(args.get("thin_pool") or vg + "-pool", "thin pool")
+        pool = checked_lvm_name(args.get("thin_pool") or vg + "-pool", "thin pool")
     devices = tuple(args.get("devices") or ())
     for device in devices:
         if not device.startswith("/dev/") or ".." in device.split("/"):

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ...core.disks.logical_volumes import checked_lvm_name
 from ...core.errors import InvalidInput
-from ..lvm.lvm_tags import checked_name
+from ...core.volumes.names import CLEARS, DISCARD, ZERO
 from .image_cache import Limits
 from .volume_images import checked_temp_dir
-
-ZERO, SHRED, NONE, DISCARD = "zero", "shred", "none", "discard"
-#: What becomes of the data of a volume that is deleted.
-CLEARS = (ZERO, SHRED, NONE, DISCARD)
 
 
 @dataclass(frozen=True)
@@ -36,9 +33,9 @@ class Backend:
 
     def checked(self) -> Backend:
         """:raises InvalidInput: names that LVM does not take, or a way to clear that does not clear."""
-        checked_name(self.vg, "volume group")
+        checked_lvm_name(self.vg, "volume group")
         if self.pool:
-            checked_name(self.pool, "thin pool")
+            checked_lvm_name(self.pool, "thin pool")
         if self.clear not in CLEARS or self.clear_size < 0:
             raise InvalidInput(
                 reason="volume_clear must be one of %s with a size of 0 bytes or more, got %r with %d bytes"

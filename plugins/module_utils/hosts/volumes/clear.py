@@ -9,10 +9,11 @@ source: Cinder's volume_clear and volume_clear_size
 
 from __future__ import annotations
 
+from ...core.volumes.names import DISCARD, NONE, SHRED
 from ..lvm import lvm
 from ..lvm.lvm import LogicalVolume, VolumeGroup
 from . import copy
-from .backend import DISCARD, NONE, SHRED, Backend
+from .backend import Backend
 from .process import Steps
 
 

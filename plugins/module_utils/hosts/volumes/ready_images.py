@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 from ...core.disks import image_checks
 from ...core.errors import BootflowError, ImageNotFound, ImageUnacceptable
+from ...core.volumes.names import DISCARD
 from ...core.volumes.outcome import as_copy_failure
 from ..images.images import ImageSource
 from ..lvm import lvm
 from ..lvm.lvm import LogicalVolume, VolumeGroup
 from ..lvm.lvm_tags import IMAGE, INCOMPLETE, lv_name, owner_tags, tag_value
 from . import copy, follow, image_cache
-from .backend import DISCARD, Backend
+from .backend import Backend
 from .image_cache import CachedImage
 from .process import Steps
 from .volume_images import CheckedImage, TemporaryImages, check_fits_volume

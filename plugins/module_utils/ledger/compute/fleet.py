@@ -15,7 +15,8 @@ from ...core.scheduler import host_state
 from ...core.scheduler.aggregates import Aggregate
 from ...core.scheduler.columns import Fleet, Same
 from ...core.scheduler.host_state import HostState
-from ...core.scheduler.placement import Placement, SchedulerOptions, Selection
+from ...core.scheduler.options import SchedulerOptions
+from ...core.scheduler.placement import Placement, Selection
 from ...core.scheduler.request_spec import RequestSpec
 from ..db.sqlalchemy_import import sa
 from ..schema.tables import BUSY, compute_nodes, instances, request_specs

@@ -24,7 +24,7 @@ from ansible_collections.bootflow.compute.plugins.action import (
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import COMMON
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import COMMON, read_settings
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
@@ -49,8 +49,10 @@ class Runner:
         action: t.Any = module.ActionModule.__new__(module.ActionModule)
         arguments = {**COMMON, **action.ARGUMENTS}
         assert not set(options) - set(arguments)
-        action.options = {n: a.get("fallback_default", a.get("default")) for n, a in arguments.items()}
-        action.options.update(ledger_url=self.world.url, **options)
+        plain = {n: a.get("default") for n, a in arguments.items() if isinstance(a, dict)}
+        settings = {n: a.but(required=False) for n, a in arguments.items() if n not in plain}
+        action.options = {**plain, **options, **read_settings(settings, options, lambda _name: None)}
+        action.options.update(ledger_url=self.world.url)
         shown: list[str] = []
         action._task = types.SimpleNamespace(check_mode=check_mode, action=module.__name__)
         action._display = types.SimpleNamespace(display=shown.append, warning=shown.append)

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import REQUEST_ARGUMENTS
-from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_inputs import SCHEDULER_ARGUMENTS
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import read_settings
 
 
 class Action:
     def __init__(self, hosts, groups, options):
-        arguments = {**REQUEST_ARGUMENTS, **SCHEDULER_ARGUMENTS}
-        self.options = {name: a.get("fallback_default") for name, a in arguments.items()}
-        unknown = set(options) - set(self.options)
-        assert not unknown
-        self.options.update(options)
+        arguments = {
+            **REQUEST.options(),
+            **SCHEDULER.options(),
+            "instances": REQUEST.named("instances").but(required=False),
+        }
+        assert not set(options) - set(arguments)
+        self.variables = {}
+        self.options = read_settings(arguments, options, self.variable)
         self.task_vars = {"hostvars": hosts, "groups": {"bootflow_compute": list(hosts), **groups}}
+
+    def variable(self, name, default=None):
+        return self.variables.get(name, default)
 
     def compute_hosts(self):
         return self.task_vars["groups"]["bootflow_compute"]

@@ -15,9 +15,10 @@ from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import secret_uuid
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.secrets import secret_uuid
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
@@ -83,7 +84,7 @@ def test_for_whom_a_volume_is_exported():
     assert attached_volumes.host_end("kvm1", {}, FACTS) == attachments.HostEnd("kvm1", INITIATOR, "kernel")
     end = attached_volumes.host_end("kvm 1/Æ.example.org", {"bootflow_volume_attach": "qemu"}, {"initiator": None})
     assert end.initiator == "iqn.2026-01.compute.bootflow:kvm-1-.example.org" and end.way == "qemu"
-    with pytest.raises(errors.InvalidInput, match="bootflow_volume_attach must be one of kernel, qemu, not nfs"):
+    with pytest.raises(errors.InvalidInput, match="bootflow_volume_attach must be one of kernel, qemu, got 'nfs'"):
         attached_volumes.host_end("kvm1", {"bootflow_volume_attach": "nfs"}, FACTS)
 
 
@@ -136,7 +137,7 @@ def build(*disks, image=None, **more):
 
 
 def domain(*disks, volumes=(), **more):
-    settings = guest_of_build.GuestSettings.of(more)
+    settings = HOST.of(more)
     xml = guest_of_build.domain_xml(build(*disks), settings, volumes)
     schema = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
     tree = etree.fromstring(xml.encode())
@@ -196,13 +197,13 @@ def test_the_xml_of_one_volume_for_a_guest_that_is_there():
     scsi = {"disk_bus": "scsi", "device_name": "/dev/sdb", "volume_id": volume_id(1)}
     build_ = build(disk(0, volume_id=volume_id(0)), disk(1, **scsi))
     volumes = [attached(0), attached(1, mountpoint="/dev/sdb")]
-    xml = guest_of_build.volume_xml(build_, guest_of_build.GuestSettings.of({}), volumes, volumes[1])
+    xml = guest_of_build.volume_xml(build_, HOST.of({}), volumes, volumes[1])
     tree = etree.fromstring(xml)
     assert tree.tag == "disk" and tree.findtext("serial") == volume_id(1)
     assert tree.find("target").get("dev") == "sdb"
     assert tree.find("address") is None and tree.find("boot") is None
     with pytest.raises(errors.VolumeAttachmentNotFound):
-        guest_of_build.volume_xml(build_, guest_of_build.GuestSettings.of({}), volumes[:1], attached(3))
+        guest_of_build.volume_xml(build_, HOST.of({}), volumes[:1], attached(3))
 
 
 def test_tags_in_the_metadata():

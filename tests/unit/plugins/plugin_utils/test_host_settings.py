@@ -10,12 +10,14 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import to_number
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import CONFIGURATION, HOST
 from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import (
     check,
     cleanup_arguments,
     configuration,
     node_info_arguments,
-    to_number,
+    of,
 )
 
 
@@ -58,6 +60,7 @@ def test_a_ratio_of_zero_is_the_default(ratio):
     assert configuration({"bootflow_cpu_allocation_ratio": ratio}, "h")["cpu_allocation_ratio"] == 16.0
 
 
+CONFIGURATION_NAMES = {setting.name for setting in CONFIGURATION}
 SPEC = [{"vendor_id": "10de", "product_id": "1b38"}, {"address": "0000:0a:00.1", "physical_network": "blue"}]
 
 
@@ -93,23 +96,33 @@ def test_values(column, value, read):
 @pytest.mark.parametrize(
     "name, value, message",
     [
-        ("ram_allocation_ratio", -1, "bootflow_ram_allocation_ratio must be a number from 0 up, not -1"),
-        ("ram_allocation_ratio", "nan", "from 0 up"),
-        ("ram_allocation_ratio", "inf", "from 0 up"),
-        ("cpu_allocation_ratio", "much", "must be a number, not much"),
+        ("ram_allocation_ratio", -1, "bootflow_ram_allocation_ratio must be a number, at least 0, got -1"),
+        ("ram_allocation_ratio", "nan", "must be a number, at least 0"),
+        ("ram_allocation_ratio", "inf", "must be a number, at least 0"),
+        ("cpu_allocation_ratio", "much", "must be a number, at least 0, got 'much'"),
         ("reserved_memory_mb", "1.5", "must be a whole number"),
-        ("reserved_vcpus", -1, "from 0 up"),
+        ("reserved_vcpus", -1, "at least 0, got -1"),
         ("disabled", "perhaps", "must be true or false"),
         ("virt_type", "xen", "must be one of auto, kvm, qemu"),
-        ("disk_backend", "zfs", "must be one of qcow2, raw, lvm, qcow2_on_lvm, not zfs"),
+        ("disk_backend", "zfs", "must be one of qcow2, raw, lvm, qcow2_on_lvm, got 'zfs'"),
         ("disk_backend", "lvm", "is lvm, and bootflow_disk_volume_group is not set"),
         ("disk_backend", "qcow2_on_lvm", "is qcow2_on_lvm, and bootflow_disk_volume_group is not set"),
         ("disk_volume_group", "a b", "must be a name that LVM takes"),
         ("disk_volume_group", "-x", "must be a name that LVM takes"),
         ("disk_volume_clear", "discard", "must be one of zero, shred, none"),
-        ("disk_volume_clear_size_mb", "-1", "must be a whole number from 0 up"),
-        ("disk_medium", "tape", "hdd, ssd, nvme, not tape"),
+        ("disk_volume_clear_size_mb", "-1", "must be a whole number of MiB, at least 0"),
+        ("disk_medium", "tape", "one of hdd, ssd, nvme, or empty, got 'tape'"),
         ("instances_path", "here", "must be an absolute path"),
+        ("wait_timeout", "abc", "bootflow_wait_timeout must be a number of seconds, at least 0, got 'abc'"),
+        ("wait_timeout", "", "must be a number of seconds"),
+        ("wait_address", "maybe", "bootflow_wait_address must be true or false, got 'maybe'"),
+        ("wait_console", "(", "must be a regular expression"),
+        ("max_concurrent_builds", "many", "must be a whole number, at least 0, got 'many'"),
+        ("vif_plugging_timeout", "", "must be a number of seconds"),
+        ("firmware", "coreboot", "must be one of bios, uefi, got 'coreboot'"),
+        ("cpu_mode", "best", "must be one of none, host-model"),
+        ("volume_attach", "nfs", "must be one of kernel, qemu, got 'nfs'"),
+        ("libvirt_uri", "", "must be a text that is not empty"),
         ("pci_device_spec", "10de", "must be a list of mappings"),
         ("pci_device_spec", {"vendor_id": "10de"}, "must be a list of mappings"),
         ("pci_device_spec", [5], "bootflow_pci_device_spec: Invalid PCI devices Whitelist config"),
@@ -118,11 +131,11 @@ def test_values(column, value, read):
         ("pci_device_spec", [{"address": "there"}], "bootflow_pci_device_spec: Invalid PCI devices Whitelist config"),
         ("pci_device_spec", [{"address": "0000:0a:00.1", "devname": "eth0"}], "devname or address, but not both"),
         ("isolated_disks", "/dev/sdb", "must be a list of absolute paths"),
-        ("isolated_disks", ["sdb"], "must be a list of absolute paths, not sdb"),
+        ("isolated_disks", ["sdb"], "must be a list of absolute paths, got 'sdb'"),
         ("isolated_disks", ["/dev/../etc/passwd"], "must be a list of absolute paths"),
         ("isolated_disks", ["/dev/sd\0b"], "must be a list of absolute paths"),
         ("isolated_disks", [7], "must be a list of absolute paths"),
-        ("isolated_disks", ["/dev/sdb", "/dev/sdc", "/dev/sdb"], "a list without doubles, not /dev/sdb"),
+        ("isolated_disks", ["/dev/sdb", "/dev/sdc", "/dev/sdb"], "without duplicates, got '/dev/sdb'"),
         ("reserved_huge_pages", {"node": 0}, "must be a list of {node, size"),
         ("reserved_huge_pages", [{"node": 0, "size": 2048}], "must be a list of {node, size"),
         ("reserved_huge_pages", [{"node": 0, "size": 2048, "count": 1, "x": 1}], "must be a list of {node, size"),
@@ -137,16 +150,16 @@ def test_values(column, value, read):
             "once",
         ),
         ("metrics", ["cpu.percent"], "must be a mapping of names to numbers"),
-        ("metrics", {"cpu.percent": "high"}, "not cpu.percent: high"),
-        ("metrics", {"cpu.percent": True}, "not cpu.percent: True"),
-        ("metrics", {"cpu.percent": float("nan")}, "not cpu.percent: nan"),
-        ("metrics", {"cpu.percent": None}, "not cpu.percent: None"),
+        ("metrics", {"cpu.percent": "high"}, "got 'cpu.percent: high'"),
+        ("metrics", {"cpu.percent": True}, "got 'cpu.percent: True'"),
+        ("metrics", {"cpu.percent": float("nan")}, "got 'cpu.percent: nan'"),
+        ("metrics", {"cpu.percent": None}, "got 'cpu.percent: None'"),
     ],
 )
 def test_values_that_cannot_be(name, value, message):
     (text,) = told(**{"bootflow_" + name: value})
     assert message in text and ("bootflow_" + name) in text
-    if name not in ("virt_type", "instances_path") and not name.startswith("disk_"):
+    if name in CONFIGURATION_NAMES:
         with pytest.raises(InvalidRequest) as caught:
             configuration({"bootflow_" + name: value}, "kvm1")
         assert [e["message"] for e in caught.value.errors] == [text]
@@ -198,3 +211,16 @@ def test_the_same_mistake_of_many_hosts_is_told_once():
 )
 def test_to_number(value, number):
     assert to_number(value) == number
+
+
+@pytest.mark.parametrize("word", [True, "yes", "y", "on", "T", "1", 1, " true "])
+def test_one_table_of_words_for_true(word):
+    assert HOST.of({"bootflow_wait_address": word}).wait_address is True
+    assert configuration({"bootflow_disabled": word}, "kvm1")["disabled"] is True
+
+
+def test_settings_are_read_once_a_task():
+    action = Host(bootflow_wait_timeout="5")
+    assert of(action).wait_timeout == 5.0
+    action.variables["bootflow_wait_timeout"] = 6
+    assert of(action).wait_timeout == 5.0

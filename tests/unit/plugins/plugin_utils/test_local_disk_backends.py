@@ -18,7 +18,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config
     render,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, Image
-from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import GuestSettings, local_disk
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
+from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import local_disk
 
 from ..module_utils.core.guest.domain.schema import assert_valid
 
@@ -31,7 +32,7 @@ QCOW2 = {"name": "qemu", "type": "qcow2", "cache": "writeback"}
 
 def disks_of(**variables):
     """(type, driver, source, target) of each disk but the config drive, as the domain has them."""
-    settings = GuestSettings.of(variables)
+    settings = HOST.of(variables)
     flavor = Flavor("f", 512, 1, 1, 2, 64)
     image = Image("i", "11111111-1111-4111-8111-111111111111", "qcow2")
     spec = GuestSpec(

@@ -7,7 +7,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
-from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import REQUEST_ARGUMENTS, RequestInputs
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
+from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import RequestInputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_inputs import Reading
 
 FLAVOR = {"name": "small", "memory_mb": 512, "vcpus": 1, "root_gb": 1}
@@ -60,7 +61,7 @@ def test_groups_are_held_against_the_settings(make_action):
 
 
 def test_a_task_without_the_schedulers_settings_takes_the_request_as_it_is(make_action):
-    given = {k: v for k, v in options(make_action, {"same_host": "db"}).items() if k in REQUEST_ARGUMENTS}
+    given = {k: v for k, v in options(make_action, {"same_host": "db"}).items() if k in REQUEST.options()}
     assert RequestInputs(given).requests[0].scheduler_hints == {"same_host": ["db"]}
 
 

@@ -14,9 +14,11 @@ import yaml
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_catalogue
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import registry
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.plugin_utils import scheduler_inputs as inputs
-from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import CATALOGUE_ARGUMENTS, RequestInputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import RequestInputs
 
 ROOT = Path(__file__).resolve().parents[4]
 TEXT = (ROOT / "docs" / "scheduler.md").read_text()
@@ -39,8 +41,8 @@ def test_the_default_list_is_the_default():
 
 def test_every_setting_is_described():
     variables = (ROOT / "docs" / "variables.md").read_text()
-    for argument in inputs.SCHEDULER_ARGUMENTS.values():
-        assert "`%s`" % argument["variable"] in variables
+    for argument in SCHEDULER:
+        assert "`%s`" % argument.variable in variables
 
 
 def test_multipliers_are_as_described():
@@ -92,9 +94,9 @@ def test_a_sample_inventory_can_be_used(make_action, name):
         variables.update(yaml.safe_load(path.read_text()))
     hosts = yaml.safe_load((folder / "hosts.yml").read_text())["all"]["children"]["bootflow_compute"]["hosts"]
     given = {}
-    for option, argument in {**CATALOGUE_ARGUMENTS, **inputs.SCHEDULER_ARGUMENTS}.items():
-        if argument["variable"] in variables:
-            given[option] = variables[argument["variable"]]
+    for option, argument in {**CATALOGUE.options(), **SCHEDULER.options()}.items():
+        if argument.variable in variables:
+            given[option] = variables[argument.variable]
     entries = [
         {"name": "a%d" % i, "flavor": f["name"], "image": variables["bootflow_images"][0]["name"]}
         for i, f in enumerate(variables["bootflow_flavors"])

@@ -10,7 +10,8 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput, InvalidRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import registry
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import FILTERS
 from ansible_collections.bootflow.compute.plugins.plugin_utils import scheduler_inputs as inputs
 
 HINTED = """
@@ -34,7 +35,8 @@ def test_the_defaults_are_the_schedulers_own(make_action):
     inputs.check(action)
     made, plain = inputs.scheduler_options(action, now=5.0), SchedulerOptions()
     differ = {f.name for f in dataclasses.fields(plain) if getattr(made, f.name) != getattr(plain, f.name)}
-    assert differ == {"now", "service_down_time"}
+    assert differ == {"now", "service_down_time", "settings", "user_classes"}
+    assert made.settings == {s.name: s.read(None) if s.name != "isolated_hosts" else () for s in FILTERS}
     assert (made.now, made.service_down_time) == (5.0, 900)
     assert action.options["lease_seconds"] == 600
     assert action.options["consecutive_build_service_disable_threshold"] == 10
@@ -67,51 +69,29 @@ def test_every_setting_arrives(make_action):
     )
     inputs.check(action)
     made = inputs.scheduler_options(action, now=1.0, explain=True)
+    fields = {f.name for f in dataclasses.fields(made)}
     for name, value in given.items():
-        assert getattr(made, name) == (tuple(value) if name == "isolated_images" else value), name
+        assert (getattr(made, name) if name in fields else made.settings[name]) == value, name
     assert made.multipliers == {"RAMWeigher": -1.5}
-    assert made.isolated_hosts == ("kvm1", "kvm3")
-    assert made.metrics_weight_setting == {"cpu.percent": -2.0}
+    assert made.settings["isolated_hosts"] == ("kvm1", "kvm3")
+    assert made.settings["metrics_weight_setting"] == {"cpu.percent": -2.0}
     assert made.explain is True
-    untouched = {"now", "rng", "user_filter_dirs", "user_classes", "explain"}
+    untouched = {"now", "rng", "user_filter_dirs", "user_classes", "explain", "settings"}
     named = set(given) | {"multipliers", "isolated_hosts", "metrics_weight_setting"}
-    assert {f.name for f in dataclasses.fields(made)} == named | untouched
+    assert fields | set(made.settings) == named | untouched
 
 
 @pytest.mark.parametrize(
     "options, path, message",
     [
-        ({"max_attempts": 0}, "bootflow_max_attempts", "it is 0"),
-        ({"max_attempts": 4}, "bootflow_max_attempts", "it is 4"),
-        ({"service_down_time": 0}, "bootflow_service_down_time", "it is 0"),
-        ({"host_subset_size": 0}, "bootflow_host_subset_size", "it is 0"),
-        ({"host_subset_size": -1}, "bootflow_host_subset_size", "it is -1"),
-        ({"max_io_ops_per_host": -1}, "bootflow_max_io_ops_per_host", "it is -1"),
-        ({"max_instances_per_host": 0}, "bootflow_max_instances_per_host", "it is 0"),
-        ({"max_facts_age": 0}, "bootflow_max_facts_age", "it is 0"),
-        ({"lease_seconds": 29}, "bootflow_lease_seconds", "it is 29"),
-        (
-            {"consecutive_build_service_disable_threshold": -1},
-            "bootflow_consecutive_build_service_disable_threshold",
-            "it is -1",
-        ),
-        ({"weight_multipliers": {"RAMWeigher": "much"}}, "bootflow_weight_multipliers", "RAMWeigher is much"),
-        ({"weight_multipliers": {"RAMWeigher": "nan"}}, "bootflow_weight_multipliers", "RAMWeigher is nan"),
-        ({"metrics_weight_setting": {"cpu": None}}, "bootflow_metrics_weight_setting", "cpu is None"),
-        (
-            {"metrics_weight_of_unavailable": float("inf")},
-            "bootflow_metrics_weight_of_unavailable",
-            "no finite number",
-        ),
         ({"enabled_filters": ["RamFilter", "RumFilter"]}, "scheduler", "unknown filter RumFilter"),
         ({"enabled_filters": ["RamFilter", "RamFilter"]}, "scheduler", "RamFilter is listed twice"),
         ({"weighers": ["RumWeigher"]}, "scheduler", "unknown weigher RumWeigher"),
         ({"weight_multipliers": {"RumWeigher": 1}}, "scheduler", "unknown weigher RumWeigher"),
-        ({"filter_dirs": ["/nowhere/at/all"]}, "bootflow_filter_dirs", "no folder /nowhere/at/all"),
+        ({"filter_dirs": ["/nowhere/at/all"]}, "bootflow_filter_dirs", "folder /nowhere/at/all does not exist"),
         ({"isolated_hosts": ["kvm9"]}, "bootflow_isolated_hosts", "Compute host kvm9 could not be found"),
         ({"aggregates": [{"name": "a", "hosts": ["kvm9"]}]}, "aggregates[0].hosts[0]", "Compute host kvm9"),
-        ({"aggregates": "a"}, "aggregates", "must be a list of mappings"),
-        ({"hosts": {"kvm1": {"bootflow_ram_allocation_ratio": -1}}}, "host kvm1", "from 0 up"),
+        ({"hosts": {"kvm1": {"bootflow_ram_allocation_ratio": -1}}}, "host kvm1", "at least 0, got -1"),
     ],
 )
 def test_settings_that_cannot_be(make_action, options, path, message):
@@ -123,30 +103,64 @@ def test_all_problems_of_the_settings_at_once(make_action):
     found = told(
         make_action(
             hosts={"kvm1": {"bootflow_disabled": "x"}},
-            max_attempts=9,
-            host_subset_size=0,
             enabled_filters=["No"],
             weighers=["Nor"],
             aggregates=[{"name": "a", "hosts": ["b"]}],
-            metrics_weight_setting={"a": "b"},
         )
     )
-    assert [path for path, _text in found] == [
-        "bootflow_max_attempts",
-        "bootflow_host_subset_size",
-        "bootflow_metrics_weight_setting",
-        "scheduler",
-        "scheduler",
-        "host kvm1",
-        "aggregates[0].hosts[0]",
-    ]
+    assert [path for path, _text in found] == ["scheduler", "scheduler", "host kvm1", "aggregates[0].hosts[0]"]
 
 
-@pytest.mark.parametrize("name", sorted(inputs.LEAST))
-def test_the_least_value_is_good(make_action, name):
-    least = inputs.LEAST[name][0]
-    inputs.check(make_action(**{name: least}))
-    assert told(make_action(**{name: least - 1}))[0][0] == "bootflow_%s" % name
+@pytest.mark.parametrize(
+    ("name", "value", "expects"),
+    [
+        ("max_attempts", 0, "a whole number from 1 to 3"),
+        ("max_attempts", 4, "a whole number from 1 to 3"),
+        ("service_down_time", 0, "a whole number of seconds, at least 1"),
+        ("host_subset_size", 0, "a whole number, at least 1"),
+        ("max_io_ops_per_host", 0, "a whole number, at least 1"),
+        ("max_instances_per_host", 0, "a whole number, at least 1"),
+        ("max_facts_age", 0, "a whole number of seconds, at least 1"),
+        ("lease_seconds", 29, "a whole number of seconds, at least 30"),
+        ("consecutive_build_service_disable_threshold", -1, "a whole number, at least 0"),
+        ("weight_multipliers", {"RAMWeigher": "much"}, "a mapping of names to numbers"),
+        ("weight_multipliers", {"RAMWeigher": "nan"}, "a mapping of names to numbers"),
+        ("metrics_weight_setting", {"cpu": None}, "a mapping of names to numbers"),
+        ("metrics_weight_of_unavailable", float("inf"), "a number"),
+        ("aggregates", "a", "a list of mappings, or a mapping keyed by name"),
+    ],
+)
+def test_values_that_no_option_takes(make_action, name, value, expects):
+    with pytest.raises(InvalidRequest) as caught:
+        make_action(**{name: value})
+    (error,) = caught.value.errors
+    assert error["message"].startswith("%s must be %s, got " % (name, expects))
+    if isinstance(value, int):
+        good = value + 1 if value < 4 or name == "lease_seconds" else 3
+        inputs.check(make_action(**{name: good}))
+
+
+USERS = """
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Setting
+
+class Rack:
+    settings = (Setting("my_racks", list, ("a",), "Racks that take instances."),)
+
+    def host_passes(self, host_state, spec):
+        return host_state.vars.get("rack") in self.conf.my_racks
+"""
+
+
+def test_a_users_filter_has_settings_of_its_own(make_action, tmp_path):
+    (tmp_path / "rack.py").write_text(USERS)
+    action = make_action(filter_dirs=[str(tmp_path)], enabled_filters=["Rack"])
+    assert inputs.scheduler_options(action, now=0.0).settings["my_racks"] == ["a"]
+    action.variables["bootflow_my_racks"] = ["b", "c"]
+    options = inputs.scheduler_options(action, now=0.0)
+    (made,) = registry.make_filters(options, registry.user_classes(options))
+    assert made.made.conf.my_racks == ["b", "c"]
+    action.variables["bootflow_my_racks"] = {"b": 1}
+    assert told(action) == [("scheduler", "bootflow_my_racks must be a list of names, got {'b': 1}")]
 
 
 # --- aggregates and zones ---------------------------------------------------------------------------------------------

@@ -122,23 +122,23 @@ def test_a_host_without_an_address_says_what_to_set():
         ({}, ".name", "is missing"),
         ({"name": "a@b"}, ".name", "letters"),
         ({"name": "a b"}, ".name", "letters"),
-        ({"name": "a", "volume_backend_name": "x#y"}, ".volume_backend_name", "must not have"),
+        ({"name": "a", "volume_backend_name": "x#y"}, ".volume_backend_name", "without @ and #"),
         ({"name": "a", "volume_group": "-vg"}, ".volume_group", "LVM"),
         ({"name": "a", "provisioning": "fat"}, ".provisioning", "one of thick, thin"),
         ({"name": "a", "thin_pool": "p"}, ".thin_pool", "thick"),
         ({"name": "a", "provisioning": "thin", "thin_pool": "../p"}, ".thin_pool", "LVM"),
-        ({"name": "a", "reserved_percentage": 101}, ".reserved_percentage", "0 to 100"),
-        ({"name": "a", "reserved_percentage": "many"}, ".reserved_percentage", "0 to 100"),
-        ({"name": "a", "max_over_subscription_ratio": 0.5}, ".max_over_subscription_ratio", "1.0 or more"),
+        ({"name": "a", "reserved_percentage": 101}, ".reserved_percentage", "from 0 to 100"),
+        ({"name": "a", "reserved_percentage": "many"}, ".reserved_percentage", "from 0 to 100"),
+        ({"name": "a", "max_over_subscription_ratio": 0.5}, ".max_over_subscription_ratio", "at least 1.0, or auto"),
         ({"name": "a", "target": "scst"}, ".target", "lio, tgt"),
-        ({"name": "a", "portals": ["192.0.2.1:x"]}, ".portals", "no portal"),
-        ({"name": "a", "portals": ["storage1:3260"]}, ".portals", "no IP address"),
-        ({"name": "a", "portals": ["192.0.2.1", "192.0.2.1:3260"]}, ".portals", "twice"),
+        ({"name": "a", "portals": ["192.0.2.1:x"]}, ".portals", "a list of portals"),
+        ({"name": "a", "portals": ["storage1:3260"]}, ".portals", "a list of portals"),
+        ({"name": "a", "portals": ["192.0.2.1", "192.0.2.1:3260"]}, ".portals", "each named once"),
         ({"name": "a", "portals": "192.0.2.1"}, ".portals", "list"),
         ({"name": "a", "iqn_prefix": "openstack:"}, ".iqn_prefix", "qualified"),
         ({"name": "a", "volume_clear": "burn"}, ".volume_clear", "one of"),
         ({"name": "a", "volume_clear": "discard"}, ".volume_clear", "thick"),
-        ({"name": "a", "volume_clear_size_mb": -1}, ".volume_clear_size_mb", "between 0 and"),
+        ({"name": "a", "volume_clear_size_mb": -1}, ".volume_clear_size_mb", "at least 0"),
         ({"name": "a", "verify": "perhaps"}, ".verify", ""),
         ({"name": "a", "capabilities": ["x"]}, ".capabilities", "mapping"),
         ({"name": "a", "capabilities": {"free_capacity_gb": 9}}, ".capabilities", "itself reports"),
@@ -160,9 +160,9 @@ def test_all_errors_at_once():
         bootflow_storage_ip="nowhere",
     )
     assert [path for path, _message in found] == [
+        "st1.bootflow_storage_ip",
         "st1.bootflow_conversion_dir",
         "st1.bootflow_max_concurrent_volumes",
-        "st1.bootflow_storage_ip",
         "[2]",
         "[0].target",
         "[1].name",
@@ -171,7 +171,7 @@ def test_all_errors_at_once():
 
 def test_two_backends_must_not_promise_the_same_room():
     ((path, message),) = told({"name": "a"}, {"name": "b"})
-    assert path == "[1].volume_group" and "promise again" in message
+    assert path == "[1].volume_group" and "counted twice" in message
     thin = {"provisioning": "thin"}
     assert told({"name": "a", **thin}, {"name": "b", **thin})[0][0] == "[1].volume_group"
     assert len(read({"name": "a"}, {"name": "b", **thin}, {"name": "c", **thin, "thin_pool": "other"})) == 3
@@ -204,4 +204,4 @@ def test_the_group_and_the_workers():
     assert settings.storage_hosts(Action(bootflow_storage_group="none")) == []
     assert [settings.workers(Action(), n) for n in (1, 3, 9)] == [1, 3, 4]
     assert settings.workers(Action(bootflow_max_concurrent_volumes=0), 9) == 9
-    assert settings.conversion_dir(Action(bootflow_conversion_dir="/x")) == "/x"
+    assert settings.of(Action(bootflow_conversion_dir="/x")).conversion_dir == "/x"

@@ -8,27 +8,26 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
     ImageNotFound,
-    InvalidInput,
     InvalidRequest,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import VOLUME, VOLUME_SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.create_request import CreateOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.options import (
     VolumeSchedulerOptions,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils import ledger_action
 from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_inputs as inputs
-from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import REQUEST_ARGUMENTS
-from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_inputs import SCHEDULER_ARGUMENTS
 
 BACKEND = {"ansible_host": "192.0.2.1", "bootflow_storage_backends": [{"name": "lvm"}]}
 
 
 class Action:
     def __init__(self, hosts, options):
-        arguments = {**inputs.VOLUME_ARGUMENTS, **inputs.VOLUME_SCHEDULER_ARGUMENTS}
-        self.options = {name: a.get("fallback_default") for name, a in arguments.items()}
-        assert not set(options) - set(self.options)
-        self.options.update(options)
+        arguments = {**VOLUME.options(), **VOLUME_SCHEDULER.options()}
+        assert not set(options) - set(arguments)
+        self.options = ledger_action.read_settings(arguments, options, self.variable)
         self.task_vars = {"hostvars": hosts, "groups": {"bootflow_storage": list(hosts), "all": list(hosts)}}
 
     def variable(self, _name, default=None):
@@ -103,12 +102,8 @@ def test_all_errors_at_once():
             default_volume_type="slow",
             images=[{"name": "x"}],
             quotas={"gigabytes_none": 3, "projects": {"red": {"volumes": "many"}}},
-            volume_max_attempts=4,
             volume_filters=["SizeFilter"],
             volume_weighers=["None"],
-            volume_weight_multipliers={"CapacityWeigher": "x"},
-            max_over_subscription_ratio=0.1,
-            service_down_time=0,
         )
     )
     paths = [path for path, _message in found]
@@ -117,10 +112,6 @@ def test_all_errors_at_once():
         "bootflow_default_volume_type",
         "images[0].url",
         "bootflow_quotas",
-        "bootflow_volume_max_attempts",
-        "bootflow_service_down_time",
-        "bootflow_max_over_subscription_ratio",
-        "bootflow_volume_weight_multipliers",
         "scheduler",
         "s2.bootflow_storage_backends",
     ):
@@ -130,12 +121,24 @@ def test_all_errors_at_once():
 
 def test_an_inventory_without_storage_hosts_is_told():
     ((path, message),) = told(action(hosts={}))
-    assert path == "bootflow_storage" and "no storage host" in message
+    assert path == "bootflow_storage_group" and "no storage host" in message
 
 
-def test_a_ratio_that_is_none_is_refused_also_later():
-    with pytest.raises(InvalidInput, match="bootflow_max_over_subscription_ratio"):
-        inputs.scheduler_options(action(max_over_subscription_ratio="much").options, now=0.0)
+@pytest.mark.parametrize(
+    ("name", "value", "expects"),
+    [
+        ("volume_max_attempts", 4, "a whole number from 1 to 3"),
+        ("volume_weight_multipliers", {"CapacityWeigher": "x"}, "a mapping of names to numbers"),
+        ("max_over_subscription_ratio", 0.1, "a number, at least 1.0, or auto"),
+        ("max_over_subscription_ratio", "much", "a number, at least 1.0, or auto"),
+        ("service_down_time", 0, "a whole number of seconds, at least 1"),
+    ],
+)
+def test_a_setting_of_the_scheduler_that_cannot_be(name, value, expects):
+    with pytest.raises(InvalidRequest) as caught:
+        action(**{name: value})
+    (error,) = caught.value.errors
+    assert error["message"].startswith("%s must be %s, got " % (name, expects))
 
 
 def test_configurations_are_those_of_every_storage_host():
@@ -150,8 +153,8 @@ def test_configurations_are_those_of_every_storage_host():
 
 def test_a_boot_reads_the_same_options_with_the_same_meaning():
     """One option, one meaning: an action may take those of a boot and those of volumes together."""
-    for name, argument in {**inputs.VOLUME_ARGUMENTS, **inputs.VOLUME_SCHEDULER_ARGUMENTS}.items():
-        for other in (REQUEST_ARGUMENTS, SCHEDULER_ARGUMENTS):
+    for name, argument in {**VOLUME.options(), **VOLUME_SCHEDULER.options()}.items():
+        for other in (REQUEST.options(), SCHEDULER.options()):
             assert other.get(name, argument) == argument, name
 
 

@@ -6,16 +6,12 @@
 
 from __future__ import annotations
 
-import typing as t
-
-from ...errors import InvalidInput
+from ...reading.setting import Setting
 from ..aggregates import Membership
+from ..options import SchedulerOptions
 from ..request_spec import RequestSpec
 from .aggregate_rule import AggregateRule
 from .image_props_filter import LEGACY
-
-if t.TYPE_CHECKING:
-    from ..placement import SchedulerOptions
 
 
 class AggregateImagePropertiesIsolation(AggregateRule):
@@ -27,15 +23,25 @@ class AggregateImagePropertiesIsolation(AggregateRule):
 
     name = "AggregateImagePropertiesIsolation"
 
+    settings = (
+        Setting(
+            "aggregate_image_properties_isolation_namespace",
+            str,
+            "",
+            "AggregateImagePropertiesIsolation: only image properties that begin with this, and the separator; empty: all.",
+        ),
+        Setting(
+            "aggregate_image_properties_isolation_separator",
+            str,
+            ".",
+            "AggregateImagePropertiesIsolation: what stands between that namespace and the rest of the name.",
+        ),
+    )
+
     def __init__(self, options: SchedulerOptions):
         super().__init__(options)
-        namespace = options.aggregate_image_properties_isolation_namespace or ""
-        separator = options.aggregate_image_properties_isolation_separator
-        if not isinstance(namespace, str) or not isinstance(separator, str):
-            raise InvalidInput(
-                reason="aggregate_image_properties_isolation_namespace %r with separator %r" % (namespace, separator),
-                remedy="Give both as text.",
-            )
+        namespace = self.conf.aggregate_image_properties_isolation_namespace
+        separator = self.conf.aggregate_image_properties_isolation_separator
         self.prefix = namespace + separator if namespace else ""
 
     def refusal(self, membership: Membership, spec: RequestSpec) -> str | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..aggregates import aggregate_groups
 from ..columns import Column, Fleet, np
+from ..memberships import aggregate_groups
 
 
 class AggregateNumber:

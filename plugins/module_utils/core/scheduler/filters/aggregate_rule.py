@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import abc
 
-from ..aggregates import Membership, aggregate_groups
+from ..aggregates import Membership
 from ..columns import Fleet, Rows
+from ..memberships import aggregate_groups
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
 from .verdicts import by_group

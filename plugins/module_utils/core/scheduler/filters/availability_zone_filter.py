@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ..aggregates import aggregate_groups
 from ..columns import Fleet, Rows, np
 from ..host_state import HostState
+from ..memberships import aggregate_groups
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
 from .capacity import at

@@ -15,11 +15,10 @@ import abc
 import typing as t
 from dataclasses import dataclass
 
+from ...reading.setting import Setting
 from ..columns import Column, Fleet, Rows
+from ..options import SchedulerOptions
 from ..request_spec import RequestSpec
-
-if t.TYPE_CHECKING:
-    from ..placement import SchedulerOptions
 
 
 @dataclass
@@ -38,6 +37,7 @@ class Filter(abc.ABC):
 
     ``run_once_per_request``: the answer can not change between the instances of a request.
     ``per_host``: what it says of a host depends on that host alone, so that after a pick only that host is asked again.
+    ``settings``: variables that it reads, as attributes of ``conf``.
     ``hints``: the scheduler hints that it reads. ``needs_*``: what the ledger has to fill in of HostState for it.
     """
 
@@ -49,10 +49,12 @@ class Filter(abc.ABC):
     needs_metrics = False
     run_once_per_request = False
     per_host = True
+    settings: tuple[Setting, ...] = ()
     counts_capacity = False  # compares a need with what is left: its shortfalls are what "nearest miss" weighs up
 
     def __init__(self, options: SchedulerOptions):
         self.options = options
+        self.conf = options.of(self.settings)
 
     def concerns(self, spec: RequestSpec) -> bool:
         """Whether the filter has anything to say to such a request; where not, it passes every host and is not asked again."""

@@ -9,13 +9,11 @@ from __future__ import annotations
 import typing as t
 
 from ..columns import Column, Fleet, Rows
+from ..options import SchedulerOptions
 from ..request_spec import RequestSpec
 from .aggregate_numbers import AggregateNumber
 from .base import Filter, FilterResult
 from .capacity import capacity_result
-
-if t.TYPE_CHECKING:
-    from ..placement import SchedulerOptions
 
 
 class DiskFilter(Filter):

@@ -6,18 +6,12 @@
 
 from __future__ import annotations
 
-import math
-import typing as t
-
-from ...errors import InvalidInput
+from ...reading.setting import Setting
 from ..columns import Fleet, Rows, np
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
 from .capacity import at
 from .verdicts import pass_all
-
-if t.TYPE_CHECKING:
-    from ..placement import SchedulerOptions
 
 
 class FactsAgeFilter(Filter):
@@ -26,25 +20,21 @@ class FactsAgeFilter(Filter):
     name = "FactsAgeFilter"
     run_once_per_request = True
 
-    def __init__(self, options: SchedulerOptions):
-        super().__init__(options)
-        self.limit: float | None = None
-        if options.max_facts_age is None:
-            return
-        try:
-            self.limit = float(options.max_facts_age)
-        except (TypeError, ValueError):
-            pass
-        if self.limit is None or math.isnan(self.limit) or self.limit <= 0:
-            raise InvalidInput(
-                reason="max_facts_age is %r" % (options.max_facts_age,),
-                remedy="Give seconds above 0, or leave it out: any age will do then.",
-            )
+    settings = (
+        Setting(
+            "max_facts_age",
+            int,
+            help="FactsAgeFilter: age at which a host's facts are too old for new instances.",
+            least=1,
+            unit="seconds",
+            default_text="any age",
+        ),
+    )
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
-        if self.limit is None or self.options.now is None:
+        limit = self.conf.max_facts_age
+        if limit is None or self.options.now is None:
             return pass_all(rows)
-        limit = self.limit
         reported = fleet.column("updated_at", np.float64)[rows]  # None becomes NaN, and no comparison with NaN holds
         age = float(self.options.now) - reported
 

@@ -7,40 +7,25 @@
 from __future__ import annotations
 
 import abc
-import typing as t
 
-from ...errors import InvalidInput
 from ..columns import Column, Fleet, Rows
+from ..options import SchedulerOptions
 from ..request_spec import RequestSpec
 from .aggregate_numbers import AggregateNumber
 from .base import Filter, FilterResult
 from .capacity import at
 
-if t.TYPE_CHECKING:
-    from ..placement import SchedulerOptions
-
 
 class CountFilter(Filter):
-    """Passes while a count is below its limit: the setting, or the least value that the host's aggregates give it."""
+    """Passes while a count is below its limit: its one setting, or the least value that the host's aggregates give it."""
 
     counts_capacity = True
-    setting = ""  # of SchedulerOptions, and the metadata key of aggregates
     unit = ""
-    least: int | None = None  # the setting is at least this
 
     def __init__(self, options: SchedulerOptions):
         super().__init__(options)
-        value = getattr(options, self.setting)
-        try:
-            self.limit = int(value)
-        except (TypeError, ValueError, OverflowError):
-            self.limit = -1
-            value = repr(value)
-        if str(self.limit) != str(value) or (self.least is not None and self.limit < self.least):
-            raise InvalidInput(
-                reason="%s is %s" % (self.setting, value),
-                remedy="Give a whole number%s." % ("" if self.least is None else ", at least %d" % self.least),
-            )
+        (self.setting,) = (setting.name for setting in self.settings)  # and the metadata key of aggregates
+        self.limit: int = getattr(self.conf, self.setting)
 
     @abc.abstractmethod
     def counts(self, fleet: Fleet) -> Column:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ...reading.setting import Setting
 from ..columns import Column, Fleet
 from .host_counts import AggregateCountFilter, CountFilter
 
@@ -14,7 +15,11 @@ class IoOpsFilter(CountFilter):
     """Passes hosts with fewer than max_io_ops_per_host I/O heavy operations."""
 
     name = "IoOpsFilter"
-    setting = "max_io_ops_per_host"
+    settings = (
+        Setting(
+            "max_io_ops_per_host", int, 8, "IoOpsFilter: a host with this many builds and moves takes no more.", least=1
+        ),
+    )
     unit = "I/O operations"
 
     def counts(self, fleet: Fleet) -> Column:

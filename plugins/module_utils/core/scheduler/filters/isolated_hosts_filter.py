@@ -6,16 +6,12 @@
 
 from __future__ import annotations
 
-import typing as t
-
-from ...errors import InvalidInput
+from ...reading.setting import Setting
 from ..columns import Fleet, Rows, np
+from ..options import SchedulerOptions
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
 from .verdicts import pass_all
-
-if t.TYPE_CHECKING:
-    from ..placement import SchedulerOptions
 
 
 class IsolatedHostsFilter(Filter):
@@ -26,12 +22,29 @@ class IsolatedHostsFilter(Filter):
 
     name = "IsolatedHostsFilter"
     run_once_per_request = True
+    settings = (
+        Setting(
+            "isolated_hosts",
+            list,
+            (),
+            "IsolatedHostsFilter: hosts (or groups of the inventory) for the isolated images.",
+        ),
+        Setting(
+            "isolated_images", list, (), "IsolatedHostsFilter: images (names or ids) that only go to isolated hosts."
+        ),
+        Setting(
+            "restrict_isolated_hosts_to_isolated_images",
+            bool,
+            True,
+            "IsolatedHostsFilter: isolated hosts take isolated images only.",
+        ),
+    )
 
     def __init__(self, options: SchedulerOptions):
         super().__init__(options)
-        self.isolated_hosts = _names(options, "isolated_hosts")
-        self.isolated_images = _names(options, "isolated_images")
-        self.restrict = options.restrict_isolated_hosts_to_isolated_images
+        self.isolated_hosts = frozenset(self.conf.isolated_hosts) - {""}
+        self.isolated_images = frozenset(self.conf.isolated_images) - {""}
+        self.restrict = self.conf.restrict_isolated_hosts_to_isolated_images
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         image_isolated = not self.isolated_images.isdisjoint({spec.image_id, spec.image_name})
@@ -45,10 +58,3 @@ class IsolatedHostsFilter(Filter):
         else:
             reason = "this host is one of isolated_hosts, the image %s is not isolated" % (image or "(none)")
         return FilterResult(mask=mask, text=lambda position: reason)
-
-
-def _names(options: SchedulerOptions, setting: str) -> frozenset[str]:
-    value = getattr(options, setting) or ()
-    if isinstance(value, (str, bytes)) or not all(isinstance(name, str) for name in value):
-        raise InvalidInput(reason="%s is %r" % (setting, value), remedy="Give a list of names.")
-    return frozenset(value) - {""}

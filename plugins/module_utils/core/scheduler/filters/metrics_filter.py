@@ -6,17 +6,13 @@
 
 from __future__ import annotations
 
-import typing as t
-
-from ...errors import InvalidInput
 from ..columns import Fleet, Rows
 from ..host_state import HostState
+from ..options import SchedulerOptions
 from ..request_spec import RequestSpec
+from ..weighers.metrics import METRICS_WEIGHT_SETTING
 from .base import Filter, FilterResult
 from .verdicts import by_group, pass_all
-
-if t.TYPE_CHECKING:
-    from ..placement import SchedulerOptions
 
 
 def _metrics(host: HostState) -> frozenset[str]:
@@ -29,15 +25,11 @@ class MetricsFilter(Filter):
     name = "MetricsFilter"
     run_once_per_request = True
     needs_metrics = True
+    settings = (METRICS_WEIGHT_SETTING,)
 
     def __init__(self, options: SchedulerOptions):
         super().__init__(options)
-        if not isinstance(options.metrics_weight_setting, t.Mapping):
-            raise InvalidInput(
-                reason="metrics_weight_setting is %r" % (options.metrics_weight_setting,),
-                remedy="Give a mapping of metrics to ratios, such as {cpu.percent: -1.0}.",
-            )
-        self.wanted = frozenset(options.metrics_weight_setting)
+        self.wanted = frozenset(self.conf.metrics_weight_setting)
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         if not self.wanted:

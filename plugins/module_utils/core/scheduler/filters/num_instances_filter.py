@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ...reading.setting import Setting
 from ..columns import Column, Fleet
 from .host_counts import AggregateCountFilter, CountFilter
 
@@ -14,9 +15,16 @@ class NumInstancesFilter(CountFilter):
     """Passes hosts with fewer than max_instances_per_host instances."""
 
     name = "NumInstancesFilter"
-    setting = "max_instances_per_host"
+    settings = (
+        Setting(
+            "max_instances_per_host",
+            int,
+            50,
+            "NumInstancesFilter: a host with this many instances takes no more.",
+            least=1,
+        ),
+    )
     unit = "instances"
-    least = 1
 
     def counts(self, fleet: Fleet) -> Column:
         return fleet.num_instances

@@ -10,12 +10,11 @@ import abc
 import enum
 import typing as t
 
-from ..aggregates import aggregate_groups
+from ...reading.setting import Setting
 from ..columns import Column, Fleet, Rows, np
+from ..memberships import aggregate_groups
+from ..options import SchedulerOptions
 from ..request_spec import RequestSpec
-
-if t.TYPE_CHECKING:
-    from ..placement import SchedulerOptions
 
 
 class Changes(enum.Enum):
@@ -33,7 +32,7 @@ class Weigher(abc.ABC):
     depends on that host alone, so that after a pick only that host is weighed again.
     ``multiplier``: what is configured; ``least_multiplier``: nothing below is accepted. ``aggregate_key``: the metadata
     key of aggregates that replaces it for their hosts. ``negated``: it counts against the host.
-    ``needs_*``: what the ledger has to fill in of HostState for it.
+    ``settings``: variables that it reads, as attributes of ``conf``. ``needs_*``: what the ledger has to fill in of HostState for it.
     """
 
     name = ""
@@ -44,11 +43,13 @@ class Weigher(abc.ABC):
     minval: float | None = None
     maxval: float | None = None
     per_host = True
+    settings: tuple[Setting, ...] = ()
     needs_pci = False
     needs_metrics = False
 
     def __init__(self, options: SchedulerOptions):
         self.options = options
+        self.conf = options.of(self.settings)
 
     @abc.abstractmethod
     def raw(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> Column:

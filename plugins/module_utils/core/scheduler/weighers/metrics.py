@@ -7,15 +7,20 @@
 from __future__ import annotations
 
 import math
-import typing as t
 
-from ...errors import ComputeHostMetricNotFound, InvalidInput
+from ...errors import ComputeHostMetricNotFound
+from ...reading.setting import NUMBERS, Setting
 from ..columns import Column, Fleet, Rows, np
+from ..options import SchedulerOptions
 from ..request_spec import RequestSpec
 from .base import Changes, Weigher
 
-if t.TYPE_CHECKING:
-    from ..placement import SchedulerOptions
+METRICS_WEIGHT_SETTING = Setting(
+    "metrics_weight_setting",
+    NUMBERS,
+    {},
+    "MetricsWeigher, MetricsFilter: metric to ratio, such as `{cpu.percent: -1.0}`.",
+)
 
 
 class MetricsWeigher(Weigher):
@@ -28,13 +33,20 @@ class MetricsWeigher(Weigher):
     name = "MetricsWeigher"
     aggregate_key = "metrics_weight_multiplier"
     needs_metrics = True
+    settings = (
+        METRICS_WEIGHT_SETTING,
+        Setting("metrics_required", bool, True, "MetricsWeigher: a host without such a metric is an error."),
+        Setting(
+            "metrics_weight_of_unavailable",
+            float,
+            -10000.0,
+            "MetricsWeigher: weight of a host without such a metric, where none is required.",
+        ),
+    )
 
     def __init__(self, options: SchedulerOptions):
         super().__init__(options)
-        self.setting = [
-            (str(name), _ratio(name, value)) for name, value in dict(options.metrics_weight_setting).items()
-        ]
-        self.unavailable = float(options.metrics_weight_of_unavailable)
+        self.setting = list(self.conf.metrics_weight_setting.items())
 
     def raw(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> Column:
         if not self.setting:
@@ -54,20 +66,8 @@ class MetricsWeigher(Weigher):
             value = host.metrics.get(name)
             if value is not None and math.isfinite(value):
                 total += float(value) * ratio
-            elif self.options.metrics_required:
+            elif self.conf.metrics_required:
                 raise ComputeHostMetricNotFound(host=host.host, node=host.nodename, name=name)
             elif ratio * multiplier != 0:
-                return self.unavailable
+                return float(self.conf.metrics_weight_of_unavailable)
         return total
-
-
-def _ratio(name: str, value: t.Any) -> float:
-    try:
-        ratio = float(value)
-    except (TypeError, ValueError):
-        ratio = math.nan
-    if not math.isfinite(ratio):
-        raise InvalidInput(
-            reason="metrics_weight_setting gives %s the ratio %r" % (name, value), remedy="Give a number, such as -1.0."
-        )
-    return ratio

@@ -9,9 +9,14 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ...scheduler.options import DeclaredSettings
+
+AUTO = "auto"  # of max_over_subscription_ratio: of what the volumes really use
+MOST_ATTEMPTS = 3  # the playbooks have so many rounds
+
 
 @dataclass
-class VolumeSchedulerOptions:
+class VolumeSchedulerOptions(DeclaredSettings):
     """None for filters or weighers: the default ones."""
 
     enabled_filters: t.Sequence[str] | None = None

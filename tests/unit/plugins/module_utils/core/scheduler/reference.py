@@ -6,8 +6,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from dataclasses import dataclass
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions
+
+OPTIONS = {field.name for field in dataclasses.fields(SchedulerOptions)}
+
+
+def make_options(**values):
+    """SchedulerOptions, the settings of filters and weighers among the others."""
+    settings = {name: value for name, value in values.items() if name not in OPTIONS}
+    return SchedulerOptions(**{n: v for n, v in values.items() if n in OPTIONS}, settings=settings)
 
 
 @dataclass(eq=False)
@@ -93,11 +104,11 @@ def group_passes(host, hosts, group):
 
 def metrics_value(host, options):
     value = 0.0
-    for name, ratio in options.metrics_weight_setting.items():
+    for name, ratio in options.settings["metrics_weight_setting"].items():
         if name in host.metrics:
             value += host.metrics[name] * ratio
         elif ratio * multiplier("MetricsWeigher", host, options.multipliers) != 0:
-            return options.metrics_weight_of_unavailable
+            return -10000.0
     return value
 
 

@@ -17,13 +17,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.ag
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.explain import explanation_text
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import (
-    SchedulerOptions,
-    select_destinations,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import select_destinations
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
 
-OPTIONS = SchedulerOptions(
+from .reference import make_options
+
+OPTIONS = make_options(
     now=100.0, explain=True, weighers=["RAMWeigher", "DiskWeigher"], multipliers={"DiskWeigher": 0.5}
 )
 
@@ -103,7 +102,7 @@ def test_one_candidate_has_weight_0():
 
 
 def test_explaining_changes_no_decision():
-    quiet = SchedulerOptions(now=100.0, weighers=OPTIONS.weighers, multipliers=OPTIONS.multipliers)
+    quiet = make_options(now=100.0, weighers=OPTIONS.weighers, multipliers=OPTIONS.multipliers)
     told = select_destinations(Fleet(hosts()), spec(4), OPTIONS)
     assert [s.host for s in told] == [s.host for s in select_destinations(Fleet(hosts()), spec(4), quiet)]
     assert select_destinations(Fleet(hosts()), spec(), quiet)[0].decision is None
@@ -206,7 +205,7 @@ def test_a_filter_that_cannot_answer_for_a_host_that_it_was_not_reached_with(tmp
 def test_the_multiplier_told_is_the_hosts_own():
     stack = Aggregate("stack", metadata={"ram_weight_multiplier": "-2"})
     states = [host("a", aggregates=[stack]), host("b", failed_builds=1)]
-    options = SchedulerOptions(now=100.0, explain=True, weighers=["RAMWeigher", "BuildFailureWeigher"])
+    options = make_options(now=100.0, explain=True, weighers=["RAMWeigher", "BuildFailureWeigher"])
     (selection,) = select_destinations(Fleet(states), spec(), options)
     told = {
         h["host"]: {w["name"]: (w["multiplier"], w["score"]) for w in h["weighers"]}
@@ -217,7 +216,7 @@ def test_the_multiplier_told_is_the_hosts_own():
 
 
 def test_lines_pass_over_weighers_that_tell_no_host_from_another():
-    (selection,) = select_destinations(Fleet(hosts()), spec(), SchedulerOptions(now=100.0, explain=True))
+    (selection,) = select_destinations(Fleet(hosts()), spec(), make_options(now=100.0, explain=True))
     lines = explanation_text(selection.decision)
     assert any("RAMWeigher" in line for line in lines)
     assert not any("MetricsWeigher" in line or "SoftAffinity" in line for line in lines)
@@ -289,7 +288,7 @@ def test_two_numbers_at_once():
 
 
 def test_what_the_flavor_has_no_number_for():
-    full = {"enabled_filters": ["RamFilter", "NumInstancesFilter"], "max_instances_per_host": 2}
+    full = {"enabled_filters": ["RamFilter", "NumInstancesFilter"], "settings": {"max_instances_per_host": 2}}
     found = change([host("a", num_instances=3)], spec(), **full)
     (one,) = found["changes"]
     assert (one["what"], one["fits_at"], one["free"]) == ("instances", None, 2)
@@ -343,6 +342,7 @@ def test_a_filter_may_name_its_own_remedy(tmp_path):
         """
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import np
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.base import Filter, FilterResult
+
 
 class Door(Filter):
     def evaluate(self, fleet, spec, rows):

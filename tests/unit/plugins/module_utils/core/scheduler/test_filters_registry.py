@@ -11,7 +11,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.aggregates import Aggregate
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import (
     BUILTIN_FILTERS,
     DEFAULT_FILTERS,
@@ -20,6 +19,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.re
     make_filters,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
+
+from .reference import make_options
 
 NAMES = [cls.name for cls in BUILTIN_FILTERS]
 
@@ -33,24 +34,24 @@ def test_names_are_those_of_the_classes_and_the_default_ones_are_known():
 @pytest.mark.parametrize("name", NAMES)
 def test_each_filter_lets_a_plain_request_on_an_empty_host(name):
     fleet = Fleet([HostState("h%d" % i, "n", memory_mb=1024, local_gb=1, vcpus=1, updated_at=1.0) for i in range(3)])
-    (filter_,) = make_filters(SchedulerOptions(enabled_filters=[name], now=1.0), {})
+    (filter_,) = make_filters(make_options(enabled_filters=[name], now=1.0), {})
     mask = filter_.evaluate(fleet, RequestSpec(["u"], Flavor("f", 0, 0)), fleet.all_rows()[1:]).mask
     assert mask.tolist() == [True, True]
 
 
 def test_facts_age_is_a_default_once_there_is_an_age():
     assert "FactsAgeFilter" in DEFAULT_FILTERS
-    names = [f.name for f in make_filters(SchedulerOptions(max_facts_age=5), {})]
+    names = [f.name for f in make_filters(make_options(max_facts_age=5), {})]
     assert names == list(DEFAULT_FILTERS)
-    assert [f.name for f in make_filters(SchedulerOptions(), {})] == [n for n in names if n != "FactsAgeFilter"]
-    listed = make_filters(SchedulerOptions(enabled_filters=["FactsAgeFilter"]), {})
+    assert [f.name for f in make_filters(make_options(), {})] == [n for n in names if n != "FactsAgeFilter"]
+    listed = make_filters(make_options(enabled_filters=["FactsAgeFilter"]), {})
     assert [f.name for f in listed] == ["FactsAgeFilter"]
 
 
 def test_filters_tell_the_hints_that_they_read_and_what_they_need():
-    assert hints_read_by(make_filters(SchedulerOptions(enabled_filters=["RamFilter", "ComputeFilter"]), {})) == set()
+    assert hints_read_by(make_filters(make_options(enabled_filters=["RamFilter", "ComputeFilter"]), {})) == set()
     names = ["SameHostFilter", "DifferentHostFilter", "SimpleCIDRAffinityFilter", "JsonFilter"]
-    made = make_filters(SchedulerOptions(enabled_filters=names), {})
+    made = make_filters(make_options(enabled_filters=names), {})
     assert hints_read_by(made) == {"same_host", "different_host", "cidr", "build_near_host_ip", "query"}
     assert hints_read_by(BUILTIN_FILTERS) >= hints_read_by(made)
     assert {"TypeAffinityFilter", "SameHostFilter", "DifferentHostFilter"} <= {
@@ -64,7 +65,7 @@ def test_filters_of_the_user_tell_it_too(tmp_path):
         "class Mine:\n    hints = 'rack'\n    needs_instances = True\n"
         "    def host_passes(self, host_state, spec):\n        return True\n"
     )
-    (made,) = make_filters(SchedulerOptions(enabled_filters=["Mine"]), load_user_classes([str(tmp_path)]))
+    (made,) = make_filters(make_options(enabled_filters=["Mine"]), load_user_classes([str(tmp_path)]))
     assert hints_read_by([made]) == {"rack"}
     assert (made.needs_instances, made.needs_numa, made.needs_pci, made.needs_metrics) == (True, False, False, False)
 
@@ -121,7 +122,7 @@ def test_of_hosts_that_are_known_to_be_alike_one_is_looked_at():
         retry_hosts=[("h0", "n0")],
         scheduler_hints={"different_host": "a", "build_near_host_ip": "10.0.0.1", "cidr": "/32"},
     )
-    options = SchedulerOptions(enabled_filters=names, now=1.0, max_facts_age=5, isolated_hosts=["h1"])
+    options = make_options(enabled_filters=names, now=1.0, max_facts_age=5, isolated_hosts=["h1"])
     rows = fleet.all_rows()
     for filter_ in make_filters(options, {}):
         rows = rows[filter_.evaluate(fleet, request, rows).mask]

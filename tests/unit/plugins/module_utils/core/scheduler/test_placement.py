@@ -18,12 +18,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.co
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import (
     Placement,
-    SchedulerOptions,
     select_destinations,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
 
 from . import reference
+from .reference import make_options
 
 NOW = 1000.0
 SMALL = Flavor("m1.small", memory_mb=1024, vcpus=1, root_gb=10)
@@ -47,9 +47,7 @@ def spec(count=1, flavor=SMALL, **more):
 
 def place(hosts, request, **options):
     options.setdefault("now", NOW)
-    return select_destinations(
-        hosts if isinstance(hosts, Fleet) else Fleet(hosts), request, SchedulerOptions(**options)
-    )
+    return select_destinations(hosts if isinstance(hosts, Fleet) else Fleet(hosts), request, make_options(**options))
 
 
 def names(selections):
@@ -118,7 +116,7 @@ flavors = st.builds(
 def test_equals_novas_loop(states, flavor, count, zone, multipliers, subset, attempts, overhead):
     retry_hosts = [(states[0].host, states[0].nodename)] if count % 3 == 0 else []
     request = spec(count, flavor, availability_zone=zone, retry_hosts=retry_hosts, memory_overhead_mb=overhead)
-    options = SchedulerOptions(now=NOW, multipliers=multipliers, host_subset_size=subset, max_attempts=attempts)
+    options = make_options(now=NOW, multipliers=multipliers, host_subset_size=subset, max_attempts=attempts)
     expected = reference.select(states, request, options)
     fleet = Fleet(states)
     before = _columns(fleet)
@@ -168,7 +166,7 @@ def test_equals_novas_loop_over_many_hosts(seed):
         )
     for count, flavor in ((1, SMALL), (60, Flavor("f", 900, 1, 7)), (300, Flavor("g", 1500, 1, 3))):
         request = spec(count, flavor)
-        options = SchedulerOptions(now=NOW)
+        options = make_options(now=NOW)
         expected = reference.select(states, request, options)
         got = select_destinations(Fleet(states), request, options)
         assert ([(s.host, s.nodename) for s in got], [(a.host, a.nodename) for a in got[-1].alternates]) == expected
@@ -377,7 +375,7 @@ def test_a_host_of_several_nodes_has_one_member_of_an_anti_affinity_group() -> N
         for h, n in (("a", "n1"), ("a", "n2"), ("b", "n3"))
     ]
     spec = RequestSpec(instance_uuids=["1", "2"], flavor=Flavor("f", 512, 1), instance_group=group)
-    chosen = [s.host for s in select_destinations(Fleet(nodes), spec, SchedulerOptions())]
+    chosen = [s.host for s in select_destinations(Fleet(nodes), spec, make_options())]
     assert sorted(chosen) == ["a", "b"]
 
 
@@ -393,7 +391,7 @@ def test_a_placement_goes_on_where_it_was() -> None:
     def asked(*uuids: str) -> RequestSpec:
         return RequestSpec(instance_uuids=uuids, flavor=Flavor("f", 1024, 1))
 
-    at_once = select_destinations(fleet(), asked("1", "2", "3", "4", "5"), SchedulerOptions(max_attempts=1))
-    placement = Placement(fleet(), asked(), SchedulerOptions(max_attempts=1))
+    at_once = select_destinations(fleet(), asked("1", "2", "3", "4", "5"), make_options(max_attempts=1))
+    placement = Placement(fleet(), asked(), make_options(max_attempts=1))
     one_by_one = [placement.select([u])[0] for u in "12345"]
     assert one_by_one == at_once

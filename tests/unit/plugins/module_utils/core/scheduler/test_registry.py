@@ -13,11 +13,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import registry
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import (
-    SchedulerOptions,
-    select_destinations,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import select_destinations
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
+
+from .reference import make_options
 
 RACK = """
 class RackFilter:
@@ -38,9 +37,7 @@ def spec(count=1, **hints):
 
 
 def place(tmp_path, hosts, request, **options):
-    options = SchedulerOptions(
-        enabled_filters=options.pop("filters", None), user_filter_dirs=[str(tmp_path)], **options
-    )
+    options = make_options(enabled_filters=options.pop("filters", None), user_filter_dirs=[str(tmp_path)], **options)
     got = select_destinations(hosts, request, options)
     return [s.host for s in got]
 
@@ -89,7 +86,7 @@ class Ask:
 """
         % once
     )
-    options = SchedulerOptions(enabled_filters=["Ask"], weighers=["RAMWeigher"], user_filter_dirs=[str(tmp_path)])
+    options = make_options(enabled_filters=["Ask"], weighers=["RAMWeigher"], user_filter_dirs=[str(tmp_path)])
     select_destinations(fleet(a={}, b={}), spec(3), options)
     asked = sys.modules[options.user_classes["Ask"][0].__module__].ASKED
     assert len(asked) == calls
@@ -109,6 +106,7 @@ def test_a_filter_over_all_hosts(tmp_path):
     (tmp_path / "most.py").write_text(
         """
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.base import Filter, FilterResult
+
 
 class Most(Filter):
     per_host = False
@@ -177,7 +175,7 @@ def test_what_is_no_filter_is_left_alone(tmp_path):
 
 
 def test_default_order():
-    made = registry.make_filters(SchedulerOptions(), {})
+    made = registry.make_filters(make_options(), {})
     assert [f.name for f in made] == [
         "RetryFilter",
         "AvailabilityZoneFilter",
@@ -193,7 +191,7 @@ def test_default_order():
         "PciPassthroughFilter",
         "WholeDiskFilter",
     ]
-    assert [w.name for w in registry.make_weighers(SchedulerOptions(), {})] == [
+    assert [w.name for w in registry.make_weighers(make_options(), {})] == [
         "RAMWeigher",
         "CPUWeigher",
         "DiskWeigher",

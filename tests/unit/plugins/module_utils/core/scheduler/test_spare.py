@@ -13,12 +13,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.se
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.spare import hosts_that_can_be_lost
 
+from .reference import make_options
+
 NOW = 1000.0
-OPTIONS = SchedulerOptions(now=NOW)
+OPTIONS = make_options(now=NOW)
 
 
 def host(name, used=0, **more):
@@ -101,7 +102,7 @@ def test_an_affinity_group_moves_together():
 
 def test_unknown_names():
     with pytest.raises(InvalidInput):
-        hosts_that_can_be_lost(Fleet([host("a")]), {}, SchedulerOptions(enabled_filters=["X"]))
+        hosts_that_can_be_lost(Fleet([host("a")]), {}, make_options(enabled_filters=["X"]))
 
 
 @settings(max_examples=100, deadline=None)

@@ -23,15 +23,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pc
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.aggregates import Aggregate
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import (
-    SchedulerOptions,
-    select_destinations,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import select_destinations
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import make_weighers
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.weighing import Ranking
 
 from . import reference
+from .reference import make_options
 
 NOW = 1000.0
 DEVICE = types.SimpleNamespace(address="0000:00:01.0")
@@ -49,7 +47,7 @@ def spec(count=1, **more):
 
 def weigher(name, multiplier=None, **options):
     multipliers = {} if multiplier is None else {name: multiplier}
-    (made,) = make_weighers(SchedulerOptions(weighers=[name], multipliers=multipliers, **options), {})
+    (made,) = make_weighers(make_options(weighers=[name], multipliers=multipliers, **options), {})
     return made
 
 
@@ -113,13 +111,13 @@ def test_the_configured_multiplier_of_build_failures_is_negated():
 
 def test_a_host_sinks_to_the_end_after_a_failed_build():
     hosts = [host("a", memory_mb=99999, local_gb=9999, vcpus=99, failed_builds=1), host("b"), host("c", num_io_ops=9)]
-    (found,) = select_destinations(Fleet(hosts), spec(), SchedulerOptions(now=NOW))
+    (found,) = select_destinations(Fleet(hosts), spec(), make_options(now=NOW))
     assert [found.host, *(a.host for a in found.alternates)] == ["b", "c", "a"]
 
 
 def test_guests_without_devices_keep_away_from_them():
     hosts = [host("a", pci_devices=[DEVICE] * 3), host("b", memory_mb=8000)]
-    options = SchedulerOptions(now=NOW, weighers=["PCIWeigher"])
+    options = make_options(now=NOW, weighers=["PCIWeigher"])
     assert [s.host for s in select_destinations(Fleet(hosts), spec(2), options)] == ["b", "b"]
 
 
@@ -128,7 +126,7 @@ def test_guests_with_devices_are_stacked_as_devices_go():
     hosts = [host("a", pci_devices=devices[3]), host("b", pci_devices=devices[2])]
     request = spec(5, pci_requests=[PciRequest(1, ({"vendor_id": "8086"},))])
     fleet = Fleet(hosts)
-    options = SchedulerOptions(now=NOW, weighers=["PCIWeigher"])
+    options = make_options(now=NOW, weighers=["PCIWeigher"])
     made = weigher("PCIWeigher")
     seen = []
     for _each in range(3):
@@ -161,7 +159,7 @@ class TestMetrics:
         assert caught.value.remedy
 
     def test_one_candidate_is_not_weighed_and_needs_no_metric(self):
-        options = SchedulerOptions(now=NOW, metrics_weight_setting=self.SETTING)
+        options = make_options(now=NOW, metrics_weight_setting=self.SETTING)
         assert select_destinations(Fleet([host("a")]), spec(2), options)[1].host == "a"
 
     def test_where_not_required_the_whole_number_is_replaced(self):
@@ -183,7 +181,9 @@ class TestMetrics:
 
     @pytest.mark.parametrize("ratio", ["much", None, float("nan"), float("inf")])
     def test_a_ratio_is_a_number(self, ratio):
-        with pytest.raises(InvalidInput, match="gives mem the ratio"):
+        with pytest.raises(
+            InvalidInput, match="bootflow_metrics_weight_setting must be a mapping of names to numbers, got 'mem: "
+        ):
             weigher("MetricsWeigher", metrics_weight_setting={"mem": ratio})
 
 
@@ -211,7 +211,7 @@ class TestSoftGroups:
     def test_hosts_just_picked_count(self, policy, expected):
         hosts = [host(h, memory_mb=1600, ram_allocation_ratio=1.0) for h in self.HOSTS]
         weighers = ["ServerGroupSoftAffinityWeigher", "ServerGroupSoftAntiAffinityWeigher"]
-        options = SchedulerOptions(now=NOW, weighers=weighers)
+        options = make_options(now=NOW, weighers=weighers)
         found = select_destinations(Fleet(hosts), spec(4, instance_group=group(policy)), options)
         assert [s.host for s in found] == expected
 
@@ -227,7 +227,7 @@ def test_multipliers_that_may_not_be_negative(name):
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "much", None])
 def test_a_multiplier_is_a_number(value):
     with pytest.raises(InvalidInput, match="multiplier of RAMWeigher"):
-        make_weighers(SchedulerOptions(multipliers={"RAMWeigher": value}), {})
+        make_weighers(make_options(multipliers={"RAMWeigher": value}), {})
 
 
 KEYS = {
@@ -340,7 +340,7 @@ def requests(draw):
 )
 def test_all_weighers_and_groups_equal_novas_loop(made, multipliers, subset):
     states, request = made
-    options = SchedulerOptions(
+    options = make_options(
         now=NOW,
         multipliers=multipliers,
         host_subset_size=subset,

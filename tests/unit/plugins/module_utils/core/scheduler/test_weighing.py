@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.weighers.base import Changes, Weigher
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.weighing import Ranking
+
+from .reference import make_options
 
 
 class Numbers(Weigher):
     """Weighs by a list that the test may change."""
 
     def __init__(self, values, minval=None, maxval=None, multiplier=1.0, per_host=True):
-        super().__init__(SchedulerOptions())
+        super().__init__(make_options())
         self.values = np.array(values, dtype=float)
         self.minval, self.maxval, self.multiplier, self.per_host = minval, maxval, multiplier, per_host
 

@@ -22,15 +22,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.fi
     WholeDiskFilter,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import (
-    SchedulerOptions,
-    select_destinations,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import select_destinations
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.whatif import how_many
 
+from .reference import make_options
+
 NOW = 1000.0
-OPTIONS = SchedulerOptions(now=NOW)
+OPTIONS = make_options(now=NOW)
 
 
 def host(name, **more):
@@ -68,7 +67,7 @@ def test_each_host_to_its_own_end():
 
 
 def test_explained():
-    answer = how_many(Fleet([host("a")]), spec(900), SchedulerOptions(now=NOW, explain=True))
+    answer = how_many(Fleet([host("a")]), spec(900), make_options(now=NOW, explain=True))
     miss = answer.stopped_by["decision"]["nearest_miss"]
     assert (answer.total, miss["smallest_change"]["changes"][0]["fits_at"]) == (4, 496)
 
@@ -88,7 +87,7 @@ def test_no_hosts():
 @pytest.mark.parametrize(("limit", "expected"), [(0, {}), (1, {"b": 1}), (3, {"b": 3}), (99, {"a": 4, "b": 8})])
 def test_a_limit_fills_in_the_order_of_the_weighers(limit, expected):
     fleet = Fleet([host("a"), host("b", memory_mb=8192)])
-    answer = how_many(fleet, spec(), SchedulerOptions(now=NOW, weighers=["RAMWeigher"]), limit)
+    answer = how_many(fleet, spec(), make_options(now=NOW, weighers=["RAMWeigher"]), limit)
     assert counts(answer) == expected
     assert (answer.stopped_by is None) == (limit < 12)
 
@@ -97,7 +96,7 @@ def test_what_is_refused():
     with pytest.raises(InvalidInput, match="the limit is -1"):
         how_many(Fleet([host("a")]), spec(), OPTIONS, -1)
     with pytest.raises(InvalidInput, match="unknown weigher X"):
-        how_many(Fleet([host("a")]), spec(), SchedulerOptions(weighers=["X"]))
+        how_many(Fleet([host("a")]), spec(), make_options(weighers=["X"]))
 
 
 @pytest.mark.parametrize("of_group", [None, ServerGroup("g", "g", "affinity")])
@@ -121,7 +120,7 @@ def test_whole_disks_end_it(monkeypatch):
     monkeypatch.setattr(registry, "BUILTIN_FILTERS", (*registry.BUILTIN_FILTERS, WholeDiskFilter))
     disks = [{"path": "/dev/sd%s" % c, "size_gb": 100, "medium": "ssd"} for c in "abc"]
     fleet = Fleet([host("a", free_disks=disks), host("b", free_disks=disks[:1]), host("c")])
-    options = SchedulerOptions(now=NOW, enabled_filters=["RamFilter", "WholeDiskFilter"])
+    options = make_options(now=NOW, enabled_filters=["RamFilter", "WholeDiskFilter"])
     answer = how_many(fleet, spec(whole_disks=[WholeDiskRequest(min_gb=10)]), options)
     assert counts(answer) == {"a": 3, "b": 1}
     assert [len(fleet.free_disks(r)) for r in range(3)] == [3, 1, 0]
@@ -129,7 +128,7 @@ def test_whole_disks_end_it(monkeypatch):
 
 def test_a_filter_of_the_user_is_asked_each_time(tmp_path):
     (tmp_path / "f.py").write_text("class Odd:\n  def host_passes(self, h, s): return h.num_instances != 2\n")
-    options = SchedulerOptions(now=NOW, user_filter_dirs=[str(tmp_path)])
+    options = make_options(now=NOW, user_filter_dirs=[str(tmp_path)])
     assert counts(how_many(Fleet([host("a"), host("b", num_instances=3)]), spec(), options)) == {"a": 2, "b": 4}
 
 
@@ -190,7 +189,7 @@ def questions(draw):
             unique=True,
         )
     )
-    options = SchedulerOptions(
+    options = make_options(
         now=NOW,
         enabled_filters=enabled,
         max_io_ops_per_host=3,

@@ -22,6 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.fi
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import (
     DEFAULT_FILTERS,
     make_filters,
+    user_classes,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, schedule, whatif
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, nodes, service_state
@@ -456,4 +457,4 @@ def test_who_is_down_is_who_the_filter_turns_down(world: World) -> None:
 
 def _compute_filter(options: t.Any) -> Filter:
     options.enabled_filters = ["ComputeFilter"]
-    return make_filters(options, options.load_user_classes())[0]
+    return make_filters(options, user_classes(options))[0]

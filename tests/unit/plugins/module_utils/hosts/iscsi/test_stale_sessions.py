@@ -11,9 +11,9 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import MissingLibrary
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.names import attachment_secret
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import secret_uuid
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import initiator, stale_sessions
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import secrets
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.secrets import secret_uuid
 
 from . import test_initiator
 from .test_initiator import ID, IQN, OTHER_ID, PORTALS

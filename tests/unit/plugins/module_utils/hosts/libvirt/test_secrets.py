@@ -18,6 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse, to_text
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.secret import SecretConfig
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import qemu_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import secrets
 
@@ -112,7 +113,7 @@ def valid(schema, xml):
 def test_a_secret_is_defined_valued_and_removed(libvirt):
     connection = Connection(libvirt)
     made = secrets.set_secret(connection, IQN, VALUE)
-    assert made == {"uuid": secrets.secret_uuid(IQN), "changed": True}
+    assert made == {"uuid": qemu_connection.secret_uuid(IQN), "changed": True}
     assert connection.values == {IQN: VALUE.encode()}
     node = parse(connection.secrets[IQN])
     assert (node.get("private"), node.get("ephemeral"), node.find("usage").get("type")) == ("yes", "yes", "iscsi")
@@ -196,7 +197,7 @@ def test_a_disk_of_qemus_own_initiator_names_the_secret_and_is_valid():
     from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.devices import _source
     from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.disk import DiskConfig
 
-    connection = secrets.iscsi_connection(
+    connection = qemu_connection.iscsi_connection(
         IQN, 1, [("192.0.2.10", 3260), ("192.0.2.11", 3260)], "user1", "iqn.2004-10.com.example:compute1"
     )
     planned = PlannedDisk(
@@ -226,14 +227,14 @@ def test_a_disk_of_qemus_own_initiator_names_the_secret_and_is_valid():
     assert node.find("source").get("name") == IQN + "/1"
     assert [host.get("name") for host in node.findall("source/host")] == ["192.0.2.10"]
     assert node.find("auth").get("username") == "user1"
-    assert dict(node.find("auth/secret").attrib) == {"type": "iscsi", "uuid": secrets.secret_uuid(IQN)}
-    own = secrets.iscsi_connection(IQN, 1, [("192.0.2.10", 3260)], "u", secret=IQN + ":own")
-    assert own["auth"]["secret_uuid"] == secrets.secret_uuid(IQN + ":own") and own["name"] == IQN + "/1"
+    assert dict(node.find("auth/secret").attrib) == {"type": "iscsi", "uuid": qemu_connection.secret_uuid(IQN)}
+    own = qemu_connection.iscsi_connection(IQN, 1, [("192.0.2.10", 3260)], "u", secret=IQN + ":own")
+    assert own["auth"]["secret_uuid"] == qemu_connection.secret_uuid(IQN + ":own") and own["name"] == IQN + "/1"
     wrapped = etree.fromstring(text.encode())
     assert DiskConfig.from_xml(wrapped.find(".//disk")) == disk
 
 
 def test_without_credentials_a_disk_names_no_secret():
-    assert "auth" not in secrets.iscsi_connection(IQN, 0, [("2001:db8::1", 3260)])
+    assert "auth" not in qemu_connection.iscsi_connection(IQN, 0, [("2001:db8::1", 3260)])
     with pytest.raises(InvalidInput):
-        secrets.iscsi_connection(IQN, 0, [])
+        qemu_connection.iscsi_connection(IQN, 0, [])

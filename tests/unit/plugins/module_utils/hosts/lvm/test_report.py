@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks import logical_volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
     BootflowError,
     CommandFailed,
@@ -285,7 +286,7 @@ def test_a_projects_name_comes_back_from_the_tags(project):
 @pytest.mark.parametrize("name", ["", "-a", ".", "..", "a/b", "a b", "x" * 128, None])
 def test_a_group_name_that_lvm_does_not_take_is_refused(name):
     with pytest.raises(InvalidInput):
-        lvm_tags.checked_name(name, "volume group")
+        logical_volumes.checked_lvm_name(name, "volume group")
 
 
 # ---- plans ------------------------------------------------------------------------------------------------------------

@@ -22,8 +22,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.fi
     WholeDiskFilter,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
+
+from ..reference import make_options
 
 
 def devices(count, product="0443", **more):
@@ -44,7 +45,7 @@ def spec(**more):
 
 
 def evaluate(cls, hosts, request):
-    filter_ = cls(SchedulerOptions())
+    filter_ = cls(make_options())
     result = filter_.evaluate(hosts, request, hosts.all_rows())
     for row, passes in enumerate(result.mask):
         alone = filter_.evaluate(hosts, request, row)
@@ -113,12 +114,12 @@ def test_a_host_with_what_another_has_is_not_asked_again(monkeypatch):
     asked = []
     monkeypatch.setattr(pci_passthrough_filter, "hand_out", lambda *args: asked.append(1) or [])
     hosts = fleet(pci_devices=[devices(2)] * 50 + [devices(1)])
-    evaluate_once = PciPassthroughFilter(SchedulerOptions())
+    evaluate_once = PciPassthroughFilter(make_options())
     evaluate_once.evaluate(hosts, spec(pci_requests=[ask(1)]), hosts.all_rows())
     assert len(asked) == 2
     monkeypatch.setattr(whole_disk_filter, "choose_disks", lambda *args: asked.append(1))
     hosts = fleet(free_disks=[[{"path": "a", "size_gb": 1}]] * 50)
-    WholeDiskFilter(SchedulerOptions()).evaluate(hosts, spec(whole_disks=[WholeDiskRequest()]), hosts.all_rows())
+    WholeDiskFilter(make_options()).evaluate(hosts, spec(whole_disks=[WholeDiskRequest()]), hosts.all_rows())
     assert len(asked) == 3
 
 

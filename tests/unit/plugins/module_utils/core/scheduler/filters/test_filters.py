@@ -13,9 +13,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.ag
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.capacity import at
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import make_filters
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
+
+from ..reference import make_options
 
 NOW = 1000.0
 CPU = {"arch": "x86_64", "model": "Skylake", "vendor": "Intel", "features": ["aes", "avx2"], "topology": {"cores": 4}}
@@ -25,7 +26,7 @@ def verdict(name, host=None, flavor=None, options=None, **spec):
     """(passes, the reason if not) of one host before one filter, and the same asked about one row alone."""
     made = {"host": "h", "nodename": "n", "updated_at": NOW, **(host or {})}
     fleet = Fleet([HostState(**made)])
-    opts = SchedulerOptions(enabled_filters=[name], now=NOW, **(options or {}))
+    opts = make_options(enabled_filters=[name], now=NOW, **(options or {}))
     (filter_,) = make_filters(opts, {})
     request = RequestSpec(["u"], Flavor("f", **{"memory_mb": 0, "vcpus": 0, **(flavor or {})}), **spec)
     result = filter_.evaluate(fleet, request, fleet.all_rows())
@@ -281,7 +282,7 @@ def test_compute_capabilities_asks_each_host_of_its_own_facts():
     hosts = [HostState("h%d" % i, "n", cpu_info=c, stats={"rack": "r%d" % i}) for i, c in enumerate(cpus)]
     hosts.append(HostState("h4", "n", cpu_info={"arch": "x86_64"}))
     fleet = Fleet(hosts)
-    opts = SchedulerOptions(enabled_filters=["ComputeCapabilitiesFilter"], now=NOW)
+    opts = make_options(enabled_filters=["ComputeCapabilitiesFilter"], now=NOW)
     (filter_,) = make_filters(opts, {})
     specs = {"capabilities:cpu_info:arch": "x86_64", "rack": "<or> r0 <or> r1"}  # h4 has no rack: not its business
     request = RequestSpec(["u"], Flavor("f", 0, 0, extra_specs=specs))
@@ -297,7 +298,7 @@ def test_compute_capabilities_asks_each_host_of_its_own_facts():
 def test_compute_capabilities_look_at_what_is_left():
     """The fleet as it stands, also where instances of an earlier request were taken from it."""
     fleet = Fleet([HostState("h", "n", memory_mb=1000)])
-    (filter_,) = make_filters(SchedulerOptions(enabled_filters=["ComputeCapabilitiesFilter"], now=NOW), {})
+    (filter_,) = make_filters(make_options(enabled_filters=["ComputeCapabilitiesFilter"], now=NOW), {})
     request = RequestSpec(["u"], Flavor("f", 600, 0, extra_specs={"capabilities:free_ram_mb": ">= 600"}))
     assert filter_.evaluate(fleet, request, fleet.all_rows()).mask.tolist() == [True]
     fleet.consume(0, request)

@@ -176,7 +176,7 @@ def test_isolated_hosts(hosts, images, image, restrict, passes, attribute):
 
 
 @pytest.mark.parametrize("setting", ["isolated_hosts", "isolated_images"])
-@pytest.mark.parametrize("value", ["a,b", [5]])
+@pytest.mark.parametrize("value", [{"a": "b"}, [["a"]]])
 def test_isolated_things_are_lists_of_names(setting, value):
     with pytest.raises(InvalidInput, match=setting):
         verdict("IsolatedHostsFilter", options={setting: value})
@@ -201,7 +201,7 @@ def test_metrics(metrics, wanted, missing):
 
 
 def test_metrics_setting_is_a_mapping():
-    with pytest.raises(InvalidInput, match="metrics_weight_setting is "):
+    with pytest.raises(InvalidInput, match="bootflow_metrics_weight_setting must be a mapping"):
         verdict("MetricsFilter", options={"metrics_weight_setting": ["a=1.0"]})
 
 
@@ -213,7 +213,6 @@ def test_metrics_setting_is_a_mapping():
         (100, NOW, ""),
         (100, NOW - 100, ""),
         (100, NOW - 101, "its facts are 101 s old, more than 100 s"),
-        (0.5, NOW - 1, "its facts are 1 s old, more than 0.5 s"),
         ("100", NOW - 101, "its facts are 101 s old, more than 100 s"),
         (100, NOW + 1000, ""),  # another clock: they are not old
         (100, None, "no facts of it are known, they may be 100 s old"),
@@ -228,6 +227,5 @@ def test_facts_age(limit, updated_at, reason):
 
 @pytest.mark.parametrize("limit", [0, -1, "old", float("nan"), []])
 def test_a_facts_age_that_is_none(limit):
-    with pytest.raises(InvalidInput, match="max_facts_age is ") as caught:
+    with pytest.raises(InvalidInput, match="bootflow_max_facts_age must be a whole number of seconds, at least 1, got"):
         verdict("FactsAgeFilter", options={"max_facts_age": limit})
-    assert "seconds above 0" in caught.value.remedy

@@ -8,19 +8,14 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.aggregates import (
-    Aggregate,
-    Membership,
-    aggregate_groups,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.aggregates import Aggregate, Membership
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import (
-    SchedulerOptions,
-    select_destinations,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.memberships import aggregate_groups
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import select_destinations
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
 
+from ..reference import make_options
 from .test_filters import verdict
 
 
@@ -112,7 +107,7 @@ def test_the_ratio_of_aggregates_is_in_the_text_and_in_the_limits():
     fleet = Fleet([HostState("h", "n", memory_mb=100, local_gb=10, vcpus=2, **member_of(ratios))])
     names = ["AggregateRamFilter", "AggregateDiskFilter", "AggregateCoreFilter"]
     (selection,) = select_destinations(
-        fleet, RequestSpec(["u"], Flavor("f", 1, 1, 1)), SchedulerOptions(enabled_filters=names)
+        fleet, RequestSpec(["u"], Flavor("f", 1, 1, 1)), make_options(enabled_filters=names)
     )
     assert selection.limits == {"memory_mb": 200.0, "disk_gb": 30.0, "vcpu": 8.0}
 
@@ -120,7 +115,7 @@ def test_the_ratio_of_aggregates_is_in_the_text_and_in_the_limits():
 def test_a_ratio_of_zero_leaves_no_limit_of_vcpus():
     fleet = Fleet([HostState("h", "n", vcpus=2, **member_of({"cpu_allocation_ratio": "0"}))])
     (selection,) = select_destinations(
-        fleet, RequestSpec(["u"], Flavor("f", 0, 0)), SchedulerOptions(enabled_filters=["AggregateCoreFilter"])
+        fleet, RequestSpec(["u"], Flavor("f", 0, 0)), make_options(enabled_filters=["AggregateCoreFilter"])
     )
     assert selection.limits == {}
 
@@ -171,7 +166,7 @@ def test_counts_of_aggregates(kind, texts, count, passes):
     ("filter_", "setting", "value"),
     [
         ("IoOpsFilter", "max_io_ops_per_host", "many"),
-        ("IoOpsFilter", "max_io_ops_per_host", None),
+        ("IoOpsFilter", "max_io_ops_per_host", 0),
         ("IoOpsFilter", "max_io_ops_per_host", 1.5),
         ("AggregateIoOpsFilter", "max_io_ops_per_host", float("inf")),
         ("NumInstancesFilter", "max_instances_per_host", 0),
@@ -180,14 +175,13 @@ def test_counts_of_aggregates(kind, texts, count, passes):
     ],
 )
 def test_a_setting_that_is_no_count(filter_, setting, value):
-    with pytest.raises(InvalidInput, match=setting) as caught:
+    with pytest.raises(InvalidInput, match="bootflow_%s must be a whole number, at least 1, got" % setting):
         verdict(filter_, options={setting: value})
-    assert "whole number" in caught.value.remedy
 
 
 def test_counts_grow_within_a_request():
     fleet = Fleet([HostState("a", "a", num_instances=1), HostState("b", "b")])
-    options = SchedulerOptions(enabled_filters=["NumInstancesFilter"], max_instances_per_host=2)
+    options = make_options(enabled_filters=["NumInstancesFilter"], max_instances_per_host=2)
     chosen = select_destinations(fleet, RequestSpec(["1", "2", "3"], Flavor("f", 0, 0)), options)
     assert sorted(s.host for s in chosen) == ["a", "b", "b"]
 

@@ -14,9 +14,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.aggregates import Aggregate
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import make_filters
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
+
+from ..reference import make_options
 
 ratio_texts = st.sampled_from(["1", "1.5", "2.0", "0.5", "x", "", "1,2", "-1", "16"])
 metadata = st.fixed_dictionaries(
@@ -140,7 +141,7 @@ LOOPS = {
 def test_columns_answer_as_a_loop_over_hosts(name, world, data):
     hosts, request = world
     fleet = Fleet(hosts)
-    (filter_,) = make_filters(SchedulerOptions(enabled_filters=[name], max_instances_per_host=2), {})
+    (filter_,) = make_filters(make_options(enabled_filters=[name], max_instances_per_host=2), {})
     rows = fleet.all_rows()[data.draw(st.lists(st.booleans(), min_size=len(hosts), max_size=len(hosts)))]
     result = filter_.evaluate(fleet, request, rows)
     expected = [bool(LOOPS[name](hosts[row], request)) for row in rows]

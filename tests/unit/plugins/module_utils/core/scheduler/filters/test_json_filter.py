@@ -13,12 +13,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.json_query import OPERATORS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import (
-    SchedulerOptions,
-    select_destinations,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import select_destinations
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
 
+from ..reference import make_options
 from .test_filters import verdict
 
 HOST = {
@@ -145,7 +143,5 @@ def test_the_reason_tells_the_query_and_what_the_host_has():
 def test_the_query_is_asked_again_of_what_is_left():
     fleet = Fleet([HostState("a", "a", memory_mb=3000), HostState("b", "b", memory_mb=2000)])
     request = RequestSpec(["1", "2"], Flavor("f", 1500, 0), scheduler_hints={"query": '[">=", "$free_ram_mb", 1800]'})
-    chosen = select_destinations(
-        fleet, request, SchedulerOptions(enabled_filters=["JsonFilter"], weighers=["RAMWeigher"])
-    )
+    chosen = select_destinations(fleet, request, make_options(enabled_filters=["JsonFilter"], weighers=["RAMWeigher"]))
     assert [s.host for s in chosen] == ["a", "b"]

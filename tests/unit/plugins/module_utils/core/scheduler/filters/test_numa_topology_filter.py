@@ -22,8 +22,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.fi
     NUMATopologyFilter,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
+
+from ..reference import make_options
 
 
 def topology(*sizes, used=0):
@@ -49,9 +50,9 @@ def spec(numa=None, **more):
 
 
 def ask(fleet, request):
-    result = NUMATopologyFilter(SchedulerOptions()).evaluate(fleet, request, fleet.all_rows())
+    result = NUMATopologyFilter(make_options()).evaluate(fleet, request, fleet.all_rows())
     one_by_one = [
-        bool(NUMATopologyFilter(SchedulerOptions()).evaluate(fleet, request, row).mask) for row in fleet.all_rows()
+        bool(NUMATopologyFilter(make_options()).evaluate(fleet, request, row).mask) for row in fleet.all_rows()
     ]
     assert result.mask.tolist() == one_by_one
     return result
@@ -87,7 +88,7 @@ def test_ratios_are_the_hosts_own():
 
 def test_limits_are_the_hosts_ratios():
     fleet = fleet_of(topology(100), cpu_allocation_ratio=4.0, ram_allocation_ratio=1.25)
-    assert NUMATopologyFilter(SchedulerOptions()).limits(fleet, 0) == {
+    assert NUMATopologyFilter(make_options()).limits(fleet, 0) == {
         "numa_topology": {"cpu_allocation_ratio": 4.0, "ram_allocation_ratio": 1.25}
     }
 
@@ -143,7 +144,7 @@ def test_hosts_that_are_alike_are_fitted_once(monkeypatch):
     taken = apply_usage(empty, GuestNUMATopology((GuestCell(0, frozenset({0}), 60, host_cell=0),)))
     copies = [HostNUMATopology.from_dict((empty if n % 2 else taken).as_dict()) for n in range(1000)]
     fleet = fleet_of(*copies)
-    rule = NUMATopologyFilter(SchedulerOptions())
+    rule = NUMATopologyFilter(make_options())
     mask = rule.evaluate(fleet, spec(wish(50, 95)), fleet.all_rows()).mask
     assert len(fitted) == 2
     assert mask.all()

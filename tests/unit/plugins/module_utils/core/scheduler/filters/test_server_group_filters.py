@@ -16,11 +16,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.fi
     ServerGroupAntiAffinityFilter,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import (
-    SchedulerOptions,
-    select_destinations,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import select_destinations
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
+
+from ..reference import make_options
 
 
 def fleet(*names, **more):
@@ -37,7 +36,7 @@ def spec(of_group, *uuids):
 
 def passing(cls, of_group, where=None, uuids=()):
     where = where or fleet("a", "b", "c")
-    filter_ = cls(SchedulerOptions())
+    filter_ = cls(make_options())
     result = filter_.evaluate(where, spec(of_group, *uuids), where.all_rows())
     for row in where.all_rows():
         assert bool(filter_.evaluate(where, spec(of_group, *uuids), row).mask) == result.mask[row]
@@ -77,7 +76,7 @@ def test_an_instance_that_is_moved_may_stay():
 
 def place(where, count, of_group, **more):
     request = RequestSpec(["u%d" % i for i in range(count)], Flavor("f", 256, 1), instance_group=of_group)
-    return [s.host for s in select_destinations(where, request, SchedulerOptions(**more))]
+    return [s.host for s in select_destinations(where, request, make_options(**more))]
 
 
 FILTERS = {"enabled_filters": ["RamFilter", "ServerGroupAntiAffinityFilter", "ServerGroupAffinityFilter"]}
@@ -125,7 +124,7 @@ def test_no_valid_host_names_the_filter(of_group, count, text):
 )
 def test_texts(cls, of_group, row, text):
     where = fleet(*"abc")
-    result = cls(SchedulerOptions()).evaluate(where, spec(of_group), where.all_rows())
+    result = cls(make_options()).evaluate(where, spec(of_group), where.all_rows())
     assert not result.mask[row]
     assert result.text(row) == text
 

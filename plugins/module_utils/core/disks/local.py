@@ -2,17 +2,27 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The storage backends of local disks. source: Nova's images_type"""
+"""What an instance's local disks are kept in, and how their volumes are named. source: Nova's images_type"""
 
 from __future__ import annotations
 
-from ...core.errors import InvalidInput
-from ..lvm.lvm_tags import checked_name
+from ..errors import InvalidInput
+from .logical_volumes import checked_lvm_name
 
 QCOW2, RAW, LVM, QCOW2_ON_LVM = "qcow2", "raw", "lvm", "qcow2_on_lvm"
 BACKENDS = (QCOW2, RAW, LVM, QCOW2_ON_LVM)
 #: Backends that use a volume group.
 ON_LVM = (LVM, QCOW2_ON_LVM)
+ZERO, SHRED, NONE = "zero", "shred", "none"
+#: What becomes of the data of a volume whose instance is deleted.
+CLEARS = (ZERO, SHRED, NONE)
+#: Of qcow2_on_lvm: the one volume of an instance, and the folder where it is mounted.
+DISK = "disk"
+
+
+def volume_name(uuid: str, disk: str) -> str:
+    """The logical volume of an instance's disk, named as Nova names it."""
+    return "%s_%s" % (uuid, disk)
 
 
 def checked_group(backend: str, volume_group: str) -> str:
@@ -27,4 +37,4 @@ def checked_group(backend: str, volume_group: str) -> str:
             reason="disk backend %s requires a volume group" % backend,
             remedy="Set bootflow_disk_volume_group for the host.",
         )
-    return checked_name(volume_group, "volume group")
+    return checked_lvm_name(volume_group, "volume group")

@@ -1,0 +1,345 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A variable ``bootflow_*``, declared once: type, default, bounds, help. Options, checks and documents are made of it.
+
+source: oslo.config's Opt
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import json
+import math
+import os
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ..errors import BootflowError, InvalidInput
+from .formats import to_boolean, to_integer
+from .problems import Problems
+
+PREFIX = "bootflow_"
+SHOWN = 60  # characters of a wrong value
+REMEDY = (
+    "Correct it in the inventory (host_vars, group_vars) or where -e sets it; docs/variables.md lists all variables."
+)
+
+_WHOLE = object()
+
+
+class Unfit(ValueError):
+    """A value does not fit its setting. ``got``: the wrong part of it; ``expects``: what that should be."""
+
+    def __init__(self, got: t.Any = _WHOLE, expects: str = ""):
+        super().__init__(expects)
+        self.got = got
+        self.expects = expects
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type of settings. ``read`` raises Unfit, ValueError or TypeError for a value that is not of it."""
+
+    expects: str
+    read: t.Callable[[t.Any], t.Any]
+    type: str = "raw"  # Ansible's, of an option
+    elements: str = ""
+
+
+def structure(value: t.Any) -> t.Any:
+    """Lists and mappings come as JSON text from a command line's extra variables."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def to_number(value: t.Any) -> float | None:
+    """A finite number, or the text of one; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _float(value: t.Any) -> float:
+    number = to_number(value)
+    if number is None:
+        raise Unfit
+    return number
+
+
+def _integer(value: t.Any) -> int:
+    return to_integer(value.strip() if isinstance(value, str) else value)
+
+
+def _boolean(value: t.Any) -> bool:
+    if isinstance(value, (int, float)) and value in (0, 1):
+        return bool(value)
+    return to_boolean(value.strip() if isinstance(value, str) else value)
+
+
+def _text(value: t.Any) -> str:
+    if isinstance(value, (list, tuple, dict, set, bytes)):
+        raise Unfit
+    return str(value)
+
+
+def _filled(value: t.Any) -> str:
+    text = _text(value)
+    if not text.strip():
+        raise Unfit
+    return text
+
+
+def _list(value: t.Any) -> list[t.Any]:
+    value = structure(value)
+    if not isinstance(value, (list, tuple)):
+        raise Unfit
+    return list(value)
+
+
+def _texts(value: t.Any) -> list[str]:
+    """Also "a,b", and one name alone."""
+    value = structure(value)
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")] if value.strip() else []
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        value = [value]
+    if not isinstance(value, (list, tuple)):
+        raise Unfit
+    for item in value:
+        if item is None or isinstance(item, (bool, list, tuple, t.Mapping)):
+            raise Unfit(item)
+    return [str(item) for item in value]
+
+
+def _mapping(value: t.Any) -> dict[str, t.Any]:
+    value = structure(value)
+    if not isinstance(value, t.Mapping):
+        raise Unfit
+    return {str(key): item for key, item in value.items()}
+
+
+def _numbers(value: t.Any) -> dict[str, float]:
+    found = {}
+    for key, item in _mapping(value).items():
+        number = to_number(item)
+        if number is None:
+            raise Unfit("%s: %s" % (key, item))
+        found[key] = number
+    return found
+
+
+def _entries(value: t.Any) -> t.Any:
+    value = structure(value)
+    if not isinstance(value, (list, tuple, t.Mapping)):
+        raise Unfit
+    return value
+
+
+def _path(value: t.Any) -> str:
+    return os.path.expanduser(os.path.expandvars(_filled(value)))
+
+
+def _absolute(value: t.Any) -> str:
+    text = _filled(value)
+    if not text.startswith("/") or ".." in text.split("/") or "\0" in text:
+        raise Unfit
+    return text.rstrip("/") or "/"
+
+
+def _absolutes(value: t.Any) -> list[str]:
+    paths = _list(value)
+    for path in paths:
+        if not isinstance(path, str) or not path.startswith("/") or ".." in path.split("/") or "\0" in path:
+            raise Unfit(path)
+    twice = sorted({p for p in paths if paths.count(p) > 1})
+    if twice:
+        raise Unfit(", ".join(twice), "a list of absolute paths without duplicates")
+    return [str(p) for p in paths]
+
+
+def is_address(value: t.Any) -> bool:
+    """An IP address; an IPv6 one may stand in brackets."""
+    text = str(value)
+    try:
+        ipaddress.ip_address(text[1:-1] if text.startswith("[") and text.endswith("]") else text)
+    except ValueError:
+        return False
+    return "%" not in text
+
+
+def _address(value: t.Any) -> str:
+    if not is_address(value):
+        raise Unfit
+    return str(value)
+
+
+def _pattern(value: t.Any) -> str:
+    text = _filled(value)
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise Unfit(text, "a regular expression (%s)" % error) from None
+    return text
+
+
+TEXT = Kind("a text", _text, "str")
+FILLED = Kind("a text that is not empty", _filled, "str")
+PATH = Kind("a path", _path, "path")
+PATHS = Kind("a list of paths", lambda value: [_path(item) for item in _texts(value)], "list", "path")
+ABSOLUTE = Kind("an absolute path", _absolute, "path")
+ABSOLUTES = Kind("a list of absolute paths", _absolutes, "list", "path")
+ADDRESS = Kind("an IP address", _address, "str")
+NUMBERS = Kind("a mapping of names to numbers", _numbers, "dict")
+ENTRIES = Kind("a list of mappings, or a mapping keyed by name", _entries)
+REQUESTS = Kind("a list", _list, "list", "raw")
+PATTERN = Kind("a regular expression", _pattern, "str")
+
+_KINDS: dict[t.Any, Kind] = {
+    bool: Kind("true or false", _boolean, "bool"),
+    int: Kind("a whole number", _integer, "int"),
+    float: Kind("a number", _float, "float"),
+    str: TEXT,
+    list: Kind("a list of names", _texts, "list", "str"),
+    dict: Kind("a mapping", _mapping, "dict"),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One variable. ``name`` is without the prefix ``bootflow_``.
+
+    ``kind``: a Kind, or bool, int, float, str, list (of names), dict. ``least``, ``most``: bounds of a number; ``unit``: what
+    it counts. ``default_text``: the default as documents show it, where it is no plain value. ``option``: the option's name
+    in actions where it is another. ``secret``: its value is printed nowhere.
+    """
+
+    name: str
+    kind: t.Any
+    default: t.Any = None
+    help: str = ""
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+    unit: str = ""
+    default_text: str = ""
+    option: str = ""
+    required: bool = False
+    secret: bool = False
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.name
+
+    @property
+    def expects(self) -> str:
+        """What a value has to be, as a message continues after "must be"."""
+        if self.choices:
+            return "one of %s%s" % (", ".join(c for c in self.choices if c), ", or empty" if "" in self.choices else "")
+        words = self.of.expects
+        if self.unit:
+            words += " of " + self.unit
+        if self.least is not None and self.most is not None:
+            return words + " from %d to %d" % (self.least, self.most)
+        if self.least is not None:
+            words += ", at least %g" % self.least
+        return words
+
+    @property
+    def of(self) -> Kind:
+        return self.kind if isinstance(self.kind, Kind) else _KINDS[self.kind]
+
+    def but(self, **changes: t.Any) -> Setting:
+        """The same variable where an action reads it otherwise (another default, not required)."""
+        return dataclasses.replace(self, **changes)
+
+    def argument(self) -> dict[str, t.Any]:
+        """An option's entry in an argument spec."""
+        found: dict[str, t.Any] = {"type": self.of.type}
+        if self.of.elements:
+            found["elements"] = self.of.elements
+        if self.choices:
+            found["choices"] = list(self.choices)
+        if self.required:
+            found["required"] = True
+        return found
+
+    def read(self, value: t.Any, called: str = "") -> t.Any:
+        """``value`` as this setting's type; None gives the default.
+
+        :arg called: what messages call it, the variable by default.
+        :raises InvalidInput: naming the variable, what is expected, and the value unless it is secret.
+        """
+        if value is None:
+            default = self.default
+            return list(default) if isinstance(default, (list, tuple)) else dict(default) if default == {} else default
+        called = called or self.variable
+        try:
+            found = self.of.read(value)
+            if self.choices and found not in self.choices:
+                raise Unfit
+            if (self.least is not None and found < self.least) or (self.most is not None and found > self.most):
+                raise Unfit
+        except BootflowError as error:
+            message = "%s: %s" % (called, error.message)
+            raise InvalidInput(message=message, remedy=error.remedy or REMEDY) from error
+        except (ValueError, TypeError, OverflowError) as error:
+            message = "%s must be %s" % (called, getattr(error, "expects", "") or self.expects)
+            if not self.secret:
+                got = getattr(error, "got", _WHOLE)
+                message += ", got %s" % _shown(value if got is _WHOLE else got)
+            raise InvalidInput(message=message, remedy=REMEDY) from None
+        return found
+
+
+def _shown(value: t.Any) -> str:
+    text = ascii(str(value) if isinstance(value, str) else value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+class Table(t.Tuple[Setting, ...]):
+    """Settings of one subject."""
+
+    def options(self, *names: str) -> dict[str, Setting]:
+        """Option -> setting: what an action's ARGUMENTS holds. :arg names: of settings; without any, all of them."""
+        return {s.option or s.name: s for s in ([self.named(n) for n in names] or self)}
+
+    def named(self, name: str) -> Setting:
+        return next(s for s in self if s.name == name)
+
+    def of(self, variables: t.Mapping[str, t.Any]) -> Values:
+        return Values(self, variables)
+
+    def check(self, variables: t.Mapping[str, t.Any], path: str, problems: Problems) -> None:
+        """Add every wrong one to ``problems``."""
+        for setting in self:
+            with problems.collect(path):
+                setting.read(variables.get(setting.variable))
+
+
+class Values:
+    """Settings of one table by their names, each read when it is first asked for. :raises InvalidInput: see Setting.read"""
+
+    def __init__(self, table: t.Iterable[Setting], variables: t.Mapping[str, t.Any]):
+        self._settings = {setting.name: setting for setting in table}
+        self._variables = variables
+
+    def __getattr__(self, name: str) -> t.Any:
+        try:
+            setting = self._settings[name]
+        except KeyError:
+            raise AttributeError(name) from None
+        value = setting.read(self._variables.get(setting.variable))
+        setattr(self, name, value)
+        return value

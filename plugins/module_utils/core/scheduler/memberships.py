@@ -1,0 +1,28 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The hosts of a fleet by the aggregates that they are in."""
+
+from __future__ import annotations
+
+from .aggregates import Membership
+from .columns import Fleet, Groups
+from .host_state import HostState
+
+
+def aggregate_groups(fleet: Fleet) -> Groups:
+    """Hosts that are in the same aggregates; the value of a group is its Membership.
+
+    Aggregates are told apart as objects, so hosts should share them.
+    """
+    made: dict[tuple[int, ...], Membership] = {}
+
+    def key(host: HostState) -> Membership:
+        ids = tuple(map(id, host.aggregates))
+        found = made.get(ids)
+        if found is None:
+            found = made[ids] = Membership(host.aggregates)
+        return found
+
+    return fleet.groups("aggregates", key, ("aggregates",))

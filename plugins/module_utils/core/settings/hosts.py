@@ -1,0 +1,244 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Variables of a compute host, read for each host by itself."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..disks.local import BACKENDS, CLEARS
+from ..disks.logical_volumes import checked_lvm_name
+from ..disks.whole_disks import CLEARS as WHOLE_DISK_CLEARS
+from ..disks.whole_disks import MEDIA
+from ..errors import BootflowError
+from ..guest.config_drive_rules import FORMATS
+from ..guest.platform import CPU_MODES, FIRMWARE_TYPES
+from ..reading.setting import ABSOLUTE, ABSOLUTES, FILLED, NUMBERS, PATTERN, Kind, Setting, Table, Unfit, structure
+from ..resources.numa.topology import reserved_pages
+from ..resources.pci.spec import parse_device_specs
+
+_PAGES = "a list of {node, size (kB, or such as 2MB), count}"
+_VOLUME_GROUP = "a name that LVM takes (letters, digits, + _ . -)"
+
+
+def _pci_devices(value: t.Any) -> list[t.Any]:
+    entries = structure(value)
+    if not isinstance(entries, (list, tuple)):
+        raise Unfit
+    parse_device_specs(entries)
+    return [dict(e) if isinstance(e, t.Mapping) else e for e in entries]
+
+
+def _huge_pages(value: t.Any) -> list[dict[str, int]]:
+    entries = structure(value)
+    if not isinstance(entries, (list, tuple)):
+        raise Unfit
+    found: dict[tuple[int, int], int] = {}
+    for entry in entries:
+        if isinstance(entry, t.Mapping) and set(entry) != {"node", "size", "count"}:
+            raise Unfit(dict(entry))
+        try:
+            pages = reserved_pages([entry])
+        except BootflowError:
+            raise Unfit(entry) from None
+        if any(node < 0 or size <= 0 for node, size in pages) or set(pages) & set(found):
+            raise Unfit(entry, _PAGES + ", each node and size once")
+        found.update(pages)
+    return [{"node": node, "size": size, "count": count} for (node, size), count in found.items()]
+
+
+def _volume_group(value: t.Any) -> str:
+    try:
+        return checked_lvm_name(value, "") if value != "" else ""
+    except BootflowError:
+        raise Unfit from None
+
+
+#: What the ledger keeps of a host, in columns of these names; the scheduler reads it there.
+CONFIGURATION = Table(
+    (
+        Setting(
+            "ram_allocation_ratio",
+            float,
+            1.5,
+            "Overcommit of memory; 0.0 means the default.",
+            least=0,
+        ),
+        Setting("disk_allocation_ratio", float, 1.0, "Overcommit of disk space; 0.0 means the default.", least=0),
+        Setting("cpu_allocation_ratio", float, 16.0, "Overcommit of CPUs; 0.0 means the default.", least=0),
+        Setting("reserved_memory_mb", int, 512, "Memory that the host keeps for itself.", least=0, unit="MB"),
+        Setting("reserved_disk_gb", int, 0, "Disk space that the host keeps for itself.", least=0, unit="GB"),
+        Setting("reserved_vcpus", int, 0, "CPUs that the host keeps for itself.", least=0),
+        Setting(
+            "availability_zone",
+            str,
+            "nova",
+            "Availability zone of a compute or storage host.",
+            default_text="that of its aggregate, else `bootflow_default_availability_zone` (storage host: `nova`)",
+        ),
+        Setting("disabled", bool, False, "The host gets no new instances."),
+        Setting("disabled_reason", str, "", "Why the host is disabled."),
+        Setting(
+            "pci_device_spec",
+            Kind("a list of mappings", _pci_devices),
+            (),
+            "PCI devices that guests may have, as in Nova's `[pci]passthrough_whitelist`: `vendor_id`, `product_id`, `address` or"
+            " `devname`, tags.",
+        ),
+        Setting(
+            "isolated_disks",
+            ABSOLUTES,
+            (),
+            "Whole disks that guests may have: absolute paths, best those of `/dev/disk/by-id`.",
+        ),
+        Setting(
+            "reserved_huge_pages",
+            Kind(_PAGES, _huge_pages),
+            (),
+            "Huge pages that guests do not get: `node`, `size` (kB, or such as 2MB), `count`.",
+        ),
+        Setting("metrics", NUMBERS, {}, "Metric to number, for the MetricsWeigher and the MetricsFilter."),
+    )
+)
+
+COMPUTE = Table(
+    (
+        Setting("libvirt_uri", FILLED, "qemu:///system", "URI of the host's libvirt."),
+        Setting(
+            "instances_path",
+            ABSOLUTE,
+            "/var/lib/bootflow/instances",
+            "Folder of disks, config drives, console logs and base images (`_base`).",
+        ),
+        Setting(
+            "virt_type",
+            str,
+            "auto",
+            "`auto`: KVM where it really works, else QEMU's emulation.",
+            choices=("auto", "kvm", "qemu"),
+        ),
+        Setting(
+            "disk_backend",
+            str,
+            "qcow2",
+            "What keeps guests' local disks: `qcow2` (overlay on the base image), `raw`, `lvm` (each a logical volume) or"
+            " `qcow2_on_lvm` (overlays on one logical volume for each instance); see [architecture](architecture.md#local-disks).",
+            choices=BACKENDS,
+        ),
+        Setting(
+            "disk_volume_group",
+            Kind(_VOLUME_GROUP, _volume_group, "str"),
+            "",
+            "Existing volume group of the disk backends `lvm` and `qcow2_on_lvm`, which require it.",
+        ),
+        Setting(
+            "disk_volume_clear",
+            str,
+            "zero",
+            "How the data of a deleted instance's logical volumes is overwritten.",
+            choices=CLEARS,
+        ),
+        Setting(
+            "disk_volume_clear_size_mb",
+            int,
+            0,
+            "How much of it is overwritten, from its beginning; 0: all.",
+            least=0,
+            unit="MiB",
+        ),
+        Setting(
+            "disk_medium",
+            str,
+            "",
+            "Medium of the local disks. A flavor requests it with the extra spec `capabilities:disk_medium`, and the backend with"
+            " `capabilities:disk_backend`.",
+            choices=("", *MEDIA),
+        ),
+        Setting(
+            "whole_disk_clear",
+            str,
+            "zero",
+            "What becomes of a whole disk whose guest was deleted: `zero` overwrites all of it, which takes hours for a large one;"
+            " until then it stays with the instance.",
+            choices=WHOLE_DISK_CLEARS,
+        ),
+        Setting(
+            "volume_attach",
+            str,
+            "kernel",
+            "How guests get volumes: `kernel`, the host's iSCSI initiator logs in and the guest has a block device; `qemu`, QEMU"
+            " logs in by itself (Debian's qemu-block-extra).",
+            choices=("kernel", "qemu"),
+        ),
+        Setting("config_drive_format", str, "iso9660", "Format of config drives.", choices=FORMATS),
+        Setting(
+            "max_concurrent_builds",
+            int,
+            10,
+            "Builds that a host works on at once; 0: all.",
+            least=0,
+        ),
+        Setting(
+            "vif_plugging_timeout",
+            float,
+            300.0,
+            "How long a guest's CPUs stay stopped until its interfaces are up on the host.",
+            least=0,
+            unit="seconds",
+        ),
+        Setting("vif_plugging_is_fatal", bool, True, "Interfaces that do not come up in that time fail the build."),
+        Setting(
+            "shutdown_timeout",
+            float,
+            60.0,
+            "Time that a guest has to shut down before it loses its power; 0: it loses it at once. The image property"
+            " `os_shutdown_timeout` comes first.",
+            least=0,
+            unit="seconds",
+        ),
+        Setting("wait_timeout", float, 60.0, "Time to wait for a domain to run.", least=0, unit="seconds"),
+        Setting("wait_console", PATTERN, help="Pattern that each guest has to print on its console."),
+        Setting("wait_address", bool, False, "Wait for the guest's address to answer."),
+        Setting("wait_agent", bool, False, "Wait for the guest's agent."),
+        Setting(
+            "wait_guest_timeout",
+            float,
+            300.0,
+            "Time to wait for the console pattern, the address or the agent.",
+            least=0,
+            unit="seconds",
+        ),
+    )
+)
+
+#: The fields of core.guest.spec.GuestOptions.
+GUEST = Table(
+    (
+        Setting("machine_type", FILLED, help="Machine type of guests.", default_text="as the image or the host says"),
+        Setting(
+            "firmware",
+            str,
+            help="Firmware of guests.",
+            choices=FIRMWARE_TYPES,
+            default_text="as the image or the host says",
+        ),
+        Setting(
+            "cpu_mode",
+            str,
+            help="CPU mode of guests.",
+            choices=CPU_MODES,
+            default_text="`host-model` with KVM, else `none`",
+        ),
+        Setting("cpu_model", FILLED, help="CPU model of guests, with `bootflow_cpu_mode: custom`."),
+        Setting(
+            "vnc_listen",
+            FILLED,
+            "127.0.0.1",
+            "Address that guests' VNC listens on. There is no password: think before you open it.",
+        ),
+    )
+)
+
+HOST = Table((*CONFIGURATION, *COMPUTE, *GUEST))

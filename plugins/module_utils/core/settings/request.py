@@ -1,0 +1,100 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Variables of the request and of the catalogue that it names things of."""
+
+from __future__ import annotations
+
+from ..reading.setting import ENTRIES, PATHS, REQUESTS, Setting, Table
+
+CATALOGUE = Table(
+    (
+        Setting(
+            "flavors",
+            ENTRIES,
+            (),
+            "Flavors that requests may name: `name`, `vcpus`, `memory_mb`, `root_gb` (0: as large as the image), `ephemeral_gb`,"
+            " `swap` (MB), `extra_specs`, `disabled`.",
+        ),
+        Setting(
+            "images",
+            ENTRIES,
+            (),
+            "Images that requests may name: `name`, `url` (http, https, or file as the compute host sees it) or `path` (on the"
+            " controller), `checksum` (sha256), `disk_format`, `min_disk` (GB), `min_ram` (MB), `properties` (Glance's names),"
+            " `id`, `size`, `status`.",
+        ),
+        Setting(
+            "networks",
+            ENTRIES,
+            (),
+            "Networks that requests may name: `name`, `type` (`network`: a libvirt network; `bridge`: a Linux bridge), `source`"
+            " (its name on the host), `manage` (create a missing libvirt network), `forward` (of a managed one: none, nat, route,"
+            " open), `mtu`, `enforce_allocation_pools`, `subnets` (`name`, `cidr`, `gateway_ip`, `allocation_pools`,"
+            " `dns_nameservers`, `host_routes`, `enable_dhcp`).",
+        ),
+        Setting("keypairs", ENTRIES, (), "Public keys that requests may name: `name`, `public_key`."),
+    )
+)
+
+QUOTA = Table(
+    (
+        Setting(
+            "quotas",
+            dict,
+            {},
+            "Limits of a project: `instances`, `cores`, `ram` (MB), `ports` (-1, unlimited, by default), `server_groups`,"
+            " `server_group_members` (10 by default); for volumes `volumes`, `snapshots` (10), `gigabytes` (1000),"
+            " `per_volume_gigabytes`, and with a volume type `volumes_TYPE`, `gigabytes_TYPE`, `snapshots_TYPE` (unlimited);"
+            " `projects` (project name to its own limits).",
+        ),
+        Setting(
+            "project",
+            str,
+            "default",
+            "Project of entries that name none. Without a value, list and delete look at all projects.",
+        ),
+    )
+)
+
+REQUEST = Table(
+    (
+        Setting(
+            "instances",
+            REQUESTS,
+            help="Requested instances; [request.md](request.md) lists the fields of an entry.",
+            required=True,
+            secret=True,
+        ),
+        *QUOTA,
+        Setting("default_availability_zone", str, "nova", "Availability zone of hosts that name none."),
+        Setting("default_flavor", str, help="Flavor of entries that name none."),
+        Setting(
+            "allow_forced_host",
+            bool,
+            False,
+            "For administrators: allow `zone:host:node` in `availability_zone`, and `check_server_group_quota: false`.",
+        ),
+        Setting("allow_duplicate_networks", bool, True, "An instance may have several ports on the same network."),
+        Setting("force_config_drive", bool, True, "Give every instance a config drive."),
+        Setting("schema_dirs", PATHS, (), "Folders with additional schema fragments."),
+        Setting("scheduler_hint_names", list, (), "Scheduler hints that your own filters read."),
+        Setting(
+            "server_groups",
+            ENTRIES,
+            (),
+            "Server groups that the hint `group` may name: `name`, `policy` (affinity, anti-affinity, soft-affinity,"
+            " soft-anti-affinity), `rules` (`max_server_per_host`, of anti-affinity), `project`, `id`; see"
+            " [scheduler.md](scheduler.md).",
+        ),
+        Setting(
+            "pci_alias",
+            ENTRIES,
+            (),
+            "Names for kinds of PCI devices that flavors may request, as in Nova's `[pci]alias`: `name`, `vendor_id`,"
+            " `product_id`, `device_type`, `numa_policy`, all texts.",
+        ),
+        *CATALOGUE,
+    )
+)

@@ -1,0 +1,210 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Variables of the ledger and of a run on the controller."""
+
+from __future__ import annotations
+
+from ..reading.setting import PATH, Setting, Table
+
+SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+NOTIFICATIONS = ("none", "vm_state", "vm_and_task_state")
+LONGEST = 2_000_000  # seconds, of a timeout
+
+LEDGER = Table(
+    (
+        Setting(
+            "ledger_url",
+            str,
+            "sqlite:////var/lib/bootflow/ledger.db",
+            "Where the ledger is: an absolute path, or a `sqlite:////path` or `postgresql://user@server/database` URL; see"
+            " [ledger.md](ledger.md).",
+            secret=True,
+        ),
+        Setting(
+            "ledger_password",
+            str,
+            help="Password of a PostgreSQL ledger. Without it, `bootflow_ledger_password_file` and a password in the URL, the"
+            " controller's environment variable `BOOTFLOW_LEDGER_PASSWORD` is read, then what libpq finds (`PGPASSWORD`,"
+            " `~/.pgpass`, a service file).",
+            secret=True,
+        ),
+        Setting(
+            "ledger_password_file",
+            PATH,
+            help="File on the controller with the password in its first line, mode 0600.",
+        ),
+        Setting(
+            "ledger_sslmode",
+            str,
+            help="TLS to PostgreSQL; `verify-full` is recommended.",
+            choices=SSL_MODES,
+            default_text="libpq's",
+        ),
+        Setting(
+            "ledger_sslrootcert",
+            PATH,
+            help="Certificates that verify the server's: a file on the controller, or `system`.",
+            default_text="libpq's",
+        ),
+        Setting("ledger_sslcert", PATH, help="Client certificate, a file on the controller.", default_text="libpq's"),
+        Setting("ledger_sslkey", PATH, help="Client key, a file of mode 0600.", default_text="libpq's"),
+        Setting(
+            "ledger_connect_timeout",
+            int,
+            10,
+            "Time to wait for a connection to PostgreSQL.",
+            least=0,
+            most=LONGEST,
+            unit="seconds",
+        ),
+        Setting(
+            "ledger_lock_timeout",
+            float,
+            60.0,
+            "Time to wait for what another run has locked; 0: no limit.",
+            least=0,
+            most=LONGEST,
+            unit="seconds",
+        ),
+        Setting(
+            "ledger_statement_timeout",
+            float,
+            300.0,
+            "Time that one statement may take on PostgreSQL; 0: no limit.",
+            least=0,
+            most=LONGEST,
+            unit="seconds",
+        ),
+        Setting(
+            "ledger_idle_timeout",
+            float,
+            120.0,
+            "Time after which PostgreSQL takes the locks from a run that froze inside a transaction; 0: never.",
+            least=0,
+            most=LONGEST,
+            unit="seconds",
+        ),
+        Setting(
+            "ledger_retry_timeout",
+            float,
+            60.0,
+            "Time during which a transaction is tried again after a conflict or a server restart.",
+            least=0,
+            most=LONGEST,
+            unit="seconds",
+        ),
+    )
+)
+
+MAINTENANCE = Table(
+    (
+        Setting("ledger_backup", PATH, help="Playbook `backup`: the new file.", option="dest"),
+        Setting(
+            "history_retention_days",
+            float,
+            0.0,
+            "Playbook `purge`: how long deleted instances and their history are kept; 0: for ever.",
+            least=0,
+            most=1_000_000,
+            unit="days",
+        ),
+    )
+)
+
+RUN = Table(
+    (
+        Setting(
+            "actor",
+            str,
+            help="User that the ledger records for what the run does.",
+            default_text="the user (AWX: `awx_user_name`)",
+        ),
+        Setting(
+            "notify_on_state_change",
+            str,
+            "none",
+            "Record notifications of state changes, as Nova's setting does.",
+            choices=NOTIFICATIONS,
+        ),
+        Setting(
+            "lease_seconds",
+            int,
+            600,
+            "How long the claims of a run outlive it when it dies. A run needs time to renew its lease.",
+            least=30,
+            unit="seconds",
+        ),
+        Setting(
+            "consecutive_build_service_disable_threshold",
+            int,
+            10,
+            "Failed builds are counted for the BuildFailureWeigher; 0: they are not counted.",
+            least=0,
+        ),
+        Setting("compute_group", str, "bootflow_compute", "Inventory group of the compute hosts."),
+        Setting("storage_group", str, "bootflow_storage", "Inventory group of the storage hosts."),
+        Setting(
+            "facts_max_age",
+            int,
+            300,
+            "Age at which the report of a compute host (boots) or storage host (playbooks of volumes) is stale, and the host is"
+            " asked again.",
+            least=0,
+            unit="seconds",
+        ),
+        Setting(
+            "service_down_time",
+            int,
+            900,
+            "Time without a report after which a compute host is down, and a storage host gets no volumes.",
+            least=1,
+            unit="seconds",
+        ),
+        Setting("print_table", bool, True, "Print tables and plans in addition to the results."),
+    )
+)
+
+#: What playbooks read by themselves; the action that opens the ledger checks it.
+PLAYBOOKS = Table(
+    (
+        Setting(
+            "enable_instance_password",
+            bool,
+            True,
+            "Return the admin passwords of a boot (registered, `no_log`).",
+        ),
+        Setting(
+            "hook_create_instance_pre",
+            PATH,
+            help="File with tasks (absolute path), run on the controller before anything is written; a failing one stops the boot.",
+        ),
+        Setting(
+            "hook_create_instance_post",
+            PATH,
+            help="File with tasks (absolute path), run on the controller after all instances are ACTIVE (`bootflow_booted` has"
+            " them).",
+        ),
+        Setting(
+            "periodic_fuzzy_delay",
+            int,
+            0,
+            "Playbook `heartbeat`: start after a random delay of up to this time.",
+            least=0,
+            unit="seconds",
+        ),
+        Setting(
+            "image_cache_images",
+            list,
+            help="Playbook `volume_image_cache`: remove only these cached images (ids or sha256).",
+            default_text="all",
+        ),
+        Setting(
+            "image_cache_unused",
+            bool,
+            False,
+            "Playbook `volume_image_cache`: remove only images that no volume uses any more.",
+        ),
+    )
+)

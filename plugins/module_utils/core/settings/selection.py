@@ -1,0 +1,149 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Variables that choose what a playbook works on: instances, hosts, questions of whatif."""
+
+from __future__ import annotations
+
+from ..reading.setting import Setting, Table
+from .request import QUOTA
+
+HOST_STATES = ("enabled", "disabled", "forced_down", "up")
+
+SELECTION = Table(
+    (
+        Setting("names", list, help="Names of instances; several conditions must all hold."),
+        Setting("uuids", list, help="UUIDs of instances."),
+        Setting("reservation_ids", list, help="Reservation ids of instances."),
+        QUOTA.named("project").but(default=None, help="Only instances of this project."),
+    )
+)
+
+DELETION = Table(
+    (
+        Setting(
+            "delete_all",
+            bool,
+            False,
+            "Playbook `delete`: all instances of `bootflow_project`.",
+            option="all",
+        ),
+        Setting(
+            "delete_force",
+            bool,
+            False,
+            "Playbook `delete`: remove from the ledger also instances whose host does not answer.",
+            option="force",
+        ),
+    )
+)
+
+LISTING = Table(
+    (Setting("list_events", bool, False, "Playbook `list`: return each instance's journal.", option="events"),)
+)
+
+HOSTS = Table(
+    (
+        Setting(
+            "host",
+            list,
+            help="Playbook `host`: compute hosts. Playbooks `stop` and `start`: instances on these compute hosts.",
+            option="hosts",
+            required=True,
+        ),
+        Setting(
+            "host_state",
+            str,
+            help="Playbook `host`: state of these hosts.",
+            choices=HOST_STATES,
+            option="state",
+            required=True,
+        ),
+        Setting("host_reason", str, "", "Playbook `host`: reason of the state.", option="reason"),
+    )
+)
+
+OPERATION = Table(
+    (
+        Setting(
+            "operation", str, help="Set by the playbooks of operations (`stop`, `start`): what they do.", required=True
+        ),
+        *SELECTION,
+        HOSTS.named("host").but(required=False),
+        Setting("all", bool, False, "Playbooks `stop` and `start`: all instances of `bootflow_project`."),
+    )
+)
+
+AUDIT = Table(
+    (
+        Setting(
+            "audit_hosts",
+            list,
+            help="Playbook `audit`: only what is on these compute and storage hosts.",
+            option="hosts",
+            default_text="all",
+        ),
+        Setting(
+            "audit_remove_orphans",
+            bool,
+            False,
+            "Playbook `audit`: remove orphans, see [audit.md](audit.md).",
+            option="remove_orphans",
+        ),
+    )
+)
+
+WHATIF = Table(
+    (
+        Setting(
+            "whatif_flavor",
+            str,
+            help="How many more instances of this flavor fit, and where. Without it, the entries of `bootflow_instances` are"
+            " placed.",
+            option="flavor",
+        ),
+        Setting("whatif_image", str, help="With a flavor: the image, as in an entry.", option="image"),
+        Setting(
+            "whatif_availability_zone",
+            str,
+            help="With a flavor: the availability zone, as in an entry.",
+            option="availability_zone",
+        ),
+        Setting(
+            "whatif_scheduler_hints",
+            dict,
+            help="With a flavor: the scheduler hints, as in an entry.",
+            option="scheduler_hints",
+        ),
+        Setting("whatif_server_group", str, help="With a flavor: the hint `group`.", option="server_group"),
+        Setting(
+            "whatif_count",
+            int,
+            help="With a flavor: whether this many instances fit.",
+            default_text="`1`",
+            option="count",
+        ),
+        Setting(
+            "whatif_limit",
+            int,
+            help="Count no further than this; needed where no filter ends the count.",
+            least=1,
+            option="limit",
+        ),
+        Setting(
+            "whatif_n_plus_1",
+            bool,
+            False,
+            "For each compute host, whether its instances would fit on the others.",
+            option="n_plus_1",
+        ),
+        Setting(
+            "whatif_lose",
+            list,
+            help="The same for these compute hosts only, lost one at a time; `all`: each of them.",
+            option="lose",
+        ),
+        Setting("whatif_fail", bool, False, "Fail where something does not fit.", option="fail"),
+    )
+)

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""All variables, in the order of the documents."""
+
+from __future__ import annotations
+
+import difflib
+import typing as t
+
+from ..reading.setting import PREFIX, Setting
+from .hosts import HOST
+from .request import REQUEST
+from .run import LEDGER, MAINTENANCE, PLAYBOOKS, RUN
+from .scheduling import SCHEDULER
+from .selection import AUDIT, DELETION, HOSTS, LISTING, OPERATION, SELECTION, WHATIF
+from .storage import STORAGE
+from .volumes import CROSS_AZ_ATTACH, VOLUME, VOLUME_DELETION, VOLUME_SCHEDULER, VOLUME_SELECTION, VOLUME_WORK
+
+#: (title, what stands above its table, settings); a variable stands in the first section that has it
+SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
+    ("The request and the catalogue", "", REQUEST),
+    ("The ledger and the run", "", (*LEDGER, *MAINTENANCE, *RUN, *PLAYBOOKS)),
+    ("Scheduling", "", SCHEDULER),
+    ("Of a compute host", "Read for each host: set them in host_vars, group_vars or for all hosts.", HOST),
+    ("Volumes", "", (*VOLUME_WORK, *VOLUME, *VOLUME_SCHEDULER, *CROSS_AZ_ATTACH, *VOLUME_SELECTION, *VOLUME_DELETION)),
+    ("Of a storage host", "Read for each host.", STORAGE),
+    ("Hosts and audits", "", (*AUDIT, *HOSTS)),
+    ("What if", "Of the playbook `whatif`, see [whatif.md](whatif.md); it reads the variables of a boot too.", WHATIF),
+    ("Selecting instances (list, delete, stop, start)", "", (*SELECTION, *OPERATION, *DELETION, *LISTING)),
+)
+
+#: variable -> its setting
+ALL: dict[str, Setting] = {}
+for _title, _text, _settings in SECTIONS:
+    for _setting in _settings:
+        ALL.setdefault(_setting.variable, _setting)
+
+#: What playbooks register, or hand to each other.
+RESULTS = frozenset(
+    PREFIX + name
+    for name in (
+        "accepted", "admin_passwords", "attaching", "audit_finished", "audited", "auditing", "booted", "cleaned",
+        "deleting", "detaching", "ended", "image_cache", "inspected", "ledger_opened", "leftovers", "listed",
+        "operated", "operation_begun", "operation_finished", "reported", "round", "scheduled", "snapshots_begun",
+        "snapshots_chosen", "snapshots_ended", "storage_left", "storage_reported", "undone", "unexported",
+        "volume_scheduled", "volumes_accepted", "volumes_chosen", "volumes_created", "volumes_deleted",
+        "volumes_deleting", "volumes_extended", "volumes_extending", "volumes_listed", "volumes_scheduled", "whatif",
+    )
+)  # fmt: skip
+
+
+def unknown(names: t.Iterable[str], declared: t.Iterable[Setting] = ()) -> dict[str, str]:
+    """Names that begin as ours do and are no variables -> the nearest that is one, "" where none is near.
+
+    :arg declared: settings of the user's own filters.
+    """
+    known = {*ALL, *(setting.variable for setting in declared)}
+    strangers = sorted({n for n in names if n.startswith(PREFIX)} - known - RESULTS)
+    return {n: next(iter(difflib.get_close_matches(n, sorted(known), 1, 0.8)), "") for n in strangers}
