@@ -17,7 +17,7 @@ from .volume_images import checked_temp_dir
 
 @dataclass(frozen=True)
 class Backend:
-    """A backend and how it is to be worked on. ``pool`` is "" for thick volumes."""
+    """A backend and its settings. ``pool`` is "" for thick volumes."""
 
     vg: str
     pool: str = ""
@@ -32,7 +32,7 @@ class Backend:
     check_mode: bool = False
 
     def checked(self) -> Backend:
-        """:raises InvalidInput: names that LVM does not take, or a way to clear that does not clear."""
+        """:raises InvalidInput: a name is not valid for LVM, or a setting has an invalid value."""
         checked_lvm_name(self.vg, "volume group")
         if self.pool:
             checked_lvm_name(self.pool, "thin pool")

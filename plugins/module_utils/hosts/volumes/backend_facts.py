@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a backend has, as Cinder's LVM driver reports it, and what lies in it that nobody knows.
+"""The capacity of a backend as reported by Cinder's LVM driver, and its unknown volumes.
 
 source: Cinder's LVM driver (_update_volume_stats).
 """
@@ -23,14 +23,14 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Moment(t.NamedTuple):
-    """When a report was read, by this host's own clock, which nobody sets: a later report has a later moment."""
+    """The time of a report by a clock of this host that is never set: a later report has a later time."""
 
     boot_id: str
-    read_at: float  # seconds since that boot, the time that it slept included
+    read_at: float  # seconds since that boot, including suspend
 
 
 def moment() -> Moment:
-    """Now. Taken before LVM is read, so that nothing which was done before it is missing in the report."""
+    """The current time. Taken before LVM is read, so that the report contains all earlier changes."""
     with open(BOOT_ID, encoding="ascii") as file:
         return Moment(file.read().strip(), time.clock_gettime(time.CLOCK_BOOTTIME))
 
@@ -40,7 +40,7 @@ def _gb(size: float) -> float:
 
 
 def _gb_down(size: float) -> float:
-    """Rounded down: the nearest number would promise what is not there."""
+    """Round down, because the nearest number could exceed the existing space."""
     return int(size) * 100 // GIB / 100
 
 
@@ -50,15 +50,15 @@ def _gb_up(size: float) -> float:
 
 
 def capacity(group: VolumeGroup, pool: str = "", at: Moment | None = None) -> dict[str, t.Any]:
-    """Facts of a backend; sizes in GiB with two decimals as Cinder has them, but what there is rounded down, and what is promised of it up.
+    """Facts of a backend; sizes in GiB with two decimals as in Cinder, but with free space rounded down and provisioned space rounded up.
 
-    Thick: total and free are the group's, provisioned is their difference. Thin: total is the pool, free is what is not
-    written yet, provisioned is the sum of all logical volumes but the pool. ``allocated_capacity_gb`` is what our own
-    volumes were promised. Cached images that nothing was made of any more are free room: they go when it is wanted, so what
-    is told does not change when they do.
+    Thick: total and free are those of the group, provisioned is their difference. Thin: total is the pool, free is the
+    unwritten space, provisioned is the sum of all logical volumes except the pool. ``allocated_capacity_gb`` is the sum of our
+    volumes. Cached images without volumes count as free: they are evicted when space is needed, so evicting them
+    does not change the report.
 
     :arg pool: name of the thin pool; "" for a thick backend.
-    :arg at: the moment before the group was read; None: now.
+    :arg at: the time before the group was read; None: now.
     """
     at = at or moment()
     total, free = float(group.size), float(group.free)
@@ -125,7 +125,7 @@ def described(group: VolumeGroup) -> list[dict[str, t.Any]]:
 
 
 def orphans(group: VolumeGroup, known: t.Iterable[str]) -> list[dict[str, t.Any]]:
-    """Our volumes and snapshots whose ids are not among ``known``. Cached images are nobody's, and none."""
+    """Our volumes and snapshots whose ids are not in ``known``. Cached images are not orphans."""
     ids = set(known)
     return [item for item in described(group) if item["kind"] != IMAGE and item["id"] not in ids]
 
@@ -133,10 +133,10 @@ def orphans(group: VolumeGroup, known: t.Iterable[str]) -> list[dict[str, t.Any]
 def backends_facts(
     backends: t.Sequence[t.Mapping[str, t.Any]], known: t.Sequence[str] | None = None
 ) -> dict[str, dict[str, t.Any]]:
-    """{name: capacity, our volumes, orphans, error}; see the module storage_backend_info for the fields.
+    """{name: capacity, our volumes, orphans, error}; the module storage_backend_info documents the fields.
 
     :arg backends: mappings with name, volume_group, provisioning (thick or thin), thin_pool.
-    :arg known: ids that somebody knows; None: nothing is an orphan.
+    :arg known: known ids; None: nothing is an orphan.
     :raises InvalidInput: two backends have the same name.
     """
 
@@ -147,7 +147,7 @@ def backends_facts(
         if args.get("provisioning") == "thin":
             pool = args.get("thin_pool") or args["volume_group"] + "-pool"
         if pool and pool in group.lvs and group.lvs[pool].is_active:
-            check_group(group)  # a pool that failed has facts too
+            check_group(group)  # also for a failed pool
         else:
             check_group(group, pool)
         found = capacity(group, pool, at)

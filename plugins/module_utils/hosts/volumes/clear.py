@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What becomes of the data of a volume before its room is somebody else's.
+"""Wipes the data of a volume before its space is reused.
 
 source: Cinder's volume_clear and volume_clear_size
 """
@@ -18,7 +18,7 @@ from .process import Steps
 
 
 def is_wiped(backend: Backend, group: VolumeGroup, lv: LogicalVolume) -> bool:
-    """Thin volumes are not wiped: their pool zeroes a block before somebody else gets it, unless it was told not to."""
+    """Thin volumes are not wiped: their pool zeroes blocks before reuse, unless zeroing is disabled."""
     if backend.clear == NONE:
         return False
     if lv.is_thin:
@@ -27,7 +27,7 @@ def is_wiped(backend: Backend, group: VolumeGroup, lv: LogicalVolume) -> bool:
 
 
 def wipe(backend: Backend, group: VolumeGroup, lv: LogicalVolume, written: int = 0) -> None:
-    """Overwrite what the settings say; no more than the first ``written`` bytes where only those are somebody's."""
+    """Overwrite according to the settings; at most the first ``written`` bytes if only those contain data."""
     if not is_wiped(backend, group, lv):
         return
     path = group.path(lv.name)

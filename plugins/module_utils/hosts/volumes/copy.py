@@ -2,15 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Data onto block devices, past the page cache, and read back from the device to see that it is there.
+"""Copies data to block devices past the page cache, and reads it back from the device to verify it.
 
-Everything is written with O_DIRECT: an initiator of a target that exports the volume already (LIO's iblock) reads the
-device, and would get the old blocks as long as the new ones are only in this host's page cache.
+All data is written with O_DIRECT, because an initiator of a target that already exports the volume (LIO's iblock) reads the
+device, and would get old blocks while the new ones are only in the page cache of this host.
 
-Whether what was written is the source is found in one of two ways. Of a raw image: the sha256 of that range of the
-device is the sha256 of the file as it was fetched, so one reading does. Of another format image and device are read
-side by side and compared, only as far as the image goes: volume_verify does it for qcow2, ``qemu-img compare`` for what
-only QEMU can read.
+There are two ways of verification. For a raw image, the sha256 of that range of the
+device must equal the sha256 of the fetched file, so one read is sufficient. For other formats, image and device are read
+in parallel and compared up to the end of the image: hosts.volumes.verify does this for qcow2, and ``qemu-img compare`` for
+data that only QEMU can read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .process import OnPercent, run_tied
 from .verify import Unplain, first_difference, mapped
 
 BLOCK = 1024**2
-#: Seconds for one copy or one comparison; it also ends a program that hangs on a dead device.
+#: Seconds for one copy or one comparison; also ends a program that hangs on a dead device.
 TIMEOUT = 6 * 3600.0
 
 _BLKDISCARD, _BLKZEROOUT, _BLKFLSBUF = 0x1277, 0x127F, 0x1261
@@ -39,7 +39,7 @@ _STEP = 256 * 1024**2
 
 
 def device_size(path: str) -> int:
-    """Bytes of a block device or file."""
+    """Size of a block device or file in bytes."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.lseek(fd, 0, os.SEEK_END)
@@ -48,7 +48,7 @@ def device_size(path: str) -> int:
 
 
 def reads_direct(path: str) -> bool:
-    """Whether the file can be read past the page cache: not every file system can."""
+    """Whether the file can be read past the page cache, which depends on the file system."""
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT))
     except OSError:
@@ -64,12 +64,12 @@ def convert(
     target_is_zero: bool = False,
     direct: bool = False,
 ) -> None:
-    """``qemu-img convert`` of the checked image onto the device; raw images are copied plainly where there is no qemu-img.
+    """Copy the checked image to the device with ``qemu-img convert``; without qemu-img raw images are copied with dd.
 
-    :arg driver: what was checked; qemu-img never guesses.
-    :arg target_is_zero: the device reads as zeros: what is zero in the image is not written (stays unallocated).
-    :arg direct: read the image past the page cache; reads_direct() says whether it can be.
-    :raises ImageCopyFailure: not all of it could be written.
+    :arg driver: the checked format; qemu-img never guesses.
+    :arg target_is_zero: the device reads as zeros, so zeros of the image are not written (stay unallocated).
+    :arg direct: read the image past the page cache; see reads_direct().
+    :raises ImageCopyFailure: the image could not be written completely.
     """
     try:
         try:
@@ -92,20 +92,20 @@ def convert(
 
 
 def copy(source: str, target: str, size: int, sparse: bool) -> None:
-    """The first ``size`` bytes, in blocks of 1 MiB past the page cache (dd); zeros are left out where ``sparse``.
+    """Copy the first ``size`` bytes in blocks of 1 MiB past the page cache (dd); zeros are skipped if ``sparse``.
 
-    :raises CommandFailed: dd says why.
+    :raises CommandFailed: with the message of dd.
     """
     argv = [program("dd", "coreutils"), "if=" + source, "of=" + target, "bs=%d" % BLOCK, "count=%d" % size]
     flags = ["iflag=count_bytes,fullblock", "conv=" + ",".join(["notrunc", "fsync"] + (["sparse"] if sparse else []))]
-    # A file's end need not be a whole sector, which O_DIRECT wants.
+    # The end of a file need not be a whole sector, which O_DIRECT requires.
     if size % 4096 == 0:
         flags.append("oflag=direct")
     run_tied(argv + flags + ["status=none"], timeout=TIMEOUT)
 
 
 def copy_device(source: str, target: str, size: int, sparse: bool) -> None:
-    """One volume's data into another. Raises ImageCopyFailure."""
+    """Copy the data of one volume to another. Raises ImageCopyFailure."""
     try:
         copy(source, target, size, sparse)
         flush(target)
@@ -114,7 +114,7 @@ def copy_device(source: str, target: str, size: int, sparse: bool) -> None:
 
 
 def flush(path: str) -> None:
-    """Everything of the device is on it, and nothing old is in this host's page cache."""
+    """Flush the device, and drop its old blocks from the page cache of this host."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -127,14 +127,14 @@ def flush(path: str) -> None:
         os.close(fd)
 
 
-#: Called with an end: comes back when that many first bytes of the device may be read.
+#: Called with an end: returns when that many first bytes of the device can be read.
 Wait = t.Callable[[int], None]
 
 
 def range_sha256(path: str, size: int, wait: Wait | None = None) -> str:
     """sha256 of the first ``size`` bytes, read from the device itself (O_DIRECT)."""
     digest = hashlib.sha256()
-    with mmap.mmap(-1, BLOCK) as buffer:  # anonymous memory begins at a page, as O_DIRECT wants
+    with mmap.mmap(-1, BLOCK) as buffer:  # anonymous memory is page-aligned, as O_DIRECT requires
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
         try:
             done = 0
@@ -161,12 +161,12 @@ def verify(
     direct: bool = False,
     wait: Wait | None = None,
 ) -> None:
-    """Whether the device begins with the image.
+    """Verify that the device begins with the image.
 
-    :arg sha256: of the file ``source``; enough for a raw image.
+    :arg sha256: of the file ``source``; sufficient for a raw image.
     :arg direct: as for convert().
-    :arg wait: follow somebody who is still writing.
-    :raises ImageCopyFailure: it does not.
+    :arg wait: follow a writer that is not done.
+    :raises ImageCopyFailure: the device differs from the image.
     """
     if driver == "raw":
         found = range_sha256(target, virtual_size, wait)
@@ -189,7 +189,7 @@ def verify(
 
 
 def _is_compared(source: str, target: str, virtual_size: int, direct: bool, wait: Wait | None) -> bool:
-    """False: it takes QEMU to read this image."""
+    """False: only QEMU can read this image."""
     try:
         with mapped(source, "qcow2", virtual_size) as found:
             at = first_difference(source, found, target, virtual_size, direct, wait)
@@ -207,12 +207,12 @@ def _escaped(path: str) -> str:
 
 
 def zero(path: str, size: int) -> None:
-    """Overwrite the first ``size`` bytes with zeros; the kernel does it, in steps that can be interrupted."""
+    """Overwrite the first ``size`` bytes with zeros through the kernel, in interruptible steps."""
     _in_steps(path, size, _BLKZEROOUT)
 
 
 def discard(path: str) -> None:
-    """Give all blocks back. A thin volume reads as zeros afterwards."""
+    """Discard all blocks. A thin volume reads as zeros afterwards."""
     try:
         _in_steps(path, device_size(path), _BLKDISCARD)
     except OSError as error:
@@ -221,12 +221,12 @@ def discard(path: str) -> None:
 
 
 def shred(path: str, size: int) -> None:
-    """Overwrite three times with random data (shred, as Cinder has it)."""
+    """Overwrite three times with random data (shred, as in Cinder)."""
     run_tied([program("shred", "coreutils"), "-n3", "-s", str(size), path], timeout=4 * TIMEOUT)
 
 
 def _in_steps(path: str, size: int, request: int) -> None:
-    # O_EXCL: what a guest, an export or a file system has open is never overwritten
+    # O_EXCL: a device that a guest, an export or a file system uses is never overwritten
     fd = os.open(path, os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC)
     try:
         for start in range(0, size, _STEP):
@@ -237,7 +237,7 @@ def _in_steps(path: str, size: int, request: int) -> None:
 
 
 def free_bytes(folder: str) -> int:
-    """What a file in the folder may take."""
+    """Free space for a file in the directory."""
     return shutil.disk_usage(folder).free
 
 

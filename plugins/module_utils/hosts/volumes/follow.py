@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An image onto a device, compared with it while it is written: the comparison follows the writer at a distance.
+"""Writes an image to a device and compares it meanwhile: the comparison follows the writer at a distance.
 
-``qemu-img convert`` writes in the order of the disk and tells how much of the image's data it has begun with. Where that is on
-the disk, ``qemu-img map`` says. So reading back costs little time beside writing, where there are two CPUs for it.
+``qemu-img convert`` writes in the order of the disk and reports how much of the image's data it has started to write.
+``qemu-img map`` returns where that is on the disk. With two CPUs, reading back costs little additional time.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .process import OnPercent
 from .verify import Extent, Unplain, mapped
 
 PIECE = 4 * 1024**2
-#: Of what qemu-img has begun with, at most 16 buffers of 2 MiB are not written yet (it has 8 coroutines, -m).
+#: Of the reported data, at most 16 buffers of 2 MiB are not written yet (qemu-img has 8 coroutines, -m).
 BEHIND = 32 * 1024**2
-#: Bytes of data; with less the two are done one after the other.
+#: Bytes of data; with less data the two steps run one after the other.
 WORTHWHILE = 4 * BEHIND
 
 
 class Abandoned(Exception):
-    """The writer failed: there is nothing to follow."""
+    """The writer failed, so there is nothing to follow."""
 
 
 class Follower:
@@ -46,7 +46,7 @@ class Follower:
             self._changed.notify_all()
 
     def finish(self) -> None:
-        """All is written."""
+        """All data is written."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
@@ -59,7 +59,7 @@ class Follower:
     def until(self, end: int) -> None:
         """Wait until the first ``end`` bytes of the disk are written.
 
-        :raises Abandoned: they never will be.
+        :raises Abandoned: the writer failed.
         """
         wanted = self._data[min(-(-end // PIECE), len(self._data)) - 1] + BEHIND
         with self._changed:
@@ -96,9 +96,9 @@ def convert_and_verify(
     target_is_zero: bool = False,
     direct: bool = False,
 ) -> None:
-    """volume_copy.convert() and verify(), both at once where it is worthwhile. Their arguments, and their errors.
+    """copy.convert() and copy.verify(), in parallel if that is worthwhile, with their arguments and errors.
 
-    :arg on_step: called with ``converting`` and ``verifying``, and percent.
+    :arg on_step: called with ``converting`` or ``verifying``, and the percentage.
     """
 
     def verify(wait: t.Callable[[int], None] | None = None) -> None:
@@ -132,7 +132,7 @@ def convert_and_verify(
 
 
 def _data_of(source: str, driver: str, size: int) -> t.Sequence[int] | None:
-    """None: this image cannot be followed, or is too small for it."""
+    """None: the image cannot be followed, or is too small."""
     if driver not in ("raw", "qcow2") or size < WORTHWHILE:
         return None
     try:

@@ -2,14 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The image cache of a thin backend: images as read-only thin volumes, which of them go, and when.
+"""The image cache of a thin backend: images as read-only thin volumes, and their eviction.
 
-Tags say of an entry which images of the catalogue it is (``bootflow.of``) and when one was last made of it
-(``bootflow.used``, seconds since the epoch by this host's clock). What was made of an entry is a thin snapshot, which LVM
-keeps whole when the entry goes. A run that is about to make something of an entry holds the entry's lock shared; who evicts
-it needs the lock alone, and lets it be otherwise.
+Tags of an entry record its images in the catalogue (``bootflow.of``) and its last use (``bootflow.used``, seconds since
+the epoch by this host's clock). Volumes created from an entry are thin snapshots, which do not depend on the
+entry. A run that is about to create a volume from an entry holds a shared lock of it; eviction
+needs an exclusive lock, and otherwise skips the entry.
 
-Unlike a page cache nothing gives an entry up while guests write: only work on the backend does.
+Unlike in a page cache, entries are not evicted while guests write, only by work on the backend.
 source: Cinder's image-volume cache (cinder/image/cache.py, Queens)
 """
 
@@ -31,7 +31,7 @@ from ..os.paths import make_dirs
 from . import copy
 
 GIB = 1024**3
-#: Seconds. What was used so lately is not noted as used again: it would be a command for each batch.
+#: Seconds. A use this soon after the last one is not recorded, because it would cost a command for each batch.
 FRESH = 60
 
 
@@ -45,7 +45,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class CachedImage:
-    """``users``: logical volumes that were made of it and still share its blocks, as far as LVM tells."""
+    """``users``: logical volumes that were created from it and still share its blocks, as far as LVM reports."""
 
     lv: LogicalVolume
     sha256: str
@@ -59,7 +59,7 @@ class CachedImage:
 
     @property
     def written(self) -> int:
-        """Bytes of the pool that it has."""
+        """Bytes that it uses in the pool."""
         return int(self.lv.size * (self.lv.data_percent or 0.0) / 100)
 
     def as_dict(self) -> dict[str, t.Any]:
@@ -76,7 +76,7 @@ class CachedImage:
 
 
 def cached_images(group: VolumeGroup, pool: str) -> list[CachedImage]:
-    """The entries in the pool; those that are not whole first, then the least recently used."""
+    """The entries in the pool; incomplete ones first, then the least recently used."""
     found = []
     for lv in group.lvs.values():
         kind, sha256 = identity(lv.tags)
@@ -103,10 +103,10 @@ def _is_name_of(name: str, sha256: str) -> bool:
 
 
 def yielding(group: VolumeGroup, pool: str) -> list[CachedImage]:
-    """Entries that nothing was made of any more: they go where room is wanted, and capacity() counts theirs as free.
+    """Entries without volumes: they are evicted when space is needed, and capacity() counts them as free.
 
-    One whose volume is gone, but not what was cloned of that volume, still shares blocks with it, which LVM does not tell:
-    then less comes free than it has.
+    If the volume of an entry was deleted but clones of that volume exist, they still share blocks with the entry, which LVM does not
+    report: then less space is freed than it uses.
     """
     return [image for image in cached_images(group, pool) if not image.users]
 
@@ -116,12 +116,12 @@ def yielding(group: VolumeGroup, pool: str) -> list[CachedImage]:
 
 @contextlib.contextmanager
 def in_use(sha256: str) -> t.Iterator[None]:
-    """Nobody evicts the entry meanwhile."""
+    """Prevent the eviction of the entry meanwhile."""
     fd, path = _locked(sha256, fcntl.LOCK_SH)
     try:
         yield
     finally:
-        with contextlib.suppress(BlockingIOError):  # another run has it as well
+        with contextlib.suppress(BlockingIOError):  # another run holds it as well
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
@@ -140,7 +140,7 @@ def _locked(sha256: str, how: int) -> tuple[int, str]:
             if os.path.samestat(os.fstat(fd), os.stat(path)):
                 return fd, path
         except FileNotFoundError:
-            pass  # the file went with who held it before; another has the name by now
+            pass  # the previous holder removed the file; another one has the name now
         except BaseException:
             os.close(fd)
             raise
@@ -157,7 +157,7 @@ def _unlocked(fd: int, path: str) -> None:
 
 
 def entry_tags(image_ids: t.Iterable[str]) -> list[str]:
-    """Tags of an entry that is made of these images now."""
+    """Tags of a new entry of these images."""
     return ["bootflow.used=%d" % time.time()] + [_of(image_id) for image_id in image_ids]
 
 
@@ -166,7 +166,7 @@ def _of(image_id: str) -> str:
 
 
 def note_use(vg: str, used: t.Mapping[str, CachedImage]) -> None:
-    """Image id -> the entry that something is made of now. The caller has the group's lock."""
+    """Record that volumes are created now from these entries (by image id). The caller holds the lock of the group."""
     now = int(time.time())
     for image_id, image in used.items():
         if image_id not in image.image_ids:
@@ -179,9 +179,9 @@ def note_use(vg: str, used: t.Mapping[str, CachedImage]) -> None:
 
 
 def note_other(vg: str, pool: str, image_id: str, sha256: str, discard: bool) -> list[CachedImage]:
-    """The image has this content now: entries with what it was before are not its own any more, and go if nobody's.
+    """The image has this content now: it is removed from entries with its former content, which are evicted if they have no other image.
 
-    :returns: what was evicted. The caller has the group's lock.
+    :returns: the evicted entries. The caller holds the lock of the group.
     """
     group = lvm.read_group(vg)
     outdated = [i for i in cached_images(group, pool) if image_id in i.image_ids and i.sha256 != sha256]
@@ -195,9 +195,9 @@ def note_other(vg: str, pool: str, image_id: str, sha256: str, discard: bool) ->
 
 
 def over_limits(images: t.Sequence[CachedImage], size: int, limits: Limits) -> list[CachedImage] | None:
-    """What has to go, of ``images`` in their order, before an entry of ``size`` bytes comes; None: it cannot come.
+    """The entries of ``images``, in their order, to evict before an entry of ``size`` bytes is added; None: it cannot be added.
 
-    Sizes are those of the images, whatever is written of them.
+    Sizes are virtual sizes, not the written data.
     """
     most = limits.max_gb * GIB
     if most and size > most:
@@ -215,10 +215,10 @@ def over_limits(images: t.Sequence[CachedImage], size: int, limits: Limits) -> l
 def for_room(
     group: VolumeGroup, pool: str, wanted: int, needed: t.Collection[str] = (), urgent: bool = False
 ) -> list[CachedImage]:
-    """What has to go before the pool has ``wanted`` bytes that are not written.
+    """The entries to evict until the pool has ``wanted`` unwritten bytes.
 
-    :arg needed: sha256 of images that are not to go.
-    :arg urgent: they are written at once: whatever helps goes. Otherwise nothing, unless the room can be had.
+    :arg needed: sha256 of images to keep.
+    :arg urgent: the bytes are written immediately, so evict whatever helps. Otherwise evict only if that frees enough space.
     """
     missing = wanted - lvm.pool_room(group, pool)
     chosen: list[CachedImage] = []
@@ -232,7 +232,7 @@ def for_room(
 
 
 def without(group: VolumeGroup, pool: str, images: t.Sequence[CachedImage]) -> VolumeGroup:
-    """The group as it would be without these entries, which nothing was made of."""
+    """The group as it would be without these entries, which have no volumes."""
     names = {image.lv.name for image in images}
     lvs = {name: lv for name, lv in group.lvs.items() if name not in names}
     data = (lvs[pool].data_percent or 0.0) - 100.0 * sum(image.written for image in images) / lvs[pool].size
@@ -246,13 +246,13 @@ def without(group: VolumeGroup, pool: str, images: t.Sequence[CachedImage]) -> V
 @dataclass
 class Evicted:
     gone: list[CachedImage] = field(default_factory=list)
-    kept: dict[str, str] = field(default_factory=dict)  # name -> why
+    kept: dict[str, str] = field(default_factory=dict)  # name -> reason
 
 
 def evict(group: VolumeGroup, images: t.Sequence[CachedImage], discard: bool = False) -> Evicted:
-    """Remove entries. What is open, or in use by a run, stays. The caller has the group's lock.
+    """Remove entries, except those that are open or used by a run. The caller holds the lock of the group.
 
-    :arg discard: give their blocks back to the device below, too.
+    :arg discard: also discard their blocks on the underlying device.
     """
     found = Evicted()
     with contextlib.ExitStack() as stack:
@@ -288,7 +288,7 @@ def evict(group: VolumeGroup, images: t.Sequence[CachedImage], discard: bool = F
 def admit(
     group: VolumeGroup, pool: str, sha256: str, size: int, limits: Limits, discard: bool = False
 ) -> tuple[bool, list[CachedImage]]:
-    """(whether an entry of ``size`` bytes may come, what went for it). The caller has the group's lock."""
+    """(whether an entry of ``size`` bytes can be added, what was evicted for it). The caller holds the lock of the group."""
     left = [image for image in cached_images(group, pool) if image.sha256 != sha256]
     busy: list[CachedImage] = []
     gone: list[CachedImage] = []
@@ -306,7 +306,7 @@ def admit(
 
 
 def _discard(group: VolumeGroup, image: CachedImage) -> None:
-    # Without its content it must not be taken for whole, whatever ends this run.
+    # An entry without its content must not be used as a complete one, however this run ends.
     lvm.unseal(group.name, image.lv.name, INCOMPLETE)
     if not image.lv.is_active:
         lvm.set_active(group.name, [image.lv.name], True)
@@ -321,10 +321,10 @@ def empty(
     discard: bool = False,
     check_mode: bool = False,
 ) -> dict[str, t.Any]:
-    """{images: all that are there, removed: names, kept: {name: why}}; see the module volume_image_cache.
+    """{images: all existing, removed: names, kept: {name: reason}}; see the module volume_image_cache.
 
-    :arg images: ids or sha256 of images; None: all. :arg unused: only those that nothing was made of any more.
-    :raises DriverNotInitialized: the group or the pool is not there.
+    :arg images: ids or sha256 of images; None: all. :arg unused: only those without volumes.
+    :raises DriverNotInitialized: the group or the pool does not exist.
     """
 
     def is_meant(image: CachedImage) -> bool:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What one volume or snapshot is desired to be, and what has to be done for it on the volume group as it is."""
+"""The desired state of one volume or snapshot, and the work on the existing volume group to reach it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class DesiredVolume:
 
     @property
     def origin_name(self) -> str:
-        """The logical volume that it is made from; "" for an empty one or one from an image."""
+        """The logical volume of its source; "" for an empty volume or one from an image."""
         if self.source_snapshot:
             return lv_name(SNAPSHOT, self.source_snapshot)
         return lv_name(VOLUME, self.source_volume) if self.source_volume else ""
@@ -96,7 +96,7 @@ def desired_volume(args: t.Mapping[str, t.Any]) -> DesiredVolume:
 
 
 def _sources(args: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """Field -> id of the sources that are given."""
+    """Field -> id of the given sources."""
     found = {key: args[key] for key in ("image_id", "source_volume", "source_snapshot") if args.get(key)}
     return {key: checked_id(i, "image id") if key == "image_id" else checked_uuid(i) for key, i in found.items()}
 
@@ -116,7 +116,7 @@ def _check_snapshot(state: str, sources: t.Mapping[str, str]) -> None:
 
 
 def logical_size(group: VolumeGroup, lv: LogicalVolume) -> int:
-    """Bytes that a reader of the volume or snapshot sees. A thick snapshot's own size is only its room for changes."""
+    """Size in bytes for a reader of the volume or snapshot. The own size of a thick snapshot is only its space for changes."""
     if lv.is_thick_snapshot:
         tagged = tag_value(lv.tags, "size")
         return int(tagged) if tagged.isdigit() else group.lvs[lv.origin].size
@@ -125,7 +125,7 @@ def logical_size(group: VolumeGroup, lv: LogicalVolume) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done for a desired volume or snapshot. ``size`` is the volume's, in whole extents."""
+    """The work for a desired volume or snapshot. ``size`` is that of the volume, in whole extents."""
 
     desired: DesiredVolume
     action: str
@@ -135,7 +135,7 @@ class Plan:
 
 
 def plan(desired: DesiredVolume, group: VolumeGroup, thin: bool, removing: t.Collection[str] = ()) -> Plan:
-    """What the group as it is lacks for the desired volume or snapshot; nothing is touched.
+    """The work that the group needs for the desired volume or snapshot; nothing is changed.
 
     :arg removing: names of the logical volumes that go in the same batch.
     :raises Conflict: something else has its name, or it is there with another size, source or owner.

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Long programs that write a volume: they die with the run that started them, and tell how far they are.
+"""Long-running programs that write a volume: they end with their run, and report their progress.
 
-A program that outlived its run would go on writing while the next run begins anew on the same volume.
+A program that outlived its run would continue to write while the next run creates the same volume again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...core.errors import CommandFailed
 from ..os.files import read_json, write_json
 from ..os.paths import checked_id, make_dirs
 
-#: Where the work at hand is told of. It goes with a restart of the host, as the work does.
+#: Directory of progress files. A restart of the host removes them, as it ends the work.
 PROGRESS = "/run/bootflow/progress"
 
 #: Called with percent done, 0 to 100.
@@ -41,10 +41,10 @@ _PERCENT = re.compile(rb"\(\s*([0-9.]+)/100%\)")
 
 
 def run_tied(argv: t.Sequence[str], on_percent: OnPercent | None = None, timeout: float | None = None) -> str:
-    """Run ``argv`` to its end; its output. It is killed when this process ends, however that happens.
+    """Run ``argv`` and return its output. The program is killed when this process ends for any reason.
 
-    :arg on_percent: called with what ``qemu-img -p`` prints.
-    :raises CommandFailed: it ended badly, or was not done after ``timeout`` seconds.
+    :arg on_percent: called with the percentages that ``qemu-img -p`` prints.
+    :raises CommandFailed: the program failed, or did not finish within ``timeout`` seconds.
     """
     process = _start(argv)
     stdout, stderr = t.cast(t.IO[bytes], process.stdout), t.cast(t.IO[bytes], process.stderr)
@@ -84,9 +84,9 @@ def run_tied(argv: t.Sequence[str], on_percent: OnPercent | None = None, timeout
 
 @contextlib.contextmanager
 def tied_lines(argv: t.Sequence[str]) -> t.Iterator[t.Iterator[bytes]]:
-    """The lines that ``argv`` prints, as they come; it is killed where not all of them are wanted.
+    """The output lines of ``argv`` as they are printed; the program is killed if the caller stops reading.
 
-    :raises CommandFailed: it ended badly, after its last line.
+    :raises CommandFailed: the program failed, after its last line.
     """
     process = _start(argv, errors=subprocess.DEVNULL)
     stdout = t.cast(t.IO[bytes], process.stdout)
@@ -135,7 +135,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 class Steps:
-    """How far a volume or image is, in a small file that storage_backend_info reads; gone when the work is done."""
+    """Progress of a volume or image in a small file that storage_backend_info reads; removed when the work is done."""
 
     def __init__(self, item_id: str):
         make_dirs(PROGRESS, 0o700)
@@ -145,7 +145,7 @@ class Steps:
         self._written = 0.0
 
     def at(self, step: str, percent: float = 0.0) -> None:
-        """Written once a second at most, and with each new step."""
+        """Written at most once per second, and with each new step."""
         now = time.monotonic()
         if step == self._step and now - self._written < 1.0:
             return
@@ -169,7 +169,7 @@ class Steps:
 
 
 def work_at_hand() -> list[dict[str, t.Any]]:
-    """What the runs of this host are at now; what a killed run left is passed over."""
+    """The current progress of all runs of this host; leftovers of killed runs are ignored."""
     found = []
     try:
         names = sorted(os.listdir(PROGRESS))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Images on their way to volumes of one backend: taken and checked, or found in its cache, or put there."""
+"""Source images for volumes of one backend: fetched and checked, or found in its cache, or added to it."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ GIB = 1024**3
 
 @dataclass(frozen=True)
 class ReadyImage:
-    """An image that can be copied (``image``), or is on the backend already (``lv``)."""
+    """An image to copy (``image``), or one that is already on the backend (``lv``)."""
 
     virtual_size: int
     sha256: str
     image: CheckedImage | None = None
     lv: LogicalVolume | None = None
-    cached: CachedImage | None = None  # it was there before
+    cached: CachedImage | None = None  # existed before
 
 
 @dataclass
 class ReadyImages:
-    """The images of a batch. ``evicted``: cached ones that went for them, or for room."""
+    """The images of a batch. ``evicted``: cached images that were evicted for them or for space."""
 
     backend: Backend
     sources: dict[str, ImageSource]
     temporary: TemporaryImages
     evicted: list[CachedImage] = field(default_factory=list)
-    #: Holds the cached images that this round makes volumes of.
+    #: Holds the cached images from which this round creates volumes.
     holds: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     @contextlib.contextmanager
     def held(self, image_ids: t.Collection[str]) -> t.Iterator[None]:
-        """Nobody evicts what is cached of these images, or comes into the cache, meanwhile."""
+        """Prevent the eviction of these images from the cache, also of those added meanwhile."""
         with contextlib.ExitStack() as self.holds:
             if not self.backend.check_mode:
                 for sha256 in sorted(self.checksums(image_ids)):
@@ -59,16 +59,16 @@ class ReadyImages:
             yield
 
     def checksums(self, image_ids: t.Collection[str]) -> set[str]:
-        """sha256 of these images, as far as they are known; none on a thick backend, which has no cache."""
+        """Known sha256 of these images; empty on a thick backend, which has no cache."""
         if not self.backend.pool:
             return set()
         sources = [source for image_id, source in self.sources.items() if image_id in image_ids]
         return {sha256 for sha256 in map(_checksum, sources) if sha256}
 
     def take(self, group: VolumeGroup, image_id: str, largest: int) -> ReadyImage:
-        """The image, checked, for volumes of at most ``largest`` bytes.
+        """The checked image, for volumes of at most ``largest`` bytes.
 
-        :raises ImageNotFound, ImageUnacceptable: it is not to be had, or refused.
+        :raises ImageNotFound, ImageUnacceptable: the image is not available, or is rejected.
         """
         source = self.sources.get(image_id)
         if source is None:
@@ -82,7 +82,7 @@ class ReadyImages:
         if not source.url and not source.path:
             raise ImageNotFound(image_id=image_id, remedy="Set url or path_on_host of the image, or upload it.")
         image = self.temporary.take(source, limit=largest)
-        # Before anything is made of it.
+        # Before anything is created from it.
         check_fits_volume(source.label, image.virtual_size, largest // GIB)
         kept: ReadyImage | None = None
         try:
@@ -96,13 +96,13 @@ class ReadyImages:
         return kept
 
     def drop(self, images: t.Iterable[ReadyImage]) -> None:
-        """Remove what was fetched of them."""
+        """Remove the fetched files of these images."""
         for found in images:
             if found.image is not None:
                 self.temporary.drop(found.image)
 
     def make_room(self, group: VolumeGroup, wanted: int, needed: t.Collection[str], urgent: bool) -> VolumeGroup:
-        """Evict cached images that nobody uses where the pool has not ``wanted`` bytes; the group as it is then."""
+        """Evict unused cached images if the pool lacks ``wanted`` bytes; returns the group afterwards."""
         images = image_cache.for_room(group, self.backend.pool, wanted, needed, urgent)
         if not images:
             return group
@@ -112,17 +112,17 @@ class ReadyImages:
         return lvm.read_group(group.name)
 
     def note(self, group: VolumeGroup, wanted: t.Mapping[str, ReadyImage], copied: int) -> None:
-        """What the cache is to know of the images that volumes are made of now, and room for what it does not keep.
+        """Record the use of the images from which volumes are created now, and make space for images that are not cached.
 
-        :arg wanted: by image id. :arg copied: bytes that are written to the volumes themselves.
-        The caller has the group's lock.
+        :arg wanted: by image id. :arg copied: bytes that are written directly to the volumes.
+        The caller holds the lock of the group.
         """
         pool, discard = self.backend.pool, self.backend.clear == DISCARD
         if not pool:
             return
         hits = {image_id: found.cached for image_id, found in wanted.items() if found.cached is not None}
         known = image_cache.cached_images(group, pool)
-        with contextlib.suppress(BootflowError):  # what is not noted now is noted the next time
+        with contextlib.suppress(BootflowError):  # a use that is not recorded now is recorded the next time
             image_cache.note_use(group.name, hits)
             for image_id, found in wanted.items():
                 sha256 = found.sha256
@@ -132,12 +132,12 @@ class ReadyImages:
             self.make_room(lvm.read_group(group.name), copied, {found.sha256 for found in wanted.values()}, urgent=True)
 
     def write(self, group: VolumeGroup, image: CheckedImage, path: str, steps: Steps, alone: bool = True) -> None:
-        """Copy it to the device ``path``. :arg alone: nobody else reads its file meanwhile.
+        """Copy the image to the device ``path``. :arg alone: no other copy reads its file meanwhile.
 
-        :raises ImageCopyFailure: whatever went wrong.
+        :raises ImageCopyFailure: for any failure.
         """
         zeros = bool(self.backend.pool) and group.zeroing.get(self.backend.pool, False)
-        # Of many that read the same file, the page cache spares all but one the reading.
+        # If many copies read the same file, the page cache saves all but one of the reads.
         direct = image.direct and alone
         with _copying():
             steps.at("converting")
@@ -159,7 +159,7 @@ class ReadyImages:
         return None
 
     def _admit(self, group: VolumeGroup, image: CheckedImage, size: int) -> bool:
-        """Whether the cache may keep one more, of ``size`` bytes, after others went for it."""
+        """Whether the cache can hold one more image of ``size`` bytes, after evicting others."""
         pool, discard = self.backend.pool, self.backend.clear == DISCARD
         fits, gone = image_cache.admit(group, pool, image.sha256, size, self.backend.cache_limits, discard)
         self.evicted += gone
@@ -168,9 +168,9 @@ class ReadyImages:
         return fits
 
     def _cache(self, image: CheckedImage) -> ReadyImage | None:
-        """The image on a read-only thin volume of its own, of which volumes become snapshots: the next takes no copy.
+        """Cache the image on a read-only thin volume, of which volumes become snapshots, so that the next needs no copy.
 
-        None: it is larger than the cache, or the others are all in use.
+        None: the image is larger than the cache, or all other images are in use.
         """
         name = lv_name(IMAGE, image.sha256)
         self.holds.enter_context(image_cache.in_use(image.sha256))
@@ -203,16 +203,16 @@ class ReadyImages:
 
 
 def _checksum(source: ImageSource) -> str:
-    """sha256 of the image, as its entry in the cache is named by; "" where the catalogue has none."""
+    """sha256 of the image, the name of its cache entry; "" if the catalogue has none."""
     try:
         return image_checks.normal_checksum(source.checksum, source.label)
     except ImageUnacceptable:
-        return ""  # it is refused when it is taken
+        return ""  # rejected when it is fetched
 
 
 @contextlib.contextmanager
 def _copying() -> t.Iterator[None]:
-    """Whatever goes wrong while an image is copied is an ImageCopyFailure, which is tried nowhere else."""
+    """Turn every failure of copying an image into an ImageCopyFailure, which is not rescheduled."""
     try:
         yield
     except BootflowError as error:

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a device holds what a qcow2 image says, byte by byte, read from the device itself (O_DIRECT).
+"""Compares a device with a qcow2 image byte by byte, read from the device itself (O_DIRECT).
 
-``qemu-img map`` tells where in the file each range of the disk lies, or that it reads as zeros. File and device are then
-read side by side in large pieces and compared a word at a time. What is not plainly in the file, such as compressed
-clusters, only QEMU can read: Unplain says so, and ``qemu-img compare`` does it then, in more time.
+``qemu-img map`` returns where in the file each range of the disk is, or that it reads as zeros. File and device are then
+read in parallel in large pieces and compared a word at a time. Only QEMU can read data that is not stored plainly, such as
+compressed clusters: Unplain is raised, and the slower ``qemu-img compare`` is used.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _PAGE = 4096
 
 
 class Unplain(Exception):
-    """Some of the disk is in the file in another form."""
+    """A part of the disk is not stored plainly in the file."""
 
 
 @dataclass(frozen=True)
 class Extent:
-    """A range of the disk, and where in the file it is; ``offset`` None: all zeros. In bytes."""
+    """A range of the disk and its offset in the file, in bytes; ``offset`` None: all zeros."""
 
     start: int
     length: int
@@ -45,11 +45,11 @@ class Extent:
 class _Chunk(t.NamedTuple):
     start: int
     length: int
-    extents: list[Extent]  # nothing but zeros: empty
+    extents: list[Extent]  # empty: only zeros
 
 
 class _Memory:
-    """A chunk's bytes; the view begins at a page, as O_DIRECT wants."""
+    """The bytes of a chunk; the view is page-aligned, as O_DIRECT requires."""
 
     def __init__(self) -> None:
         # Words: arrays of them are compared a word at a time, in C.
@@ -64,9 +64,9 @@ class _Memory:
 
 
 def extents(lines: t.Iterable[bytes], size: int) -> t.Iterator[Extent]:
-    """What ``qemu-img map --output=json`` prints, one extent a line, of a disk of ``size`` bytes.
+    """The extents in the output of ``qemu-img map --output=json``, one per line, for a disk of ``size`` bytes.
 
-    :raises Unplain: a range that cannot be read from the file as it is, or output that is not understood.
+    :raises Unplain: a range cannot be read directly from the file, or the output has an unknown format.
     """
     position = 0
     for line in lines:
@@ -91,14 +91,14 @@ def extents(lines: t.Iterable[bytes], size: int) -> t.Iterator[Extent]:
 
 @contextlib.contextmanager
 def mapped(source: str, driver: str, size: int) -> t.Iterator[t.Iterator[Extent]]:
-    """The extents of an image, as ``qemu-img map`` tells them. Raises what extents() does, and CommandFailed."""
+    """The extents of an image according to ``qemu-img map``. Raises the errors of extents(), and CommandFailed."""
     argv = [program("qemu-img", QEMU_IMG_PACKAGE), "map", "-f", driver, "--output=json", os.path.abspath(source)]
     with tied_lines(argv) as lines:
         yield extents(lines, size)
 
 
 def _chunks(found: t.Iterable[Extent], size: int) -> t.Iterator[_Chunk]:
-    """The disk in pieces of CHUNK bytes, each with what of the file belongs there."""
+    """The disk in pieces of CHUNK bytes, each with its ranges of the file."""
     start = 0
     parts: list[Extent] = []
     for extent in found:
@@ -121,10 +121,10 @@ def first_difference(
     direct: bool,
     wait: t.Callable[[int], None] | None = None,
 ) -> int | None:
-    """Where, to a chunk, the first ``size`` bytes of the device are not the image's; None: nowhere.
+    """The first chunk where the first ``size`` bytes of the device differ from the image; None: no difference.
 
-    :arg direct: read the file past the page cache too.
-    :arg wait: called with an end; comes back when the device may be read up to there.
+    :arg direct: read the file past the page cache as well.
+    :arg wait: called with an end; returns when the device can be read up to there.
     """
     with _opened(source, direct) as file, _opened(target, True) as device:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -139,7 +139,7 @@ def first_difference(
                 reads = [pool.submit(_read_device, device, there, chunk)]
                 if chunk.extents:
                     reads.append(pool.submit(_read_file, file, wanted, zeros, chunk))
-                # The chunk before is compared while this one is read.
+                # The previous chunk is compared while this one is read.
                 if waiting is not None and not waiting():
                     return before
                 waiting = _comparison(reads, wanted if chunk.extents else zeros, there, chunk.length)
@@ -157,7 +157,7 @@ def _comparison(
 
 
 class _opened:
-    """A descriptor to read with; past the page cache where asked and possible."""
+    """A descriptor for reading; past the page cache if requested and possible."""
 
     def __init__(self, path: str, direct: bool):
         self._path = path
@@ -172,7 +172,7 @@ class _opened:
 
 
 def _read_device(fd: int, memory: _Memory, chunk: _Chunk) -> bool:
-    """False: the device ends before."""
+    """False: the device is shorter."""
     whole = min(-(-chunk.length // _PAGE) * _PAGE, CHUNK)
     done = 0
     while done < chunk.length:
@@ -195,11 +195,11 @@ def _read_file(fd: int, memory: _Memory, zeros: _Memory, chunk: _Chunk) -> bool:
                 flags = fcntl.fcntl(fd, fcntl.F_GETFL)
                 if error.errno != errno.EINVAL or not flags & os.O_DIRECT:
                     raise
-                # Clusters need not begin where this file system's sectors do.
+                # Clusters need not be aligned to the sectors of this file system.
                 fcntl.fcntl(fd, fcntl.F_SETFL, flags & ~os.O_DIRECT)
                 continue
             if got <= 0:
-                break  # what is behind the file's end reads as zeros
+                break  # data beyond the end of the file reads as zeros
             done += got
         view[done:] = zeros.view[: extent.length - done]
     return True

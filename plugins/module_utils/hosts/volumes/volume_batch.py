@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Volumes and snapshots of one LVM backend, many at once: what the volume_lvm module does.
+"""The work of the module volume_lvm: many volumes and snapshots of one LVM backend.
 
-The volume group is read once before and once after. What LVM has to do is done one after the other under the group's
-lock (LVM itself would do the same); data is copied side by side without it. A volume whose content is not all there
-bears the tag ``bootflow.incomplete`` from the command that made it: a run that was killed leaves nothing but such
-volumes, and the next one begins them anew.
+The volume group is read once before and once after. LVM commands run one after the other under the lock of the group
+(LVM itself would serialize them too); data is copied in parallel without the lock. A volume with incomplete content
+has the tag ``bootflow.incomplete`` from its creation on: a killed run leaves only such
+volumes, and the next run creates them again.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class _Batch:
     def _with_room(
         self, group: VolumeGroup, plans: list[Plan], needed: t.Collection[str]
     ) -> tuple[VolumeGroup, list[Plan]]:
-        """Let cached images give way to volumes; what a pool that stays full cannot take has failed."""
+        """Evict cached images for volumes; volumes for which the pool stays full fail."""
         pool = self.backend.pool
         growing = [p for p in plans if p.action in (CREATE, REDO, EXTEND)]
         if not growing:
@@ -125,7 +125,7 @@ class _Batch:
         return group, [p for p in plans if p.desired.id not in self.outcomes]
 
     def _stage(self, plans: t.Sequence[Plan], work: t.Callable[[Plan], Outcome | None], workers: int = 1) -> list[Plan]:
-        """Do it for each; those that failed have an outcome from then on. The others are the answer."""
+        """Call the function for each plan; record the outcome of failed ones, and return the others."""
 
         def one(made: Plan) -> Outcome:
             return work(made) or {}
@@ -181,7 +181,7 @@ class _Batch:
     # ---- deletion --------------------------------------------------------------------------------------------------
 
     def _mark_deleting(self, group: VolumeGroup, plans: t.Sequence[Plan]) -> None:
-        """A volume that is half wiped must never be taken for whole."""
+        """Mark the volumes, because a partly wiped volume must never be used as a complete one."""
         marked = [p for p in plans if p.there is not None and is_wiped(self.backend, group, p.there)]
         names = [p.desired.name for p in marked if p.there is not None and DELETING not in p.there.tags]
         if not names:
@@ -201,7 +201,7 @@ class _Batch:
             if made.there is not None:
                 wipe(self.backend, group, made.there)
 
-        # A thick snapshot writes to its origin's neighbours while the origin is overwritten: snapshots first.
+        # Snapshots first, because overwriting an origin copies its data to its thick snapshots.
         plans = sorted(plans, key=lambda p: p.desired.kind != SNAPSHOT)
         left = []
         for kind in (SNAPSHOT, VOLUME):
@@ -213,7 +213,7 @@ class _Batch:
             try:
                 lvm.remove(group.name, names)
             except BootflowError as error:
-                # Who is still there, failed; asked once for all of them.
+                # Volumes that still exist have failed; checked once for all of them.
                 there = lvm.read_group(group.name).lvs
                 for made in left:
                     if made.desired.name in there:
@@ -260,7 +260,7 @@ class _Batch:
             check_fits_volume(label, ready[made.desired.image_id].virtual_size, made.desired.size // GIB)
 
     def _origin(self, made: Plan, ready: t.Mapping[str, ReadyImage]) -> LogicalVolume | None:
-        """What a thin volume becomes a snapshot of."""
+        """The origin of which a thin volume becomes a snapshot."""
         if made.desired.image_id:
             return ready[made.desired.image_id].lv
         return made.origin if self.backend.pool else None
@@ -274,7 +274,7 @@ class _Batch:
         return made.desired.kind == VOLUME and origin is not None and origin.size < made.size
 
     def _make(self, group: VolumeGroup, made: Plan, ready: t.Mapping[str, ReadyImage]) -> None:
-        """The logical volume; with its content too where it is a thin snapshot of something, or empty."""
+        """Create the logical volume; if it is a thin snapshot or empty, it is complete."""
         desired, vg, pool = made.desired, group.name, self.backend.pool
         tags = owner_tags(desired.kind, desired.id, desired.project, desired.source)
         progress.mark_changed()
@@ -282,7 +282,7 @@ class _Batch:
             if not pool and desired.kind == VOLUME and made.there.size == made.size:
                 if not made.there.is_active:
                     lvm.set_active(vg, [desired.name], True)
-                return  # thick: it is written from its beginning to the image's end once more
+                return  # thick: written again from the beginning to the end of the image
             lvm.remove(vg, [desired.name])
         if desired.kind == SNAPSHOT:
             self._make_snapshot(group, made, tags)
@@ -332,7 +332,7 @@ class _Batch:
 
     @contextlib.contextmanager
     def _steady(self, group: VolumeGroup, made: Plan) -> t.Iterator[str]:
-        """A path whose content does not change while it is copied: of a volume in use a snapshot, as Cinder takes one."""
+        """A path whose content does not change during the copy: for a volume in use a snapshot, as in Cinder."""
         origin = made.origin
         if origin is None:
             raise InvalidInput(reason="volume %s has no source" % made.desired.name)
@@ -354,7 +354,7 @@ class _Batch:
                 lvm.remove(group.name, [name])
 
     def _finish(self, group: VolumeGroup, plans: t.Sequence[Plan], ready: t.Mapping[str, ReadyImage]) -> None:
-        """One command says of all that they are whole."""
+        """Mark all as complete with one command."""
         marked = [p for p in plans if self._is_copied(p, ready) or self._grows(p, ready)]
         if marked:
             try:
@@ -368,7 +368,7 @@ class _Batch:
                 self._done(group, made, True)
 
     def _undo(self, group: VolumeGroup, made: Plan, ready: t.Mapping[str, ReadyImage]) -> None:
-        """Nothing stays of a volume that could not be filled; what cannot be removed stays marked as incomplete."""
+        """Remove a volume that could not be filled; if it cannot be removed, it stays marked as incomplete."""
         outcome = self.outcomes[made.desired.id]
         with contextlib.suppress(BootflowError, OSError):
             there = LogicalVolume(name=made.desired.name, uuid=made.desired.id, size=made.size, attr="-wi-a-----")
@@ -381,7 +381,7 @@ class _Batch:
 
 
 def _rounds(desired_volumes: t.Sequence[DesiredVolume]) -> t.Iterator[list[DesiredVolume]]:
-    """Deletions first; then each that is made from another of the batch after that one."""
+    """Deletions first; then every volume after its source in the batch."""
     removals = [desired for desired in desired_volumes if desired.state == ABSENT]
     pending = [desired for desired in desired_volumes if desired.state != ABSENT]
     first = True
@@ -389,7 +389,7 @@ def _rounds(desired_volumes: t.Sequence[DesiredVolume]) -> t.Iterator[list[Desir
         names = {desired.name for desired in pending}
         now = [desired for desired in pending if desired.origin_name not in names]
         if pending and not now:
-            now = list(pending)  # a circle: each misses its source
+            now = list(pending)  # a cycle: each lacks its source
         yield (removals if first else []) + now
         first = False
         removals = []
@@ -402,9 +402,9 @@ def make_volumes(
     images: t.Sequence[t.Mapping[str, t.Any]] = (),
     uploads: t.Mapping[str, str] | None = None,
 ) -> dict[str, t.Any]:
-    """{outcomes by id, backend: capacity afterwards, diff}; see the module volume_lvm for the fields.
+    """{outcomes by id, backend: capacity afterwards, diff}; the module volume_lvm documents the fields.
 
-    :raises InvalidInput: a volume is given twice, or the backend's settings are not acceptable.
+    :raises InvalidInput: a volume is given twice, or the settings of the backend are not valid.
     :raises DriverNotInitialized: the volume group or pool is missing or not active.
     """
     backend = backend.checked()

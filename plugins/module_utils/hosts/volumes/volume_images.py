@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Images on their way to volumes: fetched to a temporary file, hashed, checked by the rules of core.disks.image_checks, and gone.
+"""Source images for volumes: fetched to a temporary file, hashed, checked by the rules of core.disks.image_checks, and removed.
 
-An image file of this host that nobody can change meanwhile is read where it lies, see volume_image_files.
+An image file of this host that cannot change meanwhile is read in place, see hosts.images.image_files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PREFIX = "image-"
 
 @dataclass(frozen=True)
 class CheckedImage:
-    """An image in its temporary file, or where it lies (``steady``), checked."""
+    """A checked image in its temporary file, or in place (``steady``)."""
 
     source: ImageSource
     path: str
@@ -43,10 +43,10 @@ class CheckedImage:
     virtual_size: int  # bytes
     sha256: str  # of the file
     steady: SteadyFile | None = None
-    direct: bool = False  # the page cache does not have it, and it can be read past it
+    direct: bool = False  # not in the page cache, and readable past it
 
     def check_steady(self) -> None:
-        """:raises ImageUnacceptable: the file may not be any more what was checked."""
+        """:raises ImageUnacceptable: the file may have changed since the check."""
         if self.steady is not None and not self.steady.is_steady():
             raise ImageUnacceptable(
                 image_id=self.source.label,
@@ -56,7 +56,7 @@ class CheckedImage:
 
 
 def checked_temp_dir(path: str) -> str:
-    """:raises InvalidInput: not an absolute path, or the root."""
+    """:raises InvalidInput: the path is not absolute, or is the root directory."""
     if not path.startswith("/") or "\0" in path or ".." in path.split("/") or os.path.normpath(path) in ("/", "//"):
         raise InvalidInput(reason="temp_dir must be an absolute path below the root directory, got %r" % path)
     return os.path.normpath(path)
@@ -65,7 +65,7 @@ def checked_temp_dir(path: str) -> str:
 def check_fits_volume(image: str, virtual_size: int, volume_gb: int) -> None:
     """Whether the image, in whole GiB, fits the volume.
 
-    :raises ImageUnacceptable: it does not.
+    :raises ImageUnacceptable: it does not fit.
     """
     needed = -(-virtual_size // GIB)
     if needed > volume_gb:
@@ -77,10 +77,10 @@ def check_fits_volume(image: str, virtual_size: int, volume_gb: int) -> None:
 
 
 class TemporaryImages:
-    """The temporary files of one run, each image fetched once, whatever the number of volumes that want it.
+    """The temporary files of one run; each image is fetched once for any number of volumes.
 
-    Each run has its own directory, which it holds a lock on: a directory without one is what a killed run left, and
-    is removed by the next.
+    Each run has its own directory and holds a lock on it: a directory without a lock is a leftover of a killed run, and
+    is removed by the next run.
     """
 
     def __init__(self, temp_dir: str, allow_unverified: bool = False):
@@ -95,7 +95,7 @@ class TemporaryImages:
         return self
 
     def sweep(self) -> None:
-        """Remove what killed runs, and a power cut, left."""
+        """Remove leftovers of killed runs and power failures."""
         if os.path.isdir(self._parent):
             self._sweep()
 
@@ -113,7 +113,7 @@ class TemporaryImages:
                 make_dirs(self._parent, 0o700)
                 while not self._folder:
                     folder = tempfile.mkdtemp(prefix=_PREFIX, dir=self._parent)
-                    # Another run may sweep it away before it is locked.
+                    # Another run may remove it before it is locked.
                     with contextlib.suppress(FileNotFoundError):
                         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -137,7 +137,7 @@ class TemporaryImages:
                     os.close(fd)
 
     def take(self, image: ImageSource, limit: int | None = None) -> CheckedImage:
-        """Fetch and check the image; at most ``limit`` bytes are read.
+        """Fetch and check the image; reads at most ``limit`` bytes.
 
         :raises ImageUnacceptable, InvalidDiskFormat, ImageChecksumMismatch, ImageDownloadFailed: as named.
         :raises ImageTooBig: the temporary directory is full.
@@ -210,7 +210,7 @@ class TemporaryImages:
         )
 
     def drop(self, image: CheckedImage) -> None:
-        """The file is not wanted any more."""
+        """Remove the file."""
         if image.steady is not None:
             image.steady.close()
             return
@@ -219,7 +219,7 @@ class TemporaryImages:
 
 
 def image_source(args: t.Mapping[str, t.Any], uploads: t.Mapping[str, str], allow_unverified: bool) -> ImageSource:
-    """An element of the option ``images`` as the source it names."""
+    """The source in an element of the option ``images``."""
     return ImageSource(
         id=args["id"],
         name=args.get("name") or "",
