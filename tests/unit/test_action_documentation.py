@@ -19,6 +19,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "ansible_collections.bootflow.compute.plugins"
 ACTIONS = sorted(p.stem for p in (ROOT / "plugins" / "action").glob("*.py") if p.stem != "__init__")
+HOST_SIDE = sorted(p.stem for p in (ROOT / "plugins" / "modules").glob("*.py") if "def argument_spec(" in p.read_text())
 
 
 def documented(name: str) -> dict[str, dict]:
@@ -49,3 +50,19 @@ def test_documentation_is_the_argument_spec(name: str) -> None:
         )
         read = re.findall(r"Read from the variable C\((bootflow_\w+)\)", description)
         assert read == ([setting.variable] if setting is not None else []), option
+
+
+@pytest.mark.parametrize("name", HOST_SIDE)
+def test_documentation_of_a_host_side_module_is_its_argument_spec(name: str) -> None:
+    module = importlib.import_module("%s.modules.%s" % (PACKAGE, name))
+    compare(name, documented(name), module.argument_spec())
+
+
+def compare(where: str, told: dict[str, dict], spec: dict[str, dict]) -> None:
+    assert sorted(told) == sorted(spec), where
+    for option, argument in spec.items():
+        path = "%s.%s" % (where, option)
+        for key in ("type", "elements", "choices", "default"):
+            assert told[option].get(key) == argument.get(key), (path, key)
+        assert bool(told[option].get("required")) == bool(argument.get("required")), path
+        compare(path, told[option].get("suboptions", {}), argument.get("options", {}))

@@ -22,11 +22,9 @@ from .history import chunks
 
 LIVE = ""  # value of the column `deleted` while an instance lives
 
-# What notify_on_state_change may be.
+# What notify_on_state_change may be, beside vm_state.
 NOTIFY_NOTHING = "none"
-NOTIFY_VM_STATE = "vm_state"
 NOTIFY_VM_AND_TASK_STATE = "vm_and_task_state"
-NOTIFY_CHOICES = (NOTIFY_NOTHING, NOTIFY_VM_STATE, NOTIFY_VM_AND_TASK_STATE)
 
 
 def swap(
