@@ -12,15 +12,17 @@ import typing as t
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from .examples import examples
+
 SEARCHED = int(os.environ.get("BOOTFLOW_HISTORIES", "0"))
 
 
-def run_histories(machine: type[t.Any], examples: int) -> None:
-    """:arg examples: how many, where the environment does not say."""
+def run_histories(machine: type[t.Any], count: int) -> None:
+    """:arg count: how many, where the environment does not say."""
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=SEARCHED or examples,
+            max_examples=SEARCHED or examples(count),
             derandomize=not SEARCHED,
             stateful_step_count=30,
             deadline=None,

@@ -491,8 +491,9 @@ def _state(row: t.Any) -> str:
     return str(row.task_state)
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("memory", 40), ("postgresql", 5)])
-def test_any_history(kind: str, examples: int, request: pytest.FixtureRequest) -> None:
+@pytest.mark.hypothesis
+@pytest.mark.parametrize(("kind", "count"), [("memory", 40), ("postgresql", 5)])
+def test_any_history(kind: str, count: int, request: pytest.FixtureRequest) -> None:
     class Here(History):
         @staticmethod
         def open() -> World:
@@ -501,4 +502,4 @@ def test_any_history(kind: str, examples: int, request: pytest.FixtureRequest) -
                 return World(request.getfixturevalue("postgres").emptied(), known)
             return MemoryWorld(known)
 
-    run_histories(Here, examples)
+    run_histories(Here, count)

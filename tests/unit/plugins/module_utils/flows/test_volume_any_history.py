@@ -232,8 +232,9 @@ class Ending(VolumeHistory):
             super().teardown()
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("memory", 10), ("postgresql", 1)])
-def test_any_history_of_volumes(kind: str, examples: int, request: pytest.FixtureRequest) -> None:
+@pytest.mark.hypothesis
+@pytest.mark.parametrize(("kind", "count"), [("memory", 10), ("postgresql", 1)])
+def test_any_history_of_volumes(kind: str, count: int, request: pytest.FixtureRequest) -> None:
     class Here(Ending):
         @staticmethod
         def open() -> VolumeWorld:
@@ -241,4 +242,4 @@ def test_any_history_of_volumes(kind: str, examples: int, request: pytest.Fixtur
                 return VolumeWorld(request.getfixturevalue("postgres").emptied())
             return MemoryWorld()
 
-    run_histories(Here, examples)
+    run_histories(Here, count)

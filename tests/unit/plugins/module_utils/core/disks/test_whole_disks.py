@@ -18,6 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_
     whole_disk_requests,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
+from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 
 
 def wish(count=None, min_gb=None, medium=None):
@@ -102,7 +103,7 @@ REQUESTS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(DISKS, REQUESTS)
 def test_disks_are_found_wherever_there_is_a_way(free, requests):
     chosen = choose_disks(free, requests)

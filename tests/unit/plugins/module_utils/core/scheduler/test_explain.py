@@ -19,6 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.ex
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import select_destinations
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
+from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 
 from .reference import make_options
 
@@ -355,7 +356,7 @@ class Door(Filter):
     assert found["text"] == "open the door of a"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(
         st.fixed_dictionaries(

@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.pl
     select_destinations,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
+from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 
 from . import reference
 from .reference import make_options
@@ -100,7 +101,7 @@ flavors = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     fleets(),
     flavors,

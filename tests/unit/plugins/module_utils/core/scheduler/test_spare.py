@@ -15,6 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.co
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.spare import hosts_that_can_be_lost
+from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 
 from .reference import make_options
 
@@ -105,7 +106,7 @@ def test_unknown_names():
         hosts_that_can_be_lost(Fleet([host("a")]), {}, make_options(enabled_filters=["X"]))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from([256, 512, 1024]), max_size=4), min_size=1, max_size=5),
 )

@@ -27,6 +27,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.pl
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import make_weighers
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.weighing import Ranking
+from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 
 from . import reference
 from .reference import make_options
@@ -330,7 +331,7 @@ def requests(draw):
     return states, spec(count, flavor=flavor, instance_group=of_group)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     requests(),
     st.dictionaries(

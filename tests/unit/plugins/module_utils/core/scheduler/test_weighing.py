@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.weighers.base import Changes, Weigher
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.weighing import Ranking
+from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 
 from .reference import make_options
 
@@ -61,7 +62,7 @@ def test_one_host_is_not_weighed():
     assert ranking(Numbers([5], minval=0)).score.tolist() == [0.0]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.integers(1, 8).flatmap(
         lambda n: st.tuples(*[st.lists(st.sampled_from([-3, 0, 0.1, 0.3, 1, 5]), min_size=n, max_size=n)] * 2)
@@ -119,7 +120,7 @@ def _weight(weighers, row, rows):
     return total
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.integers(2, 7).flatmap(
         lambda n: st.tuples(

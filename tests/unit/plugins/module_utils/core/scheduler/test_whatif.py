@@ -25,6 +25,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.ho
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import select_destinations
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.whatif import how_many
+from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 
 from .reference import make_options
 
@@ -216,7 +217,7 @@ def one_by_one(states, request, options, limit):
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(questions(), st.sampled_from([None, None, 1, 4]))
 def test_equals_placing_one_by_one(question, limit):
     states, request, options = question

@@ -34,6 +34,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.sche
     BackendSelection,
     VolumeScheduler,
 )
+from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 
 U1, U2 = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 
@@ -329,7 +330,7 @@ def test_volumes_of_a_batch_spread_and_the_last_gigabytes_go_to_one():
     assert states[0].free_capacity_gb == 25
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.integers(0, 60), min_size=1, max_size=5),
     st.lists(st.integers(1, 30), min_size=1, max_size=12),

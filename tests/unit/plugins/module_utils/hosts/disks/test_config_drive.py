@@ -8,7 +8,6 @@ import errno
 import importlib
 import io
 import os
-import shutil
 import stat
 import subprocess
 
@@ -16,6 +15,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import config_drive, vfat
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.command import program
 
 FILES = {
     "openstack/latest/meta_data.json": b'{"uuid": "x"}',
@@ -86,9 +86,7 @@ def test_every_file_is_in_the_iso_under_both_kinds_of_names():
 
 @pytest.mark.parametrize("tool", config_drive.ISO_TOOLS)
 def test_other_tools_where_pycdlib_is_missing(tool, monkeypatch):
-    place = shutil.which(tool)
-    if place is None:
-        pytest.fail("%s is not installed" % tool)
+    program(tool, "xorriso" if tool == "xorriso" else "genisoimage")
     monkeypatch.setattr(config_drive, "ISO_TOOLS", (tool,))
     monkeypatch.setattr(config_drive, "pycdlib", None)
     data = config_drive.build_iso(FILES)
@@ -173,11 +171,8 @@ def test_vfat_is_reproducible_and_sound(tmp_path):
     assert len(data) == config_drive.VFAT_SIZE and data == drive(dict(reversed(FILES.items())))
     path = tmp_path / "drive"
     path.write_bytes(data)
-    fsck = shutil.which("fsck.vfat", path="/usr/sbin:/sbin")
-    if fsck is None or shutil.which("mcopy") is None:
-        pytest.fail("dosfstools and mtools are not installed")
-    subprocess.run([fsck, "-n", str(path)], check=True, capture_output=True)
-    subprocess.run(["mcopy", "-s", "-i", str(path), "::/*", str(tmp_path)], check=True)
+    subprocess.run([program("fsck.vfat", "dosfstools"), "-n", str(path)], check=True, capture_output=True)
+    subprocess.run([program("mcopy", "mtools"), "-s", "-i", str(path), "::/*", str(tmp_path)], check=True)
     assert {name: (tmp_path / name).read_bytes() for name in FILES} == FILES
 
 
@@ -192,9 +187,7 @@ def test_vfat_can_be_full_but_not_overfull():
 def test_vfat_with_many_files_in_a_folder(tmp_path):
     files = {"openstack/content/%04d" % n: b"%d" % n for n in range(300)}
     (tmp_path / "drive").write_bytes(drive(files))
-    if shutil.which("mcopy") is None:
-        pytest.fail("mtools is not installed")
-    subprocess.run(["mcopy", "-s", "-i", str(tmp_path / "drive"), "::/*", str(tmp_path)], check=True)
+    subprocess.run([program("mcopy", "mtools"), "-s", "-i", str(tmp_path / "drive"), "::/*", str(tmp_path)], check=True)
     assert {name: (tmp_path / name).read_bytes() for name in files} == files
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources import dedicated as core_parts
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, cleanups, instances, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import (
     A_CARD,
     A_DISK,
@@ -411,7 +412,9 @@ def test_on_its_own_host_a_move_is_one_guest_with_two_claims(world: World) -> No
 # --- any history -------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25), deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     steps=st.lists(
         st.tuples(st.integers(0, 5), st.sampled_from(["cpus", "gpu", "card", "function", "disk", "all", "back"])),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import bulk
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import node, waiting
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
@@ -188,7 +189,9 @@ def test_the_order_of_columns_does_not_matter(world: World, names: tuple[str, st
     rolled_back(world, work)
 
 
-@settings(max_examples=25, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25), deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     contents=st.lists(
         st.tuples(

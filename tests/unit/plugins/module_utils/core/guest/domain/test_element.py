@@ -24,6 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain
     metadata,
     platform,
 )
+from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 
 from .texts import parse_domain, pci_address
 
@@ -75,9 +76,10 @@ def test_every_class_is_covered():
     assert len(names) >= 33
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("cls", [cls for cls in CLASSES if cls is not domain.DomainConfig], ids=lambda c: c.__name__)
 def test_law_reading_what_was_written_gives_the_same(cls):
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=examples(25), deadline=None)
     @given(configs(cls))
     def law(config):
         assert cls.from_xml(config.to_xml()) == config
@@ -87,7 +89,7 @@ def test_law_reading_what_was_written_gives_the_same(cls):
     law()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.builds(
         domain.DomainConfig,

@@ -22,6 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.nu
     PagesTopology,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.usage import apply_usage
+from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 from ansible_collections.bootflow.compute.tests.unit.worlds.work import lines_run
 
 from .strategies import guests, hosts, limits
@@ -151,20 +152,20 @@ def by_brute_force(there, wish, limit):
     return None
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(hosts(), guests(), limits)
 def test_a_fit_is_found_exactly_where_there_is_one(there, wish, limit):
     found = fit_to_host(there, wish, limit)
     assert (None if found is None else found.host_cells) == by_brute_force(there, wish, limit)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(hosts(), guests(), st.frozensets(st.integers(0, 2)))
 def test_where_devices_are_changes_the_order_only(there, wish, pci_cells):
     assert (fit_to_host(there, wish) is None) == (fit_to_host(there, wish, pci_cells=pci_cells) is None)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(hosts(), guests(), limits)
 def test_a_fit_never_uses_more_than_there_is(there, wish, limit):
     found = fit_to_host(there, wish, limit)
@@ -191,7 +192,7 @@ def test_a_fit_never_uses_more_than_there_is(there, wish, limit):
     assert bool(found.cells[0].reserved_cpus) == wish.emulator_isolated
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(hosts(), guests(2))
 def test_a_host_is_filled_until_nothing_fits(there, wish):
     limit = NUMALimits(2.0, 2.0)

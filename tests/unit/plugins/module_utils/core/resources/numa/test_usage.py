@@ -18,6 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.nu
     PagesTopology,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.usage import apply_usage
+from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 
 from .strategies import fitted_pairs
 
@@ -118,7 +119,7 @@ def test_usage_is_never_below_zero():
     assert used(apply_usage(HOST, guest(cell()), -1)) == (0, 0, set())
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(fitted_pairs())
 def test_what_is_taken_and_given_back_leaves_nothing(pair):
     host, fitted = pair
@@ -126,7 +127,7 @@ def test_what_is_taken_and_given_back_leaves_nothing(pair):
     assert apply_usage(after, fitted, -1) == host
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(fitted_pairs())
 def test_each_cell_takes_what_the_guest_has_there(pair):
     host, fitted = pair

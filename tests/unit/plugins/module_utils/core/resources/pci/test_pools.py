@@ -24,6 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pc
     supports,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import PciRequest
+from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 
 QAT = {"vendor_id": "8086", "product_id": "0443"}
 GPU = {"vendor_id": "10de", "product_id": "1eb8"}
@@ -225,7 +226,7 @@ WISHES = st.lists(
 CELLS = st.sampled_from([None, (0,), (1,), (0, 1)])
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(world(), WISHES, CELLS)
 def test_what_is_promised_is_what_is_handed_out(devices, requests, cells):
     chosen = choose_devices(devices, requests, cells)
@@ -249,7 +250,7 @@ def test_what_is_promised_is_what_is_handed_out(devices, requests, cells):
                 assert d.numa_node in cells or (d.numa_node is None and request.numa_policy == "legacy")
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(world(), st.data())
 def test_free_devices_are_exactly_those_a_next_guest_may_have(devices, data):
     taken = data.draw(st.sets(st.sampled_from([d.address for d in devices]))) if devices else set()
@@ -262,7 +263,7 @@ def test_free_devices_are_exactly_those_a_next_guest_may_have(devices, data):
     assert free_devices([by_address[d.address] for d in free], ()) == free
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(world(), WISHES, WISHES, CELLS)
 def test_two_guests_never_share_a_device_nor_a_card_in_two_forms(devices, first, second, cells):
     one = choose_devices(devices, first, cells) or []
