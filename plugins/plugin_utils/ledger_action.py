@@ -75,6 +75,34 @@ def read_settings(
     return found
 
 
+class Ports:
+    """What an action reaches outside of itself: people, variables, hosts, the ledger, this run. Tests hand in their own."""
+
+    def __init__(self, action: ActionBase):
+        self._action = action
+        self.display = action._display
+
+    def template(self, value: t.Any) -> t.Any:
+        return self._action._templar.template(value)
+
+    def run_module(
+        self, name: str, arguments: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]
+    ) -> dict[str, t.Any]:
+        """The result of the module ``name`` on the host of ``variables``."""
+        return t.cast(
+            "dict[str, t.Any]",
+            self._action._execute_module(module_name=name, module_args=dict(arguments), task_vars=variables),
+        )
+
+    def open_ledger(self, address: LedgerAddress, **options: bool) -> database.Ledger:
+        return database.open_ledger(address, **options)
+
+    def context(self, actor: str, **settings: t.Any) -> Context:
+        """This run: the ansible-playbook process is the parent of the worker that we are in."""
+        run = runs.identify(os.getppid(), runs.controller_name(), actor)
+        return Context(run=run, request_id="req-%s" % run.id, **settings)
+
+
 class LedgerAction(ActionBase):
     """Base of the ledger-side actions: a subclass has ARGUMENTS and act()."""
 
@@ -83,17 +111,26 @@ class LedgerAction(ActionBase):
     _supports_async = False
     _supports_check_mode = True
 
+    def __init__(self, *args: t.Any, ports: Ports | None = None, **kwargs: t.Any):
+        super().__init__(*args, **kwargs)
+        self.ports = ports or Ports(self)
+        self._display = self.ports.display
+
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
         result = super().run(tmp, task_vars)
-        self.task_vars = task_vars or {}
         try:
-            self.options = self._read_options()
-            # The URL with all that belongs to it: what opens a ledger takes it where it takes a URL.
-            self.options["ledger_url"] = self._address()
+            self.prepare(task_vars or {})
             result.update(self.act())
         except errors.BootflowError as e:
             result.update(error_result(e))
         return t.cast("dict[str, t.Any]", result)
+
+    def prepare(self, task_vars: t.Mapping[str, t.Any]) -> None:
+        """Read the options."""
+        self.task_vars = task_vars
+        self.options = self._read_options()
+        # The URL with all that belongs to it: what opens a ledger takes it where it takes a URL.
+        self.options["ledger_url"] = self._address()
 
     def act(self) -> dict[str, t.Any]:
         """Do the work; returns the result."""
@@ -106,7 +143,7 @@ class LedgerAction(ActionBase):
     def variable(self, name: str, default: t.Any = None) -> t.Any:
         """A variable of the current host, templated."""
         value = self.task_vars.get(name)
-        return default if value is None else self._templar.template(value)
+        return default if value is None else self.ports.template(value)
 
     def _read_options(self) -> dict[str, t.Any]:
         arguments = {**COMMON, **self.ARGUMENTS}
@@ -124,7 +161,7 @@ class LedgerAction(ActionBase):
     # --- the ledger -----------------------------------------------------------------------------------------------
 
     def open_ledger(self, create: bool = False, check_revision: bool = True, patient: bool = True) -> database.Ledger:
-        ledger = database.open_ledger(
+        ledger = self.ports.open_ledger(
             self.options["ledger_url"], create=create, check_revision=check_revision, patient=patient
         )
         for text in ledger.warnings:
@@ -144,13 +181,11 @@ class LedgerAction(ActionBase):
         return address
 
     def context(self) -> Context:
-        """This run: the ansible-playbook process is the parent of the worker that we are in."""
-        identity = runs.identify(os.getppid(), runs.controller_name(), self._actor())
+        """This run, with its settings."""
         run = host_settings.values(self, RUN)
         threshold = "consecutive_build_service_disable_threshold"
-        return Context(
-            run=identity,
-            request_id="req-%s" % identity.id,
+        return self.ports.context(
+            self._actor(),
             notify_on_state_change=run.notify_on_state_change,
             count_failed_builds=self.options.get(threshold, getattr(run, threshold)) != 0,
             lease_seconds=self.options.get("lease_seconds", run.lease_seconds),
@@ -161,7 +196,7 @@ class LedgerAction(ActionBase):
         for name in ("awx_user_name", "tower_user_name", "bootflow_actor"):
             value = self.task_vars.get(name)
             if value:
-                return str(self._templar.template(value))
+                return str(self.ports.template(value))
         try:
             return getpass.getuser()
         except (KeyError, OSError):
@@ -184,9 +219,7 @@ class LedgerAction(ActionBase):
         """
         host = self.task_vars.get("inventory_hostname", "?")
         try:
-            result = self._execute_module(
-                module_name="bootflow.compute.%s" % name, module_args=dict(arguments), task_vars=self.task_vars
-            )
+            result = self.ports.run_module("bootflow.compute.%s" % name, arguments, self.task_vars)
         except AnsibleConnectionFailure as e:
             raise errors.HostUnreachable(host=host, reason=_one_line(e)) from e
         except AnsibleError as e:
@@ -197,7 +230,7 @@ class LedgerAction(ActionBase):
             raise module_error(name, host, result)
         for text in result.get("warnings") or []:
             self._display.warning("%s: %s" % (host, text))
-        return t.cast("dict[str, t.Any]", result)
+        return result
 
 
 def _run_id() -> str:

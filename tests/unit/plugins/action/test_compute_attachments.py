@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import types
 import typing as t
 
 import pytest
@@ -18,46 +17,37 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils import stage
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, device, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
 WISH = {"instance": "web", "volume": "data"}
-AWAY = errors.HostUnreachable(host="h1", reason="no route")
 KEPT = errors.DeviceDetachFailed(device="/dev/vdb", reason="the guest keeps it")
 BUSY = errors.VolumePathNotRemoved(message="/dev/sdb is in use")
 
 
-class Host(compute_attachments.ActionModule):
+class Host:
     """Compute host h1: its guests have ``disks``, it is logged in to ``volumes``; ``fails``: state -> error."""
 
     def __init__(self, world: BootWorld, run: str = "v"):
         self.world = world
-        self.of_run = run
-        self.task_vars = {"inventory_hostname": "h1", "hostvars": {"h1": {}}}
-        self.options = {"ledger_url": world.url}
-        self._task = types.SimpleNamespace(check_mode=False)
-        self.warnings: list[str] = []
-        self._display = types.SimpleNamespace(warning=self.warnings.append)
+        self.ports = WorldPorts(world, run, self.run_module)
         self.volumes: dict[str, dict[str, t.Any]] = {}
         self.disks: dict[str, str] = {}
         self.sizes: dict[str, int] = {}
         self.fails: dict[str, errors.BootflowError] = {}
         self.calls: list[str] = []
+        self.away = False
 
-    def open_ledger(self, *_args: t.Any, **_options: t.Any) -> t.Any:
-        return types.SimpleNamespace(
-            transact=self.world.ledger.transact, inspect=self.world.ledger.inspect, close=lambda: None
-        )
+    def action(self) -> t.Any:
+        return action_of(compute_attachments, self.ports, {"inventory_hostname": "h1", "hostvars": {"h1": {}}})
 
-    def context(self) -> t.Any:
-        return self.world.context(self.of_run)
-
-    def variable(self, _name: str, default: t.Any = None) -> t.Any:
-        return default
+    def act(self) -> t.Any:
+        return self.action().act()
 
     def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        if "all" in self.fails:
-            raise self.fails["all"]
+        if self.away:
+            return {"unreachable": True, "msg": "no route"}
         one = getattr(self, "_" + name)
         items = arguments.get("connections") or arguments.get("disks") or arguments.get("instances")
         outcomes = {}
@@ -177,7 +167,7 @@ def test_a_host_that_was_not_asked(pair: BootWorld) -> None:
 def test_leftovers_of_a_run_that_lives_are_its_own(pair: BootWorld) -> None:
     volume = begun(pair)
     host = Host(pair)
-    host.fails["all"] = AWAY
+    host.away = True
     host.act()
     with pair.ledger.write() as conn:
         assert hosts.take_leftovers(conn, [volume], pair.context("w")) == []
@@ -197,13 +187,13 @@ def test_a_host_that_is_not_let_in(pair: BootWorld) -> None:
 def test_a_host_that_goes_away(pair: BootWorld) -> None:
     volume = begun(pair)
     host = Host(pair)
-    host.fails["all"] = AWAY
+    host.away = True
     assert host.act()["problems"][volume]["code"] == "HostUnreachable"
-    assert any("still has attachment" in text for text in host.warnings)
+    assert any("still has attachment" in text for text in host.ports.warnings)
     assert finish(pair, attach.finish_attach) == ["HostUnreachable"]
     # Nobody knows whether it is connected: the target stays until somebody does.
     assert pair.ends("data")[1:] == ("done", "begun") and pair.initiators[volume] == ("iqn.test:h1",)
-    host.fails.clear()
+    host.away = False
     # The same again: first it is cleaned, by a run of its own.
     again = Host(pair, "w")
     with pair.ledger.write() as conn:
@@ -257,13 +247,13 @@ def test_a_host_is_rid_of_an_instance_with_its_volumes(pair: BootWorld) -> None:
     uuid = str(pair.attachment("data").instance_uuid)
     pair.delete("v", uuids=[uuid])
     host.fails["instance_cleanup"] = errors.LibvirtError(reason="it would not end")
-    assert stage.clean_host(host, [{"uuid": uuid}])[uuid].code == "LibvirtError"
+    assert stage.clean_host(host.action(), [{"uuid": uuid}])[uuid].code == "LibvirtError"
     assert host.calls == ["instance_cleanup"]  # nothing is taken from below a guest that may run
     host.fails = {"disconnected": BUSY}
-    assert stage.clean_host(host, [{"uuid": uuid}])[uuid].code == "VolumePathNotRemoved"
+    assert stage.clean_host(host.action(), [{"uuid": uuid}])[uuid].code == "VolumePathNotRemoved"
     assert pair.ends("data")[1:] == ("done", "done") and volume in host.volumes
     host.fails = {}
-    assert stage.clean_host(host, [{"uuid": uuid}]) == {}
+    assert stage.clean_host(host.action(), [{"uuid": uuid}]) == {}
     assert host.volumes == {} and pair.ends("data")[1:] == ("ending", "none")
     pair.removed("h1", [uuid], "v")
     pair.storage_round("v")
@@ -282,6 +272,6 @@ def test_nothing_of_another_instance_is_touched(pair: BootWorld) -> None:
     uuid = str(pair.attachment("data").instance_uuid)
     pair.delete("v", uuids=[uuid])
     host.calls.clear()
-    assert stage.clean_host(host, [{"uuid": uuid}]) == {}
+    assert stage.clean_host(host.action(), [{"uuid": uuid}]) == {}
     assert host.calls == ["instance_cleanup", "disconnected"]
     assert pair.ends("root") == ("attached", "done", "done")

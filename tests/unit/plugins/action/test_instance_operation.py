@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import types
 import typing as t
 
 import pytest
@@ -15,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.action import instance_operati
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request
 
 POWER = {"shutdown": states.SHUTDOWN, "running": states.RUNNING}
@@ -41,11 +41,19 @@ class Fleet:
         return self.task("localhost", operation, "finish")
 
     def task(self, host: str, operation: str, phase: str, **options: t.Any) -> dict[str, t.Any]:
-        return Action(self, host, {"operation": operation, "phase": phase, **options}).act()
+        ports = WorldPorts(self.world, "o", lambda name, arguments: self.answer(host, name, arguments))
+        ports.display.display = self.shown.append
+        hosts = {"hostvars": self.hostvars, "groups": {"bootflow_compute": ["h1", "h2"]}}
+        variables = {**self.hostvars[host], **hosts, "inventory_hostname": host}
+        options = {"operation": operation, "phase": phase, **options}
+        return t.cast(
+            "dict[str, t.Any]", action_of(instance_operation, ports, variables, self.check_mode, **options).act()
+        )
 
-    def answer(self, host: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    def answer(self, host: str, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        assert name == "domain_power"
         if host in self.away:
-            raise errors.HostUnreachable(host=host, reason="no route")
+            return {"unreachable": True, "msg": "no route"}
         found: dict[str, t.Any] = {}
         for domain in arguments["domains"]:
             self.asked.append((host, arguments["state"], {**arguments, **domain}))
@@ -55,30 +63,6 @@ class Fleet:
                 power = {"power_state": POWER[arguments["state"]], "forced": domain["uuid"] in self.deaf}
                 found[domain["uuid"]] = {"changed": True, "error": None, **power}
         return {"outcomes": found}
-
-
-class Action(instance_operation.ActionModule):
-    def __init__(self, fleet: Fleet, host: str, options: dict[str, t.Any]):
-        self.fleet = fleet
-        self.task_vars = {
-            "inventory_hostname": host,
-            "hostvars": fleet.hostvars,
-            "groups": {"bootflow_compute": ["h1", "h2"]},
-        }
-        unset = dict.fromkeys(("names", "uuids", "reservation_ids", "hosts", "project"))
-        self.options = {**unset, "all": False, "print_table": True, "ledger_url": fleet.world.url, **options}
-        self._task = types.SimpleNamespace(check_mode=fleet.check_mode)
-        self._display = types.SimpleNamespace(display=fleet.shown.append, vvv=lambda *_a, **_k: None)
-
-    def context(self) -> t.Any:
-        return self.fleet.world.context("o")
-
-    def variable(self, name: str, default: t.Any = None) -> t.Any:
-        return self.task_vars["hostvars"][self.task_vars["inventory_hostname"]].get(name, default)
-
-    def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        assert name == "domain_power"
-        return self.fleet.answer(self.task_vars["inventory_hostname"], arguments)
 
 
 @pytest.fixture

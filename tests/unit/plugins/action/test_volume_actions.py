@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import types
 import typing as t
 
 import pytest
@@ -24,51 +23,11 @@ from ansible_collections.bootflow.compute.plugins.action import (
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import COMMON, read_settings
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import Runner
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
 HOSTS = ("h1", "s1", "s2")
-
-
-class Runner:
-    """Runs an action with options as a task would have them, in an inventory of ``hosts``."""
-
-    def __init__(self, world: BootWorld):
-        self.world = world
-        self.hosts: t.Sequence[str] = HOSTS
-        self.way = "qemu"
-        self.shown = ""
-        self.runs = 0
-
-    def __call__(
-        self, module: t.Any, check_mode: bool = False, run: str = "", **options: t.Any
-    ) -> tuple[dict[str, t.Any], str]:
-        """Its result, and what it printed."""
-        self.runs += 1
-        action: t.Any = module.ActionModule.__new__(module.ActionModule)
-        arguments = {**COMMON, **action.ARGUMENTS}
-        assert not set(options) - set(arguments)
-        plain = {n: a.get("default") for n, a in arguments.items() if isinstance(a, dict)}
-        settings = {n: a.but(required=False) for n, a in arguments.items() if n not in plain}
-        action.options = {**plain, **options, **read_settings(settings, options, lambda _name: None)}
-        action.options.update(ledger_url=self.world.url)
-        shown: list[str] = []
-        action._task = types.SimpleNamespace(check_mode=check_mode, action=module.__name__)
-        action._display = types.SimpleNamespace(display=shown.append, warning=shown.append)
-        action.task_vars = {
-            "hostvars": {h: self._variables(h) for h in self.hosts},
-            "groups": {"all": list(self.hosts), "bootflow_storage": [h for h in self.hosts if h.startswith("s")]},
-        }
-        action.variable = lambda _name, default=None: default
-        action.context = lambda: self.world.context(run or "run%d" % self.runs)
-        action.open_ledger = lambda: self.world.ledger
-        result = action.act()
-        return result, "\n".join(shown)
-
-    def _variables(self, host: str) -> dict[str, t.Any]:
-        backends = [{"name": "lvm"}] if host.startswith("s") else None
-        return {"ansible_host": "192.0.2.1", "bootflow_storage_backends": backends, "bootflow_volume_attach": self.way}
 
 
 @pytest.fixture
@@ -81,7 +40,7 @@ def run(bworld: BootWorld) -> Runner:
     bworld.snapshot({"name": "monday", "volume": "snapped"})
     bworld.work()
     bworld.boot_of(volume_request("web", image=IMAGE))
-    return Runner(bworld)
+    return Runner(bworld, HOSTS)
 
 
 def refused(run: Runner, *arguments: t.Any, **options: t.Any) -> list[tuple[str, str]]:

@@ -1,0 +1,107 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Actions on the ledger of a world, as tasks of a playbook run them."""
+
+from __future__ import annotations
+
+import types
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import Ports
+
+from .world import World
+
+
+class Borrowed:
+    """A ledger that stays open when an action closes it."""
+
+    def __init__(self, ledger: t.Any):
+        self._ledger = ledger
+
+    def __getattr__(self, name: str) -> t.Any:
+        return getattr(self._ledger, name)
+
+    def close(self) -> None:
+        pass
+
+
+class WorldPorts(Ports):
+    """Variables are plain, what is displayed is kept, and runs have the names and the clock of the world.
+
+    :arg modules: what runs a host's module: (name without its collection, arguments) -> its result
+    """
+
+    def __init__(self, world: World, run: str, modules: t.Callable[..., dict[str, t.Any]] | None = None):
+        self.world = world
+        self.of_run = run
+        self.modules = modules
+        self.shown: list[str] = []
+        self.warnings: list[str] = []
+        self.display = types.SimpleNamespace(
+            display=self.shown.append,
+            warning=self.warnings.append,
+            v=lambda *_args, **_how: None,
+            vvv=lambda *_args, **_how: None,
+        )
+
+    def template(self, value: t.Any) -> t.Any:
+        return value
+
+    def run_module(
+        self, name: str, arguments: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]
+    ) -> dict[str, t.Any]:
+        assert self.modules is not None, "%s runs %s" % (variables.get("inventory_hostname"), name)
+        return self.modules(name.rpartition(".")[2], arguments)
+
+    def open_ledger(self, address: t.Any, **options: bool) -> t.Any:
+        return Borrowed(self.world.ledger)
+
+    def context(self, actor: str, **settings: t.Any) -> t.Any:
+        return self.world.context(self.of_run, **settings)
+
+
+def action_of(
+    module: t.Any,
+    ports: WorldPorts,
+    variables: t.Mapping[str, t.Any],
+    check_mode: bool = False,
+    **options: t.Any,
+) -> t.Any:
+    """The action of ``module`` with its options read; act() does its work."""
+    task = types.SimpleNamespace(
+        action="bootflow.compute." + module.__name__.rpartition(".")[2],
+        args={"ledger_url": ports.world.url, **options},
+        check_mode=check_mode,
+    )
+    action = module.ActionModule(task=task, connection=None, play_context=None, loader=None, templar=None, ports=ports)
+    action.prepare(variables)
+    return action
+
+
+class Runner:
+    """Runs actions with options as a task would have them, in an inventory of ``hosts``; each in a run of its own."""
+
+    def __init__(self, world: World, hosts: t.Sequence[str]):
+        self.world = world
+        self.hosts = hosts
+        self.way = "qemu"
+        self.runs = 0
+
+    def __call__(
+        self, module: t.Any, check_mode: bool = False, run: str = "", **options: t.Any
+    ) -> tuple[dict[str, t.Any], str]:
+        """Its result, and what it displayed."""
+        self.runs += 1
+        ports = WorldPorts(self.world, run or "run%d" % self.runs)
+        variables = {
+            "hostvars": {h: self._variables(h) for h in self.hosts},
+            "groups": {"all": list(self.hosts), "bootflow_storage": [h for h in self.hosts if h.startswith("s")]},
+        }
+        result = action_of(module, ports, variables, check_mode, **options).act()
+        return result, "\n".join(ports.shown + ports.warnings)
+
+    def _variables(self, host: str) -> dict[str, t.Any]:
+        backends = [{"name": "lvm"}] if host.startswith("s") else None
+        return {"ansible_host": "192.0.2.1", "bootflow_storage_backends": backends, "bootflow_volume_attach": self.way}
