@@ -12,10 +12,13 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 settings.register_profile("same", derandomize=True, deadline=None)
-settings.register_profile("few", settings.get_profile("same"), max_examples=10)
+# Of few examples it cannot be said that too many were thrown away; the profile same says it.
+settings.register_profile(
+    "few", settings.get_profile("same"), max_examples=10, suppress_health_check=[HealthCheck.filter_too_much]
+)
 if not os.environ.get("BOOTFLOW_HISTORIES"):
     settings.load_profile("same")
 
