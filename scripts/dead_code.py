@@ -39,8 +39,6 @@ ALLOWED = (
         "Nova's names, which extra specs, JsonFilter and filters with a setting ask for by text",
     ),
     (r".*/ledger/(compute|storage)/.*", r"take_one|WAYS", "about to go or to be called"),
-    (r".*/core/volumes/states\.py", r"host_work", "of transitions, which tests read"),
-    (r".*/core/volumes/model\.py", r"provider_location|terminated_at", "Cinder's record of a volume, written by name"),
     (r".*/ledger/db/address\.py", r"ssl\w+", "read by the names of libpq's parameters"),
     (r".*/ledger/db/engine\.py", r"on_\w+|isolation_level", "SQLAlchemy and sqlite3 call or read it"),
 )

@@ -134,14 +134,12 @@ class Volume(_Record):
     user: str = ""
     metadata: t.Mapping[str, str] = field(default_factory=dict)
     image_metadata: t.Mapping[str, t.Any] = field(default_factory=dict)
-    provider_location: str | None = None
     group_id: str | None = None
     previous_status: str | None = None
     readonly: bool = False
     created_at: float | None = None
     scheduled_at: float | None = None
     launched_at: float | None = None
-    terminated_at: float | None = None
 
     _sizes = ("size",)
     _mappings = ("metadata", "image_metadata")

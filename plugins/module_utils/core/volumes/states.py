@@ -77,14 +77,10 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}\Z")  # longer is no size
 
 @dataclass(frozen=True)
 class Transition:
-    """A compare-and-swap: ``values`` may be written where every field of ``expected`` has one of its values.
-
-    ``host_work``: whether the backend has to do something before the action is done.
-    """
+    """A compare-and-swap: ``values`` may be written where every field of ``expected`` has one of its values."""
 
     expected: t.Mapping[str, tuple[t.Any, ...]] = field(default_factory=dict)
     values: t.Mapping[str, t.Any] = field(default_factory=dict)
-    host_work: bool = True
 
     def applies_to(self, record: t.Any) -> bool:
         return all(getattr(record, name) in allowed for name, allowed in self.expected.items())
@@ -125,7 +121,7 @@ def check_delete(
     :raises InvalidInput: (400) the backend is frozen.
     """
     if not volume.host:
-        return Transition(values={"status": DELETED}, host_work=False)
+        return Transition(values={"status": DELETED})
     check_not_frozen(frozen)
     expected: dict[str, tuple[t.Any, ...]] = {
         "attach_status": tuple(s for s in ATTACH_STATES if s != ATTACHED),
@@ -212,7 +208,7 @@ def check_reserve(volume: Volume, together: bool = False) -> Transition:
             if volume.status in (ATTACHING, DETACHING)
             else "Volume %s: detach it where it is, or wait until it is available." % volume.id,
         )
-    return Transition({"multiattach": (volume.multiattach,), "status": allowed}, {"status": ATTACHING}, host_work=False)
+    return Transition({"multiattach": (volume.multiattach,), "status": allowed}, {"status": ATTACHING})
 
 
 def check_begin_detaching(volume: Volume) -> Transition:
@@ -220,10 +216,9 @@ def check_begin_detaching(volume: Volume) -> Transition:
     transition = Transition(
         {"status": (IN_USE,), "attach_status": (ATTACHED,), "migration_status": NOT_MIGRATING},
         {"status": DETACHING},
-        host_work=False,
     )
     if volume.migration_status not in NOT_MIGRATING:
-        return Transition(host_work=False)  # its status stays, as the migration needs it
+        return Transition()  # its status stays, as the migration needs it
     if not transition.applies_to(volume):
         raise InvalidVolume(
             reason="Unable to detach volume. Volume status must be 'in-use' and attach_status must be 'attached' to detach.",
@@ -234,7 +229,7 @@ def check_begin_detaching(volume: Volume) -> Transition:
 
 def roll_detaching() -> Transition:
     """Back from check_begin_detaching()."""
-    return Transition({"status": (DETACHING,)}, {"status": IN_USE}, host_work=False)
+    return Transition({"status": (DETACHING,)}, {"status": IN_USE})
 
 
 # --- snapshots -----------------------------------------------------------------------------------------------------
