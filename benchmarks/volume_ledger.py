@@ -65,7 +65,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (  # noqa: E402
-    attachment_exports,
+    attachments,
     backends,
     volume_views,
 )
@@ -201,7 +201,7 @@ class Database:
                 "mountpoint": "/dev/vdb",
                 "delete_on_termination": False,
                 "attached_host": "compute-%d" % (number % 100),
-                "way": "kernel",
+                "connector": "kernel",
                 "initiator": "iqn.1993-08.org.debian:%d" % (number % 100),
                 "storage_host": host_name(number % HOSTS),
                 "export": "done",
@@ -294,7 +294,7 @@ class Database:
             volume_scheduling.schedule(conn, options(), mine)
         with self.ledger.read() as conn:
             volume_work.hosts_with_work(conn, mine)
-            attachment_exports.hosts_to_unexport(conn, mine)
+            attachments.hosts_to_unexport(conn, mine)
             volume_leases.left(conn, mine)
         with self.ledger.write() as conn:
             volume_work.begin(conn, host_name(0), mine)

@@ -28,18 +28,18 @@ class ActionModule(LedgerAction):
         o = self.options
         hostvars = self.task_vars["hostvars"]
 
-        def end_of(host: str, facts: t.Mapping[str, t.Any]) -> t.Any:
-            end = attached_volumes.host_end(host, hostvars[host] if host in hostvars else {}, facts)
+        def connector_of(host: str, facts: t.Mapping[str, t.Any]) -> t.Any:
+            connector = attached_volumes.connector_of(host, hostvars[host] if host in hostvars else {}, facts)
             try:
-                attached_volumes.check_host(host, end.way, facts)
+                attached_volumes.check_host(host, connector.kind, facts)
             except errors.HostLacksHardware as e:
                 e.remedy += REPORT
                 raise
-            return end
+            return connector
 
         if o["phase"] == "begin":
             return volume_changes.begin(
-                self, attach.begin_attach, o["attachments"], o["project"], end_of, o["cross_az_attach"]
+                self, attach.begin_attach, o["attachments"], o["project"], connector_of, o["cross_az_attach"]
             )
         if o["phase"] == "clean":
             return volume_changes.clean(self)

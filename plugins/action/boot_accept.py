@@ -11,12 +11,11 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts as attachment_hosts
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     boot_volume_inputs,
     request_inputs,
@@ -51,7 +50,7 @@ class ActionModule(LedgerAction):
             accepted = accept.accept(conn, inputs.requests, options, context)
             if not accepted.changed:
                 return accepted, []
-            volume_inputs.in_inventory(self, attachment_hosts.storage_hosts(conn, accepted.created))
+            volume_inputs.in_inventory(self, attachments.storage_hosts(conn, accepted.created))
             return accepted, self._stale(conn, context)
 
         makes_volumes = boot_volume_inputs.makes_volumes(inputs.requests)

@@ -15,7 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.co
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts as attachment_hosts
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule as volume_scheduling
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes
@@ -89,12 +89,12 @@ class ActionModule(LedgerAction):
 
     def _place_volumes(self, ledger: t.Any, context: Context) -> None:
         """For whom volumes are exported is known with the instance's host."""
-        if ledger.inspect(attachment_hosts.waiting, context):
-            ledger.transact(attachment_hosts.place, self._end_of, context)
+        if ledger.inspect(attachments.instances_to_bind, context):
+            ledger.transact(life.bind_waiting, self._connector_of, context)
 
-    def _end_of(self, host: str, facts: t.Mapping[str, t.Any]) -> attachments.HostEnd:
+    def _connector_of(self, host: str, facts: t.Mapping[str, t.Any]) -> attachments.Connector:
         hostvars = self.task_vars["hostvars"]
-        return attached_volumes.host_end(host, hostvars[host] if host in hostvars else {}, facts)
+        return attached_volumes.connector_of(host, hostvars[host] if host in hostvars else {}, facts)
 
     def _reachable(self, hosts: t.Sequence[str]) -> list[str]:
         inventory = set(self.task_vars.get("groups", {}).get("all", []))
@@ -140,7 +140,7 @@ class ActionModule(LedgerAction):
             if schedule.waiting(conn, context.run.id):
                 options = scheduler_inputs.scheduler_options(self, context.now, explain=True)
                 result = schedule.schedule(conn, self._fleet_reader(configurations), options, context)
-                attachment_hosts.place(conn, self._end_of, context)
+                life.bind_waiting(conn, self._connector_of, context)
             else:
                 result = schedule.Scheduled()
             backends = {}

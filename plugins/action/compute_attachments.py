@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes, hosts
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach as volume_detach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
@@ -82,7 +82,7 @@ class ActionModule(LedgerAction):
             self.ledger.transact(volume_attach.attach_failed, {a.id: problems[a.id] for a in failed}, self.ctx)
         good = [a.id for a in work.attach if a.id not in problems]
         if good:
-            self.ledger.transact(attachments.attached, good, self.ctx)
+            self.ledger.transact(life.attached, good, self.ctx)
         return problems
 
     def _give_to_guests(self, work: Work, found: t.Sequence[Attached]) -> Problems:
@@ -134,7 +134,7 @@ class ActionModule(LedgerAction):
         problems.update(self._disks([{**_disk(a, "resized"), "size": a.volume.size * GIB} for a in grown]))
         seen = [a.id for a in work.grown if a.id not in problems]
         if seen:
-            self.ledger.transact(changes.rescanned, seen, self.ctx)
+            self.ledger.transact(attachments.rescanned, seen)
         return problems
 
     def _disks(self, disks: t.Sequence[t.Mapping[str, t.Any]]) -> Problems:
@@ -159,7 +159,7 @@ def _disk(attached: Attached, state: str) -> dict[str, t.Any]:
 def _work_of(conn: t.Any, host: str, context: t.Any) -> Work:
     attach = attached_volumes.of_rows(conn, volume_attach.to_attach(conn, host, context))
     detach = attached_volumes.of_rows(conn, volume_detach.to_detach(conn, host, context))
-    grown = attached_volumes.of_rows(conn, changes.to_rescan(conn, host, context))
+    grown = attached_volumes.of_rows(conn, attachments.to_rescan(conn, host))
     uuids = sorted({a.row.instance_uuid for a in attach})
     rows = instances.select_live(conn, uuids=uuids) if uuids else []
     return Work(
@@ -172,7 +172,7 @@ def _work_of(conn: t.Any, host: str, context: t.Any) -> Work:
 
 
 def _again(conn: t.Any, ids: t.Sequence[str]) -> list[Attached]:
-    return attached_volumes.of_rows(conn, list(attachments.by_ids(conn, ids).values()))
+    return attached_volumes.of_rows(conn, attachments.select(conn, ids=ids))
 
 
 def _shared(conn: t.Any, host: str, found: t.Sequence[Attached]) -> set[str]:
@@ -182,5 +182,5 @@ def _shared(conn: t.Any, host: str, found: t.Sequence[Attached]) -> set[str]:
     for each in found:
         leaving.setdefault(each.volume_id, set()).add(each.row.instance_uuid)
     for volume_id, uuids in leaving.items():
-        shared |= hosts.shared_on(conn, host, [volume_id], sorted(uuids))
+        shared |= attachments.shared_on(conn, host, [volume_id], sorted(uuids))
     return shared

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
@@ -53,7 +54,7 @@ class ActionModule(LedgerAction):
             return []
         problems = clean_host(self, todo)
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
-        ledger.transact(cleanups.done, host, done)
+        ledger.transact(cleanup.finish, host, done)
         for uuid, problem in problems.items():
             self._display.warning("%s still has to be rid of instance %s: %s" % (host, uuid, problem.message))
         return done

@@ -15,7 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import backup, commits
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachment_reservations
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -52,7 +52,7 @@ class ActionModule(LedgerAction):
                 todo = [step for step in todo if step["revision"] in applied]
                 ledger.inspect(runner.check_complete, shown)
                 ledger.transact(commits.forget_old, time.time())
-                held = set(ledger.inspect(attachment_reservations.hosts_to_clean_first))
+                held = set(ledger.inspect(attachments.hosts_to_clean_first))
                 held |= ledger.inspect(operations.hosts_to_ask, self.context())
                 clean_first = [host for host in self.compute_hosts() if host in held]
             ledger.close()

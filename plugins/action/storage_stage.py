@@ -9,8 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachment_exports
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_exports, storage_volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import lease_kept
@@ -42,12 +42,12 @@ class ActionModule(LedgerAction):
         return self.result
 
     def _end_exports(self) -> None:
-        ending = self.ledger.transact(attachment_exports.to_unexport, self.host, self.ctx)
+        ending = self.ledger.transact(exports.to_unexport, self.host, self.ctx)
         if not ending:
             return
         with lease_kept(self.options["ledger_url"], self.ctx):
             ended = storage_exports.end_exports(self, ending)
-        self.ledger.transact(attachment_exports.unexported, self.host, ended, self.ctx)
+        self.ledger.transact(exports.unexported, self.host, ended, self.ctx)
         self.result["unexported"] = sorted(i for i, problem in ended.items() if problem is None)
         self._tell(ended)
 
@@ -71,12 +71,12 @@ class ActionModule(LedgerAction):
                 return
 
     def _make_exports(self) -> None:
-        wanted = self.ledger.transact(attachment_exports.to_export, self.host, self.ctx)
+        wanted = self.ledger.transact(exports.to_export, self.host, self.ctx)
         if not wanted:
             return
         with lease_kept(self.options["ledger_url"], self.ctx):
             made = storage_exports.make_exports(self, wanted)
-        self.ledger.transact(attachment_exports.exported, self.host, made, self.ctx)
+        self.ledger.transact(exports.exported, self.host, made, self.ctx)
         problems = {i: r for i, r in made.items() if isinstance(r, errors.BootflowError)}
         self.result["exported"] = sorted(set(made) - set(problems))
         self._tell(problems)

@@ -4,7 +4,7 @@
 
 """The compute host's end of attachments: volumes connected and disconnected on the current host, and as a guest's disks.
 
-Two ways (the variable bootflow_volume_attach of the host): ``kernel``, the host logs in and the guest gets a block device;
+Two connectors (the variable bootflow_volume_attach of the host): ``kernel``, the host logs in and the guest gets a block device;
 ``qemu``, QEMU logs in by itself, with a secret that libvirt gives it.
 """
 
@@ -17,20 +17,16 @@ from dataclasses import dataclass
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import KERNEL, NONE, QEMU
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import iscsi_connection
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.volume_tables import NOTHING
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
-    attachment_exports,
-    attachments,
-    volumes,
-)
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import HostEnd
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports, life
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_secrets import chap_of
 
 GIB = 1024**3
 
-KERNEL, QEMU = attachments.KERNEL, attachments.QEMU
 Problems = t.Dict[str, errors.BootflowError]
 
 
@@ -62,7 +58,7 @@ class Attached:
     @property
     def key(self) -> str:
         """Under which name a module tells its outcome."""
-        return self.secret if self.row.way == QEMU else self.volume_id
+        return self.secret if self.row.connector == QEMU else self.volume_id
 
 
 def load(conn: t.Any, uuids: t.Collection[str]) -> dict[str, list[Attached]]:
@@ -80,27 +76,27 @@ def of_rows(conn: t.Any, rows: t.Sequence[t.Any]) -> list[Attached]:
 # --- the host -----------------------------------------------------------------------------------------------------------
 
 
-def host_end(host: str, variables: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any]) -> HostEnd:
-    """For whom volumes are exported when an instance of ``host`` gets them.
+def connector_of(host: str, variables: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any]) -> Connector:
+    """How ``host`` connects: volumes that its instances get are exported to this initiator.
 
     :arg facts: what the host reported. QEMU gives any name it is told, so a host without one of its own gets one that is
         made of the inventory's.
     :raises InvalidInput: bootflow_volume_attach of the host.
     """
     made = names.INITIATOR_PREFIX + (re.sub(r"[^A-Za-z0-9_.-]+", "-", host).strip("-.")[:128] or "host")
-    return HostEnd(host, str(facts.get("initiator") or made), host_settings.HOST.of(variables).volume_attach)
+    return Connector(host, str(facts.get("initiator") or made), host_settings.HOST.of(variables).volume_attach)
 
 
-def check_host(host: str, way: str, facts: t.Mapping[str, t.Any]) -> None:
-    """:raises HostLacksHardware: the host cannot be connected this way; another may."""
-    if way == KERNEL and not facts.get("initiator"):
+def check_host(host: str, connector: str, facts: t.Mapping[str, t.Any]) -> None:
+    """:raises HostLacksHardware: the host cannot use this connector; another host may."""
+    if connector == KERNEL and not facts.get("initiator"):
         raise errors.HostLacksHardware(
             host=host,
             model="iSCSI initiator",
             reason="there is no name in /etc/iscsi/initiatorname.iscsi",
             remedy="Install open-iscsi there (bootflow.compute.prepare does), or set bootflow_volume_attach: qemu.",
         )
-    if way == QEMU and facts.get("qemu_iscsi") is False:
+    if connector == QEMU and facts.get("qemu_iscsi") is False:
         raise errors.HostLacksHardware(
             host=host,
             model="iSCSI driver of QEMU",
@@ -136,7 +132,7 @@ def guest_disk(disk: PlannedDisk, attached: Attached | None) -> PlannedDisk:
         "readonly": disk.readonly or row.attach_mode == "ro",
         "shareable": bool(volume is not None and volume.multiattach),
     }
-    if row.way == QEMU and row.iqn:
+    if row.connector == QEMU and row.iqn:
         portals = [names.split_portal(p) for p in row.portals]
         user = _chap(attached).user
         connection = iscsi_connection(row.iqn, row.lun, portals, user, row.initiator or "", attached.secret)
@@ -160,11 +156,11 @@ def connect(
     usable = []
     for each in found:
         try:
-            check_host(host, each.row.way, facts)
+            check_host(host, each.row.connector, facts)
             usable.append(each)
         except errors.BootflowError as e:
             problems[each.id] = e
-    allowed = ledger.transact(attachments.connecting, [a.id for a in usable], context) if usable else set()
+    allowed = ledger.transact(life.connecting, [a.id for a in usable], context) if usable else set()
     for each in usable:
         if each.id not in allowed:
             problems[each.id] = errors.InvalidVolume(
@@ -172,14 +168,14 @@ def connect(
                 remedy="Run the same again.",
             )
     usable = [a for a in usable if a.id in allowed]
-    served = ledger.inspect(attachment_exports.served, sorted(allowed)) if allowed else set()
+    served = ledger.inspect(exports.served, sorted(allowed)) if allowed else set()
     paths: dict[str, str | None] = {}
-    for way in (KERNEL, QEMU):
-        mine = [a for a in usable if a.row.way == way]
+    for connector in (KERNEL, QEMU):
+        mine = [a for a in usable if a.row.connector == connector]
         if not mine:
             continue
         try:
-            outcomes = _log_in(action, mine, served) if way == KERNEL else _set_secrets(action, mine)
+            outcomes = _log_in(action, mine, served) if connector == KERNEL else _set_secrets(action, mine)
         except errors.BootflowError as e:
             problems.update({a.id: e for a in mine})
             continue
@@ -189,9 +185,9 @@ def connect(
             if problem is not None:
                 problems[each.id] = problem
             else:
-                paths[each.id] = (outcome or {}).get("path") if way == KERNEL else None
+                paths[each.id] = (outcome or {}).get("path") if connector == KERNEL else None
     if paths:
-        ledger.transact(attachments.connected, paths, context)
+        ledger.transact(life.connected, paths, context)
     return problems
 
 
@@ -206,9 +202,9 @@ def disconnect(
     """
     problems: Problems = {}
     free = []
-    for way, work in ((KERNEL, _log_out), (QEMU, _remove_secrets)):
-        mine = [a for a in found if a.row.way == way]
-        begun = [a for a in mine if a.row.iqn and a.row.connection != NOTHING]
+    for connector, work in ((KERNEL, _log_out), (QEMU, _remove_secrets)):
+        mine = [a for a in found if a.row.connector == connector]
+        begun = [a for a in mine if a.row.iqn and a.row.connection != NONE]
         touched = [a for a in begun if a.alone or a.volume_id not in shared]
         free += [a for a in mine if a not in touched]
         if not touched:
@@ -224,9 +220,9 @@ def disconnect(
                 free.append(each)
             else:
                 problems[each.id] = problem
-    free += [a for a in found if a.row.way not in (KERNEL, QEMU)]
+    free += [a for a in found if a.row.connector not in (KERNEL, QEMU)]
     if free:
-        ledger.transact(attachments.disconnected, [a.id for a in free], context)
+        ledger.transact(life.disconnected, [a.id for a in free], context)
     return problems
 
 
@@ -248,7 +244,7 @@ def reconnect(action: t.Any, found: t.Sequence[Attached]) -> Problems:
 
 def rescan(action: t.Any, found: t.Sequence[Attached]) -> Problems:
     """Have the host see that these grew; QEMU asks by itself when the guest's disk is resized."""
-    mine = [a for a in found if a.row.way == KERNEL]
+    mine = [a for a in found if a.row.connector == KERNEL]
     if not mine:
         return {}
     try:

@@ -16,14 +16,14 @@ import traceback
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import NONE
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as ledger_builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import failure
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build, Stage
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, cleanups, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.volume_tables import NOTHING
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -137,7 +137,7 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[
         if volumes:
             # A guest that is still there keeps the session, which may be another's, too.
             gone = [uuid for uuid in uuids if uuid not in problems]
-            shared = ledger.inspect(hosts.shared_on, host, [a.volume_id for a in volumes], gone)
+            shared = ledger.inspect(attachments.shared_on, host, [a.volume_id for a in volumes], gone)
             left = attached_volumes.disconnect(action, ledger, volumes, shared, action.context())
             for volume in volumes:
                 if volume.id in left:
@@ -153,7 +153,7 @@ def _had_on(
     """Whole disks and attachments."""
     found = attached_volumes.load(conn, uuids)
     volumes = [a for group in found.values() for a in group if a.row.attached_host == host]
-    volumes = [a for a in volumes if a.row.connection != NOTHING]
+    volumes = [a for a in volumes if a.row.connection != NONE]
     return claims.disks_on(conn, host, uuids), volumes
 
 

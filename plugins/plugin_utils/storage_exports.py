@@ -15,7 +15,7 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.logical_volumes import device_path
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachment_exports import Export
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments.exports import Export
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import item_errors
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_secrets import chap_of

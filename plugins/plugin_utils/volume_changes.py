@@ -12,10 +12,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import QUOTA
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import VOLUME_WORK
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts as attachment_hosts
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import NONE
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.volume_tables import NOTHING
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables, volume_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import Arguments, LedgerAction
@@ -35,10 +35,10 @@ def clean(action: LedgerAction) -> dict[str, t.Any]:
     wishes = action.options["attachments"]
     ledger = None if action.check_mode else action.open_ledger()
     words = {w["volume"] for w in wishes if isinstance(w, t.Mapping) and isinstance(w.get("volume"), str)}
-    rows = ledger.transact(attachment_hosts.take_leftovers, words, action.context()) if ledger is not None else []
+    rows = ledger.transact(changes.adopt_stale_detachments, words, action.context()) if ledger is not None else []
     return {
         "changed": bool(rows),
-        "hosts": reachable(action, sorted({r.attached_host for r in rows if r.connection != NOTHING})),
+        "hosts": reachable(action, sorted({r.attached_host for r in rows if r.attached_host and r.connection != NONE})),
         "storage_hosts": reachable(action, sorted({r.storage_host for r in rows if r.storage_host})),
     }
 
@@ -85,7 +85,7 @@ def undo(action: LedgerAction) -> dict[str, t.Any]:
     if action.check_mode:
         return {"changed": False, "storage_hosts": []}
     ledger, context = action.open_ledger(), action.context()
-    volumes = ledger.transact(attachment_hosts.give_back, context)
+    volumes = ledger.transact(changes.abandon_attach, context)
     hosts = ledger.inspect(work.hosts_with_work, context)
     return {"changed": bool(volumes), "storage_hosts": reachable(action, hosts)}
 

@@ -35,7 +35,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, failure
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule as scheduling
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
@@ -249,7 +249,7 @@ class Racer:
         """What a report does first: the host is rid of what was left there."""
 
         def cleaned(conn: t.Any) -> None:
-            cleanups.done(conn, host, [c.instance_uuid for c in cleanups.of_host(conn, host)])
+            cleanup.finish(conn, host, [c.instance_uuid for c in cleanups.of_host(conn, host)])
 
         self.ledger.transact(cleaned)
 

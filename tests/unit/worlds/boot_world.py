@@ -14,15 +14,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes, exports, life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach as volume_detach
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts as attachment_hosts
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.boot_volumes import BootVolumeOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachment_exports, attachments
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import HostEnd
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
 
 from .volume_world import VolumeWorld
 from .world import IMAGE, request
@@ -81,11 +80,11 @@ class BootWorld(VolumeWorld):
 
     def place(self, run: str = "a") -> list[str]:
         with self.ledger.write() as conn:
-            return attachment_hosts.place(conn, self.end, self.context(run))
+            return life.bind_waiting(conn, self.end, self.context(run))
 
     @staticmethod
-    def end(host: str, facts: t.Any) -> HostEnd:
-        return HostEnd(host, "iqn.test:" + host)
+    def end(host: str, facts: t.Any) -> Connector:
+        return Connector(host, "iqn.test:" + host)
 
     def storage_round(
         self,
@@ -106,7 +105,7 @@ class BootWorld(VolumeWorld):
 
     def unexport(self, host: str = "s1", run: str = "a", error: errors.BootflowError | None = None) -> list[str]:
         with self.ledger.write() as conn:
-            found = attachment_exports.to_unexport(conn, host, self.context(run))
+            found = exports.to_unexport(conn, host, self.context(run))
         for export in found:
             self.asked.append(("absent" if not export.initiators else "present", export.volume_id))
             if error is None:
@@ -114,12 +113,12 @@ class BootWorld(VolumeWorld):
                 has = self.credentials.get(export.volume_id, {})
                 self.credentials[export.volume_id] = {n: r for n, r in has.items() if n in export.initiators}
         with self.ledger.write() as conn:
-            attachment_exports.unexported(conn, host, {e.attachment_id: error for e in found}, self.context(run))
+            exports.unexported(conn, host, {e.attachment_id: error for e in found}, self.context(run))
         return [e.volume_id for e in found]
 
     def export(self, host: str = "s1", run: str = "a", error: errors.BootflowError | None = None) -> list[str]:
         with self.ledger.write() as conn:
-            found = attachment_exports.to_export(conn, host, self.context(run))
+            found = exports.to_export(conn, host, self.context(run))
         results: dict[str, t.Any] = {}
         for export in found:
             self.asked.append(("present", export.volume_id))
@@ -131,7 +130,7 @@ class BootWorld(VolumeWorld):
             iqn = "iqn.2010-10.org.openstack:volume-" + export.volume_id
             results[export.attachment_id] = error or {"iqn": iqn, "lun": 0, "portals": ["192.0.2.1:3260"]}
         with self.ledger.write() as conn:
-            attachment_exports.exported(conn, host, results, self.context(run))
+            exports.exported(conn, host, results, self.context(run))
         return [e.volume_id for e in found]
 
     # --- the compute side --------------------------------------------------------------------------------------------
@@ -140,8 +139,8 @@ class BootWorld(VolumeWorld):
         """Returns the ids of the attachments that are connected now."""
         with self.ledger.write() as conn:
             rows = [r for rows in attachments.of_instances(conn, uuids).values() for r in rows]
-            allowed = attachments.connecting(conn, [r.id for r in rows], self.context(run))
-            served = attachment_exports.served(conn, allowed)
+            allowed = life.connecting(conn, [r.id for r in rows], self.context(run))
+            served = exports.served(conn, allowed)
         for row in rows:
             if row.id in allowed:
                 assert row.initiator in self.initiators[row.volume_id]
@@ -151,7 +150,7 @@ class BootWorld(VolumeWorld):
                 assert self.credentials[row.volume_id][row.initiator] == self.logged_in[where], "login refused"
                 self.connections.add(where)
         with self.ledger.write() as conn:
-            attachments.connected(conn, {i: "/dev/disk/by-path/" + i for i in allowed}, self.context(run))
+            life.connected(conn, {i: "/dev/disk/by-path/" + i for i in allowed}, self.context(run))
         return allowed
 
     def disconnect(self, host: str, uuids: t.Iterable[str], run: str = "a") -> None:
@@ -159,9 +158,9 @@ class BootWorld(VolumeWorld):
             rows = [
                 r for rows in attachments.of_instances(conn, uuids).values() for r in rows if r.attached_host == host
             ]
-            shared = attachment_hosts.shared_on(conn, host, [r.volume_id for r in rows], list(uuids))
+            shared = attachments.shared_on(conn, host, [r.volume_id for r in rows], list(uuids))
             self.connections -= {(host, r.volume_id) for r in rows if r.volume_id not in shared}
-            attachments.disconnected(conn, [r.id for r in rows], self.context(run))
+            life.disconnected(conn, [r.id for r in rows], self.context(run))
 
     def build(self, host: str, until: str = "active", run: str = "a") -> list[str]:
         """The same as without volumes, which are connected in the stage block_device_mapping."""

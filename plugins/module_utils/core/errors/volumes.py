@@ -94,6 +94,13 @@ class VolumeAttachmentNotFound(NotFound):
     msg_fmt = "Volume attachment could not be found with filter: %(filter)s."
 
 
+class VolumeAttachmentConflict(Conflict):
+    """The state of the attachment does not admit the event: another run changed it."""
+
+    msg_fmt = "Attachment %(attachment_id)s is %(state)s, which does not admit the event %(event)s."
+    remedy = "Run the playbook again: it continues from the state the attachment has now."
+
+
 class VolumeTypeNotFound(NotFound):
     """The volume type is not in bootflow_volume_types."""
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Volumes that instances get while they live: begun here, done by the hosts, finished here.
+"""Attaching volumes to living instances: begun here, done by the hosts, finished here.
 
 source: Nova's compute API attach_volume (Queens)
 """
@@ -19,113 +19,105 @@ from ...core.model import BlockDevice, Flavor
 from ...core.reading.problems import Problems
 from ...core.volumes import attach_rules
 from ...core.volumes import states as volume_states
+from ...core.volumes.attachment import DONE, ON_THE_WAY
 from ...ledger.compute import claims, instances, nodes, runs
 from ...ledger.context import Context
-from ...ledger.db.sqlalchemy_import import sa
-from ...ledger.schema.tables import block_device_mappings, compute_nodes, volume_attachments
-from ...ledger.schema.volume_tables import DONE
-from ...ledger.storage import attachment_reservations, attachments, volume_history, volumes
-from ...ledger.storage.attachment_rows import ON_THE_WAY, check_locked
-from . import changes, requests
+from ...ledger.storage import attachments, volume_history, volumes
+from ...ledger.storage.attachments import Attachment
+from . import changes, life, requests
 from .changes import Begun
-from .requests import Wish
+from .life import Connectors
+from .requests import AttachmentRequest
 
 ATTACH = "attach_volume"  # event, and Nova's action
 
-Ends = t.Callable[[str, t.Mapping[str, t.Any]], attachments.HostEnd]  # host, facts of its node
-
-_a = volume_attachments.c
-# What a config drive may be called on its host (disk, or CD-ROM on IDE, SATA or SCSI): kept free.
+# Names that a config drive may have (disk, or CD-ROM on IDE, SATA or SCSI): kept free.
 _CONFIG_DRIVE_NAMES = ("vdz", "hda", "sda")
 
 
 def begin_attach(
     conn: t.Any,
-    wishes: t.Sequence[t.Mapping[str, t.Any]],
+    entries: t.Sequence[t.Mapping[str, t.Any]],
     project: str | None,
-    ends: Ends,
+    connectors: Connectors,
     cross_az_attach: bool,
     context: Context,
 ) -> Begun:
-    """Reserve the volumes for their instances; what a dead run left on its way goes on.
+    """Reserve the volumes for their instances; what a dead run left on the way is continued.
 
-    :arg wishes: bootflow_attachments. :arg ends: gives the end of an instance's host; asked for the hosts needed only.
+    :arg entries: bootflow_attachments. :arg connectors: asked for the hosts of these instances only.
     :raises InvalidRequest: all that is wrong with all of them, with paths attachments[i]; nothing is written then.
     """
     runs.renew(conn, context.run, context.now, context.lease_seconds)
     refusals = Problems()
     begun = Begun()
     again: list[t.Any] = []
-    new: list[Wish] = []
-    read = requests.read(conn, wishes, project, True, refusals)
-    there = attachments.of_volumes(conn, [w.volume.id for w in read])
-    names = _Names(conn, [w.guest for w in read])
-    for wish in read:
-        with refusals.collect(wish.path):
-            mine = [a for a in there.get(wish.volume.id, ()) if a.instance_uuid == wish.guest.uuid]
+    new: list[AttachmentRequest] = []
+    read = requests.read(conn, entries, project, True, refusals)
+    there = attachments.of_volumes(conn, [r.volume.id for r in read])
+    names = _Names(conn, [r.guest for r in read])
+    for request in read:
+        with refusals.collect(request.path):
+            mine = [a for a in there.get(request.volume.id, ()) if a.instance_uuid == request.guest.uuid]
             current = next((a for a in mine if a.attach_status != volume_states.DETACHED), None)
-            if current is not None and _as_asked(current, wish, context, conn):
-                begun.unchanged.append(wish.volume.name or wish.volume.id)
+            if current is not None and _as_requested(current, request, context, conn):
+                begun.unchanged.append(request.volume.name or request.volume.id)
             elif current is not None:
                 again.append(current)
             else:
-                _check_attach(conn, wish, there.get(wish.volume.id, ()), cross_az_attach, context)
-                wish.disk = names.disk(wish)
-                new.append(wish)
+                _check_attach(conn, request, there.get(request.volume.id, ()), cross_az_attach, context)
+                request.disk = names.disk(request)
+                new.append(request)
     refusals.raise_if_any()
-    hosts = {w.guest.uuid: (w.guest.host, w.guest.node) for w in read}
-    ids = [_attach(conn, wish, cross_az_attach, context) for wish in new]
-    changes.take(conn, again, context)
+    hosts = {r.guest.uuid: (r.guest.host, r.guest.node) for r in read}
+    ids = [_attach(conn, request, cross_az_attach, context) for request in new]
+    changes.resume(conn, again, context)
     ids += [a.id for a in again]
-    moving = {a.instance_uuid for a in attachments.by_ids(conn, ids).values()}
-    known = {uuid: ends(where[0], nodes.node_facts(conn, *where)) for uuid, where in hosts.items() if uuid in moving}
-    attachments.place(conn, known, context)
+    moving = {a.instance_uuid for a in attachments.select(conn, ids=ids)}
+    known = {u: connectors(where[0], nodes.node_facts(conn, *where)) for u, where in hosts.items() if u in moving}
+    life.bind_hosts(conn, known, context)
     return changes.begin(conn, begun, ids, ATTACH, context)
 
 
-def _check_attach(conn: t.Any, wish: Wish, there: t.Sequence[t.Any], cross_az_attach: bool, context: Context) -> None:
-    check_locked(conn, wish.volume, there, context)
+def _check_attach(
+    conn: t.Any, request: AttachmentRequest, there: t.Sequence[Attachment], cross_az_attach: bool, context: Context
+) -> None:
+    attachments.check_not_locked(conn, request.volume, there, context)
     states.check_action(
         ATTACH,
-        wish.guest.vm_state,
-        wish.guest.task_state,
-        launched=wish.guest.launched_at is not None,
-        instance_uuid=wish.guest.uuid,
+        request.guest.vm_state,
+        request.guest.task_state,
+        launched=request.guest.launched_at is not None,
+        instance_uuid=request.guest.uuid,
     )
     attach_rules.check_attach_to_instance(
-        volumes.to_volume(wish.volume),
-        wish.guest.uuid,
-        volumes.attachments_of(conn, [wish.volume.id]).get(wish.volume.id, []),
-        _zone_of(conn, wish.guest),
+        volumes.to_volume(request.volume),
+        request.guest.uuid,
+        volumes.attachments_of(conn, [request.volume.id]).get(request.volume.id, []),
+        nodes.zone_of(conn, request.guest.host, request.guest.node),
         cross_az_attach,
-        wish.mode,
+        request.mode,
     )
 
 
-def _zone_of(conn: t.Any, guest: t.Any) -> str | None:
-    c = compute_nodes.c
-    query = sa.select(c.availability_zone).where(c.host == guest.host, c.node == guest.node)
-    return t.cast("str | None", conn.execute(query).scalar())
+def _as_requested(row: Attachment, request: AttachmentRequest, context: Context, conn: t.Any) -> bool:
+    """Whether the guest has it already; False: it is on the way, left by a dead run or by this one.
 
-
-def _as_asked(row: t.Any, wish: Wish, context: Context, conn: t.Any) -> bool:
-    """Whether the guest has it already; False: it is on its way, left by a run that is dead or this one's.
-
-    :raises InvalidVolume: it has it in another way than asked. :raises VolumeLocked: another run is attaching it.
+    :raises InvalidVolume: it is attached with another device or mode. :raises VolumeLocked: another run is attaching it.
     """
-    check_locked(conn, wish.volume, [row], context)
-    asked = {"device": wish.device and "/dev/" + wish.device.replace("/dev/", "", 1), "mode": wish.mode}
-    has = {"device": row.mountpoint if wish.device else None, "mode": row.attach_mode}
-    if asked != has:
+    attachments.check_not_locked(conn, request.volume, [row], context)
+    requested = {"device": request.device and "/dev/" + request.device.replace("/dev/", "", 1), "mode": request.mode}
+    has = {"device": row.mountpoint if request.device else None, "mode": row.attach_mode}
+    if requested != has:
         raise errors.InvalidVolume(
-            reason="volume %s already attached" % wish.volume.id,
+            reason="volume %s already attached" % request.volume.id,
             remedy="It is attached to this instance as %s, %s: detach it first." % (row.mountpoint, row.attach_mode),
         )
     return bool(row.attach_status == volume_states.ATTACHED)
 
 
 class _Names:
-    """Gives out names of disks that a guest does not have yet."""
+    """Names of disks that a guest does not have yet."""
 
     def __init__(self, conn: t.Any, guests: t.Sequence[t.Any]):
         uuids = sorted({g.uuid for g in guests})
@@ -133,8 +125,8 @@ class _Names:
         self.parts = claims.parts_of(conn, uuids)
         self.taken: dict[str, set[str]] = {}
 
-    def disk(self, wish: Wish) -> PlannedDisk:
-        guest = wish.guest
+    def disk(self, request: AttachmentRequest) -> PlannedDisk:
+        guest = request.guest
         properties = (guest.spec["image"] or {}).get("properties") or {}
         if guest.uuid not in self.taken:
             self.taken[guest.uuid] = self._taken(guest, properties)
@@ -142,12 +134,12 @@ class _Names:
         bdm = BlockDevice(
             source_type="volume",
             destination_type="volume",
-            uuid=wish.volume.id,
-            volume_size=wish.volume.size,
-            device_name=wish.device,
-            disk_bus=wish.disk_bus,
-            delete_on_termination=wish.delete_on_termination,
-            tag=wish.tag,
+            uuid=request.volume.id,
+            volume_size=request.volume.size,
+            device_name=request.device,
+            disk_bus=request.disk_bus,
+            delete_on_termination=request.delete_on_termination,
+            tag=request.tag,
         )
         disk = attached_disk(Flavor(**guest.spec["flavor"]), bdm, taken, properties)
         taken.add(disk.dev)
@@ -161,54 +153,43 @@ class _Names:
         return found | set(_CONFIG_DRIVE_NAMES if guest.config_drive else ())
 
 
-def _attach(conn: t.Any, wish: Wish, cross_az_attach: bool, context: Context) -> str:
-    disk = t.cast(PlannedDisk, wish.disk)
-    c = block_device_mappings.c
-    last = conn.execute(sa.select(sa.func.max(c.position)).where(c.instance_uuid == wish.guest.uuid)).scalar()
-    conn.execute(
-        block_device_mappings.insert().values(
-            instance_uuid=wish.guest.uuid,
-            position=0 if last is None else last + 1,
-            device_name=disk.device_name,
-            disk=disk.as_dict(),
-        )
-    )
-    return attachment_reservations.reserve(
+def _attach(conn: t.Any, request: AttachmentRequest, cross_az_attach: bool, context: Context) -> str:
+    disk = t.cast(PlannedDisk, request.disk)
+    instances.add_disk(conn, request.guest.uuid, disk.device_name, disk.as_dict())
+    return life.reserve(
         conn,
-        wish.volume,
-        wish.guest.uuid,
+        request.volume,
+        request.guest.uuid,
         disk.device_name,
         context,
-        mode=wish.mode,
-        delete_on_termination=wish.delete_on_termination,
-        instance_zone=_zone_of(conn, wish.guest),
+        mode=request.mode,
+        delete_on_termination=request.delete_on_termination,
+        instance_zone=nodes.zone_of(conn, request.guest.host, request.guest.node),
         cross_az_attach=cross_az_attach,
     )
 
 
-def to_attach(conn: t.Any, host: str, context: Context) -> list[t.Any]:
+def to_attach(conn: t.Any, host: str, context: Context) -> list[Attachment]:
     """Attachments of this run that compute host ``host`` can connect and give to its guests; not those of its builds."""
-    rows = changes.of_host(conn, host, context, _a.attach_status == volume_states.ATTACHING, _a.export == DONE)
-    settled = changes.settled(conn, rows)
-    return [r for r in rows if r.instance_uuid in settled]
+    return [r for r in changes.of_host(conn, host, context, volume_states.ATTACHING) if r.export == DONE]
 
 
 def attach_failed(conn: t.Any, failures: t.Mapping[str, errors.BootflowError], context: Context) -> None:
-    """These could not be attached: the volumes are given back, each when its export has ended. {attachment id: why}"""
-    rows = attachments.locked_by_ids(conn, failures, context)
+    """These could not be attached: each ends when its target is gone. {attachment id: why}"""
+    rows = attachments.select(conn, ids=failures, run_id=context.run.id, lock=True)
     for row in rows:
         volume_history.add_fault(conn, row.volume_id, failures[row.id], row.attached_host, context.now)
-    changes.let_go(conn, [r for r in rows if r.attach_status in ON_THE_WAY], context)
+    life.end_alone(conn, [r for r in rows if r.attach_status in ON_THE_WAY], context)
 
 
 def finish_attach(conn: t.Any, context: Context) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
-    """What became of all that this run began: (attached, left with their errors). What was not attached is given back."""
+    """What became of all that this run began: (attached, left with their errors). What was not attached ends."""
 
-    def attached(row: t.Any) -> bool:
-        return bool(row.deleted == attachments.LIVE and row.attach_status == volume_states.ATTACHED)
+    def attached(row: Attachment) -> bool:
+        return row.state is not None and row.attach_status == volume_states.ATTACHED
 
     done, left, rows = changes.finish(conn, ATTACH, attached, context)
-    waiting = [r for r in rows if r.deleted == attachments.LIVE and r.attach_status in ON_THE_WAY]
-    changes.let_go(conn, waiting, context)
-    attachments.leave_rows_to_others(conn, [r.id for r in rows if not attached(r)])
+    waiting = [r for r in rows if r.state is not None and r.attach_status in ON_THE_WAY]
+    life.end_alone(conn, waiting, context)
+    attachments.release_ownership(conn, [r.id for r in rows if not attached(r)])
     return done, left

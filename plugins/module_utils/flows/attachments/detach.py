@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Volumes that instances lose while they live: begun here, done by the hosts, finished here.
+"""Detaching volumes from living instances: begun here, done by the hosts, finished here.
 
 source: Nova's compute API detach_volume (Queens)
 """
@@ -16,85 +16,81 @@ from ...core.instances import states
 from ...core.reading.problems import Problems
 from ...core.volumes import attach_rules
 from ...core.volumes import states as volume_states
+from ...core.volumes.attachment import NONE, ON_THE_WAY
 from ...ledger.compute import instances, runs
 from ...ledger.context import Context
-from ...ledger.db.sqlalchemy_import import sa
-from ...ledger.schema.tables import volume_attachments
-from ...ledger.schema.volume_tables import NOTHING
 from ...ledger.storage import attachments, volume_history, volumes
-from ...ledger.storage.attachment_rows import ON_THE_WAY, check_locked
-from . import changes, requests
+from ...ledger.storage.attachments import Attachment
+from . import changes, life, requests
 from .changes import Begun
-from .requests import Wish
+from .requests import AttachmentRequest
 
 DETACH = "detach_volume"  # event, and Nova's action
 
-_a = volume_attachments.c
-
 
 def begin_detach(
-    conn: t.Any, wishes: t.Sequence[t.Mapping[str, t.Any]], project: str | None, context: Context
+    conn: t.Any, entries: t.Sequence[t.Mapping[str, t.Any]], project: str | None, context: Context
 ) -> Begun:
     """Mark the volumes as detaching; what a dead run left half attached or half detached goes with them.
 
-    :arg wishes: bootflow_attachments; ``instance`` is needed where a volume has several.
+    :arg entries: bootflow_attachments; ``instance`` is needed where a volume has several.
     :raises InvalidRequest: all that is wrong with all of them, with paths attachments[i]; nothing is written then.
     """
     runs.renew(conn, context.run, context.now, context.lease_seconds)
     refusals = Problems()
     begun = Begun()
-    chosen: list[t.Any] = []
-    read = requests.read(conn, wishes, project, False, refusals)
-    there = attachments.of_volumes(conn, [w.volume.id for w in read])
+    chosen: list[Attachment] = []
+    read = requests.read(conn, entries, project, False, refusals)
+    there = attachments.of_volumes(conn, [r.volume.id for r in read])
     guests = {
         r.uuid: r
         for r in instances.select_live(conn, uuids=sorted({a.instance_uuid for g in there.values() for a in g}))
     }
     disks = instances.disks_of(conn, sorted(guests))
     swaps = []
-    for wish in read:
-        with refusals.collect(wish.path):
-            mine = there.get(wish.volume.id, [])
-            if wish.guest is not None:
-                mine = [a for a in mine if a.instance_uuid == wish.guest.uuid]
+    for request in read:
+        with refusals.collect(request.path):
+            mine = there.get(request.volume.id, [])
+            if request.guest is not None:
+                mine = [a for a in mine if a.instance_uuid == request.guest.uuid]
             if not mine:
-                begun.unchanged.append(wish.volume.name or wish.volume.id)
+                begun.unchanged.append(request.volume.name or request.volume.id)
                 continue
-            row, transition = _check_detach(conn, wish, mine, guests, disks, context)
+            row, transition = _check_detach(conn, request, mine, guests, disks, context)
             chosen.append(row)
-            swaps.append((wish.volume, transition))
+            swaps.append((request.volume, transition))
     refusals.raise_if_any()
     for volume, transition in swaps:
         if transition is not None:
             volumes.swap(conn, [volume.id], transition.expected, context.now, **transition.values)
-    changes.take(conn, chosen, context)
-    changes.let_go(conn, [r for r in chosen if r.attach_status in ON_THE_WAY], context)
+    resumed = changes.resume(conn, chosen, context)
+    life.end_alone(conn, [r for r in resumed if r.attach_status in ON_THE_WAY], context)
     return changes.begin(conn, begun, [r.id for r in chosen], DETACH, context)
 
 
 def _check_detach(
     conn: t.Any,
-    wish: Wish,
-    mine: t.Sequence[t.Any],
+    request: AttachmentRequest,
+    mine: t.Sequence[Attachment],
     guests: t.Mapping[str, t.Any],
     disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]],
     context: Context,
-) -> tuple[t.Any, volume_states.Transition | None]:
-    check_locked(conn, wish.volume, mine, context)
-    volume = volumes.to_volume(wish.volume)
+) -> tuple[Attachment, volume_states.Transition | None]:
+    attachments.check_not_locked(conn, request.volume, mine, context)
+    volume = volumes.to_volume(request.volume)
     row = mine[0]
     transition = None
     if len(mine) > 1 or (row.attach_status == volume_states.ATTACHED and volume.status != volume_states.DETACHING):
         found = attach_rules.check_detach(
             volume,
             volumes.attachments_of(conn, [volume.id]).get(volume.id, []),
-            wish.guest.uuid if wish.guest is not None else None,
+            request.guest.uuid if request.guest is not None else None,
         )
         transition = volume_states.check_begin_detaching(volume)
         row = next(a for a in mine if a.id == found.id)
     guest = guests.get(row.instance_uuid)
     if guest is None:
-        return row, transition  # its instance is gone, by force: nobody misses it
+        return row, transition  # its instance was deleted by force
     root = [d for d in disks[guest.uuid] if d.get("volume_id") == volume.id and d.get("boot_index") == 0]
     if root:
         raise errors.CannotDetachRootVolume()
@@ -108,33 +104,24 @@ def _check_detach(
     return row, transition
 
 
-def to_detach(conn: t.Any, host: str, context: Context) -> list[t.Any]:
+def to_detach(conn: t.Any, host: str, context: Context) -> list[Attachment]:
     """Attachments of this run that ``host`` is to take from its guests and to disconnect; not those of its builds."""
-    rows = changes.of_host(
-        conn,
-        host,
-        context,
-        sa.or_(
-            _a.attach_status == volume_states.ATTACHED,
-            sa.and_(_a.attach_status == volume_states.DETACHED, _a.connection != NOTHING),
-        ),
-    )
-    settled = changes.settled(conn, rows)
-    return [r for r in rows if r.instance_uuid in settled]
+    rows = changes.of_host(conn, host, context, volume_states.ATTACHED, volume_states.DETACHED)
+    return [r for r in rows if r.attach_status == volume_states.ATTACHED or r.connection != NONE]
 
 
 def detach_failed(conn: t.Any, failures: t.Mapping[str, errors.BootflowError], context: Context) -> None:
-    """These could not be taken away: they are in use as before. {attachment id: why}"""
-    rows = attachments.locked_by_ids(conn, failures, context)
+    """These could not be detached: they are in use as before. {attachment id: why}"""
+    rows = attachments.select(conn, ids=failures, run_id=context.run.id, lock=True)
     for row in rows:
         volume_history.add_fault(conn, row.volume_id, failures[row.id], row.attached_host, context.now)
-    changes.roll_back(conn, [r for r in rows if r.attach_status == volume_states.ATTACHED], context)
+    changes.roll_back_detach(conn, [r for r in rows if r.attach_status == volume_states.ATTACHED], context)
 
 
 def finish_detach(conn: t.Any, context: Context) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
-    """What became of all that this run began: (detached, left with their errors). What no host was asked about is in use."""
-    done, left, rows = changes.finish(conn, DETACH, lambda row: row.deleted != attachments.LIVE, context)
-    live = [r for r in rows if r.deleted == attachments.LIVE]
-    changes.roll_back(conn, [r for r in live if r.attach_status == volume_states.ATTACHED], context)
-    attachments.leave_rows_to_others(conn, [r.id for r in live])
+    """What became of all that this run began: (detached, left with their errors). What no host was asked for is in use."""
+    done, left, rows = changes.finish(conn, DETACH, lambda row: row.state is None, context)
+    live = [r for r in rows if r.state is not None]
+    changes.roll_back_detach(conn, [r for r in live if r.attach_status == volume_states.ATTACHED], context)
+    attachments.release_ownership(conn, [r.id for r in live])
     return done, left

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is asked to be attached or detached, with what it names: instances and volumes, locked.
+"""Requests to attach or detach volumes, with the instances and volumes they name, locked.
 
 source: Nova's compute API (Queens)
 """
@@ -24,12 +24,12 @@ FIELDS = ("instance", "volume", "device", "mode", "delete_on_termination", "disk
 
 
 @dataclass
-class Wish:
+class AttachmentRequest:
     """One entry of bootflow_attachments."""
 
     path: str
     volume: t.Any  # its row
-    guest: t.Any  # the instance's row with its spec; None: a detach that does not say
+    guest: t.Any  # the instance's row with its spec; None: a detach that does not name it
     mode: str = "rw"
     delete_on_termination: bool = False
     device: str | None = None
@@ -40,76 +40,78 @@ class Wish:
 
 def read(
     conn: t.Any,
-    wishes: t.Sequence[t.Mapping[str, t.Any]],
+    entries: t.Sequence[t.Mapping[str, t.Any]],
     project: str | None,
     attaching: bool,
     refusals: Problems,
-) -> list[Wish]:
-    """The wishes with the rows of what they name, which are locked: instances by uuid, then volumes by id."""
+) -> list[AttachmentRequest]:
+    """The requests with the rows of what they name, which are locked: instances by uuid, then volumes by id."""
     sound: list[tuple[str, t.Mapping[str, t.Any]]] = []
-    for index, wish in enumerate(wishes):
+    for index, entry in enumerate(entries):
         path = "attachments[%d]" % index
         with refusals.collect(path):
-            _check_form(wish, attaching)
-            sound.append((path, wish))
+            _check_form(entry, attaching)
+            sound.append((path, entry))
     guests = _guests(conn, [str(w["instance"]) for _p, w in sound if w.get("instance")], project)
     words = list(dict.fromkeys(str(w["volume"]) for _p, w in sound))
     found, _missing = volumes.find(conn, words, project)
     rows = {r.id: r for r in volumes.select(conn, ids=sorted({r.id for r in found.values()}), lock=True)}
-    result: list[Wish] = []
+    result: list[AttachmentRequest] = []
     seen: set[tuple[str, str]] = set()
-    for path, wish in sound:
+    for path, entry in sound:
         guest, volume = None, None
         with refusals.collect(path + ".instance"):
-            guest = _guest(guests, wish.get("instance"))
+            guest = _guest(guests, entry.get("instance"))
         with refusals.collect(path + ".volume"):
-            named = found.get(str(wish["volume"]))
+            named = found.get(str(entry["volume"]))
             volume = rows.get(named.id) if named is not None else None
             if volume is None:
-                raise errors.VolumeNotFound(volume_id=wish["volume"], remedy="volume_list shows which there are.")
-        if volume is None or (guest is None and wish.get("instance")):
+                raise errors.VolumeNotFound(
+                    volume_id=entry["volume"], remedy="volume_list shows the volumes of the project."
+                )
+        if volume is None or (guest is None and entry.get("instance")):
             continue
         key = (volume.id, "" if guest is None or not volume.multiattach else guest.uuid)
         if key in seen:
-            again = errors.InvalidInput(reason="volume %s is named twice" % wish["volume"], remedy="Name it once.")
+            again = errors.InvalidInput(reason="volume %s is named twice" % entry["volume"], remedy="Name it once.")
             refusals.add(path + ".volume", again)
             continue
         seen.add(key)
         result.append(
-            Wish(
+            AttachmentRequest(
                 path=path,
                 volume=volume,
                 guest=guest,
-                mode=str(wish.get("mode") or "rw"),
-                delete_on_termination=to_boolean(wish.get("delete_on_termination") or False),
-                device=wish.get("device"),
-                disk_bus=wish.get("disk_bus"),
-                tag=wish.get("tag"),
+                mode=str(entry.get("mode") or "rw"),
+                delete_on_termination=to_boolean(entry.get("delete_on_termination") or False),
+                device=entry.get("device"),
+                disk_bus=entry.get("disk_bus"),
+                tag=entry.get("tag"),
             )
         )
     return result
 
 
-def _check_form(wish: t.Any, attaching: bool) -> None:
-    if not isinstance(wish, t.Mapping):
-        raise errors.InvalidInput(reason="an attachment is a mapping", remedy="Give instance and volume.")
-    unknown = sorted(set(wish) - set(FIELDS))
+def _check_form(entry: t.Any, attaching: bool) -> None:
+    if not isinstance(entry, t.Mapping):
+        raise errors.InvalidInput(reason="an attachment must be a mapping", remedy="Give instance and volume.")
+    unknown = sorted(set(entry) - set(FIELDS))
     if unknown:
         raise errors.InvalidInput(
             reason="unknown field %s of an attachment" % ", ".join(map(ascii, unknown)),
             remedy="Known: %s." % ", ".join(FIELDS),
         )
     for name in ("instance", "volume") if attaching else ("volume",):
-        if not wish.get(name):
-            raise errors.InvalidInput(reason="%s is missing" % name, remedy="Name it, or give its UUID.")
+        if not entry.get(name):
+            raise errors.InvalidInput(reason="%s is missing" % name, remedy="Give its name or UUID.")
     for name in ("instance", "volume", "device", "mode", "disk_bus", "tag"):
-        if wish.get(name) is not None and not isinstance(wish[name], str):
+        if entry.get(name) is not None and not isinstance(entry[name], str):
             raise errors.InvalidInput(reason="%s must be a text" % name, remedy="Write it in quotation marks.")
-    mode = wish.get("mode") or "rw"
+    mode = entry.get("mode") or "rw"
     if mode not in attach_rules.MODES:
-        raise errors.InvalidVolumeAttachMode(mode=mode, volume_id=wish["volume"], remedy="It is rw or ro.")
+        raise errors.InvalidVolumeAttachMode(mode=mode, volume_id=entry["volume"], remedy="It is rw or ro.")
     try:
-        to_boolean(wish.get("delete_on_termination") or False)
+        to_boolean(entry.get("delete_on_termination") or False)
     except ValueError as e:
         raise errors.InvalidInput(reason="delete_on_termination %s" % e, remedy="It is true or false.") from None
 

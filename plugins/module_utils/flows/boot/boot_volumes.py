@@ -30,8 +30,9 @@ from ...ledger.compute import instances
 from ...ledger.context import Context
 from ...ledger.db.sqlalchemy_import import sa
 from ...ledger.schema.tables import block_device_mappings
-from ...ledger.storage import attachment_entries, attachment_reservations, attachments, snapshots, volumes
+from ...ledger.storage import attachments, snapshots, volumes
 from ...ledger.storage import backends as storage_backends
+from ..attachments import life
 from ..volumes import accept
 from ..volumes.requests import VolumeInputs
 
@@ -307,7 +308,7 @@ class _Reader:
             self.attached.get(row.id, []),
             zone,
             self.options.cross_az_attach,
-            together=attachment_reservations.check_others(self.conn, row, "", self.context),
+            together=life.check_others(self.conn, row, "", self.context),
         )
         self.planned.request = replace(self.planned.request, availability_zone=zone)
         self.taken.add(row.id)
@@ -378,7 +379,7 @@ class Keeper:
         self.options = options
         self.context = context
         self.made = accept.NewVolumes(conn, context)
-        self.kept: list[attachment_entries.Entry] = []
+        self.kept: list[attachments.Reservation] = []
 
     def keep(self, planned: Planned, uuid: str) -> list[PlannedDisk]:
         """The instance's disks with their volumes' ids.
@@ -398,7 +399,7 @@ class Keeper:
             else:
                 disks.append(disk.of_volume(ids[disk.name], planned.wishes[disk.name].request.size))
                 entry = (ids[disk.name], uuid, disk.device_name, disk.delete_on_termination)
-                self.kept.append(attachment_entries.Entry(*entry))
+                self.kept.append(attachments.Reservation(*entry))
         return disks
 
     def _add(self, planned: Planned, uuid: str) -> dict[str, str]:
@@ -411,7 +412,7 @@ class Keeper:
     def write(self) -> None:
         """Enter what is made."""
         self.made.write()
-        attachment_entries.enter(self.conn, self.kept, self.context)
+        attachments.reserve(self.conn, self.kept, self.context)
         self.kept = []
 
 
@@ -438,7 +439,7 @@ def _reserve(
     options: BootVolumeOptions,
     context: Context,
 ) -> None:
-    attachment_reservations.reserve(
+    life.reserve(
         conn,
         row,
         uuid,
@@ -457,7 +458,7 @@ def take_over(conn: t.Any, uuids: t.Sequence[str], context: Context) -> None:
     """Volumes of half-built instances are this run's now, and go on where they are."""
     if attachments.of_instances(conn, uuids):
         accept.take_over(conn, uuids, context)
-        attachment_reservations.take_over(conn, uuids, context)
+        life.resume(conn, uuids, context)
 
 
 def begin_anew(conn: t.Any, row: t.Any, options: BootVolumeOptions, context: Context) -> None:
@@ -479,7 +480,7 @@ def begin_anew(conn: t.Any, row: t.Any, options: BootVolumeOptions, context: Con
             continue
         volume = there.get(str(disk.volume_id))
         if disk.volume_id in ending and volume is not None and volume.status != states.DELETING:
-            attachment_reservations.revive(conn, ending[disk.volume_id], context)
+            life.reserve_again(conn, ending[disk.volume_id], context)
             continue
         gone = volume is None or volume.status in (states.DELETING, states.ERROR_DELETING, states.ERROR)
         if disk.volume_source == "volume" and volume is None:

@@ -20,6 +20,7 @@ from ...core.networks.network_info import PortRecord, build_network_info
 from ...ledger.compute import claims, history, instances, nodes, ports, runs
 from ...ledger.context import Context
 from ...ledger.storage import attachments
+from ..attachments import life, readiness
 from . import failure
 
 
@@ -69,7 +70,7 @@ def begin(conn: t.Any, stage: Stage, host: str, context: Context) -> tuple[list[
     ]
     failed: dict[str, failure.Failed] = {}
     if stage is NETWORKING:
-        prospects = attachments.prospects(conn, [r.uuid for r in rows])
+        prospects = readiness.prospects(conn, [r.uuid for r in rows])
         rows = [r for r in rows if r.uuid not in prospects.waiting]
         failed = _without_volumes(conn, prospects.failed)
     if not rows:
@@ -116,11 +117,11 @@ def give_up(conn: t.Any, attempts: int, context: Context) -> list[str]:
         for r in instances.select_live(conn, run_id=context.run.id, vm_state=states.BUILDING, lock=True)
         if r.host is not None and r.task_state is None
     }
-    prospects = attachments.prospects(conn, rows)
+    prospects = readiness.prospects(conn, rows)
     problems = dict(prospects.failed)
     for uuid in prospects.waiting:
         seconds = context.now - (rows[uuid].scheduled_at or rows[uuid].created_at)
-        problems[uuid] = attachments.waits_for(conn, uuid, seconds, attempts)
+        problems[uuid] = readiness.waited_in_vain(conn, uuid, seconds, attempts)
     failed = _without_volumes(conn, problems)
     attachments.lock(conn, failed)
     for host in sorted({rows[u].host for u in failed}):
@@ -197,9 +198,7 @@ def spawned(conn: t.Any, host: str, power_states: t.Mapping[str, int], context: 
                 launched_at=now,
             )
         )
-    attachments.attached(
-        conn, [a.id for rows in attachments.of_instances(conn, active).values() for a in rows], context
-    )
+    life.attached(conn, [a.id for rows in attachments.of_instances(conn, active).values() for a in rows], context)
     history.finish_events(conn, list(power_states), SPAWNING.name, history.SUCCESS, now)
     history.finish_actions(conn, active, "create", now)
     history.notify(conn, active, "compute.instance.create.end", {"host": host, "message": "Success"}, now)

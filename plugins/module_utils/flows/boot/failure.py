@@ -19,6 +19,7 @@ from ...ledger.context import Context
 from ...ledger.db.sqlalchemy_import import sa
 from ...ledger.schema.tables import instances as instances_table
 from ...ledger.storage import attachments
+from ..attachments import life
 from .accept import wishes_of
 
 
@@ -72,7 +73,7 @@ def _left_behind(conn: t.Any, uuid: str, host: str, reason: str, now: float) -> 
 def _fail(conn: t.Any, row: t.Any, host: str, failed: Failed, error: errors.BootflowError, context: Context) -> str:
     now = context.now
     if failed.cleaned:
-        attachments.host_clean(conn, host, [row.uuid])
+        life.host_cleaned(conn, host, [row.uuid])
         claims.release(conn, [row.uuid], host=host)
         ports.release(conn, [row.uuid])
     else:
@@ -102,7 +103,7 @@ def _fail(conn: t.Any, row: t.Any, host: str, failed: Failed, error: errors.Boot
             node=None,
             retry=record,
         )
-        attachments.unplace(conn, [row.uuid])
+        life.unbind_hosts(conn, [row.uuid])
         return "rescheduled"
     # The ledger knows that it is still this run's, so nothing ends quietly here: it would hold its place for ever.
     end_in_error(conn, [row], _worded(error, outcome.reason), host, context, details=failed.error.message)
@@ -148,7 +149,7 @@ def end_in_error(
         host=None,
         node=None,
     )
-    attachments.let_go(conn, uuids, context)
+    life.end_with_instances(conn, uuids, context)
     ports.release(conn, uuids)
     for uuid in uuids:
         history.add_fault(conn, uuid, error, host, now, details)

@@ -17,7 +17,8 @@ from ...core.instances import states
 from ...ledger.compute import claims, cleanups, history, instances, ports, runs
 from ...ledger.context import Context
 from ...ledger.storage import attachments
-from . import operation
+from ..attachments import life
+from . import cleanup, operation
 from .operation import Operation, Selection
 
 DELETE = Operation("delete", "delete")
@@ -38,7 +39,7 @@ def begin(conn: t.Any, context: Context, selection: Selection) -> Deleting:
     rows = operation.select(conn, selection, context, everything="bootflow_delete_all")
     operation.enter(conn, DELETE, rows, context)
     found = [r.uuid for r in rows]
-    attachments.let_go(conn, found, context)
+    life.end_with_instances(conn, found, context)
     hosts = {r.host for r in rows if r.host is not None} | {c.host for c in cleanups.of_instances(conn, found)}
     return Deleting(rows=rows, hosts=sorted(hosts))
 
@@ -55,8 +56,7 @@ def host_done(conn: t.Any, host: str, uuids: t.Sequence[str], context: Context) 
     """``host`` is rid of these instances: their claims on it go back."""
     runs.renew(conn, context.run, context.now, context.lease_seconds)
     instances.select_live(conn, uuids=uuids, lock=True)
-    attachments.host_clean(conn, host, uuids)
-    cleanups.done(conn, host, uuids)
+    cleanup.finish(conn, host, uuids)
     instances.leave_host(conn, host, uuids, states.DELETING)
     now = context.now
     history.start_events(conn, uuids, DELETE.name, host, now)
@@ -81,8 +81,8 @@ def finish(conn: t.Any, context: Context, force: bool = False) -> tuple[list[str
     now = context.now
     rows = instances.select_live(conn, run_id=context.run.id, task_state=states.DELETING, lock=True)
     waiting: dict[str, list[str]] = {r.uuid: [r.host] for r in rows if r.host is not None}
-    for cleanup in cleanups.of_instances(conn, [r.uuid for r in rows]):
-        waiting.setdefault(cleanup.instance_uuid, []).append(cleanup.host)
+    for due in cleanups.of_instances(conn, [r.uuid for r in rows]):
+        waiting.setdefault(due.instance_uuid, []).append(due.host)
     exported = attachments.of_instances(conn, [r.uuid for r in rows])
     faults = history.last_faults(conn, sorted(waiting))
     gone, left = [], []
@@ -103,7 +103,7 @@ def finish(conn: t.Any, context: Context, force: bool = False) -> tuple[list[str
             ports.hold(conn, row.uuid, host)
         gone.append(row)
     uuids = [r.uuid for r in gone]
-    attachments.leave_to_others(conn, uuids)
+    life.release_instances(conn, uuids)
     ports.release(conn, uuids)
     claims.release(conn, [u for u in uuids if u not in waiting])
     instances.bury(conn, uuids, now)

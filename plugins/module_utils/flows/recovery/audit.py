@@ -29,7 +29,7 @@ from ...ledger.schema.tables import compute_nodes, device_claims, ip_allocations
 from ...ledger.schema.tables import instances as instances_table
 from ...ledger.schema.tables import ports as ports_table
 from ..boot import failure
-from ..instances import delete
+from ..instances import cleanup, delete
 from ..instances.operations import BY_TASK_STATE
 from . import operations, storage_audit, volume_audit
 
@@ -444,7 +444,7 @@ def deletes_cleaned(
 def remains_cleaned(conn: t.Any, host: str, uuids: t.Sequence[str]) -> None:
     """``host`` is rid of these remains: their claims and addresses go back."""
     instances.select_live(conn, uuids=uuids, lock=True)
-    cleanups.done(conn, host, uuids)
+    cleanup.finish(conn, host, uuids)
 
 
 def died_error(uuid: str, runs: t.Mapping[str, str]) -> errors.BuildAbortException:

@@ -18,17 +18,17 @@ from ...core.audit import storage
 from ...core.audit.plan import Evidence, Finding
 from ...core.audit.storage import SNAPSHOT, VOLUME, Cable, Item, StorageLedger
 from ...core.volumes import states
+from ...core.volumes.attachment import DONE, NONE
 from ...core.volumes.names import IQN_PREFIX
 from ...ledger.compute import instances, runs
 from ...ledger.context import Context
 from ...ledger.db import bulk
 from ...ledger.db.sqlalchemy_import import sa
 from ...ledger.schema.tables import volume_attachments
-from ...ledger.schema.volume_tables import DONE, NOTHING
 from ...ledger.storage import backends, pending_cleanups, snapshots, volumes
 from ...ledger.storage.pending_cleanups import PendingCleanup
+from ...ledger.storage.volumes import LIVE
 
-LIVE = ""
 #: Who else may come to have an end of a volume: the storage host that exports it, the compute host that it is attached to.
 STORAGE, COMPUTE = "storage_host", "attached_host"
 
@@ -75,7 +75,7 @@ def known_targets(conn: t.Any) -> dict[str, list[str]]:
     """Compute host -> the targets that its attachments are connected to."""
     found: dict[str, list[str]] = {}
     query = sa.select(_a.attached_host, _a.iqn).where(
-        _a.deleted == LIVE, _a.connection != NOTHING, _a.attached_host.is_not(None), _a.iqn.is_not(None)
+        _a.deleted == LIVE, _a.connection != NONE, _a.attached_host.is_not(None), _a.iqn.is_not(None)
     )
     for host, iqn in conn.execute(query.order_by(_a.iqn)):
         found.setdefault(host, []).append(iqn)

@@ -12,6 +12,7 @@ from ...core.audit import plan as audit
 from ...core.audit.plan import Evidence, Finding
 from ...core.instances import states as vm_states
 from ...core.volumes import states
+from ...core.volumes.attachment import NONE
 from ...ledger.compute import cleanups, instances, runs
 from ...ledger.context import Context
 from ...ledger.db import bulk
@@ -19,8 +20,8 @@ from ...ledger.db.sqlalchemy_import import sa
 from ...ledger.schema.tables import cleanups as cleanups_table
 from ...ledger.schema.tables import instances as instances_table
 from ...ledger.schema.tables import volume_attachments
-from ...ledger.schema.volume_tables import NOTHING
-from ...ledger.storage import attachments, volumes
+from ...ledger.storage import volumes
+from ..attachments import life
 from . import volume_leases
 
 _ATTACHED = (states.ATTACHING, states.IN_USE, states.DETACHING)
@@ -81,7 +82,7 @@ def _without_instances(conn: t.Any, context: Context) -> t.Iterator[Finding]:
         sa.select(volume_attachments, i.deleted.label("instance_deleted"), i.domain_name, i.vm_state)
         .outerjoin(instances_table, i.uuid == a.instance_uuid)
         .where(
-            a.deleted == attachments.LIVE,
+            a.deleted == volumes.LIVE,
             sa.or_(
                 i.uuid.is_(None),
                 i.deleted != instances.LIVE,
@@ -98,7 +99,7 @@ def _without_instances(conn: t.Any, context: Context) -> t.Iterator[Finding]:
             continue
         what = "volume %s" % row.volume_id
         ending = row.attach_status == states.DETACHED
-        if row.connection != NOTHING and (row.attached_host, row.instance_uuid) not in to_clean:
+        if row.connection != NONE and (row.attached_host, row.instance_uuid) not in to_clean:
             yield Finding(
                 audit.ATTACHMENT,
                 row.attached_host,
@@ -151,7 +152,7 @@ def lock(
     cables = [f.key[1] for f in planned if f.kind == audit.ATTACHMENT]
     a = volume_attachments.c
     mine = sa.or_(bulk.among(conn, a.id, cables), bulk.among(conn, a.instance_uuid, sorted(set(instance_uuids))))
-    ids.update(conn.execute(sa.select(a.volume_id).where(a.deleted == attachments.LIVE, mine)).scalars())
+    ids.update(conn.execute(sa.select(a.volume_id).where(a.deleted == volumes.LIVE, mine)).scalars())
     if ids:
         volumes.select(conn, ids=sorted(ids), lock=True)
 
@@ -176,8 +177,8 @@ def repair(conn: t.Any, findings: t.Sequence[Finding], context: Context) -> None
         if f.key[0] == "clean":
             cleanups.add(conn, str(f.host), str(f.instance), f.key[2], "its volumes are connected there", context.now)
     gone = sorted({str(f.instance) for f in todo if f.key[0] == "gone"})
-    attachments.let_go(conn, gone, context)
-    attachments.leave_to_others(conn, gone)
+    life.end_with_instances(conn, gone, context)
+    life.release_instances(conn, gone)
     for f in todo:
         if f.key[0] == "free":
             volumes.swap(

@@ -68,7 +68,7 @@ def left(
 
 def give_back(conn: t.Any, found: Left, context: Context) -> None:
     """End creations, adopt the rest. The volumes are locked and read again: what changed since is left alone."""
-    changes.give_back(conn, found.attachments, context)
+    changes.expire(conn, found.attachments, context)
     before = {r.id: r for r in found.volumes}
     rows = [
         r

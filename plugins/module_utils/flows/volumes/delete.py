@@ -18,7 +18,7 @@ from ...core.reading.problems import Problems
 from ...core.volumes import states
 from ...ledger.compute import runs
 from ...ledger.context import Context
-from ...ledger.storage import backends, snapshots, tombstones, volume_history, volumes
+from ...ledger.storage import attachments, backends, snapshots, tombstones, volume_history, volumes
 from . import requests
 
 # A status that a dead run left -> the one that it counts as.
@@ -72,12 +72,6 @@ def begin(
     _raise(refusals)
     if cascade:
         snapshots.take_ownership(conn, [s.id for s in check.snapshots], context, status=states.DELETING)
-    return _begin(conn, rows, context)
-
-
-def mark(conn: t.Any, ids: t.Iterable[str], context: Context) -> VolumeDeleting:
-    """Delete volumes with their instance: nothing uses them any more, and nothing is checked."""
-    rows = [r for r in volumes.select(conn, ids=ids, lock=True) if r.status != states.DELETING]
     return _begin(conn, rows, context)
 
 
@@ -153,7 +147,7 @@ class _Check:
         ids = [r.id for r in rows]
         self.snapshots = snapshots.select(conn, volume_ids=ids, lock=True) if ids else []
         self.live_runs = volumes.live_runs(conn, [*rows, *self.snapshots], context)
-        self.in_use = volumes.exported_or_connected(conn, ids)
+        self.in_use = attachments.exported_or_connected(conn, ids)
         self.frozen = backends.frozen_pool_hosts(conn)
         self.readers = {} if force or not ids else self._readers(ids)
 
@@ -210,13 +204,9 @@ def _raise(refusals: t.Sequence[tuple[str, errors.BootflowError]]) -> None:
 
 
 def _begin(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> VolumeDeleting:
-    placed = [r for r in rows if r.pool_host]
-    never = [r for r in rows if not r.pool_host]
-    ids = [r.id for r in placed]
-    volumes.take_ownership(conn, ids, context, status=states.DELETING, new_size=None, instance_uuid=None)
-    tombstones.forget(conn, never, None, context)
+    placed = tombstones.begin(conn, rows, context)
     return VolumeDeleting(
         rows=placed,
         hosts=sorted({volumes.host_of(r.pool_host) for r in placed}),
-        gone=[{"id": r.id, "name": r.name or ""} for r in never],
+        gone=[{"id": r.id, "name": r.name or ""} for r in rows if not r.pool_host],
     )

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ...core.volumes import states
+from ...core.volumes import attachment, states
 from ...ledger.context import Context
-from ...ledger.db import bulk
-from ...ledger.schema.tables import volume_attachments
-from ...ledger.schema.volume_tables import ENDING, NOTHING
 from ...ledger.storage import attachments, snapshots, tombstones
-from ...ledger.storage.attachment_rows import LIVE, locked, write
+from ..attachments import life
 from . import delete
 from .delete import VolumeDeleting
 
@@ -41,9 +38,8 @@ def unmanage(conn: t.Any, context: Context, known_hosts: t.Collection[str], **wh
 
 
 def _end_exports(conn: t.Any, volume_ids: t.Sequence[str], known_hosts: t.Collection[str], context: Context) -> None:
-    a = volume_attachments.c
-    of_volumes = bulk.among(conn, a.volume_id, volume_ids)
-    waiting = locked(conn, a.deleted == LIVE, of_volumes, a.export == ENDING, a.connection == NOTHING)
-    lost = [r for r in waiting if r.storage_host not in known_hosts and r.attach_status == states.DETACHED]
-    write(conn, [r.id for r in lost], export=NOTHING, iqn=None, lun=None, portals=None)
-    attachments.end_rows(conn, lost, context)
+    rows = attachments.select(
+        conn, volume_ids=volume_ids, attach_statuses=(states.DETACHED,), connected=False, lock=True
+    )
+    lost = [r for r in rows if attachment.UNEXPORTED.admits(r.state) and r.storage_host not in known_hosts]
+    life.unexported(conn, lost, context)

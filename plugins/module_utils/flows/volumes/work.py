@@ -27,8 +27,7 @@ from ...core.volumes.retry import record_failure
 from ...ledger.compute import runs
 from ...ledger.context import Context
 from ...ledger.storage import (
-    attachment_exports,
-    attachment_reservations,
+    attachments,
     pending_cleanups,
     snapshots,
     tombstones,
@@ -111,7 +110,7 @@ def begin(conn: t.Any, host: str, context: Context) -> list[BackendWork]:
 def _volumes_in(conn: t.Any, pool_hosts: t.Iterable[str], context: Context) -> list[t.Any]:
     """Rows of what this run has to do in these pools, locked; what is to be deleted once nothing uses it."""
     rows = volumes.select(conn, run_id=context.run.id, pool_hosts=pool_hosts, statuses=volumes.AT_WORK, lock=True)
-    in_use = volumes.exported_or_connected(conn, [r.id for r in rows if r.status == states.DELETING])
+    in_use = attachments.exported_or_connected(conn, [r.id for r in rows if r.status == states.DELETING])
     return [r for r in rows if r.id not in in_use]
 
 
@@ -174,7 +173,7 @@ def hosts_with_work(conn: t.Any, context: Context) -> list[str]:
     pool_hosts = volumes.pool_hosts_at_work(conn, context) | snapshots.pool_hosts_at_work(conn, context)
     to_clean = {r.pool_host for r in pending_cleanups.due(conn, context)}
     pool_hosts |= to_clean - storage_backends.silent_pool_hosts(conn, to_clean)
-    exports = attachment_exports.hosts_to_export(conn, context) | attachment_exports.hosts_to_unexport(conn, context)
+    exports = attachments.hosts_to_export(conn, context) | attachments.hosts_to_unexport(conn, context)
     return sorted({volumes.host_of(p) for p in pool_hosts} | exports)
 
 
@@ -293,7 +292,7 @@ class BackendOutcomes:
         ids = [r.id for r in rows]
         volume_history.finish_events(conn, ids, "create", volume_history.SUCCESS, now)
         volume_history.notify(conn, ids, "volume.create.end", {"host": self.host}, now)
-        attachment_reservations.made(conn, [r.id for r in rows if r.instance_uuid], self.context)
+        attachments.volumes_ready(conn, [r.id for r in rows if r.instance_uuid], self.context)
         self.found.done += ids
 
     def _not_created(self, failures: t.Sequence[Failure]) -> None:
@@ -356,7 +355,7 @@ class BackendOutcomes:
             )
         volumes.update(conn, written, now)
         ids = [r.id for r in rows]
-        volumes.mark_grown(conn, ids)
+        attachments.mark_grown(conn, ids)
         volume_history.finish_events(conn, ids, "extend", volume_history.SUCCESS, now)
         payloads = [(r.id, {"host": self.host, "size": r.new_size}) for r in rows]
         volume_history.notify_each(conn, payloads, "volume.resize.end", now)

@@ -14,7 +14,6 @@ import typing as t
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..schema.tables import cleanups
-from ..storage import attachments
 from . import claims, ports
 
 
@@ -46,8 +45,7 @@ def hosts(conn: t.Any) -> set[str]:
 
 
 def done(conn: t.Any, host: str, uuids: t.Sequence[str]) -> None:
-    """``host`` is rid of these instances: forget the rows, give back claims, volumes, and the addresses held for them."""
-    attachments.host_clean(conn, host, uuids)
+    """``host`` has nothing of these instances: forget the rows, release their claims and the addresses held for them."""
     claims.release(conn, uuids, host=host)
     for uuid in uuids:
         conn.execute(cleanups.delete().where(cleanups.c.host == host, cleanups.c.instance_uuid == uuid))

@@ -209,6 +209,24 @@ def disks_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.
     return found
 
 
+def add_disk(conn: t.Any, uuid: str, device_name: str, disk: t.Mapping[str, t.Any]) -> None:
+    """A planned disk for an instance, after those it has."""
+    c = block_device_mappings.c
+    last = conn.execute(sa.select(sa.func.max(c.position)).where(c.instance_uuid == uuid)).scalar()
+    position = 0 if last is None else last + 1
+    values = {"instance_uuid": uuid, "position": position, "device_name": device_name, "disk": dict(disk)}
+    conn.execute(block_device_mappings.insert().values(**values))
+
+
+def remove_disks(conn: t.Any, disks: t.Iterable[tuple[str, str | None]]) -> None:
+    """Forget these disks: (uuid of the instance, device name)."""
+    c = block_device_mappings.c
+    the_disk = (c.instance_uuid == sa.bindparam("b_uuid"), c.device_name == sa.bindparam("b_device"))
+    pairs = [{"b_uuid": uuid, "b_device": device} for uuid, device in disks]
+    if pairs:
+        conn.execute(block_device_mappings.delete().where(*the_disk), pairs)
+
+
 def usage(conn: t.Any, projects: t.Collection[str]) -> dict[str, dict[str, int]]:
     """project -> {instances, cores, ram, ports} of what lives (quotas count, they do not reserve)."""
     c = instances.c

@@ -176,6 +176,19 @@ def node_facts(conn: t.Any, host: str, node: str) -> dict[str, t.Any]:
     return dict(row.facts) if row is not None else {}
 
 
+def zones(conn: t.Any) -> dict[str, str]:
+    """host -> its availability zone."""
+    c = compute_nodes.c
+    return {r.host: r.availability_zone for r in conn.execute(sa.select(c.host, c.availability_zone))}
+
+
+def zone_of(conn: t.Any, host: str, node: str) -> str | None:
+    """The availability zone of a node."""
+    c = compute_nodes.c
+    query = sa.select(c.availability_zone).where(c.host == host, c.node == node)
+    return t.cast("str | None", conn.execute(query).scalar())
+
+
 def count_failed_build(conn: t.Any, host: str, failed: bool) -> None:
     """Builds that failed there since the last success."""
     c = compute_nodes.c

@@ -206,7 +206,7 @@ def upgrade(op: t.Any) -> None:
         sa.Column("mountpoint", sa.String(32)),
         sa.Column("delete_on_termination", sa.Boolean(), nullable=False),
         sa.Column("attached_host", sa.String(255)),
-        sa.Column("way", sa.String(8)),
+        sa.Column("connector", sa.String(8)),
         sa.Column("initiator", sa.String(255)),
         sa.Column("storage_host", sa.String(255)),
         sa.Column("export", sa.String(8), nullable=False),

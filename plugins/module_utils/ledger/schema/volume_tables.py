@@ -12,16 +12,9 @@ from __future__ import annotations
 import typing as t
 
 from ...core.volumes import states
+from ...core.volumes.attachment import NONE, PROGRESS
 from ..db.sqlalchemy_import import sa
 from .base import metadata, one_of
-
-# What is still to be done at the two ends of an attachment. The word is written before the work is begun: what a killed
-# run may have left is known.
-NOTHING = "none"  # nothing is there
-BEGUN = "begun"  # something may be there
-DONE = "done"
-ENDING = "ending"  # it is to go
-ENDS = (NOTHING, BEGUN, DONE, ENDING)
 
 # Whose rows some indexes have: what lives, what somebody works on, what is to go from its storage host. They stay small
 # however much there is, and tell what is to be done without a look at the rest. The columns of such an index begin with one
@@ -170,11 +163,12 @@ volume_attachments = sa.Table(
     sa.Column("mountpoint", sa.String(32)),  # /dev/vdb, as the guest's domain names it
     sa.Column("delete_on_termination", sa.Boolean, nullable=False, default=False),
     sa.Column("attached_host", sa.String(255), index=True),  # the compute host
-    sa.Column("way", sa.String(8)),  # kernel, qemu
+    sa.Column("connector", sa.String(8)),  # kernel, qemu
     sa.Column("initiator", sa.String(255)),
     sa.Column("storage_host", sa.String(255), index=True),  # where it is exported
-    sa.Column("export", sa.String(8), nullable=False, default=NOTHING),
-    sa.Column("connection", sa.String(8), nullable=False, default=NOTHING),
+    # Where it is in its life: attach_status, export and connection, as core.volumes.attachment has them.
+    sa.Column("export", sa.String(8), nullable=False, default=NONE),
+    sa.Column("connection", sa.String(8), nullable=False, default=NONE),
     sa.Column("iqn", sa.String(255)),
     sa.Column("lun", sa.Integer),
     sa.Column("portals", sa.JSON(none_as_null=True)),
@@ -188,8 +182,8 @@ volume_attachments = sa.Table(
     sa.Index("ix_volume_attachments_at_work", "deleted", "run_id", **_where(AT_WORK)),
     sa.Index("ix_volume_attachments_to_unexport", "connection", "storage_host", **_where(TO_UNEXPORT)),
     one_of("volume_attachments", "attach_status", states.ATTACH_STATES),
-    one_of("volume_attachments", "export", ENDS),
-    one_of("volume_attachments", "connection", ENDS),
+    one_of("volume_attachments", "export", PROGRESS),
+    one_of("volume_attachments", "connection", PROGRESS),
 )
 
 # The journal: what was begun for a volume or snapshot on a host, and how it ended.

@@ -2,103 +2,176 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Attachments: a volume that an instance has, and what is still to be done at both ends of the cable.
+"""Rows of attachments: read, locked with their volumes, and moved from state to state.
 
-An attachment's life: reserve (attachment_reservations) -> place (its instance got a host) -> exported (attachment_exports)
--> connecting -> connected -> attached; and back: disconnected -> unexported (attachment_exports), which gives the volume
-back. ``attach_status`` detached in a live row says that it is to end, ``export`` ending that its target is to go. Nothing is
-exported before it is known for whom, and no export ends while the compute host may still use it: where ``connection`` is not
-none, ``export`` is not none either. What the instance and its compute host do to it is here.
-source: Cinder's attachments and Nova's block devices (Queens)
+apply() alone writes attach_status, export and connection, by the events of core.volumes.attachment. Whoever writes an
+attachment holds the lock of its volume.
 """
 
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+import uuid as uuid_module
 
 from ...core import errors
-from ...core.volumes import names, states
-from ...flows.volumes import delete
-from ..compute import instances
+from ...core.instances import states as vm_states
+from ...core.volumes import attachment, names, states
+from ...core.volumes.attachment import BEGUN, DONE, ENDING, NONE, Event, State
+from ...core.volumes.pool_hosts import extract_host
+from ..compute import runs
 from ..context import Context
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
-from ..schema.tables import block_device_mappings, compute_nodes, volume_attachments
+from ..schema.tables import cleanups, instances, volume_attachments
 from ..schema.tables import volumes as volumes_table
-from ..schema.volume_tables import BEGUN, DONE, ENDING, NOTHING
-from . import attachment_rows, volume_history, volumes
-from .attachment_rows import live, locked, volumes_of, write
-
-LIVE = attachment_rows.LIVE
-KERNEL, QEMU = "kernel", "qemu"
-WAYS = (KERNEL, QEMU)
+from . import volume_history, volumes
+from .volumes import LIVE
 
 _a = volume_attachments.c
+_v = volumes_table.c
 
 
-@dataclass(frozen=True)
-class HostEnd:
-    """The compute host's end of its attachments.
+class Attachment(t.NamedTuple):
+    """A row of volume_attachments."""
 
-    ``initiator``: the IQN of the host's initiator. ``way``: kernel (the host logs in) or qemu (QEMU does).
-    """
+    id: str
+    volume_id: str
+    instance_uuid: str
+    attach_status: str
+    attach_mode: str
+    mountpoint: str | None
+    delete_on_termination: bool
+    attached_host: str | None
+    connector: str | None
+    initiator: str | None
+    storage_host: str | None
+    export: str
+    connection: str
+    iqn: str | None
+    lun: int | None
+    portals: list[str] | None
+    device_path: str | None
+    rescan: bool
+    run_id: str | None
+    created_at: float
+    attached_at: float | None
+    deleted: str
+
+    @property
+    def state(self) -> State | None:
+        return State(self.attach_status, self.export, self.connection) if self.deleted == LIVE else None
+
+
+class Connector(t.NamedTuple):
+    """How a compute host reaches volumes. ``kind``: KERNEL (the host logs in) or QEMU (QEMU does)."""
 
     host: str  # the inventory's name
-    initiator: str
-    way: str = KERNEL
+    initiator: str  # IQN
+    kind: str = attachment.KERNEL
 
 
-@dataclass
-class Prospects:
-    """What keeps instances from being built: see prospects()."""
+class Reservation(t.NamedTuple):
+    """A volume that is to be kept for an instance. ``ready``: the volume exists."""
 
-    ready: set[str] = field(default_factory=set)
-    waiting: set[str] = field(default_factory=set)
-    failed: dict[str, errors.BootflowError] = field(default_factory=dict)
+    volume_id: str
+    instance_uuid: str
+    mountpoint: str | None
+    delete_on_termination: bool = False
+    mode: str = "rw"
+    storage_host: str | None = None
+    ready: bool = False
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def of_instances(conn: t.Any, uuids: t.Iterable[str]) -> dict[str, list[t.Any]]:
-    """uuid -> its live attachments (rows of volume_attachments), by mountpoint; instances without any are left out."""
-    found: dict[str, list[t.Any]] = {}
-    for row in live(conn, bulk.among(conn, _a.instance_uuid, sorted(set(uuids)))):
+def select(
+    conn: t.Any,
+    ids: t.Iterable[str] | None = None,
+    volume_ids: t.Iterable[str] | None = None,
+    instance_uuids: t.Iterable[str] | None = None,
+    attached_host: str | None = None,
+    run_id: str | None = None,
+    attach_statuses: t.Collection[str] | None = None,
+    connected: bool | None = None,
+    lock: bool = False,
+    ended: bool = False,
+) -> list[Attachment]:
+    """The live attachments of which all that is given holds, by volume and id.
+
+    :arg connected: whether their compute hosts are connected, or may be.
+    :arg lock: with the rows of their volumes locked, by id, until the transaction ends.
+    :arg ended: those that are over too.
+    """
+    conditions = [] if ended else [_a.deleted == LIVE]
+    for column, values in ((_a.id, ids), (_a.volume_id, volume_ids), (_a.instance_uuid, instance_uuids)):
+        if values is not None:
+            conditions.append(bulk.among(conn, column, sorted(set(values))))
+    if attached_host is not None:
+        conditions.append(_a.attached_host == attached_host)
+    if run_id is not None:
+        conditions.append(_a.run_id == run_id)
+    if attach_statuses is not None:
+        conditions.append(_a.attach_status.in_(sorted(attach_statuses)))
+    if connected is not None:
+        conditions.append(_a.connection != NONE if connected else _a.connection == NONE)
+    return _locked(conn, *conditions) if lock else _select(conn, *conditions)
+
+
+def _select(conn: t.Any, *conditions: t.Any) -> list[Attachment]:
+    query = sa.select(volume_attachments).where(*conditions).order_by(_a.volume_id, _a.id)
+    return [Attachment(*row) for row in conn.execute(query)]
+
+
+def _locked(conn: t.Any, *conditions: t.Any) -> list[Attachment]:
+    ids = sorted({r.volume_id for r in _select(conn, *conditions)})
+    if not ids:
+        return []
+    volumes.select(conn, ids=ids, lock=True)
+    return _select(conn, *conditions)
+
+
+def of_instances(conn: t.Any, uuids: t.Iterable[str]) -> dict[str, list[Attachment]]:
+    """uuid -> its live attachments by mountpoint; instances without any are left out."""
+    found: dict[str, list[Attachment]] = {}
+    for row in select(conn, instance_uuids=uuids):
         found.setdefault(row.instance_uuid, []).append(row)
     for rows in found.values():
         rows.sort(key=lambda r: (len(r.mountpoint or ""), r.mountpoint or "", r.id))
     return found
 
 
-def by_ids(conn: t.Any, ids: t.Iterable[str]) -> dict[str, t.Any]:
-    """id -> its row, of live ones."""
-    return {r.id: r for r in live(conn, bulk.among(conn, _a.id, sorted(set(ids))))}
-
-
-def of_volumes(conn: t.Any, volume_ids: t.Iterable[str]) -> dict[str, list[t.Any]]:
+def of_volumes(conn: t.Any, volume_ids: t.Iterable[str]) -> dict[str, list[Attachment]]:
     """volume id -> its live attachments."""
-    found: dict[str, list[t.Any]] = {}
-    for row in live(conn, bulk.among(conn, _a.volume_id, sorted(set(volume_ids)))):
+    found: dict[str, list[Attachment]] = {}
+    for row in select(conn, volume_ids=volume_ids):
         found.setdefault(row.volume_id, []).append(row)
     return found
 
 
-def locked_by_ids(conn: t.Any, ids: t.Iterable[str], context: Context | None = None) -> list[t.Any]:
-    """These attachments with their volumes locked. :arg context: only those of its run."""
-    mine = [] if context is None else [_a.run_id == context.run.id]
-    return locked(conn, bulk.among(conn, _a.id, sorted(set(ids))), *mine)
+def volumes_of(conn: t.Any, rows: t.Iterable[Attachment]) -> dict[str, t.Any]:
+    """volume id -> its row, of the volumes of these attachments."""
+    ids = sorted({r.volume_id for r in rows})
+    return {v.id: v for v in volumes.select(conn, ids=ids)} if ids else {}
 
 
 def lock(conn: t.Any, instance_uuids: t.Iterable[str]) -> None:
-    """Lock the volumes of these instances, by id, until the transaction ends: whoever locks nodes later does it first."""
-    locked(conn, bulk.among(conn, _a.instance_uuid, sorted(set(instance_uuids))))
+    """Lock the volumes of these instances until the transaction ends. A transaction that locks nodes does it before."""
+    select(conn, instance_uuids=instance_uuids, lock=True)
 
 
 def connected_to(conn: t.Any, instance_uuid: str, host: str) -> bool:
     """Whether ``host`` may still use a volume of the instance."""
-    mine = (_a.instance_uuid == instance_uuid, _a.attached_host == host, _a.connection != NOTHING)
-    return bool(live(conn, *mine))
+    return bool(select(conn, instance_uuids=[instance_uuid], attached_host=host, connected=True))
+
+
+def check_not_locked(conn: t.Any, volume: t.Any, rows: t.Sequence[Attachment], context: Context) -> None:
+    """:raises VolumeLocked: a live run other than this works on one of these attachments."""
+    owners = {r.run_id for r in rows if r.run_id and r.run_id != context.run.id}
+    alive = owners - runs.dead_among(conn, owners, context.run, context.now)
+    for row in rows:
+        if row.run_id in alive:
+            raise errors.VolumeLocked(**runs.locked_error(conn, volume.name or volume.id, row.run_id).details)
 
 
 def zones_of(conn: t.Any, instance_uuids: t.Iterable[str]) -> dict[str, str]:
@@ -113,316 +186,302 @@ def zones_of(conn: t.Any, instance_uuids: t.Iterable[str]) -> dict[str, str]:
     return found
 
 
+def storage_hosts(conn: t.Any, instance_uuids: t.Sequence[str]) -> list[str]:
+    """The storage hosts of these instances' volumes, as far as they are placed."""
+    query = (
+        sa.select(_v.pool_host)
+        .join(volume_attachments, _a.volume_id == _v.id)
+        .where(bulk.among(conn, _a.instance_uuid, instance_uuids), _a.deleted == LIVE, _v.pool_host.is_not(None))
+        .distinct()
+    )
+    found = conn.execute(query).scalars() if instance_uuids else ()
+    return sorted({extract_host(pool_host, "host") for pool_host in found})
+
+
 def last_fault(conn: t.Any, volume_ids: t.Sequence[str]) -> dict[str, t.Any] | None:
     """The newest fault of these volumes as plain data, or None."""
     faults = volume_history.last_faults(conn, volume_ids) if volume_ids else {}
     return max(faults.values(), key=lambda f: f.get("created_at") or 0, default=None)
 
 
-# --- to a host --------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------------------------
 
 
-def place(conn: t.Any, instance_uuids_to_host: t.Mapping[str, HostEnd], context: Context) -> None:
-    """These instances got their hosts: for whom their volumes are to be exported is known, of those that this run attaches.
+def apply(
+    conn: t.Any,
+    rows: t.Sequence[Attachment],
+    event: Event,
+    each: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
+    **fields: t.Any,
+) -> list[Attachment]:
+    """``event`` happens to these attachments, whose volumes are locked. Returns them as they are then.
 
-    What is still connected elsewhere stays as it is, and its instance is not ready.
+    UPDATE volume_attachments SET <parts of the state, fields> WHERE id = <id>, for all of them at once.
+
+    :arg fields: columns that are written with it; ``each``: attachment id -> those that differ.
+    :raises VolumeAttachmentConflict: the state of one of them does not admit the event; nothing is written then.
     """
-    rows = locked(
-        conn,
-        bulk.among(conn, _a.instance_uuid, sorted(instance_uuids_to_host)),
-        _a.run_id == context.run.id,
-        _a.attach_status != states.DETACHED,
-        _a.attach_status != states.ATTACHED,
+    if not rows:
+        return []
+    written = []
+    for row in rows:
+        values = {**event.clears, **fields, **(each or {}).get(row.id, {})}
+        if not set(event.needs) <= set(values) or set(State._fields) & set(values):
+            raise ValueError("event %s is written with %s" % (event.name, ", ".join(event.needs) or "no field"))
+        ended = {"deleted": row.id} if event.last else {}
+        written.append({"id": row.id, **event.after(row.state, row.id)._asdict(), **values, **ended})
+    unchanged = set(State._fields) - {part for rule in event.rules for part in rule.to}
+    bulk.update(
+        conn, volume_attachments, "id", [{n: v for n, v in each_.items() if n not in unchanged} for each_ in written]
     )
-    known = volumes_of(conn, rows)
-    placed, again = [], []
-    for row in rows:
-        end = instance_uuids_to_host[row.instance_uuid]
-        initiator = _initiator(end, row, known.get(row.volume_id))
-        if row.connection != NOTHING and row.attached_host != end.host:
-            continue
-        placed.append({"id": row.id, "attached_host": end.host, "initiator": initiator, "way": end.way})
-        if row.export == DONE and row.initiator != initiator:
-            again.append(row.id)
-    bulk.update(conn, volume_attachments, "id", placed)
-    write(conn, again, export=BEGUN)
-    _into_zones(conn, rows, context.now)
+    return [row._replace(**values) for row, values in zip(rows, written)]
 
 
-def _initiator(end: HostEnd, row: t.Any, volume: t.Any) -> str:
-    """The host's, whose one session serves all its guests; where QEMU logs in, each guest of a shared volume has its own."""
-    if end.way == QEMU and volume is not None and volume.multiattach:
-        return names.attachment_initiator(row.id)
-    return end.initiator
+def reserve(conn: t.Any, reservations: t.Sequence[Reservation], context: Context) -> list[str]:
+    """Enter attachments of this run. Returns their ids, in order."""
+    if not reservations:
+        return []
+    now = context.now
+    reserved = attachment.RESERVE.after(None)
+    ready = attachment.VOLUME_READY.after(reserved)
+    rows = [
+        Attachment(
+            id=str(uuid_module.UUID(int=context.rng.getrandbits(128), version=4)),
+            volume_id=each.volume_id,
+            instance_uuid=each.instance_uuid,
+            attach_mode=each.mode,
+            mountpoint=each.mountpoint,
+            delete_on_termination=each.delete_on_termination,
+            attached_host=None,
+            connector=None,
+            initiator=None,
+            storage_host=each.storage_host,
+            iqn=None,
+            lun=None,
+            portals=None,
+            device_path=None,
+            rescan=False,
+            run_id=context.run.id,
+            created_at=now,
+            attached_at=None,
+            deleted=LIVE,
+            **(ready if each.ready else reserved)._asdict(),
+        )
+        for each in reservations
+    ]
+    conn.execute(volume_attachments.insert(), [r._asdict() for r in rows])
+    told = [(r.volume_id, {"instance_uuid": r.instance_uuid}) for r in rows]
+    volume_history.notify_each(conn, told, "volume.attach.start", now)
+    return [r.id for r in rows]
 
 
-def _into_zones(conn: t.Any, rows: t.Sequence[t.Any], now: float) -> None:
-    """Volumes that are made for an instance are of its zone, without cross_az_attach. source: _get_volume_create_az_value"""
-    guests = {r.uuid: r for r in instances.select_live(conn, uuids=sorted({r.instance_uuid for r in rows}))}
-    known = volumes_of(conn, rows)
-    zones = {r.host: r.availability_zone for r in conn.execute(sa.select(compute_nodes))}
-    for row in rows:
-        guest, volume = guests.get(row.instance_uuid), known.get(row.volume_id)
-        if guest is None or volume is None or guest.spec.get("cross_az_attach", True):
-            continue
-        zone = zones.get(guest.host)
-        if zone and volume.instance_uuid == guest.uuid and not volume.pool_host and volume.availability_zone != zone:
-            spec = {**volume.spec, "availability_zone": zone}
-            conn.execute(
-                volumes_table.update()
-                .where(volumes_table.c.id == volume.id)
-                .values(availability_zone=zone, spec=spec, updated_at=now)
-            )
+def volumes_ready(conn: t.Any, volume_ids: t.Iterable[str], context: Context) -> None:
+    """Volumes that a build waits for exist now: from available to attaching."""
+    rows = select(conn, volume_ids=volume_ids, attach_statuses=(states.RESERVED,), lock=True)
+    ids = sorted({r.volume_id for r in rows})
+    if ids:
+        moved = volumes.swap(conn, ids, {"status": (states.AVAILABLE,)}, context.now, status=states.ATTACHING)
+        apply(conn, [r for r in rows if r.volume_id in moved], attachment.VOLUME_READY)
 
 
-def ready(conn: t.Any, instance_uuids: t.Iterable[str]) -> set[str]:
-    """Those of the instances whose volumes are all made and exported; one without volumes is ready."""
-    return prospects(conn, instance_uuids).ready
+def take_ownership(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
+    """This run works on these attachments now."""
+    _set_owner(conn, ids, context.run.id)
 
 
-def prospects(conn: t.Any, instance_uuids: t.Iterable[str]) -> Prospects:
-    """Which of these instances can be built, which wait for volumes, and which never can: each is in one of the three."""
-    wanted = sorted(set(instance_uuids))
-    found = Prospects()
-    attachments = of_instances(conn, wanted)
-    rows = [r for group in attachments.values() for r in group]
-    known = volumes_of(conn, rows)
-    for uuid in wanted:
-        group = attachments.get(uuid, [])
-        problems = [p for p in (_problem(r, known.get(r.volume_id)) for r in group) if p is not None]
-        if problems:
-            found.failed[uuid] = problems[0]
-        elif all(_is_ready(r, known[r.volume_id]) for r in group):
-            found.ready.add(uuid)
-        else:
-            found.waiting.add(uuid)
+def release_ownership(conn: t.Any, ids: t.Iterable[str]) -> None:
+    """What is left of these attachments is done by the next run that works on their hosts."""
+    _set_owner(conn, ids, None)  # one that is over has no owner
+
+
+def _set_owner(conn: t.Any, ids: t.Iterable[str], run_id: str | None) -> None:
+    listed = sorted(set(ids))
+    if listed:
+        conn.execute(volume_attachments.update().where(bulk.among(conn, _a.id, listed)).values(run_id=run_id))
+
+
+# --- exports ---------------------------------------------------------------------------------------------------------
+
+
+def hosts_to_export(conn: t.Any, context: Context) -> set[str]:
+    """Storage hosts that have to export a volume for this run."""
+    query = (
+        sa.select(_v.pool_host).join(volume_attachments, _a.volume_id == _v.id).where(*_wanted(context), _exportable())
+    )
+    return {extract_host(pool_host, "host") for pool_host in conn.execute(query.distinct()).scalars()}
+
+
+def to_export(conn: t.Any, host: str, context: Context) -> list[Attachment]:
+    """What storage host ``host`` has to export for this run, locked."""
+    here = _v.pool_host.startswith(host + "@", autoescape=True)
+    return _locked(conn, *_wanted(context), _a.volume_id.in_(sa.select(_v.id).where(_exportable(), here)))
+
+
+def _wanted(context: Context) -> tuple[t.Any, ...]:
+    """Attachments that are to be exported for this run: the initiator is known."""
+    return (
+        _a.deleted == LIVE,
+        _a.run_id == context.run.id,
+        _a.attach_status.in_((states.RESERVED, states.ATTACHING)),
+        _a.export.in_((NONE, BEGUN)),
+        _a.attached_host.is_not(None),
+        _a.initiator.is_not(None),
+    )
+
+
+def _exportable() -> t.Any:
+    """Volumes that can be exported: they exist."""
+    usable = (states.AVAILABLE, states.ATTACHING, states.IN_USE)
+    return sa.and_(_v.deleted == LIVE, _v.pool_host.is_not(None), _v.made.is_(True), _v.status.in_(usable))
+
+
+def hosts_to_unexport(conn: t.Any, context: Context | None = None) -> set[str]:
+    """Storage hosts with targets that are to go, and that no compute host is connected to.
+
+    :arg context: leave out what a live run other than this one works on.
+    """
+    query = sa.select(_a.storage_host, _a.run_id).where(*_unwanted()).distinct()
+    rows = list(conn.execute(query))
+    return {r.storage_host for r in (rows if context is None else _free(conn, rows, context))}
+
+
+def to_unexport(conn: t.Any, host: str, context: Context) -> list[Attachment]:
+    """What storage host ``host`` has to stop exporting, locked; not what a live run other than this one works on."""
+    return _free(conn, _locked(conn, _a.storage_host == host, *_unwanted()), context)
+
+
+def _unwanted() -> tuple[t.Any, ...]:
+    return _a.deleted == LIVE, _a.export == ENDING, _a.connection == NONE, _a.storage_host.is_not(None)
+
+
+def _free(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> list[t.Any]:
+    dead = runs.dead_among(conn, {r.run_id for r in rows if r.run_id}, context.run, context.now)
+    return [r for r in rows if r.run_id is None or r.run_id == context.run.id or r.run_id in dead]
+
+
+def exported_of(conn: t.Any, volume_ids: t.Iterable[str]) -> dict[str, list[Attachment]]:
+    """volume id -> its attachments that its target admits, or may."""
+    found: dict[str, list[Attachment]] = {}
+    mine = bulk.among(conn, _a.volume_id, sorted(set(volume_ids)))
+    for row in _select(conn, _a.deleted == LIVE, mine, _a.export.in_((BEGUN, DONE))):
+        found.setdefault(row.volume_id, []).append(row)
     return found
 
 
-def _is_ready(row: t.Any, volume: t.Any) -> bool:
-    return row.export == DONE and volume.status in (states.ATTACHING, states.IN_USE)
+# --- compute hosts ---------------------------------------------------------------------------------------------------
 
 
-def _problem(row: t.Any, volume: t.Any) -> errors.BootflowError | None:
-    """Why this volume will never come, or None."""
-    if volume is None:
-        return not_created(row.volume_id, states.DELETED)
-    if row.attach_status == states.ERROR_ATTACHING:
-        return errors.ISCSITargetAttachFailed(
-            volume_id=row.volume_id, remedy="volume_list tells why its target could not be made."
+def instances_to_bind(conn: t.Any, context: Context) -> dict[str, tuple[str, str]]:
+    """uuid -> (host, node) of this run's instances whose attachments are bound to another host, or to none."""
+    i = instances.c
+    query = (
+        sa.select(i.uuid, i.host, i.node)
+        .join(volume_attachments, _a.instance_uuid == i.uuid)
+        .where(
+            _a.run_id == context.run.id,
+            _a.deleted == LIVE,
+            _a.attach_status.in_(attachment.ON_THE_WAY),
+            i.run_id == context.run.id,
+            i.host.is_not(None),
+            sa.or_(_a.attached_host.is_(None), _a.attached_host != i.host),
         )
-    if row.attach_status == states.DETACHED or volume.status in (states.ERROR, states.DELETING, states.ERROR_DELETING):
-        return not_created(row.volume_id, volume.status)
-    return None
-
-
-def waits_for(conn: t.Any, uuid: str, seconds: float, attempts: int) -> errors.BootflowError:
-    """The error of a build that waited in vain."""
-    rows = of_instances(conn, [uuid])[uuid]
-    known = volumes_of(conn, rows)
-    late = next(r for r in rows if not _is_ready(r, known[r.volume_id]))
-    return not_created(late.volume_id, known[late.volume_id].status, seconds, attempts)
-
-
-def not_created(volume_id: str, status: str, seconds: float = 0, attempts: int = 1) -> errors.VolumeNotCreated:
-    return errors.VolumeNotCreated(
-        volume_id=volume_id,
-        seconds=int(seconds),
-        attempts=attempts,
-        volume_status=status,
-        remedy="volume_list tells what became of volume %s." % volume_id,
+        .distinct()
     )
+    return {r.uuid: (r.host, r.node) for r in conn.execute(query.order_by(i.uuid))}
 
 
-# --- the compute host's end -------------------------------------------------------------------------------------------
+def set_zone(conn: t.Any, volume: t.Any, zone: str, now: float) -> None:
+    """A volume that is not placed yet has to be in this zone."""
+    values = {"availability_zone": zone, "spec": {**volume.spec, "availability_zone": zone}, "updated_at": now}
+    conn.execute(volumes_table.update().where(_v.id == volume.id).values(**values))
 
 
-def connecting(conn: t.Any, ids: t.Iterable[str], context: Context) -> set[str]:
-    """The compute host begins to connect these. Returns those it may: not what was to end or got another run meanwhile."""
-    rows = locked(
-        conn,
-        bulk.among(conn, _a.id, sorted(set(ids))),
-        _a.run_id == context.run.id,
-        _a.attach_status == states.ATTACHING,
-        _a.export == DONE,
-    )
-    write(conn, [r.id for r in rows if r.connection != DONE], connection=BEGUN)
-    return {r.id for r in rows}
+def shared_on(conn: t.Any, host: str, volume_ids: t.Collection[str], uuids: t.Collection[str]) -> set[str]:
+    """Those of the volumes that instances other than these use through the same session of ``host``.
 
-
-def connected(conn: t.Any, paths: t.Mapping[str, str | None], context: Context) -> None:
-    """These are connected: {id: device path of the host; None where QEMU connects itself}."""
-    mine = live(conn, bulk.among(conn, _a.id, sorted(paths)), _a.run_id == context.run.id)
-    rows = [{"id": r.id, "connection": DONE, "device_path": paths[r.id]} for r in mine]
-    bulk.update(conn, volume_attachments, "id", rows)
-
-
-def attached(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
-    """The guests have these: attached, and the volumes in-use."""
-    rows = locked(
-        conn,
-        bulk.among(conn, _a.id, sorted(set(ids))),
-        _a.run_id == context.run.id,
-        _a.attach_status.in_((states.RESERVED, states.ATTACHING)),
-    )
-    if not rows:
-        return
-    write(
-        conn,
-        [r.id for r in rows],
-        attach_status=states.ATTACHED,
-        connection=DONE,
-        attached_at=context.now,
-        run_id=None,
-    )
-    volumes.swap(
-        conn,
-        sorted({r.volume_id for r in rows}),
-        {"status": (states.ATTACHING, states.IN_USE)},
-        context.now,
-        status=states.IN_USE,
-        attach_status=states.ATTACHED,
-        run_id=None,
-        instance_uuid=None,
-    )
-    told = [(r.volume_id, {"instance_uuid": r.instance_uuid, "mountpoint": r.mountpoint}) for r in rows]
-    volume_history.notify_each(conn, told, "volume.attach.end", context.now)
-
-
-def disconnected(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
-    """The compute host is rid of these: their exports are to end, and with them those attachments that are to end."""
-    rows = locked(conn, bulk.among(conn, _a.id, sorted(set(ids))))
-    # What the guest had and this run takes from it while it lives; a volume is never deleted by that.
-    taken = [r for r in rows if r.attach_status == states.ATTACHED and r.run_id == context.run.id]
-    forget(conn, taken)
-    _unplug(conn, rows)
-    write(conn, [r.id for r in rows], run_id=context.run.id)
-    over = {r.id for r in taken} | {r.id for r in rows if r.attach_status == states.DETACHED}
-    end_rows(conn, [r for r in by_ids(conn, over).values() if r.export == NOTHING], context)
-
-
-def forget(conn: t.Any, rows: t.Sequence[t.Any]) -> None:
-    """These attachments are to end while their instances live on: the disks are theirs no more, and the volumes stay."""
-    write(conn, [r.id for r in rows], attach_status=states.DETACHED, delete_on_termination=False)
-    write(conn, [r.id for r in rows if r.connection == NOTHING and r.export != NOTHING], export=ENDING)
-    c = block_device_mappings.c
-    if rows:
-        the_disk = (c.instance_uuid == sa.bindparam("b_uuid"), c.device_name == sa.bindparam("b_device"))
-        pairs = [{"b_uuid": r.instance_uuid, "b_device": r.mountpoint} for r in rows]
-        conn.execute(block_device_mappings.delete().where(*the_disk), pairs)
-
-
-def host_clean(conn: t.Any, host: str, instance_uuids: t.Iterable[str]) -> None:
-    """``host`` is rid of these instances, and of their volumes with them: exports for it are to end."""
-    rows = locked(conn, bulk.among(conn, _a.instance_uuid, sorted(set(instance_uuids))), _a.attached_host == host)
-    _unplug(conn, [r for r in rows if r.attach_status != states.ATTACHED])
-
-
-def _unplug(conn: t.Any, rows: t.Sequence[t.Any]) -> None:
-    write(conn, [r.id for r in rows], connection=NOTHING, device_path=None, rescan=False)
-    write(conn, [r.id for r in rows if r.export != NOTHING], export=ENDING)
-
-
-def unplace(conn: t.Any, instance_uuids: t.Iterable[str]) -> None:
-    """These builds go to another host: the reservation stays, the cleaned host's end is forgotten."""
-    rows = locked(
-        conn,
-        bulk.among(conn, _a.instance_uuid, sorted(set(instance_uuids))),
-        _a.connection == NOTHING,
-        _a.attach_status.in_((states.RESERVED, states.ATTACHING, states.ERROR_ATTACHING)),
-    )
-    write(conn, [r.id for r in rows if r.export in (BEGUN, DONE)], export=ENDING)
-    write(conn, [r.id for r in rows], attached_host=None, initiator=None, way=None)
-    write(conn, [r.id for r in rows if r.attach_status == states.ERROR_ATTACHING], attach_status=states.ATTACHING)
-
-
-# --- the end ------------------------------------------------------------------------------------------------------------
-
-
-def let_go(conn: t.Any, instance_uuids: t.Iterable[str], context: Context) -> None:
-    """These instances end: so do their attachments, each as soon as both of its ends are free of it.
-
-    Volumes with delete_on_termination are deleted then, others become available. One that was made for a boot and never got
-    as far as a backend goes, too: Nova would not have made it.
+    Not where each guest logs in by itself. source: Nova's _should_disconnect_target
     """
-    rows = locked(conn, bulk.among(conn, _a.instance_uuid, sorted(set(instance_uuids))))
-    if not rows:
+    rows = select(conn, volume_ids=volume_ids, attached_host=host, connected=True) if volume_ids else []
+    others = [r for r in rows if r.instance_uuid not in set(uuids)]
+    return {r.volume_id for r in others if r.initiator != names.attachment_initiator(r.id)}
+
+
+def hosts_to_clean_first(conn: t.Any) -> list[str]:
+    """Hosts with a pending cleanup that may still use a volume: it cannot be reserved again before they are clean."""
+    due = {(r.host, r.instance_uuid) for r in conn.execute(sa.select(cleanups.c.host, cleanups.c.instance_uuid))}
+    uuids = {uuid for _host, uuid in due}
+    rows = select(conn, instance_uuids=uuids, attach_statuses=(states.DETACHED,), connected=True) if due else []
+    return sorted({r.attached_host for r in rows if r.attached_host and (r.attached_host, r.instance_uuid) in due})
+
+
+def exported_or_connected(conn: t.Any, volume_ids: t.Collection[str]) -> set[str]:
+    """Those of the volumes that a storage host exports, or may, or that a compute host is connected to, or may be."""
+    if not volume_ids:
+        return set()
+    used = sa.or_(_a.export != NONE, _a.connection != NONE)
+    query = sa.select(_a.volume_id).where(bulk.among(conn, _a.volume_id, volume_ids), _a.deleted == LIVE, used)
+    return set(conn.execute(query).scalars())
+
+
+def mark_grown(conn: t.Any, volume_ids: t.Sequence[str]) -> None:
+    """These volumes grew: the hosts of the guests that have them are to look again."""
+    if not volume_ids:
         return
-    write(conn, [r.id for r in rows], attach_status=states.DETACHED, run_id=context.run.id)
-    idle = [r for r in rows if r.connection == NOTHING]
-    write(conn, [r.id for r in idle if r.export != NOTHING], export=ENDING)
-    volumes.swap(
+    attached = (bulk.among(conn, _a.volume_id, volume_ids), _a.deleted == LIVE, _a.attach_status == states.ATTACHED)
+    conn.execute(volume_attachments.update().where(*attached).values(rescan=True))
+
+
+def to_rescan(conn: t.Any, host: str) -> list[Attachment]:
+    """Attachments on ``host`` whose volumes grew, whichever run extended them."""
+    return _select(
         conn,
-        sorted({r.volume_id for r in rows if r.attach_status == states.ATTACHED}),
-        {"status": (states.IN_USE,), "multiattach": (False,)},
-        context.now,
-        status=states.DETACHING,
+        _a.deleted == LIVE,
+        _a.attached_host == host,
+        _a.rescan.is_(True),
+        _a.attach_status == states.ATTACHED,
     )
-    end_rows(conn, [r for r in idle if r.export == NOTHING], context)
 
 
-def leave_to_others(conn: t.Any, instance_uuids: t.Iterable[str]) -> None:
-    """What is left of these attachments is done by whoever works on their hosts next."""
-    leave_rows_to_others(conn, [r.id for rows in of_instances(conn, instance_uuids).values() for r in rows])
+def rescanned(conn: t.Any, ids: t.Sequence[str]) -> None:
+    """The host and its guest see the new size."""
+    conn.execute(volume_attachments.update().where(bulk.among(conn, _a.id, list(ids))).values(rescan=False))
 
 
-def end_idle(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
-    """Those of the attachments are over that are to end, and that neither end has anything of."""
-    rows = locked(
-        conn,
-        bulk.among(conn, _a.id, sorted(set(ids))),
-        _a.attach_status == states.DETACHED,
-        _a.connection == NOTHING,
-        _a.export == NOTHING,
+# --- of runs that ended ----------------------------------------------------------------------------------------------
+
+
+def of_other_runs(conn: t.Any, context: Context) -> list[Attachment]:
+    """Attachments that runs other than this work on, or worked on when they died."""
+    return _select(conn, _a.deleted == LIVE, _a.run_id.is_not(None), _a.run_id != context.run.id)
+
+
+def not_attached(conn: t.Any, context: Context) -> list[Attachment]:
+    """What this run was to attach to instances that are built, and has not, locked."""
+    query = (
+        sa.select(_a.id)
+        .join(instances, _a.instance_uuid == instances.c.uuid)
+        .where(
+            _a.run_id == context.run.id,
+            _a.deleted == LIVE,
+            _a.attach_status.in_(attachment.ON_THE_WAY),
+            instances.c.vm_state.not_in((vm_states.BUILDING, vm_states.ERROR)),
+        )
     )
-    end_rows(conn, rows, context)
+    return select(conn, ids=conn.execute(query).scalars().all(), run_id=context.run.id, lock=True)
 
 
-def leave_rows_to_others(conn: t.Any, ids: t.Iterable[str]) -> None:
-    """The same of single attachments."""
-    write(conn, ids, run_id=None)  # one that is over has none
-
-
-def end_rows(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> None:
-    """These attachments are over: their volumes are free, or go with their instance."""
-    if not rows:
-        return
-    now = context.now
-    over = [{"id": r.id, "deleted": r.id, "attach_status": states.DETACHED, "run_id": None} for r in rows]
-    bulk.update(conn, volume_attachments, "id", over)
-    known = volumes_of(conn, rows)
-    ended = [(r, known[r.volume_id]) for r in rows if r.volume_id in known]
-    told = [(v.id, {"instance_uuid": r.instance_uuid}) for r, v in ended]
-    volume_history.notify_each(conn, told, "volume.detach.end", now)
-    # Nobody waits for it any more; one that could not be made is tried again with its instance.
-    freed = [v.id for r, v in ended if v.instance_uuid == r.instance_uuid and v.status != states.ERROR]
-    if freed:
-        mine = bulk.among(conn, volumes_table.c.id, sorted(set(freed)))
-        conn.execute(volumes_table.update().where(mine).values(instance_uuid=None))
-    others = of_volumes(conn, known)
-    free: dict[str, list[str]] = {states.IN_USE: [], states.ATTACHING: [], states.AVAILABLE: []}
-    for volume_id in sorted({v.id for _r, v in ended}):
-        left = {r.attach_status for r in others.get(volume_id, ())} - {states.DETACHED}
-        kept = states.ATTACHING if left else states.AVAILABLE
-        free[states.IN_USE if states.ATTACHED in left else kept].append(volume_id)
-    for status, ids in free.items():
-        _release(conn, ids, status, now)  # before it is deleted: a volume that is attached cannot be
-    nobodys = set(free[states.AVAILABLE])
-    doomed = {v.id for r, v in ended if v.id in nobodys and (r.delete_on_termination or _never_placed(v))}
-    if doomed:
-        delete.mark(conn, sorted(doomed), context)
-
-
-def _never_placed(volume: t.Any) -> bool:
-    return bool(volume.instance_uuid) and volume.status == states.CREATING and not volume.pool_host
-
-
-def _release(conn: t.Any, ids: t.Sequence[str], status: str, now: float) -> None:
-    if not ids:
-        return
-    attach_status = states.ATTACHED if status == states.IN_USE else states.DETACHED
-    busy = (states.RESERVED, states.ATTACHING, states.DETACHING, states.IN_USE)
-    values: dict[str, t.Any] = {"attach_status": attach_status}
-    if status == states.AVAILABLE:
-        values["run_id"] = None
-    volumes.swap(conn, ids, {"status": busy}, now, status=status, **values)
+def stale_detachments(conn: t.Any, words: t.Collection[str], context: Context) -> list[Attachment]:
+    """Attachments of these volumes (names or ids) that are to end and that no live run other than this works on, locked."""
+    named = sorted({str(word) for word in words})
+    query = (
+        sa.select(_a.id, _a.run_id)
+        .join(volumes_table, _v.id == _a.volume_id)
+        .where(
+            _a.deleted == LIVE,
+            _a.attach_status == states.DETACHED,
+            sa.or_(bulk.among(conn, _v.id, named), bulk.among(conn, _v.name, named)),
+        )
+    )
+    found = _free(conn, list(conn.execute(query)), context) if named else []
+    before = {r.id: r.run_id for r in found}
+    return [r for r in select(conn, ids=before, lock=True) if r.run_id == before[r.id]] if before else []

@@ -199,6 +199,12 @@ def rows_of(conn: t.Any, host: str | None = None, lock: bool = False) -> list[t.
     return list(conn.execute(sa.select(storage_backends).where(*conditions).order_by(_b.pool_host)))
 
 
+def at_pool_hosts(conn: t.Any, pool_hosts: t.Collection[str]) -> dict[str, t.Any]:
+    """pool_host -> its row."""
+    rows = conn.execute(sa.select(storage_backends).where(bulk.among(conn, _b.pool_host, pool_hosts)))
+    return {r.pool_host: r for r in rows}
+
+
 def lock(conn: t.Any, pool_hosts: t.Iterable[str]) -> list[t.Any]:
     """The rows of these pools, which nobody else places or removes anything in until the transaction ends."""
     return _locked(conn, bulk.among(conn, _b.pool_host, sorted(set(pool_hosts))))

@@ -8,15 +8,29 @@ from __future__ import annotations
 
 import typing as t
 
-from ...core.volumes import states
+from ...core.volumes import attachment, states
 from ..context import Context
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
-from ..schema.tables import volume_attachments, volume_snapshots
+from ..schema.tables import volume_snapshots
 from ..schema.tables import volumes as volumes_table
-from . import volume_history
+from . import attachments, volume_history, volumes
 
-LIVE = ""
+
+def delete(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
+    """These volumes, which nothing uses any more, are to be deleted."""
+    begin(conn, [r for r in volumes.select(conn, ids=ids, lock=True) if r.status != states.DELETING], context)
+
+
+def begin(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> list[t.Any]:
+    """These volumes are deleting, for their hosts to delete: they are returned. Those that were never placed are gone."""
+    placed = [r for r in rows if r.pool_host]
+    if placed:
+        mine = bulk.among(conn, volumes_table.c.id, [r.id for r in placed])
+        values = {"status": states.DELETING, "run_id": context.run.id, "new_size": None, "instance_uuid": None}
+        conn.execute(volumes_table.update().where(mine).values(**values, updated_at=context.now))
+    forget(conn, [r for r in rows if not r.pool_host], None, context)
+    return placed
 
 
 def forget(conn: t.Any, rows: t.Sequence[t.Any], host: str | None, context: Context) -> None:
@@ -25,12 +39,8 @@ def forget(conn: t.Any, rows: t.Sequence[t.Any], host: str | None, context: Cont
         return
     now = context.now
     ids = [r.id for r in rows]
-    c, a = volumes_table.c, volume_attachments.c
-    conn.execute(
-        volume_attachments.update()
-        .where(bulk.among(conn, a.volume_id, ids), a.deleted == LIVE)
-        .values(deleted=sa.cast(a.id, sa.String), attach_status=states.DETACHED, run_id=None)
-    )
+    c = volumes_table.c
+    attachments.apply(conn, attachments.select(conn, volume_ids=ids), attachment.VOLUME_DELETED)
     conn.execute(
         volumes_table.update()
         .where(bulk.among(conn, c.id, ids))

@@ -24,10 +24,13 @@ __all__ = [
     "add_faults",
     "attempts",
     "fail_events",
+    "finish_changes",
     "finish_events",
     "last_faults",
     "notify",
     "notify_each",
+    "open_changes",
+    "start_changes",
     "start_events",
 ]
 
@@ -87,6 +90,25 @@ def fail_events(conn: t.Any, details: t.Mapping[Item, str], event: str, now: flo
         for row in conn.execute(query):
             item = row.volume_id if row.snapshot_id is None else (row.volume_id, row.snapshot_id)
             rows.append({"id": row.id, "finish_time": now, "result": ERROR, "details": _text(details[item])})
+    bulk.update(conn, volume_events, "id", rows)
+
+
+def start_changes(conn: t.Any, attachments: t.Iterable[t.Any], event: str, context: Context) -> None:
+    """Journal that a volume is being attached to a living instance, or detached from it (``event``)."""
+    rows = [{**_event(a.volume_id, event, a.attached_host, context), "details": a.id} for a in attachments]
+    bulk.insert(conn, volume_events, rows)
+
+
+def open_changes(conn: t.Any, event: str, context: Context) -> dict[str, t.Any]:
+    """Attachment's id -> the event that this run began for it with start_changes() and has not finished."""
+    c = volume_events.c
+    mine = (c.event == event, c.request_id == context.request_id, c.finish_time.is_(None))
+    return {r.details: r for r in conn.execute(sa.select(volume_events).where(*mine).order_by(c.id))}
+
+
+def finish_changes(conn: t.Any, results: t.Mapping[int, str], now: float) -> None:
+    """Journal how these events ended: id of the event -> SUCCESS or ERROR."""
+    rows = [{"id": i, "finish_time": now, "result": result, "details": None} for i, result in results.items()]
     bulk.update(conn, volume_events, "id", rows)
 
 

@@ -22,7 +22,6 @@ from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..schema.tables import volume_attachments, volume_snapshots
 from ..schema.tables import volumes as table
-from ..schema.volume_tables import NOTHING
 
 LIVE = ""  # value of the column `deleted` while a volume, snapshot or attachment lives
 
@@ -138,20 +137,6 @@ def deleted_by(conn: t.Any, context: Context, ids: t.Iterable[str] | None = None
     if ids is not None:
         query = query.where(bulk.among(conn, _v.id, sorted(set(ids))))
     return list(conn.execute(query))
-
-
-def exported_or_connected(conn: t.Any, ids: t.Collection[str]) -> set[str]:
-    """Those of the volumes that a storage host exports, or may, or that a compute host is connected to, or may be.
-
-    SELECT volume_id FROM volume_attachments WHERE volume_id IN (...) AND it is alive
-    AND (export != 'none' OR connection != 'none')
-    """
-    if not ids:
-        return set()
-    a = volume_attachments.c
-    ends = sa.or_(a.export != NOTHING, a.connection != NOTHING)
-    query = sa.select(a.volume_id).where(bulk.among(conn, a.volume_id, sorted(ids)), a.deleted == LIVE, ends)
-    return set(conn.execute(query).scalars())
 
 
 def being_created_from(
@@ -302,14 +287,6 @@ def take_ownership(conn: t.Any, ids: t.Collection[str], context: Context, **valu
         conn.execute(table.update().where(mine).values(run_id=context.run.id, updated_at=context.now, **values))
 
 
-def mark_grown(conn: t.Any, ids: t.Collection[str]) -> None:
-    """The compute hosts that have these volumes attached have to look at their size again."""
-    if ids:
-        a = volume_attachments.c
-        attached = (bulk.among(conn, a.volume_id, ids), a.deleted == LIVE, a.attach_status == states.ATTACHED)
-        conn.execute(volume_attachments.update().where(*attached).values(rescan=True))
-
-
 def swap(
     conn: t.Any,
     ids: t.Iterable[str],
@@ -331,6 +308,19 @@ def swap(
     if moved:
         conn.execute(table.update().where(bulk.among(conn, c.id, moved)).values(updated_at=now, **values))
     return set(moved)
+
+
+def names(conn: t.Any, ids: t.Collection[str]) -> dict[str, str | None]:
+    """id -> name, of volumes that live and of those that are gone."""
+    c = table.c
+    query = sa.select(c.id, c.name).where(bulk.among(conn, c.id, ids))
+    return {r.id: r.name for r in conn.execute(query)} if ids else {}
+
+
+def forget_instance(conn: t.Any, ids: t.Collection[str]) -> None:
+    """The instance that these volumes were created for does not wait for them any more."""
+    if ids:
+        conn.execute(table.update().where(bulk.among(conn, table.c.id, sorted(set(ids)))).values(instance_uuid=None))
 
 
 def _one_of(name: str, allowed: t.Collection[t.Any]) -> t.Any:

@@ -13,7 +13,7 @@ from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.action import compute_attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach, detach, hosts
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach, changes, detach
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils import stage
@@ -119,7 +119,7 @@ def leaving(world: BootWorld, host: Host) -> str:
 def finish(world: BootWorld, step: t.Any) -> list[str | None]:
     """As the playbooks: undo, the storage hosts once more, then the report. The codes of what is left."""
     with world.ledger.write() as conn:
-        hosts.give_back(conn, world.context("v"))
+        changes.abandon_attach(conn, world.context("v"))
     world.storage_round("v")
     with world.ledger.write() as conn:
         _done, left = step(conn, world.context("v"))
@@ -170,8 +170,8 @@ def test_leftovers_of_a_run_that_lives_are_its_own(pair: BootWorld) -> None:
     host.away = True
     host.act()
     with pair.ledger.write() as conn:
-        assert hosts.take_leftovers(conn, [volume], pair.context("w")) == []
-        assert [r.volume_id for r in hosts.take_leftovers(conn, [volume], pair.context("v"))] == [volume]
+        assert changes.adopt_stale_detachments(conn, [volume], pair.context("w")) == []
+        assert [r.volume_id for r in changes.adopt_stale_detachments(conn, [volume], pair.context("v"))] == [volume]
 
 
 def test_a_host_that_is_not_let_in(pair: BootWorld) -> None:
@@ -197,8 +197,8 @@ def test_a_host_that_goes_away(pair: BootWorld) -> None:
     # The same again: first it is cleaned, by a run of its own.
     again = Host(pair, "w")
     with pair.ledger.write() as conn:
-        assert hosts.take_leftovers(conn, ["other"], pair.context("w")) == []
-        (row,) = hosts.take_leftovers(conn, ["data"], pair.context("w"))
+        assert changes.adopt_stale_detachments(conn, ["other"], pair.context("w")) == []
+        (row,) = changes.adopt_stale_detachments(conn, ["data"], pair.context("w"))
     assert (row.attached_host, row.storage_host) == ("h1", "s1")
     again.act()
     assert again.calls == ["detached", "disconnected"]

@@ -22,7 +22,7 @@ from ansible_collections.bootflow.compute.plugins.action import (
     volume_snapshot,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import Runner
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
@@ -84,8 +84,9 @@ def test_a_volume_whose_compute_host_is_outside_the_inventory_is_neither_detache
     run.world.storage_round("v")
     with run.world.ledger.write() as conn:
         ids = [a.id for a in run.world.live_attachments()]
-        attachments.connected(conn, dict.fromkeys(ids, "/dev/sdb"), run.world.context("v"))
-        attachments.attached(conn, ids, run.world.context("v"))
+        life.connecting(conn, ids, run.world.context("v"))
+        life.connected(conn, dict.fromkeys(ids, "/dev/sdb"), run.world.context("v"))
+        life.attached(conn, ids, run.world.context("v"))
     run.hosts = ("s1", "s2")
     for module, options in (
         (detach_volume, {"attachments": [{"volume": "data"}]}),

@@ -17,7 +17,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import secret_uuid
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import hosts
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
@@ -53,7 +52,7 @@ def path(number):
     return "/dev/disk/by-path/ip-%s-iscsi-%s-lun-1" % (PORTAL, iqn(number))
 
 
-def row(number=1, way="kernel", **more):
+def row(number=1, connector="kernel", **more):
     return types.SimpleNamespace(
         **{
             "id": attachment_id(number),
@@ -61,45 +60,45 @@ def row(number=1, way="kernel", **more):
             "instance_uuid": GUEST,
             "attach_mode": "rw",
             "mountpoint": "/dev/vd%s" % "abcdef"[number],
-            "way": way,
+            "connector": connector,
             "initiator": INITIATOR,
             "iqn": iqn(number),
             "lun": 1,
             "portals": [PORTAL],
-            "device_path": path(number) if way == "kernel" else None,
+            "device_path": path(number) if connector == "kernel" else None,
             "connection": "done",
             **more,
         }
     )
 
 
-def attached(number=1, way="kernel", multiattach=False, **more):
-    return Attached(row(number, way, **more), types.SimpleNamespace(multiattach=multiattach, size=1))
+def attached(number=1, connector="kernel", multiattach=False, **more):
+    return Attached(row(number, connector, **more), types.SimpleNamespace(multiattach=multiattach, size=1))
 
 
 # --- the host -----------------------------------------------------------------------------------------------------------
 
 
 def test_for_whom_a_volume_is_exported():
-    assert attached_volumes.host_end("kvm1", {}, FACTS) == attachments.HostEnd("kvm1", INITIATOR, "kernel")
-    end = attached_volumes.host_end("kvm 1/Æ.example.org", {"bootflow_volume_attach": "qemu"}, {"initiator": None})
-    assert end.initiator == "iqn.2026-01.compute.bootflow:kvm-1-.example.org" and end.way == "qemu"
+    assert attached_volumes.connector_of("kvm1", {}, FACTS) == attachments.Connector("kvm1", INITIATOR, "kernel")
+    end = attached_volumes.connector_of("kvm 1/Æ.example.org", {"bootflow_volume_attach": "qemu"}, {"initiator": None})
+    assert end.initiator == "iqn.2026-01.compute.bootflow:kvm-1-.example.org" and end.kind == "qemu"
     with pytest.raises(errors.InvalidInput, match="bootflow_volume_attach must be one of kernel, qemu, got 'nfs'"):
-        attached_volumes.host_end("kvm1", {"bootflow_volume_attach": "nfs"}, FACTS)
+        attached_volumes.connector_of("kvm1", {"bootflow_volume_attach": "nfs"}, FACTS)
 
 
 @pytest.mark.parametrize(
-    "way, facts, words",
+    "connector, facts, words",
     [
         ("kernel", {"initiator": None, "qemu_iscsi": True}, "Host kvm1 has no iSCSI initiator"),
         ("qemu", {"initiator": INITIATOR, "qemu_iscsi": False}, "Host kvm1 has no iSCSI driver of QEMU"),
     ],
 )
-def test_a_host_that_cannot(way, facts, words):
+def test_a_host_that_cannot(connector, facts, words):
     with pytest.raises(errors.HostLacksHardware, match=words) as caught:
-        attached_volumes.check_host("kvm1", way, facts)
+        attached_volumes.check_host("kvm1", connector, facts)
     assert caught.value.retryable and "bootflow_volume_attach: " in caught.value.remedy
-    attached_volumes.check_host("kvm1", {"kernel": "qemu", "qemu": "kernel"}[way], facts)
+    attached_volumes.check_host("kvm1", {"kernel": "qemu", "qemu": "kernel"}[connector], facts)
 
 
 # --- as a guest's disk --------------------------------------------------------------------------------------------------
@@ -293,7 +292,7 @@ def context(run="a"):
     return Context(run=identity, request_id="req-" + run, clock=lambda: NOW)
 
 
-def enter(ledger, number, way="kernel", guest=GUEST, connection="none", **more):
+def enter(ledger, number, connector="kernel", guest=GUEST, connection="none", **more):
     """A volume that is exported to kvm1 for run a."""
     volume = {
         "id": volume_id(number),
@@ -316,7 +315,7 @@ def enter(ledger, number, way="kernel", guest=GUEST, connection="none", **more):
         "mountpoint": "/dev/vdb",
         "attached_host": "kvm1",
         "storage_host": "storage1",
-        "way": way,
+        "connector": connector,
         "initiator": INITIATOR,
         "export": "done",
         "connection": connection,
@@ -345,7 +344,7 @@ def state(ledger, number, guest=GUEST):
     return got.connection, got.export, got.device_path
 
 
-def test_connecting_by_either_way(ledger):
+def test_connecting_by_either_connector(ledger):
     enter(ledger, 1)
     enter(ledger, 2, "qemu")
     host = Host()
@@ -432,11 +431,11 @@ def test_a_volume_of_two_guests_stays_for_the_second(ledger):
     enter(ledger, 1, connection="done", multiattach=True)
     enter(ledger, 1, guest=OTHER_GUEST, connection="done")
     host = Host()
-    shared = ledger.inspect(hosts.shared_on, "kvm1", [volume_id(1)], [GUEST])
+    shared = ledger.inspect(attachments.shared_on, "kvm1", [volume_id(1)], [GUEST])
     assert shared == {volume_id(1)}
     assert attached_volumes.disconnect(host, ledger, found(ledger), shared, context()) == {}
     assert host.calls == [] and state(ledger, 1)[0] == "none" and state(ledger, 1, OTHER_GUEST)[0] == "done"
-    assert ledger.inspect(hosts.shared_on, "kvm1", [volume_id(1)], [OTHER_GUEST]) == set()
+    assert ledger.inspect(attachments.shared_on, "kvm1", [volume_id(1)], [OTHER_GUEST]) == set()
 
 
 def test_the_second_guest_of_a_host_uses_the_session_of_the_first(ledger):
@@ -481,7 +480,7 @@ def test_qemu_logs_in_for_each_guest_by_itself(ledger):
         assert disk.connection["auth"]["secret_uuid"] == secret_uuid("%s:%s" % (iqn(1), each.id))
         assert disk.connection["initiator"] == each.row.initiator and disk.shareable
     # each takes its own away, whoever else has the volume there
-    shared = ledger.inspect(hosts.shared_on, "kvm1", [volume_id(1)], [GUEST])
+    shared = ledger.inspect(attachments.shared_on, "kvm1", [volume_id(1)], [GUEST])
     assert shared == set()
     host.calls.clear()
     assert attached_volumes.disconnect(host, ledger, found(ledger), {volume_id(1)}, context()) == {}

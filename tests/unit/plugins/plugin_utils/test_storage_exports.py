@@ -7,7 +7,7 @@ from __future__ import annotations
 import uuid
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachment_exports import Export
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments.exports import Export
 from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_exports import end_exports, make_exports
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_secrets import chap_of
 

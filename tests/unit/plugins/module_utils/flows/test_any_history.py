@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, cleanups, groups, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -375,7 +376,7 @@ class History(RuleBasedStateMachine):
         """The host answers again, perhaps with less memory than it has given away."""
         if clean:
             with self.world.ledger.write() as conn:
-                cleanups.done(conn, host, [c.instance_uuid for c in cleanups.of_host(conn, host)])
+                cleanup.finish(conn, host, [c.instance_uuid for c in cleanups.of_host(conn, host)])
             self.remains = {k: v for k, v in self.remains.items() if k.host != host}
         self.total[host] = max(ROOM[host] + more, 1)
         self.reports(host)

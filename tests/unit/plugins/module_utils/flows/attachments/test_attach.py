@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes, hosts
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes, life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach as volume_detach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
@@ -50,17 +50,17 @@ def host_work(world: BootWorld, host: str = "h1", run: str = "v", fail: t.Any = 
     with world.ledger.write() as conn:
         if fail is not None and attach:
             world.connections -= {(host, r.volume_id) for r in attach}
-            attachments.disconnected(conn, [r.id for r in attach], context)
+            life.disconnected(conn, [r.id for r in attach], context)
             volume_attach.attach_failed(conn, {r.id: fail for r in attach}, context)
         elif attach:
-            attachments.attached(conn, [r.id for r in attach], context)
+            life.attached(conn, [r.id for r in attach], context)
         if fail is not None and detach:
             volume_detach.detach_failed(conn, {r.id: fail for r in detach}, context)
         elif detach:
             ids, uuids = [r.volume_id for r in detach], [r.instance_uuid for r in detach]
-            gone = set(ids) - hosts.shared_on(conn, host, ids, uuids)
+            gone = set(ids) - attachments.shared_on(conn, host, ids, uuids)
             world.connections -= {(host, volume) for volume in gone}
-            attachments.disconnected(conn, [r.id for r in detach], context)
+            life.disconnected(conn, [r.id for r in detach], context)
 
 
 def finish(world: BootWorld, step: t.Any, run: str = "v") -> tuple[list[str], list[tuple[str, str | None]]]:
@@ -247,8 +247,8 @@ def test_one_of_two_volumes_that_a_guest_does_not_take(pair: BootWorld, bad: str
     pair.connect("h1", [r.instance_uuid for r in rows], "v")
     pair.connections -= {("h1", r.volume_id) for r in failing}
     with pair.ledger.write() as conn:
-        attachments.attached(conn, [r.id for r in rows if r not in failing], context)
-        attachments.disconnected(conn, [r.id for r in failing], context)
+        life.attached(conn, [r.id for r in rows if r not in failing], context)
+        life.disconnected(conn, [r.id for r in failing], context)
         volume_attach.attach_failed(conn, {r.id: REFUSED for r in failing}, context)
     (good,) = {"data", "more"} - {bad}
     assert finish(pair, volume_attach.finish_attach) == ([good], [(bad, "DeviceDetachFailed")])
@@ -388,10 +388,10 @@ def test_a_volume_that_grew_is_looked_at_again(pair: BootWorld) -> None:
     with pair.ledger.write() as conn:
         conn.execute(tables.volume_attachments.update().values(rescan=True))
     with pair.ledger.write() as conn:
-        (row,) = changes.to_rescan(conn, "h1", pair.context("z"))
-        assert changes.to_rescan(conn, "h2", pair.context("z")) == []
-        changes.rescanned(conn, [row.id], pair.context("z"))
-        assert changes.to_rescan(conn, "h1", pair.context("z")) == []
+        (row,) = attachments.to_rescan(conn, "h1")
+        assert attachments.to_rescan(conn, "h2") == []
+        attachments.rescanned(conn, [row.id])
+        assert attachments.to_rescan(conn, "h1") == []
 
 
 def test_several_instances_of_one_volume(pair: BootWorld) -> None:

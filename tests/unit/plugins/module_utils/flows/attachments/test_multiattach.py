@@ -13,10 +13,10 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach as volume_detach
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import HostEnd
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, device, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
@@ -102,7 +102,7 @@ def test_one_run_gives_it_to_all(trio: BootWorld) -> None:
 
 
 def test_where_qemu_logs_in_each_guest_has_a_name_of_its_own(trio: BootWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trio, "end", lambda host, facts: HostEnd(host, "iqn.test:" + host, "qemu"))
+    monkeypatch.setattr(trio, "end", lambda host, facts: Connector(host, "iqn.test:" + host, "qemu"))
     attach(trio, "web", run="v")
     attach(trio, "near", run="w")
     names = {name: "iqn.2026-01.compute.bootflow:" + of(trio, name).id for name in ("web", "near")}
@@ -196,7 +196,7 @@ def test_while_one_has_it_the_volume_cannot_be_deleted_and_grows_for_all(trio: B
     assert sorted(extending.compute_hosts) == ["h1", "h2"]
     trio.storage_round("z")
     with trio.ledger.read() as conn:
-        grown = [r for host in ("h1", "h2") for r in changes.to_rescan(conn, host, trio.context("z"))]
+        grown = [r for host in ("h1", "h2") for r in attachments.to_rescan(conn, host)]
     assert {r.instance_uuid for r in grown} == {uuid_of(trio, "near"), uuid_of(trio, "far")}
     assert (trio.status("data"), trio.volume("data").size) == ("in-use", 3)
 

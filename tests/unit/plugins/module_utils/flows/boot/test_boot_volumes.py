@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import (
     BootWorld,
@@ -68,7 +68,7 @@ def test_from_a_volume_that_is_made_for_it(bworld: BootWorld, root: t.Any, size:
     assert (disk["name"], disk["serial"], disk["device_name"]) == (volume.id, volume.id, "/dev/vda")
     assert (disk["size_gb"], disk["boot_index"], disk["backend"]) == (size, 0, "volume")
     row = bworld.attachment(volume.id)
-    assert (row.attached_host, row.storage_host, row.initiator, row.way) == ("h1", "s1", "iqn.test:h1", "kernel")
+    assert (row.attached_host, row.storage_host, row.initiator, row.connector) == ("h1", "s1", "iqn.test:h1", "kernel")
     assert (row.attach_status, row.export, row.connection) == ("attached", "done", "done")
     assert (row.run_id, row.attached_at, row.mountpoint) == (None, bworld.time, "/dev/vda")
     assert row.device_path and row.portals == ["192.0.2.1:3260"]
@@ -467,7 +467,7 @@ def test_a_host_that_could_not_be_cleaned_keeps_the_volume(bworld: BootWorld) ->
     assert code == "InvalidVolume" and "still connected to host h1" in message
     with bworld.ledger.write() as conn:
         bworld.connections.clear()
-        cleanups.done(conn, "h1", [uuid])
+        cleanup.finish(conn, "h1", [uuid])
     assert bworld.ends("golden") == ("detached", "ending", "none")
     bworld.storage_round()
     assert (bworld.status("golden"), bworld.live_attachments()) == ("available", [])
@@ -553,7 +553,7 @@ def test_deleting_by_force_while_a_host_is_away(bworld: BootWorld) -> None:
     assert bworld.ends(volume) == ("detached", "done", "done")
     with bworld.ledger.write() as conn:
         bworld.connections.clear()
-        cleanups.done(conn, "h1", [uuid])
+        cleanup.finish(conn, "h1", [uuid])
     bworld.storage_round("z")
     assert bworld.status(volume) == "deleted" and bworld.live_attachments() == []
 

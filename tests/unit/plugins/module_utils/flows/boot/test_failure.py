@@ -12,6 +12,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import failure
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import STAGES, World, network, request
@@ -23,7 +24,7 @@ AWAY = errors.HostUnreachable(host="h1", reason="no route")
 
 def clean(world: World, host: str) -> None:
     with world.ledger.write() as conn:
-        cleanups.done(conn, host, [c.instance_uuid for c in cleanups.of_host(conn, host)])
+        cleanup.finish(conn, host, [c.instance_uuid for c in cleanups.of_host(conn, host)])
 
 
 @pytest.mark.parametrize("until", ["networking", "block_device_mapping", "spawning"])

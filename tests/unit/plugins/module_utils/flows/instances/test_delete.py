@@ -10,9 +10,8 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
@@ -117,7 +116,7 @@ def test_by_force_the_host_is_cleaned_later(world: World, both: bool) -> None:
     assert world.boot("web", "accepted", run="b") != uuid  # the name is free
     for host in hosts:
         with world.ledger.write() as conn:
-            cleanups.done(conn, host, [uuid])
+            cleanup.finish(conn, host, [uuid])
     assert (world.cleanups(), world.claims(), len(world.addresses())) == (set(), set(), 1)
 
 

@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
@@ -30,7 +31,7 @@ def test_a_build_goes_back_when_the_lease_is_out_and_its_host_was_cleaned(world:
     assert "run-dead" in fault.message
     assert world.used("h1")[0] == 1024  # a guest may run there: not before the host was looked at
     with world.ledger.write() as conn:
-        cleanups.done(conn, "h1", [uuid])
+        cleanup.finish(conn, "h1", [uuid])
     assert world.used("h1")[0] == 0
     assert give_back(world, "third") == []
 

@@ -12,6 +12,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import tombstones
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import VolumeWorld
 
 PLACE = "s1@lvm#lvm"
@@ -215,9 +216,10 @@ def test_volumes_that_go_with_their_instance(vw: VolumeWorld) -> None:
     made = vw.make("made", 10)
     (waiting,) = vw.wish({"name": "waiting", "size": 1}).created
     with vw.ledger.write() as conn:
-        marked = delete.mark(conn, [made, waiting], vw.context("d"))
+        tombstones.delete(conn, [made, waiting], vw.context("d"))
         assert volume_work.hosts_with_work(conn, vw.context("d")) == ["s1"]
-        assert delete.mark(conn, [made, waiting], vw.context("d")).rows == []
-    assert [r.id for r in marked.rows] == [made] and [g["id"] for g in marked.gone] == [waiting]
+        tombstones.delete(conn, [made, waiting], vw.context("e"))
+    assert (vw.volume(made).status, vw.volume(made).run_id) == ("deleting", "run-d")
+    assert vw.status(waiting) == "deleted"
     vw.work(run="d")
     assert {d["id"] for d in vw.removed_all()[0]} == {made, waiting}

@@ -9,10 +9,10 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports, life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import extend
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
-    attachment_reservations,
     attachments,
 )
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import VolumeWorld
@@ -123,10 +123,14 @@ def test_a_volume_in_use_grows_and_its_host_is_told(vw: VolumeWorld) -> None:
     guest = vw.boot("guest", networks=())
     volume_id = vw.make("v", 10)
     with vw.ledger.write() as conn:
-        attachment_reservations.reserve(conn, vw.volume("v"), guest, "/dev/vdb", vw.context())
-        attachments.place(conn, {guest: attachments.HostEnd("h1", "iqn.2001-04.org:x")}, vw.context())
-        (row,) = attachments.of_instances(conn, [guest])[guest]
-        attachments.attached(conn, [row.id], vw.context())
+        life.reserve(conn, vw.volume("v"), guest, "/dev/vdb", vw.context())
+        life.bind_hosts(conn, {guest: attachments.Connector("h1", "iqn.2001-04.org:x")}, vw.context())
+        (export,) = exports.to_export(conn, "s1", vw.context())
+        target = {"iqn": "iqn.2010-10.org.openstack:x", "lun": 1, "portals": ["192.0.2.1:3260"]}
+        exports.exported(conn, "s1", {export.attachment_id: target}, vw.context())
+        life.connecting(conn, [export.attachment_id], vw.context())
+        life.connected(conn, {export.attachment_id: "/dev/sdb"}, vw.context())
+        life.attached(conn, [export.attachment_id], vw.context())
     assert vw.status("v") == "in-use"
     begun = vw.extend("v", 20)
     assert begun.compute_hosts == ["h1"]

@@ -14,14 +14,13 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach, detach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach, detach, exports, life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import volume_leases
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import extend as volume_extension
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
-    attachment_exports,
     attachments,
     backends,
     volume_views,
@@ -138,7 +137,7 @@ def test_a_guest_that_gets_many_volumes(bworld: BootWorld) -> None:
     bworld.store("s1", lvm=10_000)
     bworld.boot_of(volume_request("vm", from_image(), networks=()))
 
-    def life(count: int, run: str) -> dict[str, int]:
+    def costs_of(count: int, run: str) -> dict[str, int]:
         costs = Costs(bworld)
         names = [e["name"] for e in each("data-" + run, count)]
         for name in names:
@@ -154,7 +153,7 @@ def test_a_guest_that_gets_many_volumes(bworld: BootWorld) -> None:
         assert len(rows) == count
         bworld.connect("h1", [r.instance_uuid for r in rows], run)
         with bworld.ledger.write() as conn:
-            costs.of("attached", lambda: attachments.attached(conn, [r.id for r in rows], context))
+            costs.of("attached", lambda: life.attached(conn, [r.id for r in rows], context))
             done, left = costs.of("finish", lambda: attach.finish_attach(conn, context))
         assert (len(done), left) == (count, [])
         bworld.detach(*wishes, run=run)
@@ -163,7 +162,7 @@ def test_a_guest_that_gets_many_volumes(bworld: BootWorld) -> None:
             costs.of("detached by nobody", lambda: detach.finish_detach(conn, context))
         return costs.found
 
-    assert life(7, "b") == life(2, "a")
+    assert costs_of(7, "b") == costs_of(2, "a")
 
 
 def test_a_boot_of_many_counts_what_it_made_itself_against_the_quota(bworld: BootWorld) -> None:
@@ -183,11 +182,11 @@ def nothing_to_do(world: BootWorld, conn: t.Any) -> None:
     """What each boot asks for, whoever has volumes."""
     context = world.context("idle")
     volume_work.hosts_with_work(conn, context)
-    attachment_exports.hosts_to_export(conn, context)
-    attachment_exports.hosts_to_unexport(conn, context)
+    attachments.hosts_to_export(conn, context)
+    attachments.hosts_to_unexport(conn, context)
     volume_leases.left(conn, context)
     volume_work.begin(conn, "s1", context)
-    attachment_exports.to_unexport(conn, "s1", context)
+    exports.to_unexport(conn, "s1", context)
     schedule.schedule(conn, world.volume_options(), context)
 
 

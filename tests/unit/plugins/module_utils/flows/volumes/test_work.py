@@ -11,10 +11,11 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.model import VolumeRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.quotas import DEFAULTS
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept, delete
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachment_reservations
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import tombstones
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import GIB, REBUILT, VolumeWorld
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
@@ -319,7 +320,7 @@ def test_one_run_that_deletes_what_it_is_just_making(vw: VolumeWorld) -> None:
     volume_id = placed(vw, "v", run="a")
     (mine,) = vw.work_of(run="a")
     with vw.ledger.write() as conn:
-        delete.mark(conn, [volume_id], vw.context("a"))
+        tombstones.delete(conn, [volume_id], vw.context("a"))
     finished = vw.worked("s1", {"lvm": vw.storage["s1"].do(mine)}, run="a")
     assert finished.lost == [volume_id] and vw.status("v") == "deleting"
     assert vw.work(run="a").done == [volume_id]
@@ -346,7 +347,7 @@ def test_a_volume_of_a_boot_is_its_instance_s_when_it_is_made(vw: VolumeWorld) -
         limits = dict.fromkeys(DEFAULTS, -1)
         (volume_id,) = accept.add(conn, [("", VolumeRequest(size=1), None)], limits, vw.context(), guest)
     with vw.ledger.write() as conn:
-        attachment_reservations.reserve(conn, vw.volume(volume_id), guest, "/dev/vda", vw.context())
+        life.reserve(conn, vw.volume(volume_id), guest, "/dev/vda", vw.context())
     vw.choose()
     assert vw.work().done == [volume_id]
     row = vw.volume(volume_id)
@@ -358,9 +359,9 @@ def test_what_is_exported_is_not_deleted_before_that_ended(vw: VolumeWorld) -> N
     guest = vw.boot("guest", networks=())
     volume_id = vw.make("v")
     with vw.ledger.write() as conn:
-        attachment_reservations.reserve(conn, vw.volume("v"), guest, "/dev/vdb", vw.context())
+        life.reserve(conn, vw.volume("v"), guest, "/dev/vdb", vw.context())
         conn.execute(tables.volume_attachments.update().values(export="done"))
-        delete.mark(conn, [volume_id], vw.context("d"))
+        tombstones.delete(conn, [volume_id], vw.context("d"))
     assert vw.work_of(run="d") == []
     with vw.ledger.write() as conn:
         conn.execute(tables.volume_attachments.update().values(export="none"))

@@ -17,16 +17,16 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as rules
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import Evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports, life, readiness
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit, leases
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
-    attachment_exports,
-    attachment_reservations,
     attachments,
     volumes,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import HostEnd
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import (
     BootWorld,
     device,
@@ -58,13 +58,13 @@ def test_what_the_storage_host_is_told(golden: BootWorld) -> None:
     (uuid,) = golden.accept(volume_request("web", device("volume", "golden", 0))).created
     golden.schedule()
     with golden.ledger.write() as conn:
-        assert attachment_exports.to_export(conn, "s1", golden.context()) == []  # nobody knows for whom
+        assert exports.to_export(conn, "s1", golden.context()) == []  # nobody knows for whom
     golden.place()
     with golden.ledger.write() as conn:
-        assert attachment_exports.hosts_to_export(conn, golden.context()) == {"s1"}
-        assert attachment_exports.hosts_to_export(conn, golden.context("b")) == set()
-        assert attachment_exports.to_export(conn, "s2", golden.context()) == []
-        (export,) = attachment_exports.to_export(conn, "s1", golden.context())
+        assert attachments.hosts_to_export(conn, golden.context()) == {"s1"}
+        assert attachments.hosts_to_export(conn, golden.context("b")) == set()
+        assert exports.to_export(conn, "s2", golden.context()) == []
+        (export,) = exports.to_export(conn, "s1", golden.context())
     volume = golden.volume("golden")
     assert (export.volume_id, export.instance_uuid, export.backend) == (volume.id, uuid, "lvm")
     assert (export.initiator, export.initiators) == ("iqn.test:h1", ("iqn.test:h1",))
@@ -78,24 +78,24 @@ def test_another_run_s_answer_is_not_taken(golden: BootWorld) -> None:
     boot(golden, "exported")
     row = golden.attachment("golden")
     with golden.ledger.write() as conn:
-        attachment_exports.exported(conn, "s1", {row.id: {"iqn": "x", "lun": 9, "portals": []}}, golden.context("b"))
-        attachments.connected(conn, {row.id: "/dev/wrong"}, golden.context("b"))
-        attachments.attached(conn, [row.id], golden.context("b"))
-        assert attachments.connecting(conn, [row.id], golden.context("b")) == set()
+        exports.exported(conn, "s1", {row.id: {"iqn": "x", "lun": 9, "portals": []}}, golden.context("b"))
+        life.connected(conn, {row.id: "/dev/wrong"}, golden.context("b"))
+        life.attached(conn, [row.id], golden.context("b"))
+        assert life.connecting(conn, [row.id], golden.context("b")) == set()
     assert golden.attachment("golden") == row
 
 
 def test_an_instance_without_volumes_is_ready(golden: BootWorld) -> None:
     uuid = golden.accept(volume_request("plain", image=IMAGE)).created[0]
     with golden.ledger.read() as conn:
-        assert attachments.ready(conn, [uuid, "nobody"]) == {uuid, "nobody"}
+        assert readiness.prospects(conn, [uuid, "nobody"]).ready == {uuid, "nobody"}
 
 
 def test_connected_elsewhere_is_not_placed_anew(golden: BootWorld) -> None:
     uuid = boot(golden, "block_device_mapping")
     before = golden.attachment("golden")
     with golden.ledger.write() as conn:
-        attachments.place(conn, {uuid: HostEnd("h9", "iqn.test:h9")}, golden.context())
+        life.bind_hosts(conn, {uuid: Connector("h9", "iqn.test:h9")}, golden.context())
     assert golden.attachment("golden").attached_host == before.attached_host == "h1"
 
 
@@ -115,9 +115,9 @@ def ending(world: BootWorld) -> str:
 def test_a_live_run_s_export_is_left_to_it(golden: BootWorld) -> None:
     ending(golden)
     with golden.ledger.read() as conn:
-        assert attachment_exports.hosts_to_unexport(conn) == {"s1"}
-        assert attachment_exports.hosts_to_unexport(conn, golden.context("z")) == set()
-        assert attachment_exports.hosts_to_unexport(conn, golden.context("d")) == {"s1"}
+        assert attachments.hosts_to_unexport(conn) == {"s1"}
+        assert attachments.hosts_to_unexport(conn, golden.context("z")) == set()
+        assert attachments.hosts_to_unexport(conn, golden.context("d")) == {"s1"}
     assert golden.unexport(run="z") == []
     assert golden.unexport(run="d") == [golden.volume("golden").id]
     assert golden.status("golden") == "available"
@@ -130,7 +130,7 @@ def test_whoever_comes_next_ends_it(golden: BootWorld, how: str) -> None:
         golden.time += LEASE
     else:
         with golden.ledger.write() as conn:
-            attachments.leave_to_others(conn, [uuid])
+            life.release_instances(conn, [uuid])
     assert golden.unexport(run="z") == [golden.volume("golden").id]
     assert (golden.status("golden"), golden.live_attachments()) == ("available", [])
     assert golden.finish() == (["web"], [])
@@ -139,12 +139,12 @@ def test_whoever_comes_next_ends_it(golden: BootWorld, how: str) -> None:
 def test_what_two_runs_took_is_ended_once(golden: BootWorld) -> None:
     ending(golden)
     with golden.ledger.write() as conn:
-        (export,) = attachment_exports.to_unexport(conn, "s1", golden.context("d"))
+        (export,) = exports.to_unexport(conn, "s1", golden.context("d"))
     golden.time += LEASE
     golden.unexport(run="z")
     golden.boot_of(volume_request("next", device("volume", "golden", 0)), run="n")
     with golden.ledger.write() as conn:
-        attachment_exports.unexported(conn, "s1", {export.attachment_id: None}, golden.context("d"))
+        exports.unexported(conn, "s1", {export.attachment_id: None}, golden.context("d"))
     assert golden.ends("golden") == ("attached", "done", "done")
 
 
@@ -187,7 +187,7 @@ def test_a_build_whose_lease_is_out_gives_its_volumes_back(golden: BootWorld, un
         assert golden.ends("golden") == ("detached", "done", "done")
     with golden.ledger.write() as conn:
         golden.connections.clear()
-        cleanups.done(conn, "h1", [uuid])
+        cleanup.finish(conn, "h1", [uuid])
     golden.storage_round("z")
     assert (golden.status("golden"), golden.live_attachments()) == ("available", [])
     never_placed = until == "accepted"
@@ -200,7 +200,7 @@ def test_a_host_that_may_still_use_a_volume_is_asked_first(golden: BootWorld, un
 
     def asked() -> list[str]:
         with golden.ledger.write() as conn:
-            return attachment_reservations.hosts_to_clean_first(conn)
+            return attachments.hosts_to_clean_first(conn)
 
     uuid = boot(golden, until)
     assert asked() == []  # its run is at work
@@ -210,7 +210,7 @@ def test_a_host_that_may_still_use_a_volume_is_asked_first(golden: BootWorld, un
     assert asked() == first
     with golden.ledger.write() as conn:
         golden.connections.clear()
-        cleanups.done(conn, "h1", [uuid])
+        cleanup.finish(conn, "h1", [uuid])
     assert asked() == []
 
 
@@ -316,7 +316,7 @@ def test_audit_ends_attachments_of_instances_that_are_gone(golden: BootWorld) ->
     assert golden.status("golden") == "detaching"  # a guest may have it
     with golden.ledger.write() as conn:
         golden.connections.clear()
-        cleanups.done(conn, "h1", [other])
+        cleanup.finish(conn, "h1", [other])
     golden.storage_round("audit")
     assert golden.status("golden") == "available"
 
@@ -372,10 +372,8 @@ def test_reserving_looks_again(golden: BootWorld) -> None:
     with golden.ledger.write() as conn:
         (stale,) = volumes.select(conn, names=["golden"])
         conn.execute(tables.volumes.update().values(status="deleting"))
-        with pytest.raises(errors.InvalidVolume, match="somebody else took"):
-            attachment_reservations.reserve(
-                conn, stale, "11111111-1111-4111-8111-111111111111", "/dev/vdb", golden.context()
-            )
+        with pytest.raises(errors.InvalidVolume, match="another request took"):
+            life.reserve(conn, stale, "11111111-1111-4111-8111-111111111111", "/dev/vdb", golden.context())
         assert instances.select_live(conn) == []
         conn.execute(tables.volumes.update().values(status="available"))
 
@@ -387,8 +385,6 @@ def test_what_is_made_for_an_instance_is_not_taken_from_it(golden: BootWorld) ->
         conn.execute(tables.volumes.update().where(tables.volumes.c.id == made).values(status="available", made=True))
         (row,) = volumes.select(conn, ids=[made])
         with pytest.raises(errors.InvalidVolume, match="the status is reserved") as caught:
-            attachment_reservations.reserve(
-                conn, row, "11111111-1111-4111-8111-111111111111", "/dev/vdb", golden.context("b")
-            )
-        assert "is being made for instance %s" % uuid in caught.value.remedy
+            life.reserve(conn, row, "11111111-1111-4111-8111-111111111111", "/dev/vdb", golden.context("b"))
+        assert "is being created for instance %s" % uuid in caught.value.remedy
         conn.execute(tables.volumes.update().where(tables.volumes.c.id == made).values(status="creating", made=False))

@@ -1,0 +1,149 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The storage host's end of attachments: what it has to export, and what it has to stop exporting."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ...core import errors
+from ...core.volumes import attachment, pool_hosts
+from ...core.volumes.attachment import ON_THE_WAY
+from ...ledger.compute import runs
+from ...ledger.context import Context
+from ...ledger.storage import attachments, backends, volume_history
+from ...ledger.storage.attachments import Attachment
+from . import life
+
+
+@dataclass(frozen=True)
+class Export:
+    """One attachment's target on a storage host, that is to be created or to go.
+
+    ``configuration`` is the backend's entry of the inventory as it last reported (volume_group, target, portals, iqn_prefix,
+    ...). ``initiator`` is that of this attachment. ``initiators`` are all that the target has to admit afterwards, sorted:
+    to_export: this one and those of the volume's other attachments; to_unexport: those of the others, and where there is
+    none the target goes (state absent). ``keep`` are those of them whose credentials stay: the others', and this one where
+    ``login`` is false, for its host is logged in for another guest.
+    """
+
+    attachment_id: str
+    volume_id: str
+    backend: str  # its name
+    configuration: t.Mapping[str, t.Any]
+    initiator: str
+    initiators: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    login: bool = True
+    pool_host: str = ""  # host@backend#pool
+    instance_uuid: str = ""
+    mode: str = "rw"
+
+
+def to_export(conn: t.Any, host: str, context: Context) -> list[Export]:
+    """What storage host ``host`` has to export for this run; that it may be there from now on is written first."""
+    runs.renew(conn, context.run, context.now, context.lease_seconds)
+    rows = attachments.to_export(conn, host, context)
+    attachments.volumes_ready(conn, {r.volume_id for r in rows}, context)
+    rows = attachments.select(conn, ids=[r.id for r in rows]) if rows else []
+    rows = [r for r in rows if attachment.EXPORT_BEGUN.admits(r.state)]
+    return _exports(conn, attachments.apply(conn, rows, attachment.EXPORT_BEGUN, storage_host=host), and_itself=True)
+
+
+def exported(
+    conn: t.Any, host: str, results: t.Mapping[str, t.Mapping[str, t.Any] | errors.BootflowError], context: Context
+) -> None:
+    """The outcome of exporting: {attachment_id: {"iqn", "lun", "portals"}, or the error}."""
+    runs.renew(conn, context.run, context.now, context.lease_seconds)
+    rows = attachments.select(conn, ids=results, run_id=context.run.id, lock=True)
+    rows = [
+        r for r in rows if attachment.EXPORTED.admits(r.state)
+    ]  # another was to end meanwhile, and its target with it
+    failed, done, targets = [], [], {}
+    for row in rows:
+        result = results[row.id]
+        if isinstance(result, errors.BootflowError):
+            failed.append(row)
+            volume_history.add_fault(conn, row.volume_id, result, host, context.now)
+        else:
+            done.append(row)
+            portals = [str(p) for p in result.get("portals") or ()]
+            targets[row.id] = {"iqn": result["iqn"], "lun": result["lun"], "portals": portals}
+    failed = [r for r in failed if attachment.EXPORT_FAILED.admits(r.state)]
+    attachments.apply(conn, failed, attachment.EXPORT_FAILED)
+    attachments.apply(conn, done, attachment.EXPORTED, targets)
+
+
+def to_unexport(conn: t.Any, host: str, context: Context) -> list[Export]:
+    """What storage host ``host`` has to stop exporting, unless another live run works on it. It is this run's then."""
+    runs.renew(conn, context.run, context.now, context.lease_seconds)
+    rows = attachments.to_unexport(conn, host, context)
+    attachments.take_ownership(conn, [r.id for r in rows], context)
+    return _exports(conn, rows, and_itself=False)
+
+
+def unexported(conn: t.Any, host: str, results: t.Mapping[str, errors.BootflowError | None], context: Context) -> None:
+    """The outcome: {attachment_id: None, or the error}. Attachments that are to end have ended with it."""
+    runs.renew(conn, context.run, context.now, context.lease_seconds)
+    rows = attachments.select(conn, ids=results, run_id=context.run.id, lock=True)
+    rows = [r for r in rows if attachment.UNEXPORTED.admits(r.state)]
+    for row in rows:
+        error = results[row.id]
+        if error is not None:
+            volume_history.add_fault(conn, row.volume_id, error, host, context.now)
+    life.unexported(conn, [r for r in rows if results[r.id] is None], context)
+
+
+def _exports(conn: t.Any, rows: t.Sequence[Attachment], and_itself: bool) -> list[Export]:
+    if not rows:
+        return []
+    known = attachments.volumes_of(conn, rows)
+    found = [(r, known[r.volume_id]) for r in rows if r.volume_id in known]
+    pools = backends.at_pool_hosts(conn, sorted({v.pool_host for _r, v in found}))
+    of_volume = attachments.exported_of(conn, known)
+    result = []
+    for row, volume in found:
+        there = [o for o in of_volume.get(volume.id, ()) if o.id != row.id and o.initiator]
+        others = {str(o.initiator) for o in there}
+        own = {str(row.initiator)} if and_itself else set()
+        login = and_itself and not any(_serves(o, row) for o in there)
+        backend = pools.get(volume.pool_host)
+        result.append(
+            Export(
+                attachment_id=row.id,
+                volume_id=volume.id,
+                backend=backend.backend
+                if backend is not None
+                else pool_hosts.extract_host(volume.pool_host).partition("@")[2],
+                configuration=dict(backend.configuration) if backend is not None else {},
+                initiator=row.initiator or "",
+                initiators=tuple(sorted(others | own)),
+                keep=tuple(sorted(others - own if login else others)),
+                login=login,
+                pool_host=volume.pool_host,
+                instance_uuid=row.instance_uuid,
+                mode=row.attach_mode,
+            )
+        )
+    return result
+
+
+def _serves(other: Attachment, row: Attachment) -> bool:
+    """Whether the host of ``row`` is logged in for ``other`` already, with credentials that this run does not know.
+
+    What one run attaches to several guests of a host has the same credentials.
+    """
+    begun_together = other.run_id == row.run_id and other.attach_status in ON_THE_WAY
+    return bool(other.initiator == row.initiator and other.connection != attachment.NONE and not begun_together)
+
+
+def served(conn: t.Any, ids: t.Iterable[str]) -> set[str]:
+    """Those of the attachments whose hosts are logged in for another guest already: they use that session, too."""
+    rows = attachments.select(conn, ids=ids)
+    if not rows:
+        return set()
+    others = attachments.select(conn, volume_ids={r.volume_id for r in rows}, connected=True)
+    return {r.id for r in rows if any(o.id != r.id and o.volume_id == r.volume_id and _serves(o, r) for o in others)}

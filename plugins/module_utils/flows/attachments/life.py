@@ -1,0 +1,349 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The life of attachments, with what each event means for the volume: reserved, bound to a host, connected, ended.
+
+The table of events is core.volumes.attachment; the storage host's part is in exports.
+source: Cinder's attachments and Nova's block devices (Queens)
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core import errors
+from ...core.volumes import attach_rules, attachment, names, pool_hosts, states
+from ...core.volumes.attachment import DONE, IDLE, NONE, ON_THE_WAY, QEMU
+from ...ledger.compute import instances, nodes
+from ...ledger.context import Context
+from ...ledger.storage import attachments, tombstones, volume_history, volumes
+from ...ledger.storage.attachments import Attachment, Connector, Reservation
+
+Connectors = t.Callable[[str, t.Mapping[str, t.Any]], Connector]  # of a host, by the facts of its node
+
+
+# --- reserved -------------------------------------------------------------------------------------------------------
+
+
+def reserve(
+    conn: t.Any,
+    volume_row: t.Any,
+    instance_uuid: str,
+    mountpoint: str | None,
+    context: Context,
+    mode: str = "rw",
+    delete_on_termination: bool = False,
+    instance_zone: str | None = None,
+    cross_az_attach: bool = True,
+) -> str:
+    """Keep a volume for an instance. Returns the attachment's id.
+
+    A volume that is still being created for this instance is kept too: it becomes attaching when it exists.
+    One with multiattach may be in use, and be kept for several instances by one run.
+
+    :raises InvalidVolume: it is not available, attached to the instance already, reserved for another, or in another zone.
+    :raises InvalidVolumeAttachMode: no such mode, or the volume may only be read.
+    :raises VolumeLocked: another run works on another attachment of it.
+    """
+    there = volumes.attachments_of(conn, [volume_row.id]).get(volume_row.id, [])
+    making = volume_row.instance_uuid == instance_uuid and volume_row.status in (states.CREATING, states.DOWNLOADING)
+    if not making:
+        _check_not_reserved(volume_row, there, instance_uuid)
+        together = check_others(conn, volume_row, instance_uuid, context)
+        transition = attach_rules.check_attach_to_instance(
+            volumes.to_volume(volume_row), instance_uuid, there, instance_zone, cross_az_attach, mode, together
+        )
+        _swap_or_raise(conn, volume_row, transition, context)
+    reservation = Reservation(
+        volume_id=volume_row.id,
+        instance_uuid=instance_uuid,
+        mountpoint=mountpoint,
+        delete_on_termination=delete_on_termination,
+        mode=mode,
+        storage_host=pool_hosts.extract_host(volume_row.pool_host, "host") if volume_row.pool_host else None,
+        ready=not making,
+    )
+    return attachments.reserve(conn, [reservation], context)[0]
+
+
+def check_others(conn: t.Any, volume_row: t.Any, instance_uuid: str, context: Context) -> bool:
+    """Whether this run works on all attachments of a volume with multiattach that are on the way.
+
+    Only the run that set an attachment's credentials knows them, and one session of a host may serve several attachments:
+    so one run at a time works on them. source: Cinder's _attachment_reserve ("contention issues with shared connections")
+
+    :raises VolumeLocked: another run works on one of its attachments.
+    :raises InvalidVolume: it is still being detached from the same instance.
+    """
+    if not volume_row.multiattach:
+        return False
+    rows = attachments.select(conn, volume_ids=[volume_row.id])
+    attachments.check_not_locked(conn, volume_row, rows, context)
+    if any(r.instance_uuid == instance_uuid and r.attach_status == states.DETACHED for r in rows):
+        raise errors.InvalidVolume(
+            reason="volume %s already attached" % volume_row.id,
+            remedy="It is still being detached from instance %s: wait until that is done." % instance_uuid,
+        )
+    return all(r.run_id == context.run.id for r in rows if r.attach_status in ON_THE_WAY)
+
+
+def _check_not_reserved(volume_row: t.Any, there: t.Sequence[t.Any], instance_uuid: str) -> None:
+    """A volume that was created for an instance is available for a moment before it is attaching: it is that instance's."""
+    for other in there:
+        if other.instance_uuid != instance_uuid and other.attach_status == states.RESERVED:
+            raise errors.InvalidVolume(
+                reason="Volume status must be available to reserve, but the status is %s." % states.RESERVED,
+                remedy="Volume %s is being created for instance %s." % (volume_row.id, other.instance_uuid),
+            )
+
+
+def _swap_or_raise(conn: t.Any, volume_row: t.Any, transition: states.Transition, context: Context) -> None:
+    moved = volumes.swap(conn, [volume_row.id], transition.expected, context.now, **transition.values)
+    if volume_row.id not in moved:
+        raise errors.InvalidVolume(
+            reason="Volume status must be available to reserve, but another request took volume %s." % volume_row.id,
+            remedy="Choose another volume, or wait until it is available.",
+        )
+
+
+def resume(conn: t.Any, instance_uuids: t.Iterable[str], context: Context) -> None:
+    """This run continues with the attachments of half-built instances, and with their volumes that are on the way."""
+    rows = attachments.select(conn, instance_uuids=instance_uuids, attach_statuses=ON_THE_WAY, lock=True)
+    attachments.apply(conn, rows, attachment.RESUME, run_id=context.run.id)
+    volumes.take_ownership(conn, {r.volume_id for r in rows}, context)
+
+
+def reserve_again(conn: t.Any, row: Attachment, context: Context) -> None:
+    """The instance of an attachment that is to end is built again.
+
+    :raises InvalidVolume: a host that could not be cleaned may still use the volume.
+    """
+    if not attachment.RESERVE_AGAIN.admits(row.state):
+        raise errors.InvalidVolume(
+            reason="volume %s is still connected to host %s" % (row.volume_id, row.attached_host),
+            remedy="Bring that host back: it is cleaned when it reports.",
+        )
+    busy = {"status": (states.DETACHING, states.ATTACHING), "multiattach": (False,)}
+    volumes.swap(conn, [row.volume_id], busy, context.now, status=states.ATTACHING, run_id=context.run.id)
+    attachments.apply(conn, [row], attachment.RESERVE_AGAIN, run_id=context.run.id)
+
+
+# --- bound to a host ------------------------------------------------------------------------------------------------
+
+
+def bind_waiting(conn: t.Any, connectors: Connectors, context: Context) -> list[str]:
+    """Bind the attachments of this run's instances that have a host by now. Returns the instances.
+
+    Scheduling does not do it: its transaction has locked nodes, and no volume is locked after a node. A run that is killed
+    in between leaves nothing wrong: the next one finds them here again.
+    """
+    found = attachments.instances_to_bind(conn, context)
+    if not found:
+        return []
+    known = {where: connectors(where[0], nodes.node_facts(conn, *where)) for where in sorted(set(found.values()))}
+    bind_hosts(conn, {uuid: known[where] for uuid, where in found.items()}, context)
+    return sorted(found)
+
+
+def bind_hosts(conn: t.Any, connectors: t.Mapping[str, Connector], context: Context) -> None:
+    """These instances have their hosts, so it is known whom the volumes that this run attaches are exported to.
+
+    What is still connected elsewhere stays as it is, and its instance is not ready.
+    """
+    rows = attachments.select(
+        conn, instance_uuids=connectors, run_id=context.run.id, attach_statuses=ON_THE_WAY, lock=True
+    )
+    known = attachments.volumes_of(conn, rows)
+    bound, values, again = [], {}, set()
+    for row in rows:
+        connector = connectors[row.instance_uuid]
+        if row.attached_host != connector.host and row.connection != NONE:
+            continue
+        initiator = _initiator(connector, row, known.get(row.volume_id))
+        bound.append(row)
+        values[row.id] = {"attached_host": connector.host, "initiator": initiator, "connector": connector.kind}
+        if row.export == DONE and row.initiator != initiator:
+            again.add(row.id)
+    bound = attachments.apply(conn, bound, attachment.BIND_HOST, values)
+    attachments.apply(conn, [r for r in bound if r.id in again], attachment.EXPORT_AGAIN)
+    _into_zones(conn, rows, context.now)
+
+
+def _initiator(connector: Connector, row: Attachment, volume: t.Any) -> str:
+    """The host's, whose one session serves all its guests; where QEMU logs in, each guest of a shared volume has its own."""
+    if connector.kind == QEMU and volume is not None and volume.multiattach:
+        return names.attachment_initiator(row.id)
+    return connector.initiator
+
+
+def _into_zones(conn: t.Any, rows: t.Sequence[Attachment], now: float) -> None:
+    """Volumes created for an instance are in its zone, without cross_az_attach. source: Nova's _get_volume_create_az_value"""
+    guests = {r.uuid: r for r in instances.select_live(conn, uuids=sorted({r.instance_uuid for r in rows}))}
+    known = attachments.volumes_of(conn, rows)
+    zones = nodes.zones(conn)
+    for row in rows:
+        guest, volume = guests.get(row.instance_uuid), known.get(row.volume_id)
+        if guest is None or volume is None or guest.spec.get("cross_az_attach", True):
+            continue
+        zone = zones.get(guest.host)
+        if zone and volume.instance_uuid == guest.uuid and not volume.pool_host and volume.availability_zone != zone:
+            attachments.set_zone(conn, volume, zone, now)
+
+
+def unbind_hosts(conn: t.Any, instance_uuids: t.Iterable[str]) -> None:
+    """These builds go to another host: the reservations stay, the clean host is forgotten."""
+    rows = attachments.select(
+        conn, instance_uuids=instance_uuids, attach_statuses=ON_THE_WAY, connected=False, lock=True
+    )
+    attachments.apply(conn, rows, attachment.UNBIND_HOST)
+
+
+# --- connected -------------------------------------------------------------------------------------------------------
+
+
+def connecting(conn: t.Any, ids: t.Iterable[str], context: Context) -> set[str]:
+    """The compute host begins to connect these. Returns those it may: not what was to end or got another run meanwhile."""
+    rows = attachments.select(conn, ids=ids, run_id=context.run.id, lock=True)
+    rows = [r for r in rows if attachment.CONNECTING.admits(r.state)]
+    return {r.id for r in attachments.apply(conn, rows, attachment.CONNECTING)}
+
+
+def connected(conn: t.Any, paths: t.Mapping[str, str | None], context: Context) -> None:
+    """The compute host is connected to these: {id: device path on the host; None where QEMU connects itself}."""
+    rows = attachments.select(conn, ids=paths, run_id=context.run.id, lock=True)
+    rows = [r for r in rows if attachment.CONNECTED.admits(r.state)]
+    attachments.apply(conn, rows, attachment.CONNECTED, {r.id: {"device_path": paths[r.id]} for r in rows})
+
+
+def attached(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
+    """The guests have these: attached, and the volumes in-use."""
+    rows = attachments.select(conn, ids=ids, run_id=context.run.id, lock=True)
+    rows = [r for r in rows if attachment.ATTACHED_TO_GUEST.admits(r.state)]
+    if not rows:
+        return
+    attachments.apply(conn, rows, attachment.ATTACHED_TO_GUEST, attached_at=context.now)
+    volumes.swap(
+        conn,
+        sorted({r.volume_id for r in rows}),
+        {"status": (states.ATTACHING, states.IN_USE)},
+        context.now,
+        status=states.IN_USE,
+        attach_status=states.ATTACHED,
+        run_id=None,
+        instance_uuid=None,
+    )
+    told = [(r.volume_id, {"instance_uuid": r.instance_uuid, "mountpoint": r.mountpoint}) for r in rows]
+    volume_history.notify_each(conn, told, "volume.attach.end", context.now)
+
+
+def disconnected(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
+    """The compute host has nothing of these: their targets are to go, and the attachments that are to end, end.
+
+    What a guest had is detached by it; the volume stays.
+    """
+    rows = attachments.select(conn, ids=ids, lock=True)
+    taken = _keep_volumes(conn, [r for r in rows if r.attach_status == states.ATTACHED])
+    others = [r for r in rows if r.attach_status != states.ATTACHED]
+    rows = attachments.apply(conn, [*taken, *others], attachment.DISCONNECTED, run_id=context.run.id)
+    _end(conn, rows, context)
+
+
+def host_cleaned(conn: t.Any, host: str, instance_uuids: t.Iterable[str]) -> None:
+    """``host`` has nothing of these instances, nor of their volumes: what is exported to it is to go."""
+    rows = attachments.select(conn, instance_uuids=instance_uuids, attached_host=host, lock=True)
+    attachments.apply(conn, [r for r in rows if attachment.DISCONNECTED.admits(r.state)], attachment.DISCONNECTED)
+
+
+# --- ended -----------------------------------------------------------------------------------------------------------
+
+
+def end_with_instances(conn: t.Any, instance_uuids: t.Iterable[str], context: Context) -> None:
+    """These instances end, and so do their attachments: each as soon as neither host has anything of it.
+
+    Volumes with delete_on_termination are deleted then, others become available. A volume that was entered for a boot and
+    never placed on a backend is deleted too: Nova would not have created it.
+    """
+    rows = attachments.select(conn, instance_uuids=instance_uuids, lock=True)
+    if not rows:
+        return
+    detached = attachments.apply(conn, rows, attachment.DETACH, run_id=context.run.id)
+    volumes.swap(
+        conn,
+        sorted({r.volume_id for r in rows if r.attach_status == states.ATTACHED}),
+        {"status": (states.IN_USE,), "multiattach": (False,)},
+        context.now,
+        status=states.DETACHING,
+    )
+    _end(conn, detached, context)
+
+
+def end_alone(conn: t.Any, rows: t.Sequence[Attachment], context: Context) -> None:
+    """These attachments end while their instances live on: the volumes stay."""
+    _end(conn, _keep_volumes(conn, rows), context)
+
+
+def _keep_volumes(conn: t.Any, rows: t.Sequence[Attachment]) -> list[Attachment]:
+    """The disks go out of the instances' block device mappings; no volume is deleted by that."""
+    detached = attachments.apply(conn, rows, attachment.DETACH, delete_on_termination=False)
+    instances.remove_disks(conn, [(r.instance_uuid, r.mountpoint) for r in rows])
+    return detached
+
+
+def unexported(conn: t.Any, rows: t.Sequence[Attachment], context: Context) -> None:
+    """The targets do not admit these any more. Those that are to end, end."""
+    _end(conn, attachments.apply(conn, rows, attachment.UNEXPORTED), context)
+
+
+def release_instances(conn: t.Any, instance_uuids: t.Iterable[str]) -> None:
+    """What is left of these instances' attachments is done by the next run that works on their hosts."""
+    attachments.release_ownership(conn, [r.id for r in attachments.select(conn, instance_uuids=instance_uuids)])
+
+
+def _end(conn: t.Any, rows: t.Sequence[Attachment], context: Context) -> None:
+    """Those of the attachments that neither host has anything of are over: their volumes are free, or are deleted."""
+    over = attachments.apply(conn, [r for r in rows if r.state == IDLE], attachment.END)
+    if not over:
+        return
+    now = context.now
+    known = attachments.volumes_of(conn, over)
+    ended = [(r, known[r.volume_id]) for r in over if r.volume_id in known]
+    told = [(v.id, {"instance_uuid": r.instance_uuid}) for r, v in ended]
+    volume_history.notify_each(conn, told, "volume.detach.end", now)
+    # Nothing waits for it any more; one that could not be created is tried again with its instance.
+    volumes.forget_instance(
+        conn, [v.id for r, v in ended if v.instance_uuid == r.instance_uuid and v.status != states.ERROR]
+    )
+    others = attachments.of_volumes(conn, known)
+    free: dict[str, list[str]] = {states.IN_USE: [], states.ATTACHING: [], states.AVAILABLE: []}
+    for volume_id in sorted({v.id for _r, v in ended}):
+        free[_status_with(others.get(volume_id, ()))].append(volume_id)
+    for status, ids in free.items():
+        _release(conn, ids, status, now)  # before it is deleted: a volume that is attached cannot be
+    unused = set(free[states.AVAILABLE])
+    doomed = {v.id for r, v in ended if v.id in unused and (r.delete_on_termination or _never_placed(v))}
+    if doomed:
+        tombstones.delete(conn, doomed, context)
+
+
+def _status_with(left: t.Collection[Attachment]) -> str:
+    """The status of a volume that has these attachments left."""
+    found = {r.attach_status for r in left} - {states.DETACHED}
+    if states.ATTACHED in found:
+        return states.IN_USE
+    return states.ATTACHING if found else states.AVAILABLE
+
+
+def _never_placed(volume: t.Any) -> bool:
+    return bool(volume.instance_uuid) and volume.status == states.CREATING and not volume.pool_host
+
+
+def _release(conn: t.Any, ids: t.Sequence[str], status: str, now: float) -> None:
+    if not ids:
+        return
+    attach_status = states.ATTACHED if status == states.IN_USE else states.DETACHED
+    busy = (states.RESERVED, states.ATTACHING, states.DETACHING, states.IN_USE)
+    values: dict[str, t.Any] = {"attach_status": attach_status}
+    if status == states.AVAILABLE:
+        values["run_id"] = None
+    volumes.swap(conn, ids, {"status": busy}, now, status=status, **values)

@@ -1,0 +1,78 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether the volumes of a build are ready, are waited for, or will never be there."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ...core import errors
+from ...core.volumes import states
+from ...core.volumes.attachment import DONE
+from ...ledger.storage import attachments
+from ...ledger.storage.attachments import Attachment
+
+
+@dataclass
+class Prospects:
+    """Instances whose builds can go on, that wait for volumes, and that fail for a volume."""
+
+    ready: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
+    failed: dict[str, errors.BootflowError] = field(default_factory=dict)
+
+
+def prospects(conn: t.Any, instance_uuids: t.Iterable[str]) -> Prospects:
+    """Each of these instances is in one of the three; one without volumes is ready."""
+    wanted = sorted(set(instance_uuids))
+    found = Prospects()
+    rows = attachments.of_instances(conn, wanted)
+    known = attachments.volumes_of(conn, [r for group in rows.values() for r in group])
+    for uuid in wanted:
+        group = rows.get(uuid, [])
+        problems = [p for p in (_problem(r, known.get(r.volume_id)) for r in group) if p is not None]
+        if problems:
+            found.failed[uuid] = problems[0]
+        elif all(_is_ready(r, known[r.volume_id]) for r in group):
+            found.ready.add(uuid)
+        else:
+            found.waiting.add(uuid)
+    return found
+
+
+def _is_ready(row: Attachment, volume: t.Any) -> bool:
+    return row.export == DONE and volume.status in (states.ATTACHING, states.IN_USE)
+
+
+def _problem(row: Attachment, volume: t.Any) -> errors.BootflowError | None:
+    """Why this volume will never be ready, or None."""
+    if volume is None:
+        return _not_created(row.volume_id, states.DELETED)
+    if row.attach_status == states.ERROR_ATTACHING:
+        return errors.ISCSITargetAttachFailed(
+            volume_id=row.volume_id, remedy="volume_list shows why its target could not be created."
+        )
+    if row.attach_status == states.DETACHED or volume.status in (states.ERROR, states.DELETING, states.ERROR_DELETING):
+        return _not_created(row.volume_id, volume.status)
+    return None
+
+
+def waited_in_vain(conn: t.Any, uuid: str, seconds: float, attempts: int) -> errors.BootflowError:
+    """The error of a build whose volumes did not become ready in time."""
+    rows = attachments.of_instances(conn, [uuid])[uuid]
+    known = attachments.volumes_of(conn, rows)
+    late = next(r for r in rows if not _is_ready(r, known[r.volume_id]))
+    return _not_created(late.volume_id, known[late.volume_id].status, seconds, attempts)
+
+
+def _not_created(volume_id: str, status: str, seconds: float = 0, attempts: int = 1) -> errors.VolumeNotCreated:
+    return errors.VolumeNotCreated(
+        volume_id=volume_id,
+        seconds=int(seconds),
+        attempts=attempts,
+        volume_status=status,
+        remedy="volume_list shows what became of volume %s." % volume_id,
+    )
