@@ -388,3 +388,30 @@ def test_what_is_made_for_an_instance_is_not_taken_from_it(golden: BootWorld) ->
             life.reserve(conn, row, "11111111-1111-4111-8111-111111111111", "/dev/vdb", golden.context("b"))
         assert "is being created for instance %s" % uuid in caught.value.remedy
         conn.execute(tables.volumes.update().where(tables.volumes.c.id == made).values(status="creating", made=False))
+
+
+# --- late answers ------------------------------------------------------------------------------------------------------
+
+
+def test_an_export_that_fails_while_its_attachment_is_to_end_does_not_bring_it_back(golden: BootWorld) -> None:
+    uuid = boot(golden, "block_device_mapping")
+    with golden.ledger.write() as conn:
+        life.resume(conn, [uuid], golden.context("b"))
+        (export,) = exports.to_export(conn, "s1", golden.context("b"))
+        life.end_with_instances(conn, [uuid], golden.context("b"))
+        failed = {export.attachment_id: errors.ISCSITargetCreateFailed(volume_id="v")}
+        exports.exported(conn, "s1", failed, golden.context("b"))
+    assert golden.ends("golden") == ("detached", "begun", "done")
+    golden.disconnect("h1", [uuid], "b")
+    assert golden.unexport(run="b") == [golden.volume("golden").id]
+    assert (golden.status("golden"), golden.live_attachments()) == ("available", [])
+
+
+def test_what_a_host_disconnected_is_detached_whoever_began_it(golden: BootWorld) -> None:
+    """A run that was taken for dead detached it, and its detachment was rolled back meanwhile."""
+    uuid = boot(golden)
+    golden.disconnect("h1", [uuid], "z")
+    assert golden.ends("golden") == ("detached", "ending", "none")
+    assert golden.disks(uuid) == []
+    assert golden.unexport(run="z") == [golden.volume("golden").id]
+    assert (golden.status("golden"), golden.live_attachments()) == ("available", [])
