@@ -75,6 +75,13 @@ options:
       - >-
         Read from the variable C(bootflow_max_facts_age), else any age.
     type: int
+  image_properties_default_architecture:
+    description:
+      - >-
+        ImagePropertiesFilter: architecture of images that name none.
+      - >-
+        Read from the variable C(bootflow_image_properties_default_architecture), else none: they go to any host.
+    type: str
   aggregate_image_properties_isolation_namespace:
     description:
       - >-

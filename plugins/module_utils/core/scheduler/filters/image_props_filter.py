@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...reading.setting import Kind, Setting
 from .. import names
 from ..columns import Fleet, Rows
 from ..host_state import HostState
@@ -23,10 +24,10 @@ LEGACY = {
     "img_hv_requested_version": "hypervisor_version_requires",
 }
 
-Kind = t.Tuple[t.Tuple[t.Tuple[str, ...], ...], int, t.Optional[int]]
+Supported = t.Tuple[t.Tuple[t.Tuple[str, ...], ...], int, t.Optional[int]]
 
 
-def _kind(host: HostState) -> Kind:
+def _kind(host: HostState) -> Supported:
     maxphysaddr = host.cpu_info.get("maxphysaddr") or {}
     supported = tuple(names.supported_instance(triple) for triple in host.supported_instances)
     return supported, int(host.hypervisor_version or 0), maxphysaddr.get("bits")
@@ -40,13 +41,21 @@ class ImagePropertiesFilter(Filter):
 
     name = "ImagePropertiesFilter"
     run_once_per_request = True
+    settings = (
+        Setting(
+            "image_properties_default_architecture",
+            Kind("an architecture such as x86_64 or aarch64", names.architecture, "str"),
+            help="ImagePropertiesFilter: architecture of images that name none.",
+            default_text="none: they go to any host",
+        ),
+    )
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         props = {key: spec.image_properties.get(key, spec.image_properties.get(old)) for key, old in LEGACY.items()}
         wanted = [
             n
             for n in (
-                names.architecture(props["hw_architecture"]),
+                names.architecture(props["hw_architecture"]) or self.conf.image_properties_default_architecture,
                 names.hv_type(props["img_hv_type"]),
                 names.vm_mode(props["hw_vm_mode"]),
             )
@@ -65,7 +74,7 @@ class ImagePropertiesFilter(Filter):
 
 
 def _refusal(
-    kind: Kind, wanted: t.Sequence[str], version: str, comparisons: t.Sequence[t.Any], bits: int | None
+    kind: Supported, wanted: t.Sequence[str], version: str, comparisons: t.Sequence[t.Any], bits: int | None
 ) -> str | None:
     supported, number, host_bits = kind
     if not supported:

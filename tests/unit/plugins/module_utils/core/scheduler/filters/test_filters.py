@@ -361,3 +361,12 @@ def test_image_properties(host, props, passes):
 def test_image_properties_that_do_not_exist(props, text):
     with pytest.raises(InvalidInput, match=text):
         verdict("ImagePropertiesFilter", KVM, image_properties=props)
+
+
+@pytest.mark.parametrize(("props", "passes"), [({}, False), ({"hw_architecture": "x86_64"}, True)])
+def test_the_architecture_of_images_that_name_none(props, passes):
+    options = {"image_properties_default_architecture": "aarch64"}
+    assert verdict("ImagePropertiesFilter", KVM, options=options, image_properties=props)[0] is passes
+    wrong = "bootflow_image_properties_default_architecture: .* 'x87' is not valid"
+    with pytest.raises(InvalidInput, match=wrong):
+        verdict("ImagePropertiesFilter", KVM, options={"image_properties_default_architecture": "x87"})
