@@ -22,6 +22,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     scheduler_inputs,
     storage_settings,
     tables,
+    variable_names,
     volume_inputs,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -39,6 +40,7 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         inputs = request_inputs.RequestInputs(self.options, scheduler_inputs.reading_of(self))
         scheduler_inputs.check(self)
+        variable_names.warn(self, scheduler_inputs.host_variables(self))
         options = boot_volume_inputs.accept_options(self, inputs)
         context = self.context()
         if self.check_mode:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
@@ -68,9 +67,11 @@ class ActionModule(LedgerAction):
         configurations = scheduler_inputs.configurations(self)
         ledger.transact(nodes.configure, configurations)  # apart: it locks nodes, and scheduling locks instances first
 
+        options = scheduler_inputs.scheduler_options(self, context.now)
+        read_fleet = self._fleet_reader(configurations)
+
         def write(conn: t.Any) -> tuple[schedule.Scheduled, dict[str, str]]:
-            options = scheduler_inputs.scheduler_options(self, context.now)
-            result = schedule.schedule(conn, self._fleet_reader(configurations), options, context)
+            result = schedule.schedule(conn, read_fleet, options, context)
             return result, {r.uuid: r.display_name for r in instances.select_live(conn, run_id=context.run.id)}
 
         result, names = ledger.transact(write)
@@ -102,14 +103,8 @@ class ActionModule(LedgerAction):
 
     # --- the fleet ----------------------------------------------------------------------------------------------------
 
-    def _host_vars(self) -> dict[str, t.Any]:
-        """Variables of the hosts, for filters of the user: read only when there are such filters."""
-        if not any(os.path.isdir(d) for d in scheduler_inputs.filter_dirs(self)):
-            return {}
-        return {h: self.task_vars["hostvars"][h] for h in self.compute_hosts()}
-
     def _fleet_reader(self, hosts: t.Collection[str]) -> t.Callable[[t.Any, fleet.Needs], Fleet]:
-        aggregates, host_vars = scheduler_inputs.aggregates_of(self), self._host_vars()
+        aggregates, host_vars = scheduler_inputs.aggregates_of(self), scheduler_inputs.vars_for_filters(self)
         return lambda conn, needs: fleet.read(conn, hosts, aggregates, host_vars, needs)
 
     # --- check mode ---------------------------------------------------------------------------------------------------

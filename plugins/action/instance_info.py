@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import LISTING, SELECTION
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, views
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 
@@ -24,6 +24,7 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
+        variable_names.warn(self)
         o = self.options
         try:
             ledger = self.open_ledger()

@@ -10,13 +10,14 @@ import time
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import MAINTENANCE
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import MAINTENANCE, PLAYBOOKS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import backup, commits
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, tables, variable_names
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 
@@ -34,6 +35,7 @@ class ActionModule(LedgerAction):
     # --- migrated ---------------------------------------------------------------------------------------------------
 
     def _migrated(self) -> dict[str, t.Any]:
+        self._check_settings()
         shown = str(self.options["ledger_url"])
         before = None
         clean_first: list[str] = []
@@ -75,6 +77,16 @@ class ActionModule(LedgerAction):
             },
         }
 
+    def _check_settings(self) -> None:
+        """The first task of a playbook: what the playbook reads by itself, and names that are no variables.
+
+        :raises InvalidRequest: a wrong value
+        """
+        problems = Problems()
+        PLAYBOOKS.check(host_settings.Variables(self), "", problems)
+        problems.raise_if_any()
+        variable_names.warn(self)
+
     # --- backup -----------------------------------------------------------------------------------------------------
 
     def _backup(self) -> dict[str, t.Any]:
@@ -96,10 +108,6 @@ class ActionModule(LedgerAction):
 
     def _purged(self) -> dict[str, t.Any]:
         days = self.options["history_retention_days"]
-        if not 0 <= days <= 1_000_000:
-            raise errors.InvalidInput(
-                reason="bootflow_history_retention_days is %s" % days, remedy="Give days from 0 (keep for ever)."
-            )
         before = purge.cutoff(time.time(), days)
         if before is None:
             return {"changed": False, "purged": {}, "msg": "History is kept: bootflow_history_retention_days is 0."}

@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import VOLUME_SELECTION
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, volume_texts
+from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names, volume_texts
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_lines
 
@@ -20,6 +20,7 @@ class ActionModule(LedgerAction):
     ARGUMENTS = {**VOLUME_SELECTION.options(), "print_table": {"type": "bool", "default": False}}
 
     def act(self) -> dict[str, t.Any]:
+        variable_names.warn(self)
         o = self.options
         try:
             ledger = self.open_ledger()

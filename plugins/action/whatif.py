@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import typing as t
 from dataclasses import replace
@@ -21,7 +20,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sch
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import WHATIF
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import whatif as ledger_whatif
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet
-from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, scheduler_inputs, tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    request_inputs,
+    scheduler_inputs,
+    tables,
+    variable_names,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 
@@ -45,6 +49,7 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
+        variable_names.warn(self)
         o = self.options
         losing = self._losing()
         try:
@@ -161,7 +166,7 @@ class ActionModule(LedgerAction):
         self, requests: t.Sequence[ServerRequest], losing: t.Sequence[str] | None
     ) -> tuple[list[ledger_whatif.Answer], list[dict[str, t.Any]], ledger_whatif.Facts]:
         configurations = scheduler_inputs.configurations(self)
-        aggregates, host_vars = scheduler_inputs.aggregates_of(self), self._host_vars()
+        aggregates, host_vars = scheduler_inputs.aggregates_of(self), scheduler_inputs.vars_for_filters(self)
         now = time.time()
         options = scheduler_inputs.scheduler_options(self, now, explain=True)
         one = self.options["flavor"] is not None
@@ -187,12 +192,6 @@ class ActionModule(LedgerAction):
             return ledger.inspect(read)
         finally:
             ledger.close()
-
-    def _host_vars(self) -> dict[str, t.Any]:
-        """Variables of the hosts, for filters of the user: read only when there are such filters."""
-        if not any(os.path.isdir(d) for d in scheduler_inputs.filter_dirs(self)):
-            return {}
-        return {h: self.task_vars["hostvars"][h] for h in self.compute_hosts()}
 
     def _facts_lines(self, facts: ledger_whatif.Facts) -> list[str]:
         lines: list[str] = []

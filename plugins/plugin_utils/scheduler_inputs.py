@@ -15,6 +15,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Setting
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue_aggregates import (
     aggregates_by_host,
     read_aggregates,
@@ -25,11 +26,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.ag
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import (
     declared,
+    load_user_classes,
     make_filters,
     make_weighers,
     user_classes,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import FILTERS
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import FILTERS, SCHEDULER
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -59,7 +61,7 @@ def check(action: LedgerAction) -> None:
             with problems.collect("scheduler"):
                 make(options, user_classes(options))
     hosts = action.compute_hosts()
-    variables = _variables(action)
+    variables = host_variables(action)
     host_settings.check(variables, hosts, problems)
     groups = action.task_vars.get("groups") or {}
     for host in action.options["isolated_hosts"]:
@@ -93,6 +95,16 @@ def scheduler_options(action: LedgerAction, now: float, explain: bool = False) -
     for setting in declared(cls for cls, _path in user_classes(options).values()):
         settings.setdefault(setting.name, setting.read(action.variable(setting.variable)))
     return options
+
+
+def settings_of_users(action: LedgerAction) -> tuple[Setting, ...]:
+    """What the user's own filters declare; nothing where a file of theirs cannot be loaded, which check() reports."""
+    given = SCHEDULER.named("filter_dirs").read(action.variable("bootflow_filter_dirs"))
+    try:
+        found = load_user_classes(filter_dirs(action) if given is None else given)
+    except errors.InvalidInput:
+        return ()
+    return declared(cls for cls, _path in found.values())
 
 
 def _hosts_of(action: LedgerAction, names: t.Iterable[str]) -> tuple[str, ...]:
@@ -133,7 +145,7 @@ def reading_by_names(filters: t.Sequence[str] | None, weighers: t.Sequence[str] 
 
 def filter_dirs(action: LedgerAction) -> list[str]:
     """The folders with filters of the user; the one beside the inventory need not be there."""
-    given = action.options["filter_dirs"]
+    given = action.options.get("filter_dirs")
     if given is not None:
         return list(given)
     # localhost is usually implicit and has no inventory_dir; the sources are told to every host.
@@ -144,7 +156,7 @@ def filter_dirs(action: LedgerAction) -> list[str]:
 
 def configurations(action: LedgerAction) -> dict[str, dict[str, t.Any]]:
     """host -> its settings as columns of the ledger, for all compute hosts of the inventory."""
-    variables = _variables(action)
+    variables = host_variables(action)
     found = {h: host_settings.configuration(v, h) for h, v in variables.items()}
     problems = Problems()
     zones = zones_by_host(_read_aggregates(action, variables, problems))
@@ -161,15 +173,23 @@ def aggregates_of(action: LedgerAction) -> dict[str, tuple[Aggregate, ...]]:
     :raises InvalidRequest: bootflow_aggregates is wrong, see check().
     """
     problems = Problems()
-    aggregates = _read_aggregates(action, _variables(action), problems)
+    aggregates = _read_aggregates(action, host_variables(action), problems)
     problems.raise_if_any()
     return aggregates_by_host(aggregates)
 
 
-def _variables(action: LedgerAction) -> dict[str, t.Any]:
-    """host -> its variables. Each look into hostvars puts them together anew, so it is made once."""
-    hostvars = action.task_vars["hostvars"]
-    return {host: hostvars[host] for host in action.compute_hosts()}
+def host_variables(action: LedgerAction) -> dict[str, t.Any]:
+    """host -> its variables. Each look into hostvars puts them together again, so it is made once a task."""
+    found: dict[str, t.Any] | None = action.__dict__.get("_host_variables")
+    if found is None:
+        hostvars = action.task_vars["hostvars"]
+        found = action.__dict__["_host_variables"] = {host: hostvars[host] for host in action.compute_hosts()}
+    return found
+
+
+def vars_for_filters(action: LedgerAction) -> dict[str, t.Any]:
+    """Variables of the hosts, for filters of the user: read only when there are such filters."""
+    return host_variables(action) if any(os.path.isdir(d) for d in filter_dirs(action)) else {}
 
 
 def _read_aggregates(

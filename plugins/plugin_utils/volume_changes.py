@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import QUOTA
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import VOLUME_WORK
@@ -17,7 +18,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
-from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables, volume_inputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    host_settings,
+    request_inputs,
+    tables,
+    volume_inputs,
+)
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import Arguments, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_inputs import reachable
@@ -51,6 +57,10 @@ def begin(action: LedgerAction, step: t.Callable[..., t.Any], *arguments: t.Any)
     def write(conn: t.Any) -> tuple[t.Any, list[str]]:
         begun = step(conn, *arguments, context)
         volume_inputs.in_inventory(action, [*begun.storage_hosts, *begun.hosts])
+        # Which hosts it concerns is only known now; a wrong setting of theirs undoes the beginning.
+        problems = Problems()
+        host_settings.check(action.task_vars["hostvars"], begun.hosts, problems)
+        problems.raise_if_any()
         return begun, _lines(conn, begun.rows)
 
     with volume_inputs.told_in_order():

@@ -87,6 +87,7 @@ class Runner:
         self.world = world
         self.hosts = hosts
         self.way = "qemu"
+        self.variables: dict[str, t.Any] = {}  # of each host
         self.runs = 0
 
     def __call__(
@@ -104,4 +105,9 @@ class Runner:
 
     def _variables(self, host: str) -> dict[str, t.Any]:
         backends = [{"name": "lvm"}] if host.startswith("s") else None
-        return {"ansible_host": "192.0.2.1", "bootflow_storage_backends": backends, "bootflow_volume_attach": self.way}
+        return {
+            "ansible_host": "192.0.2.1",
+            "bootflow_storage_backends": backends,
+            "bootflow_volume_attach": self.way,
+            **self.variables,
+        }

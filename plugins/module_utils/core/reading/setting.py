@@ -322,9 +322,9 @@ class Table(t.Tuple[Setting, ...]):
         return Values(self, variables)
 
     def check(self, variables: t.Mapping[str, t.Any], path: str, problems: Problems) -> None:
-        """Add every wrong one to ``problems``."""
+        """Add every wrong one to ``problems``. :arg path: of the errors; "": each has its variable"""
         for setting in self:
-            with problems.collect(path):
+            with problems.collect(path or setting.variable):
                 setting.read(variables.get(setting.variable))
 
 

@@ -327,3 +327,16 @@ def test_a_host_that_cannot_be_connected_is_told_before_anything_is_exported(run
     assert "open-iscsi" in caught.value.remedy and "bootflow.compute.heartbeat" in caught.value.remedy
     run.way = "qemu"
     assert run(attach_volume, check_mode, attachments=wish)[0]["changed"] is True
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_wrong_setting_of_the_instances_host_is_refused_before_anything_is_reserved(
+    run: Runner, check_mode: bool
+) -> None:
+    run.variables = {"bootflow_wait_timeout": "abc"}
+    wanted = [{"instance": "web", "volume": "data"}]
+    assert refused(run, attach_volume, check_mode, attachments=wanted) == [("host h1", "InvalidInput")]
+    with pytest.raises(
+        errors.InvalidRequest, match="bootflow_wait_timeout must be a number of seconds, at least 0, got"
+    ):
+        run(attach_volume, check_mode, attachments=wanted)

@@ -13,6 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler im
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import FILTERS
 from ansible_collections.bootflow.compute.plugins.plugin_utils import scheduler_inputs as inputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils import variable_names
 
 HINTED = """
 class RackFilter:
@@ -78,7 +79,7 @@ def test_every_setting_arrives(make_action):
     assert made.explain is True
     untouched = {"now", "rng", "user_filter_dirs", "user_classes", "explain", "settings"}
     named = set(given) | {"multipliers", "isolated_hosts", "metrics_weight_setting"}
-    assert fields | set(made.settings) == named | untouched
+    assert fields | set(made.settings) == named | untouched | {setting.name for setting in FILTERS}
 
 
 @pytest.mark.parametrize(
@@ -235,3 +236,40 @@ def test_reading_by_names_alone():
     exact = inputs.reading(SchedulerOptions(weighers=["RAMWeigher"]))
     assert set(exact.filters) <= set(default.filters) and exact[1:] == default[1:]
     assert "ServerGroupAntiAffinityFilter" in default.filters
+
+
+class Display:
+    def __init__(self):
+        self.told = []
+
+    def warning(self, text):
+        self.told.append(text)
+
+
+def test_variables_that_do_not_exist_are_warned_of_with_the_nearest_name(make_action, tmp_path):
+    (tmp_path / "rack.py").write_text(USERS)
+    action = make_action(hosts={"kvm1": {"bootflow_wait_timout": 5, "bootflow_my_racks": ["a"]}})
+    action._display = Display()
+    action.variables["bootflow_filter_dirs"] = [str(tmp_path)]
+    action.task_vars["bootflow_max_atempts"] = 2
+    variable_names.warn(action)
+    assert action._display.told == ["Variable bootflow_max_atempts does not exist; did you mean bootflow_max_attempts?"]
+    variable_names.warn(action, inputs.host_variables(action))
+    assert action._display.told[1:] == [
+        "Variable bootflow_wait_timout does not exist; did you mean bootflow_wait_timeout?"
+    ]
+
+
+def test_the_variables_of_hosts_are_put_together_once_a_task(make_action):
+    asked = []
+
+    class HostVars(dict):
+        def __getitem__(self, host):
+            asked.append(host)
+            return super().__getitem__(host)
+
+    action = make_action(hosts=HostVars(kvm1={}, kvm2={}))
+    inputs.check(action)
+    inputs.configurations(action)
+    inputs.aggregates_of(action)
+    assert sorted(asked) == ["kvm1", "kvm2"]

@@ -1,0 +1,23 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Names of variables that begin as ours do and do not exist: a typo would be a setting without effect."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings import table
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_inputs import settings_of_users
+
+
+def warn(action: LedgerAction, hosts: t.Mapping[str, t.Iterable[str]] | None = None) -> None:
+    """Warn of them, by the names alone. :arg hosts: host -> names of its variables; without it the current host's"""
+    own = set(action.task_vars)
+    names = own if hosts is None else {name for of_host in hosts.values() for name in of_host} - own
+    if table.unknown(names):  # only then the user's filters are read
+        for name, near in table.unknown(names, settings_of_users(action)).items():
+            hint = "; did you mean %s?" % near if near else " (docs/variables.md lists all)."
+            action._display.warning("Variable %s does not exist%s" % (name, hint))
