@@ -146,8 +146,8 @@ def _old_volumes(before: float) -> list[t.Any]:
         ~_refers(table, table.c.volume_id == volumes.c.id, table.c.deleted == LIVE)
         for table in (volume_snapshots, volume_attachments)
     ]
-    remains = ~_refers(volume_cleanups, volume_cleanups.c.volume_id == volumes.c.id)
-    return [volumes.c.deleted != LIVE, volumes.c.deleted_at < before, remains, *holding]
+    cleaned = ~_refers(volume_cleanups, volume_cleanups.c.volume_id == volumes.c.id)
+    return [volumes.c.deleted != LIVE, volumes.c.deleted_at < before, cleaned, *holding]
 
 
 def _old_snapshots(before: float) -> list[t.Any]:

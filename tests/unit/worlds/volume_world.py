@@ -250,7 +250,7 @@ class VolumeWorld(World):
         with self.ledger.read() as conn:
             return volume_views.volumes(conn, ids=[self.volume(name).id])[0]
 
-    def remains(self) -> set[tuple[str, str]]:
+    def pending_cleanups(self) -> set[tuple[str, str]]:
         return {(r.pool_host, r.item_id) for r in self.rows(tables.volume_cleanups)}
 
     def events(self, volume_id: str) -> list[tuple[str, str | None, str | None]]:
@@ -266,7 +266,7 @@ class VolumeWorld(World):
     def check(self, conn: t.Any) -> None:
         super().check(conn)
         rows = list(conn.execute(sa.select(tables.volumes)))
-        remains = {(r.pool_host, r.item_id) for r in conn.execute(sa.select(tables.volume_cleanups))}
+        cleanups = {(r.pool_host, r.item_id) for r in conn.execute(sa.select(tables.volume_cleanups))}
         live = {r.id: r for r in rows if r.deleted == volumes.LIVE}
         for row in rows:
             if row.id not in live:
@@ -285,7 +285,7 @@ class VolumeWorld(World):
                 pool_host = host.pool_host(backend)
                 for item in there:
                     known = item in live and live[item].pool_host == pool_host
-                    assert known or snapshots.get(item) == pool_host or (pool_host, item) in remains, (
+                    assert known or snapshots.get(item) == pool_host or (pool_host, item) in cleanups, (
                         "%s is lost on %s"
                         % (
                             item,

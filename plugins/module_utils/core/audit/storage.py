@@ -100,7 +100,7 @@ class Cable:
 class StorageLedger:
     items: t.Mapping[t.Tuple[str, str], Item] = field(default_factory=dict)  # (kind, id)
     cables: t.Sequence[Cable] = ()
-    remains: t.Collection[t.Tuple[str, str]] = ()  # (pool_host, id) that is to be removed anyway
+    cleanups: t.Collection[t.Tuple[str, str]] = ()  # (pool_host, id) of what is to be removed anyway
     errors: t.Mapping[str, t.Optional[str]] = field(default_factory=dict)  # pool_host -> why it was not ready
 
 
@@ -342,7 +342,7 @@ class _Plan:
 
     def _is_orphan(self, snapshot: StorageSnapshot, backend: Backend, lv: LogicalVolume) -> bool:
         group = self.groups[backend.pool_host]
-        if any((pool_host, lv.id) in self.ledger.remains for pool_host in group):
+        if any((pool_host, lv.id) in self.ledger.cleanups for pool_host in group):
             return False
         item = self.ledger.items.get((lv.kind, lv.id))
         if item is None:

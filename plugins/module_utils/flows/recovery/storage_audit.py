@@ -95,7 +95,7 @@ def _survey(conn: t.Any, context: Context, evidence: Evidence) -> StorageLedger:
     return StorageLedger(
         items=items,
         cables=_as_cables(conn, cables, live_runs),
-        remains=pending_cleanups.items(conn),
+        cleanups=pending_cleanups.items(conn),
         errors={b.pool_host: b.error["message"] if b.error else None for b in backends.rows_of(conn)},
     )
 

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Storage backends: what the inventory says of them, what they last reported, and what was promised since.
+"""Storage backends: their entries in the inventory, their last reports, and what was promised since.
 
-A report says what was there when it was read. What was placed and is not in it yet is the sum of pending_gb of the volumes,
-snapshots and remains in the pool: it is taken off what is free. A report never overwrites a later one of the same host.
+A report states what existed when it was read. What was placed since and is not in it is the sum of pending_gb of the pool's
+volumes, snapshots and pending cleanups: it is taken off what is free. A report never overwrites a later one of the same host.
 source: Cinder's host_manager (Queens)
 """
 
@@ -32,9 +32,9 @@ _b = storage_backends.c
 
 @dataclass(frozen=True)
 class BackendReport:
-    """What a storage host said of one backend. ``capacity`` is the module's; None where ``error`` says why there is none.
+    """What a storage host reported of one backend. ``capacity`` is the module's; None where ``error`` says why it is missing.
 
-    ``configuration``: its entry of the inventory, all defaults filled in.
+    ``configuration``: its entry of the inventory, with all defaults.
     """
 
     backend: str
@@ -50,7 +50,7 @@ class BackendReport:
 def configure(conn: t.Any, configurations: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]], now: float) -> list[str]:
     """Enter the inventory's backends: host -> its entries. Capacities, and when they were reported, stay as they are.
 
-    Backends of these hosts that are not named any more are disabled. Returns the pool_hosts whose rows changed.
+    Backends of these hosts without an entry are disabled. Returns the pool_hosts whose rows changed.
     """
     wanted = {
         pool_host_of(host, entry["name"], _pool(entry)): (host, entry)
@@ -84,7 +84,7 @@ def configure(conn: t.Any, configurations: t.Mapping[str, t.Sequence[t.Mapping[s
 
 
 def record_report(conn: t.Any, host: str, reports: t.Sequence[BackendReport], now: float) -> None:
-    """What a storage host said of its backends; those that it does not name are disabled."""
+    """What a storage host reported of its backends; those without a report are disabled."""
     entries = [{**r.configuration, "name": r.backend, "volume_backend_name": r.pool} for r in reports]
     unsettled = _unsettled(conn, [pool_host_of(host, r.backend, r.pool) for r in reports])  # volumes are locked first
     configure(conn, {host: entries}, now)
@@ -98,7 +98,7 @@ def record_report(conn: t.Any, host: str, reports: t.Sequence[BackendReport], no
 
 
 def record_capacity(conn: t.Any, pool_host: str, capacity: t.Mapping[str, t.Any], now: float) -> bool:
-    """What the backend had when it was read. False: that is older than what is there, and nothing was written."""
+    """What the backend had when it was read. False: a later reading is stored already, and nothing was written."""
     rows = _locked(conn, _b.pool_host == pool_host)
     if not rows:
         return False
@@ -212,7 +212,7 @@ def lock(conn: t.Any, pool_hosts: t.Iterable[str]) -> list[t.Any]:
 
 @dataclass
 class Promised:
-    """GB of what is placed in a pool: all of it, and what no report has yet; and how many volumes."""
+    """GB of what is placed in a pool: all of it, and what no report includes yet; and the number of volumes."""
 
     allocated: int = 0
     pending: int = 0
@@ -220,7 +220,11 @@ class Promised:
 
 
 def promised(conn: t.Any) -> dict[str, Promised]:
-    """pool_host -> what was promised there."""
+    """pool_host -> what was promised there.
+
+    SELECT pool_host, sum(coalesce(new_size, size)), sum(pending_gb), count(*) FROM volumes WHERE it is alive
+    GROUP BY pool_host, and the sums of pending_gb of the snapshots of these volumes, and of pending cleanups
+    """
     found: dict[str, Promised] = {}
     v, s, r = volumes.c, volume_snapshots.c, volume_cleanups.c
     live = (v.deleted == "", v.pool_host.is_not(None))
@@ -235,15 +239,15 @@ def promised(conn: t.Any) -> dict[str, Promised]:
         .where(*live, s.deleted == "", s.pending_gb != 0)
         .group_by(v.pool_host)
     )
-    of_remains = sa.select(r.pool_host, sa.func.sum(r.pending_gb)).where(r.pending_gb != 0).group_by(r.pool_host)
-    for more in (of_snapshots, of_remains):
+    of_cleanups = sa.select(r.pool_host, sa.func.sum(r.pending_gb)).where(r.pending_gb != 0).group_by(r.pool_host)
+    for more in (of_snapshots, of_cleanups):
         for pool_host, pending in conn.execute(more):
             found.setdefault(pool_host, Promised()).pending += int(pending)
     return found
 
 
 def pool_states(conn: t.Any, lock: bool = False) -> list[PoolState]:
-    """All backends as the scheduler has to see them, by pool_host.
+    """All backends as the scheduler sees them, by pool_host.
 
     :arg lock: keep others from placing anything until the transaction ends (after volumes, before nodes).
     """
@@ -279,12 +283,12 @@ def _state(row: t.Any, taken: Promised) -> PoolState:
 
 
 def zones(conn: t.Any) -> set[str]:
-    """The availability zones that there are backends in, disabled ones too."""
+    """The availability zones of all backends, disabled ones too."""
     return set(conn.execute(sa.select(_b.availability_zone).distinct()).scalars())
 
 
 def count(conn: t.Any) -> int:
-    """How many backends there are, disabled ones too."""
+    """The number of backends, disabled ones too."""
     return int(conn.execute(sa.select(sa.func.count()).select_from(storage_backends)).scalar_one())
 
 

@@ -46,7 +46,6 @@ def select(
     project: str | None = None,
     statuses: t.Iterable[str] | None = None,
     run_id: str | None = None,
-    pool_host: str | None = None,
     instance_uuids: t.Iterable[str] | None = None,
     lock: bool = False,
     pool_hosts: t.Iterable[str] | None = None,
@@ -64,7 +63,7 @@ def select(
             query = query.where(bulk.among(conn, column, sorted(set(values))))
     if statuses is not None:
         query = query.where(c.status.in_(sorted(set(statuses))))
-    for column, value in ((c.project, project), (c.run_id, run_id), (c.pool_host, pool_host)):
+    for column, value in ((c.project, project), (c.run_id, run_id)):
         if value is not None:
             query = query.where(column == value)
     return list(conn.execute(query.with_for_update() if lock else query))

@@ -212,7 +212,7 @@ class VolumeHistory(RuleBasedStateMachine):
             for host in HOSTS:
                 self.work(host, "done")
         assert world.rows(tables.volumes, tables.volumes.c.deleted == "") == []
-        assert world.remains() == set()
+        assert world.pending_cleanups() == set()
         assert [world.storage[h].there["lvm"] for h in HOSTS] == [{}, {}]
         assert {p.free_capacity_gb for p in world.pools().values()} == set(map(float, ROOM.values()))
 

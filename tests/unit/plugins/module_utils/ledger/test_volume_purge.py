@@ -64,7 +64,7 @@ def test_one_that_a_host_is_not_rid_of_is_not_over(vworld: VolumeWorld) -> None:
     vworld.choose()
     vworld.silent()
     vworld.remove("v", run="a")
-    assert vworld.remains()
+    assert vworld.pending_cleanups()
     assert "volumes" not in purge.purge(vworld.ledger, vworld.time + 1)
     vworld.reported("s1")
     assert vworld.work(run="x").done == [volume_id]

@@ -155,14 +155,14 @@ def test_backends_of_one_volume_group_have_each_others_volumes() -> None:
         ("volume-v at " + PLACE, audit.REPORT),
         ("volume-w at " + second, audit.REPORT),
     }
-    known = ledger(item(pool_host=second), item("w", pool_host=PLACE), remains={(PLACE, "lost")})
+    known = ledger(item(pool_host=second), item("w", pool_host=PLACE), cleanups={(PLACE, "lost")})
     evidence = StorageEvidence({"s1": StorageSnapshot("s1", ASKED, backends)})
     assert told(known, evidence, True) == []
 
 
 def test_what_is_to_be_removed_anyway_is_no_orphan() -> None:
-    assert told(ledger(remains={(PLACE, "v")}), seen(lv())) == []
-    assert len(told(ledger(remains={(ELSEWHERE, "v")}), seen(lv()))) == 1
+    assert told(ledger(cleanups={(PLACE, "v")}), seen(lv())) == []
+    assert len(told(ledger(cleanups={(ELSEWHERE, "v")}), seen(lv()))) == 1
 
 
 def test_snapshots_go_before_their_volume_and_one_that_stays_keeps_it() -> None:

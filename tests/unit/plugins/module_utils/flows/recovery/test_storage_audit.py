@@ -326,7 +326,7 @@ def test_an_orphan_goes_with_the_next_work_on_its_host(auditor: StorageAuditor, 
     repaired = auditor.repair(evidence)
     assert short(repaired.findings) == [(rules.ORPHAN_VOLUME, "s1", rules.REMOVE)] * 2
     assert repaired.ends == {} and repaired.todo == {}
-    assert one.remains() == {("s1@lvm#lvm", LOST), ("s1@lvm#lvm", OTHER)}
+    assert one.pending_cleanups() == {("s1@lvm#lvm", LOST), ("s1@lvm#lvm", OTHER)}
     assert one.pools()["s1@lvm#lvm"].free_capacity_gb == free, "the report has their room already"
     assert auditor.plan(evidence) == [], "they are to go anyway"
     (work,) = one.work_of("s1", "audit")
@@ -335,7 +335,7 @@ def test_an_orphan_goes_with_the_next_work_on_its_host(auditor: StorageAuditor, 
         {"id": LOST, "kind": "volume", "state": "absent"},
     ]
     one.worked("s1", {"lvm": one.storage["s1"].do(work)}, "audit")
-    assert one.remains() == set() and sorted(one.storage["s1"].there["lvm"]) == [id_of(one)]
+    assert one.pending_cleanups() == set() and sorted(one.storage["s1"].there["lvm"]) == [id_of(one)]
     assert auditor.plan(auditor.told()) == [], "a second audit has nothing to do"
     assert one.pools()["s1@lvm#lvm"].free_capacity_gb == free + 6
 
@@ -346,14 +346,14 @@ def test_an_orphan_that_could_not_be_removed_is_not_forgotten(auditor: StorageAu
     (work,) = one.work_of("s1", "audit")
     busy = errors.VolumeIsBusy(message="it is in use")
     finished = one.worked("s1", {"lvm": one.storage["s1"].do(work, {LOST: busy})}, "audit")
-    assert list(finished.failed) == [LOST] and one.remains() == {("s1@lvm#lvm", LOST)}
+    assert list(finished.failed) == [LOST] and one.pending_cleanups() == {("s1@lvm#lvm", LOST)}
 
 
 def test_without_the_word_nothing_is_removed(auditor: StorageAuditor, one: BootWorld) -> None:
     lose(one, LOST)
     repaired = auditor.repair(auditor.told(targets=[LOST], sessions=[LOST], remove=False))
     assert {f.action for f in repaired.findings} == {rules.REPORT}
-    assert repaired.ends == {} and one.remains() == set()
+    assert repaired.ends == {} and one.pending_cleanups() == set()
     one.storage["s1"].there["lvm"].clear()
 
 
@@ -373,7 +373,7 @@ def test_the_plan_is_read_again_under_the_locks(auditor: StorageAuditor, one: Bo
         c = tables.volumes.c
         conn.execute(tables.volumes.update().where(c.id == data).values(pool_host="s2@lvm#lvm", updated_at=one.time))
     repaired = auditor.repair(evidence, planned)
-    assert [f for f in repaired.findings if f.changes] == [] and repaired.ends == {} and one.remains() == set()
+    assert [f for f in repaired.findings if f.changes] == [] and repaired.ends == {} and one.pending_cleanups() == set()
 
 
 def test_what_a_host_is_to_be_rid_of(auditor: StorageAuditor, one: BootWorld) -> None:
@@ -453,7 +453,7 @@ def test_many_at_once(auditor: StorageAuditor, one: BootWorld) -> None:
     ids = ["6a2c1f0e-3c5e-4d7b-8d3f-%012x" % n for n in range(1500)]
     lose(one, *ids, size=0)
     repaired = auditor.repair(auditor.told(targets=ids[:700]))
-    assert len(one.remains()) == 1500 and len(repaired.ends["s1"].targets) == 700
+    assert len(one.pending_cleanups()) == 1500 and len(repaired.ends["s1"].targets) == 700
     with one.ledger.read() as conn:
         assert volumes.select(conn, pool_hosts=["s1@lvm#lvm"])
         assert conn.execute(sa.select(sa.func.count()).select_from(tables.volume_cleanups)).scalar() == 1500

@@ -183,9 +183,9 @@ def test_one_that_failed_begins_anew_with_the_image_of_today(vw: VolumeWorld) ->
     assert vw.wish(entry, run="b").resumed == [volume_id]
     row = vw.volume("v")
     assert (row.status, row.pool_host, row.retry, row.spec["image"]["checksum"]) == ("creating", None, None, "1" * 64)
-    assert vw.remains() == {("s1@lvm#lvm", volume_id)}  # it may have left something there
+    assert vw.pending_cleanups() == {("s1@lvm#lvm", volume_id)}  # it may have left something there
     vw.choose("b")
-    assert vw.remains() == set()  # and is made there again
+    assert vw.pending_cleanups() == set()  # and is made there again
     assert vw.work(run="b").done == [volume_id]
     assert vw.volume("v").image_metadata["hw_disk_bus"] == "scsi"
 

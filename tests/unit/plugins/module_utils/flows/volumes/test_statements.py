@@ -255,7 +255,7 @@ def outcome(world: VolumeWorld, names: t.Sequence[str]) -> list[t.Any]:
                 "events": sorted((e.event, e.host, e.result, e.details or "") for e in events),
                 "faults": [(f.error_code, f.message, f.host, f.rescheduled) for f in faults],
                 "notified": sorted(world.notified(row.id)),
-                "remains": sorted((p, i == row.id) for p, i in world.remains() if i == row.id),
+                "cleanups": sorted((p, i == row.id) for p, i in world.pending_cleanups() if i == row.id),
             }
         )
     return [*found, sorted((p, vars(s)) for p, s in pending.items())]

@@ -114,7 +114,7 @@ def test_one_that_failed_goes_to_another_backend(vw: VolumeWorld) -> None:
     assert vw.events(bad)[-1] == ("create", "s1", "Error")
     assert vw.shown("bad")["tried"] == [{"host": "s1", "code": BROKEN.code, "message": BROKEN.message}]
     assert vw.shown("bad")["fault"] is None
-    assert vw.remains() == set()  # the host was sure that nothing is left
+    assert vw.pending_cleanups() == set()  # the host was sure that nothing is left
     assert vw.choose().placed[bad].host == "s2@lvm#lvm"
     assert vw.work("s2").done == [bad]
     assert [a["host"] for a in vw.shown("bad")["tried"]] == ["s1"] and vw.shown("bad")["fault"] is None
@@ -166,13 +166,13 @@ def test_what_the_host_did_not_clean_is_removed_before_anything_else(vw: VolumeW
         {volume_id: {"changed": True, "error": BROKEN.as_dict()}}, vw.storage["s1"].capacity()
     )
     assert vw.worked("s1", {"lvm": result}).rescheduled == [volume_id]
-    assert vw.remains() == {(PLACE, volume_id)}
+    assert vw.pending_cleanups() == {(PLACE, volume_id)}
     assert vw.pools()[PLACE].free_capacity_gb == 90  # as the report says, and not twice
     scheduled = vw.choose()
     assert scheduled.placed[volume_id].host == "s2@lvm#lvm"
     assert scheduled.hosts == ["s1", "s2"]  # s1 is to be rid of it
     assert vw.work("s1").done == [volume_id] and vw.work("s2").done == [volume_id]
-    assert vw.remains() == set() and vw.storage["s1"].there["lvm"] == {}
+    assert vw.pending_cleanups() == set() and vw.storage["s1"].there["lvm"] == {}
     assert vw.pools()[PLACE].free_capacity_gb == 100
 
 
@@ -189,14 +189,14 @@ def test_a_host_that_did_not_answer(vw: VolumeWorld, attempts: int) -> None:
     assert vw.pools()[PLACE].free_capacity_gb == 90
     if attempts > 1:
         assert finished.rescheduled == [volume_id] and row.pool_host is None
-        assert vw.remains() == {(PLACE, volume_id)}
+        assert vw.pending_cleanups() == {(PLACE, volume_id)}
         (refused,) = vw.choose().failed.values()
         assert "is not ready" in refused.message
         assert hosts(vw) == []  # nobody waits for a silent host
         vw.reported("s1")
         assert hosts(vw, "later") == ["s1"]
         assert vw.work("s1", run="later").done == [volume_id]
-        assert vw.storage["s1"].there["lvm"] == {} and vw.remains() == set()
+        assert vw.storage["s1"].there["lvm"] == {} and vw.pending_cleanups() == set()
     else:
         assert list(finished.failed) == [volume_id] and (row.status, row.pool_host) == ("error", PLACE)
         vw.remove("v")
@@ -225,7 +225,7 @@ def test_a_host_that_did_not_answer_is_away_with_all_of_its_backends(vw: VolumeW
     }
 
 
-def test_remains_that_can_not_be_removed_stay_known(vw: VolumeWorld) -> None:
+def test_a_cleanup_that_fails_stays_pending(vw: VolumeWorld) -> None:
     volume_id = placed(vw)
     vw.storage["s1"].do(vw.work_of()[0])
     vw.worked("s1", {"lvm": volume_work.WorkResult(error=errors.HostUnreachable(host="s1", reason="x"))})
@@ -233,7 +233,7 @@ def test_remains_that_can_not_be_removed_stay_known(vw: VolumeWorld) -> None:
     busy = errors.VolumeIsBusy(message="it is in use")
     (work,) = vw.work_of(run="b")
     assert list(vw.worked("s1", {"lvm": vw.storage["s1"].do(work, {volume_id: busy})}, "b").failed) == [volume_id]
-    assert vw.remains() == {(PLACE, volume_id)}
+    assert vw.pending_cleanups() == {(PLACE, volume_id)}
     assert [r.reason for r in vw.rows(tables.volume_cleanups)] == ["it is in use"]
 
 
@@ -269,9 +269,9 @@ def test_a_volume_that_was_deleted_while_it_was_made(vw: VolumeWorld) -> None:
     finished = vw.worked("s1", {"lvm": late}, run="a")
     assert (finished.lost, finished.done) == ([volume_id], [])
     assert vw.volume(volume_id).status == "deleted"
-    assert vw.remains() == {(PLACE, volume_id)} and hosts(vw, "a") == ["s1"]
+    assert vw.pending_cleanups() == {(PLACE, volume_id)} and hosts(vw, "a") == ["s1"]
     assert vw.work(run="a").done == [volume_id]
-    assert vw.storage["s1"].there["lvm"] == {} and vw.remains() == set()
+    assert vw.storage["s1"].there["lvm"] == {} and vw.pending_cleanups() == set()
 
 
 def test_a_late_worker_while_the_deletion_is_under_way(vw: VolumeWorld) -> None:
@@ -295,7 +295,7 @@ def test_a_run_that_was_thought_dead_writes_nothing(vw: VolumeWorld) -> None:
     assert vw.wish({"name": "v", "size": 10}, run="b").resumed == [volume_id]
     finished = vw.worked("s1", {"lvm": vw.storage["s1"].do(mine)}, run="a")
     assert (finished.done, finished.lost) == ([], [])
-    assert vw.status("v") == "creating" and vw.remains() == set()
+    assert vw.status("v") == "creating" and vw.pending_cleanups() == set()
     assert vw.work(run="b").done == [volume_id]
 
 
