@@ -51,8 +51,6 @@ FLOWS_WITH_SQL: set[str] = {
     "flows.boot.whatif",
     "flows.recovery.audit",
     "flows.recovery.leases",
-    "flows.recovery.storage_audit",
-    "flows.recovery.volume_audit",
 }
 CIRCLES: list[set[str]] = []  # rooms
 

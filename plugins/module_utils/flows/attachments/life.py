@@ -17,7 +17,7 @@ from ...core.volumes import attach_rules, attachment, names, pool_hosts, states
 from ...core.volumes.attachment import DONE, IDLE, NONE, ON_THE_WAY, QEMU
 from ...ledger.compute import instances, nodes
 from ...ledger.context import Context
-from ...ledger.storage import attachments, tombstones, volume_history, volumes
+from ...ledger.storage import attachments, deletions, volume_history, volumes
 from ...ledger.storage.attachments import Attachment, Connector, Reservation
 
 Connectors = t.Callable[[str, t.Mapping[str, t.Any]], Connector]  # of a host, by the facts of its node
@@ -323,7 +323,7 @@ def _end(conn: t.Any, rows: t.Sequence[Attachment], context: Context) -> None:
     unused = set(free[states.AVAILABLE])
     doomed = {v.id for r, v in ended if v.id in unused and (r.delete_on_termination or _never_placed(v))}
     if doomed:
-        tombstones.delete(conn, doomed, context)
+        deletions.delete(conn, doomed, context)
 
 
 def _status_with(left: t.Collection[Attachment]) -> str:

@@ -18,21 +18,16 @@ from ...core.audit import storage
 from ...core.audit.plan import Evidence, Finding
 from ...core.audit.storage import SNAPSHOT, VOLUME, Cable, Item, StorageLedger
 from ...core.volumes import states
-from ...core.volumes.attachment import DONE, NONE
+from ...core.volumes.attachment import DONE
 from ...core.volumes.names import IQN_PREFIX
 from ...ledger.compute import instances, runs
 from ...ledger.context import Context
-from ...ledger.db import bulk
-from ...ledger.db.sqlalchemy_import import sa
-from ...ledger.schema.tables import volume_attachments
-from ...ledger.storage import backends, pending_cleanups, snapshots, volumes
+from ...ledger.storage import attachments, backends, pending_cleanups, snapshots, volumes
 from ...ledger.storage.pending_cleanups import PendingCleanup
 from ...ledger.storage.volumes import LIVE
 
 #: Who else may come to have an end of a volume: the storage host that exports it, the compute host that it is attached to.
 STORAGE, COMPUTE = "storage_host", "attached_host"
-
-_a = volume_attachments.c
 
 
 @dataclass
@@ -74,19 +69,17 @@ def targets_of(conn: t.Any, host: str) -> set[tuple[str, str]]:
 def known_targets(conn: t.Any) -> dict[str, list[str]]:
     """Compute host -> the targets that its attachments are connected to."""
     found: dict[str, list[str]] = {}
-    query = sa.select(_a.attached_host, _a.iqn).where(
-        _a.deleted == LIVE, _a.connection != NONE, _a.attached_host.is_not(None), _a.iqn.is_not(None)
-    )
-    for host, iqn in conn.execute(query.order_by(_a.iqn)):
-        found.setdefault(host, []).append(iqn)
-    return found
+    for row in attachments.select(conn, connected=True):
+        if row.attached_host and row.iqn:
+            found.setdefault(row.attached_host, []).append(row.iqn)
+    return {host: sorted(iqns) for host, iqns in found.items()}
 
 
 def _survey(conn: t.Any, context: Context, evidence: Evidence) -> StorageLedger:
     seen, pool_hosts = _seen(evidence)
     of_volumes = volumes.located(conn, seen, pool_hosts)
     of_snapshots = snapshots.located(conn, seen, [r.id for r in of_volumes if r.pool_host in pool_hosts])
-    cables = _cables(conn, seen, evidence)
+    cables = attachments.of_volumes_or_hosts(conn, seen, evidence.storage.storage)
     # Attached volumes that no host has anything of are needed, too: a run may work on them.
     of_volumes += volumes.located(conn, {c.volume_id for c in cables} - {r.id for r in of_volumes})
     live_runs = volumes.live_runs(conn, [*of_volumes, *of_snapshots, *cables], context)
@@ -114,14 +107,6 @@ def _seen(evidence: Evidence) -> tuple[set[str], set[str]]:
     for cables in told.compute.values():
         ids.update(end.volume_id for end in (*cables.sessions, *cables.secrets))
     return ids, pool_hosts
-
-
-def _cables(conn: t.Any, seen: t.Collection[str], evidence: Evidence) -> list[t.Any]:
-    """Live attachments of these volumes, and those that the storage hosts export."""
-    hosts = sorted(evidence.storage.storage)
-    wanted = sa.or_(bulk.among(conn, _a.volume_id, sorted(seen)), bulk.among(conn, _a.storage_host, hosts))
-    query = sa.select(volume_attachments).where(_a.deleted == LIVE, wanted)
-    return list(conn.execute(query.order_by(_a.volume_id, _a.id)))
 
 
 def _item(kind: str, row: t.Any, alive: t.Collection[str]) -> Item:
@@ -218,9 +203,9 @@ def hold(
     rows = {r.id: r for r in volumes.select(conn, ids=ids, lock=True)}
     alive = volumes.live_runs(conn, rows.values(), context)
     taken = {i for i, row in rows.items() if row.run_id in alive}
-    query = sa.select(_a.volume_id, _a[side]).where(_a.deleted == LIVE, bulk.among(conn, _a.volume_id, ids))
     # An attachment that has no host yet may come to this one.
-    taken.update(volume_id for volume_id, there in conn.execute(query) if there in (host, None))
+    there = attachments.select(conn, volume_ids=ids)
+    taken.update(r.volume_id for r in there if getattr(r, side) in (host, None))
     free = [dict(e) for e in ends if e["volume_id"] not in taken]
     volumes.swap(
         conn,

@@ -10,17 +10,11 @@ import typing as t
 
 from ...core.audit import plan as audit
 from ...core.audit.plan import Evidence, Finding
-from ...core.instances import states as vm_states
 from ...core.volumes import states
 from ...core.volumes.attachment import NONE
-from ...ledger.compute import cleanups, instances, runs
+from ...ledger.compute import cleanups, runs
 from ...ledger.context import Context
-from ...ledger.db import bulk
-from ...ledger.db.sqlalchemy_import import sa
-from ...ledger.schema.tables import cleanups as cleanups_table
-from ...ledger.schema.tables import instances as instances_table
-from ...ledger.schema.tables import volume_attachments
-from ...ledger.storage import volumes
+from ...ledger.storage import attachments, volumes
 from ..attachments import life
 from . import volume_leases
 
@@ -76,25 +70,11 @@ def _left_half_done(conn: t.Any, context: Context) -> t.Iterator[Finding]:
 
 
 def _without_instances(conn: t.Any, context: Context) -> t.Iterator[Finding]:
-    """Attachments of instances that are gone, or that ended before they ran, and that nobody ends."""
-    a, i = volume_attachments.c, instances_table.c
-    query = (
-        sa.select(volume_attachments, i.deleted.label("instance_deleted"), i.domain_name, i.vm_state)
-        .outerjoin(instances_table, i.uuid == a.instance_uuid)
-        .where(
-            a.deleted == volumes.LIVE,
-            sa.or_(
-                i.uuid.is_(None),
-                i.deleted != instances.LIVE,
-                sa.and_(i.vm_state == vm_states.ERROR, i.launched_at.is_(None)),
-            ),
-        )
-    )
-    to_clean = {(r.host, r.instance_uuid) for r in conn.execute(sa.select(cleanups_table))}
-    rows = list(conn.execute(query.order_by(a.id)))
-    owners = {r.run_id for r in rows if r.run_id and r.run_id != context.run.id}
-    alive = owners - runs.dead_among(conn, owners, context.run, context.now)
-    for row in rows:
+    """Attachments of instances that are gone, or that failed before they ran, and that no run ends."""
+    to_clean = {(r.host, r.instance_uuid) for r in cleanups.rows(conn)}
+    rows = attachments.without_instance(conn)
+    alive = volumes.live_runs(conn, [r for r, _name in rows], context)
+    for row, domain_name in rows:
         if row.run_id in alive:
             continue
         what = "volume %s" % row.volume_id
@@ -109,7 +89,7 @@ def _without_instances(conn: t.Any, context: Context) -> t.Iterator[Finding]:
                 None,
                 audit.CLEAN,
                 "The host is cleaned when it reports the next time.",
-                key=("clean", row.id, row.domain_name or ""),
+                key=("clean", row.id, domain_name),
             )
         if not ending:
             yield Finding(
@@ -150,9 +130,7 @@ def lock(
     ids = {*more}
     ids |= {f.key[1] for f in planned if f.kind == audit.VOLUME and f.key[0] != "snapshot"}
     cables = [f.key[1] for f in planned if f.kind == audit.ATTACHMENT]
-    a = volume_attachments.c
-    mine = sa.or_(bulk.among(conn, a.id, cables), bulk.among(conn, a.instance_uuid, sorted(set(instance_uuids))))
-    ids.update(conn.execute(sa.select(a.volume_id).where(a.deleted == volumes.LIVE, mine)).scalars())
+    ids |= attachments.volume_ids(conn, cables, instance_uuids)
     if ids:
         volumes.select(conn, ids=sorted(ids), lock=True)
 

@@ -18,7 +18,7 @@ from ...core.reading.problems import Problems
 from ...core.volumes import states
 from ...ledger.compute import runs
 from ...ledger.context import Context
-from ...ledger.storage import attachments, backends, snapshots, tombstones, volume_history, volumes
+from ...ledger.storage import attachments, backends, deletions, snapshots, volume_history, volumes
 from . import requests
 
 # A status that a dead run left -> the one that it counts as.
@@ -204,7 +204,7 @@ def _raise(refusals: t.Sequence[tuple[str, errors.BootflowError]]) -> None:
 
 
 def _begin(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> VolumeDeleting:
-    placed = tombstones.begin(conn, rows, context)
+    placed = deletions.begin(conn, rows, context)
     return VolumeDeleting(
         rows=placed,
         hosts=sorted({volumes.host_of(r.pool_host) for r in placed}),

@@ -13,7 +13,7 @@ import typing as t
 
 from ...core.volumes import attachment, states
 from ...ledger.context import Context
-from ...ledger.storage import attachments, snapshots, tombstones
+from ...ledger.storage import attachments, deletions, snapshots
 from ..attachments import life
 from . import delete
 from .delete import VolumeDeleting
@@ -30,8 +30,8 @@ def unmanage(conn: t.Any, context: Context, known_hosts: t.Collection[str], **wh
     _end_exports(conn, [r.id for r in rows], known_hosts, context)
     begun = delete.begin(conn, context, **which)
     of_volumes = snapshots.select(conn, volume_ids=[r.id for r in begun.rows], lock=True) if begun.rows else []
-    tombstones.forget_snapshots(conn, of_volumes, None, context)
-    tombstones.forget(conn, begun.rows, None, context)
+    deletions.forget_snapshots(conn, of_volumes, None, context)
+    deletions.forget(conn, begun.rows, None, context)
     return VolumeDeleting(
         gone=[*begun.gone, *({"id": r.id, "name": r.name or "", "pool_host": r.pool_host} for r in begun.rows)]
     )

@@ -28,9 +28,9 @@ from ...ledger.compute import runs
 from ...ledger.context import Context
 from ...ledger.storage import (
     attachments,
+    deletions,
     pending_cleanups,
     snapshots,
-    tombstones,
     volume_history,
     volumes,
 )
@@ -263,7 +263,7 @@ class BackendOutcomes:
                 succeeded[action].append(row)
         self._created(succeeded["create"])
         self._not_created(failed["create"])
-        tombstones.forget(self.conn, succeeded["delete"], self.host, self.context)
+        deletions.forget(self.conn, succeeded["delete"], self.host, self.context)
         self.found.done += [r.id for r in succeeded["delete"]]
         self._not_deleted(failed["delete"])
         extending = succeeded["extend"] + [row for row, _error in failed["extend"]]
@@ -414,7 +414,7 @@ class BackendOutcomes:
             faults = [volume_history.Fault((r.volume_id, r.id), e, self.host) for r, e in failures]
             volume_history.add_faults(conn, faults, now)
             self.found.failed.update({r.id: e for r, e in failures})
-        tombstones.forget_snapshots(conn, deleted, self.host, self.context)
+        deletions.forget_snapshots(conn, deleted, self.host, self.context)
         self.found.done += [r.id for r in created + deleted]
 
     # --- leftovers ---------------------------------------------------------------------------------------------------

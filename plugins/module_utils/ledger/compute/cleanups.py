@@ -39,6 +39,11 @@ def of_instances(conn: t.Any, uuids: t.Sequence[str]) -> list[t.Any]:
     return list(conn.execute(sa.select(cleanups).where(mine).order_by(cleanups.c.id)))
 
 
+def rows(conn: t.Any) -> list[t.Any]:
+    """All of them, oldest first."""
+    return list(conn.execute(sa.select(cleanups).order_by(cleanups.c.id)))
+
+
 def hosts(conn: t.Any) -> set[str]:
     """Hosts that have something to be rid of."""
     return {r.host for r in conn.execute(sa.select(cleanups.c.host).distinct())}

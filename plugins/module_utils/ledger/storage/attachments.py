@@ -485,3 +485,40 @@ def stale_detachments(conn: t.Any, words: t.Collection[str], context: Context) -
     found = _free(conn, list(conn.execute(query)), context) if named else []
     before = {r.id: r.run_id for r in found}
     return [r for r in select(conn, ids=before, lock=True) if r.run_id == before[r.id]] if before else []
+
+
+# --- for the audit ----------------------------------------------------------------------------------------------------
+
+
+def of_volumes_or_hosts(
+    conn: t.Any, volume_ids: t.Collection[str], storage_hosts: t.Collection[str]
+) -> list[Attachment]:
+    """The live attachments of these volumes, and all that these storage hosts export."""
+    of_volumes = bulk.among(conn, _a.volume_id, sorted(volume_ids))
+    at_hosts = bulk.among(conn, _a.storage_host, sorted(storage_hosts))
+    return _select(conn, _a.deleted == LIVE, sa.or_(of_volumes, at_hosts))
+
+
+def without_instance(conn: t.Any) -> list[tuple[Attachment, str]]:
+    """(attachment, name of the domain) where the instance is gone, or failed before it ever ran.
+
+    SELECT a.*, i.domain_name FROM volume_attachments a LEFT JOIN instances i ON i.uuid = a.instance_uuid
+    WHERE a is alive AND (i.uuid IS NULL OR i is deleted OR (i.vm_state = 'error' AND i.launched_at IS NULL))
+    """
+    i = instances.c
+    never_ran = sa.and_(i.vm_state == vm_states.ERROR, i.launched_at.is_(None))
+    query = (
+        sa.select(volume_attachments, i.domain_name)
+        .outerjoin(instances, i.uuid == _a.instance_uuid)
+        .where(_a.deleted == LIVE, sa.or_(i.uuid.is_(None), i.deleted != LIVE, never_ran))
+        .order_by(_a.id)
+    )
+    return [(Attachment(*row[:-1]), row[-1] or "") for row in conn.execute(query)]
+
+
+def volume_ids(conn: t.Any, ids: t.Collection[str], instance_uuids: t.Iterable[str]) -> set[str]:
+    """The volumes of these live attachments, and of those of these instances."""
+    these = bulk.among(conn, _a.id, sorted(ids))
+    of_instances = bulk.among(conn, _a.instance_uuid, sorted(set(instance_uuids)))
+    query = sa.select(_a.volume_id).where(_a.deleted == LIVE, sa.or_(these, of_instances))
+    return set(conn.execute(query).scalars())

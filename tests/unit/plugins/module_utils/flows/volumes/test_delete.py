@@ -12,7 +12,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import tombstones
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import deletions
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import VolumeWorld
 
 PLACE = "s1@lvm#lvm"
@@ -216,9 +216,9 @@ def test_volumes_that_go_with_their_instance(vw: VolumeWorld) -> None:
     made = vw.make("made", 10)
     (waiting,) = vw.wish({"name": "waiting", "size": 1}).created
     with vw.ledger.write() as conn:
-        tombstones.delete(conn, [made, waiting], vw.context("d"))
+        deletions.delete(conn, [made, waiting], vw.context("d"))
         assert volume_work.hosts_with_work(conn, vw.context("d")) == ["s1"]
-        tombstones.delete(conn, [made, waiting], vw.context("e"))
+        deletions.delete(conn, [made, waiting], vw.context("e"))
     assert (vw.volume(made).status, vw.volume(made).run_id) == ("deleting", "run-d")
     assert vw.status(waiting) == "deleted"
     vw.work(run="d")

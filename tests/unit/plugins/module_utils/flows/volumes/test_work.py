@@ -15,7 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import tombstones
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import deletions
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import GIB, REBUILT, VolumeWorld
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
@@ -320,7 +320,7 @@ def test_one_run_that_deletes_what_it_is_just_making(vw: VolumeWorld) -> None:
     volume_id = placed(vw, "v", run="a")
     (mine,) = vw.work_of(run="a")
     with vw.ledger.write() as conn:
-        tombstones.delete(conn, [volume_id], vw.context("a"))
+        deletions.delete(conn, [volume_id], vw.context("a"))
     finished = vw.worked("s1", {"lvm": vw.storage["s1"].do(mine)}, run="a")
     assert finished.lost == [volume_id] and vw.status("v") == "deleting"
     assert vw.work(run="a").done == [volume_id]
@@ -361,7 +361,7 @@ def test_what_is_exported_is_not_deleted_before_that_ended(vw: VolumeWorld) -> N
     with vw.ledger.write() as conn:
         life.reserve(conn, vw.volume("v"), guest, "/dev/vdb", vw.context())
         conn.execute(tables.volume_attachments.update().values(export="done"))
-        tombstones.delete(conn, [volume_id], vw.context("d"))
+        deletions.delete(conn, [volume_id], vw.context("d"))
     assert vw.work_of(run="d") == []
     with vw.ledger.write() as conn:
         conn.execute(tables.volume_attachments.update().values(export="none"))

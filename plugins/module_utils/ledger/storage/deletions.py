@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The end of volumes and snapshots: nothing of them is anywhere, so their rows are kept for their history alone."""
+"""Deleting volumes and snapshots: from the mark for their hosts to the row that only the history needs."""
 
 from __future__ import annotations
 
@@ -25,16 +25,14 @@ def delete(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
 def begin(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> list[t.Any]:
     """These volumes are deleting, for their hosts to delete: they are returned. Those that were never placed are gone."""
     placed = [r for r in rows if r.pool_host]
-    if placed:
-        mine = bulk.among(conn, volumes_table.c.id, [r.id for r in placed])
-        values = {"status": states.DELETING, "run_id": context.run.id, "new_size": None, "instance_uuid": None}
-        conn.execute(volumes_table.update().where(mine).values(**values, updated_at=context.now))
+    ids = [r.id for r in placed]
+    volumes.take_ownership(conn, ids, context, status=states.DELETING, new_size=None, instance_uuid=None)
     forget(conn, [r for r in rows if not r.pool_host], None, context)
     return placed
 
 
 def forget(conn: t.Any, rows: t.Sequence[t.Any], host: str | None, context: Context) -> None:
-    """These volumes are gone. Their names are free, their history stays until it is purged."""
+    """No host has these volumes any more. Their names are free; their history stays until it is purged."""
     if not rows:
         return
     now = context.now
@@ -62,7 +60,7 @@ def forget(conn: t.Any, rows: t.Sequence[t.Any], host: str | None, context: Cont
 
 
 def forget_snapshots(conn: t.Any, rows: t.Sequence[t.Any], host: str | None, context: Context) -> None:
-    """These snapshots are gone."""
+    """No host has these snapshots any more."""
     if not rows:
         return
     now = context.now
