@@ -14,6 +14,7 @@ from ..disks.whole_disks import CLEARS as WHOLE_DISK_CLEARS
 from ..disks.whole_disks import MEDIA
 from ..errors import BootflowError
 from ..guest.config_drive_rules import FORMATS
+from ..guest.devices import CACHE_MODES
 from ..guest.platform import CPU_MODES, FIRMWARE_TYPES
 from ..reading.setting import ABSOLUTE, ABSOLUTES, FILLED, NUMBERS, PATTERN, Kind, Setting, Table, Unfit, structure
 from ..resources.numa.topology import reserved_pages
@@ -213,7 +214,18 @@ COMPUTE = Table(
     )
 )
 
-#: The fields of core.guest.spec.GuestOptions.
+
+def _cache_modes(value: t.Any) -> dict[str, str]:
+    modes = structure(value)
+    if not isinstance(modes, t.Mapping):
+        raise Unfit
+    for kind, mode in modes.items():
+        if kind not in ("file", "block", "network") or mode not in CACHE_MODES:
+            raise Unfit("%s: %s" % (kind, mode))
+    return {str(kind): str(mode) for kind, mode in modes.items()}
+
+
+#: Fields of core.guest.spec.GuestOptions.
 GUEST = Table(
     (
         Setting("machine_type", FILLED, help="Machine type of guests.", default_text="as the image or the host says"),
@@ -232,6 +244,36 @@ GUEST = Table(
             default_text="`host-model` with KVM, else `none`",
         ),
         Setting("cpu_model", FILLED, help="CPU model of guests, with `bootflow_cpu_mode: custom`."),
+        Setting(
+            "cpu_model_extra_flags",
+            list,
+            (),
+            "CPU features that guests have in addition (`pcid`, `+pcid`) or do not have (`-vmx`).",
+        ),
+        Setting("vnc_enabled", bool, True, "Guests have a VNC display and a video device."),
+        Setting("vnc_keymap", FILLED, help="Keymap of guests' VNC, such as `de`.", default_text="that of the client"),
+        Setting(
+            "disk_cachemodes",
+            Kind("a mapping of file, block or network to one of %s" % ", ".join(CACHE_MODES), _cache_modes, "dict"),
+            {},
+            "Cache modes of guests' disks, by what they lie on, such as `{file: none}`.",
+        ),
+        Setting(
+            "disk_discard",
+            str,
+            help="What becomes of the space that guests discard on their disks.",
+            choices=("unmap", "ignore"),
+            default_text="QEMU's",
+        ),
+        Setting(
+            "mem_stats_period_seconds",
+            int,
+            10,
+            "Interval of guests' memory statistics; 0: none.",
+            least=0,
+            unit="seconds",
+        ),
+        Setting("max_queues", int, 8, "Most queues of a guest's multi-queue interfaces.", least=1),
         Setting(
             "vnc_listen",
             FILLED,

@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput, InvalidRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.spec import GuestOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import to_number
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import CONFIGURATION, HOST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import CONFIGURATION, GUEST, HOST
 from ansible_collections.bootflow.compute.plugins.plugin_utils.host_settings import (
     check,
     cleanup_arguments,
@@ -224,3 +226,23 @@ def test_settings_are_read_once_a_task():
     assert of(action).wait_timeout == 5.0
     action.variables["bootflow_wait_timeout"] = 6
     assert of(action).wait_timeout == 5.0
+
+
+def test_what_shapes_guests_arrives_in_their_options():
+    given = {
+        "cpu_model_extra_flags": ["pcid", "-vmx"],
+        "vnc_enabled": False,
+        "vnc_keymap": "de",
+        "disk_cachemodes": {"file": "none"},
+        "disk_discard": "unmap",
+        "mem_stats_period_seconds": 0,
+        "max_queues": 2,
+    }
+    read = HOST.of({"bootflow_" + name: value for name, value in given.items()})
+    options = GuestOptions(**{setting.name: getattr(read, setting.name) for setting in GUEST})
+    assert {name: getattr(options, name) for name in given} == given
+    plain = GuestOptions(**{setting.name: getattr(HOST.of({}), setting.name) for setting in GUEST})
+    assert dataclasses.replace(plain, cpu_model_extra_flags=()) == GuestOptions()
+    wrong = "bootflow_disk_cachemodes must be a mapping of file, .*, got 'file: fast'"
+    with pytest.raises(InvalidInput, match=wrong):
+        getattr(HOST.of({"bootflow_disk_cachemodes": {"file": "fast"}}), "disk_cachemodes")  # noqa: B009
