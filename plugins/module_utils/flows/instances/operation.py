@@ -172,8 +172,7 @@ def enter(
         if row.task_state is None and operation.is_done(row.vm_state):
             begun.unchanged.append(row)
             continue
-        locked = row.locked_by not in (None, context.actor)
-        problem = _problem(conn, operation, row, free, locked, known_hosts)
+        problem = _problem(conn, operation, row, free, context, known_hosts)
         if problem is not None:
             refused.append(problem)
         begun.rows.append(row)
@@ -199,22 +198,19 @@ def enter(
 
 
 def _problem(
-    conn: t.Any, operation: Operation, row: t.Any, free: bool, locked: bool, known_hosts: t.Collection[str] | None
+    conn: t.Any,
+    operation: Operation,
+    row: t.Any,
+    free: bool,
+    context: Context,
+    known_hosts: t.Collection[str] | None,
 ) -> errors.BootflowError | None:
-    """Why the operation cannot begin with this instance, or None."""
-    same = operation.is_begun(row.task_state)
-    if same and not free:
+    """Why the operation cannot begin with this instance, or None. :arg free: no live run but this one works on it."""
+    resumed = operation.is_begun(row.task_state)
+    if resumed and not free:
         return runs.locked_error(conn, row.display_name, row.run_id)
     try:
-        launched = row.launched_at is not None
-        states.check_action(operation.name, row.vm_state, None if same else row.task_state, launched, locked, row.uuid)
-    except errors.InstanceInvalidState as e:
-        if e.details.get("attr") != "task_state":
-            return e
-        if not free:
-            return runs.locked_error(conn, row.display_name, row.run_id)
-        e.remedy = "The run that did this is dead: bootflow.compute.audit settles it."
-        return e
+        _check(conn, operation.name, row, None if resumed else row.task_state, free, context)
     except errors.BootflowError as e:
         return e
     if known_hosts is None or row.host in known_hosts:
@@ -223,6 +219,29 @@ def _problem(
         host=row.host or "(none) of instance %s" % row.uuid,
         remedy="Put the host into the inventory, or delete the instance with bootflow_delete_force: true.",
     )
+
+
+def check(conn: t.Any, action: str, row: t.Any, context: Context) -> None:
+    """Whether an action that leaves the instance's task_state alone (attach_volume, detach_volume) may begin.
+
+    :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy: it may not.
+    """
+    free = row.task_state is None or row.run_id in (None, "", context.run.id)
+    free = free or bool(runs.dead_among(conn, [row.run_id], context.run, context.now))
+    _check(conn, action, row, row.task_state, free, context)
+
+
+def _check(conn: t.Any, action: str, row: t.Any, task_state: str | None, free: bool, context: Context) -> None:
+    """The rule of core.instances.states; what another run is doing is told with the run."""
+    locked = row.locked_by not in (None, context.actor)
+    try:
+        states.check_action(action, row.vm_state, task_state, row.launched_at is not None, locked, row.uuid)
+    except errors.InstanceInvalidState as e:
+        if e.details.get("attr") == "task_state":
+            if not free:
+                raise runs.locked_error(conn, row.display_name, row.run_id) from e
+            e.remedy = "The run that did this is dead: bootflow.compute.audit settles it."
+        raise
 
 
 def _refuse(refused: t.Sequence[errors.BootflowError]) -> None:
