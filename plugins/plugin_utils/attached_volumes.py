@@ -229,7 +229,7 @@ def disconnect(
 def reconnect(action: t.Any, found: t.Sequence[Attached]) -> Problems:
     """Log the current host in to these again, where it is not, with the credentials that its own records have.
 
-    Of QEMU's connector nothing is to be done: libvirt has the secret.
+    With QEMU's connector there is nothing to do: libvirt has the secret, as long as libvirtd runs.
     """
     mine = [a for a in found if a.row.way == KERNEL]
     if not mine:

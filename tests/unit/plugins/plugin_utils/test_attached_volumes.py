@@ -487,6 +487,22 @@ def test_qemu_logs_in_for_each_guest_by_itself(ledger):
     assert host.calls[0][1]["secrets"] == [{"iqn": "%s:%s" % (iqn(1), ids[0]), "state": "absent"}]
 
 
+def test_a_host_logs_in_again_with_the_credentials_of_its_records(ledger):
+    enter(ledger, 1, connection="done")
+    enter(ledger, 2, "qemu", connection="done")
+    host = Host()
+    assert attached_volumes.reconnect(host, found(ledger)) == {}
+    ((name, arguments),) = host.calls
+    (connection,) = arguments["connections"]
+    assert name == "iscsi_initiator" and connection["volume_id"] == volume_id(1)
+    assert connection["state"] == "connected" and connection["shared"] and "chap_secret" not in connection
+    host.fails[volume_id(1)] = errors.VolumeDeviceNotFound(device="/dev/x")
+    assert {p.code for p in attached_volumes.reconnect(host, found(ledger)).values()} == {"VolumeDeviceNotFound"}
+    host.fails["iscsi_initiator"] = errors.HostUnreachable(host="kvm1", reason="no route")
+    assert list(attached_volumes.reconnect(host, found(ledger))) == [attachment_id(1)]
+    assert attached_volumes.reconnect(host, []) == {}
+
+
 def test_looking_again_is_for_the_kernel(ledger):
     enter(ledger, 1, connection="done")
     enter(ledger, 2, "qemu", connection="done")
