@@ -14,7 +14,6 @@ import typing as t
 from ...core import errors
 from ...core.disks.block_devices import PlannedDisk, attached_disk, planned_disk
 from ...core.disks.disk_names import default_bus, free_name
-from ...core.instances import states
 from ...core.model import BlockDevice, Flavor
 from ...core.reading.problems import Problems
 from ...core.volumes import attach_rules
@@ -24,6 +23,7 @@ from ...ledger.compute import claims, instances, nodes, runs
 from ...ledger.context import Context
 from ...ledger.storage import attachments, volume_history, volumes
 from ...ledger.storage.attachments import Attachment
+from .. import entry
 from . import changes, life, requests
 from .changes import Begun
 from .life import Connectors
@@ -83,13 +83,7 @@ def _check_attach(
     conn: t.Any, request: AttachmentRequest, there: t.Sequence[Attachment], cross_az_attach: bool, context: Context
 ) -> None:
     attachments.check_not_locked(conn, request.volume, there, context)
-    states.check_action(
-        ATTACH,
-        request.guest.vm_state,
-        request.guest.task_state,
-        launched=request.guest.launched_at is not None,
-        instance_uuid=request.guest.uuid,
-    )
+    entry.check(conn, ATTACH, request.guest, context)
     attach_rules.check_attach_to_instance(
         volumes.to_volume(request.volume),
         request.guest.uuid,

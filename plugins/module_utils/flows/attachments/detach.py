@@ -12,7 +12,6 @@ from __future__ import annotations
 import typing as t
 
 from ...core import errors
-from ...core.instances import states
 from ...core.reading.problems import Problems
 from ...core.volumes import attach_rules
 from ...core.volumes import states as volume_states
@@ -21,6 +20,7 @@ from ...ledger.compute import instances, runs
 from ...ledger.context import Context
 from ...ledger.storage import attachments, volume_history, volumes
 from ...ledger.storage.attachments import Attachment
+from .. import entry
 from . import changes, life, requests
 from .changes import Begun
 from .requests import AttachmentRequest
@@ -94,13 +94,7 @@ def _check_detach(
     root = [d for d in disks[guest.uuid] if d.get("volume_id") == volume.id and d.get("boot_index") == 0]
     if root:
         raise errors.CannotDetachRootVolume()
-    states.check_action(
-        DETACH,
-        guest.vm_state,
-        guest.task_state,
-        launched=guest.launched_at is not None,
-        instance_uuid=guest.uuid,
-    )
+    entry.check(conn, DETACH, guest, context)
     return row, transition
 
 

@@ -20,6 +20,7 @@ from ...core import errors
 from ...core.instances import states
 from ...ledger.compute import history, instances, runs
 from ...ledger.context import Context
+from .. import entry
 
 MOST_NAMED = 5
 
@@ -210,7 +211,7 @@ def _problem(
     if resumed and not free:
         return runs.locked_error(conn, row.display_name, row.run_id)
     try:
-        _check(conn, operation.name, row, None if resumed else row.task_state, free, context)
+        entry.check_rule(conn, operation.name, row, None if resumed else row.task_state, free, context)
     except errors.BootflowError as e:
         return e
     if known_hosts is None or row.host in known_hosts:
@@ -219,29 +220,6 @@ def _problem(
         host=row.host or "(none) of instance %s" % row.uuid,
         remedy="Put the host into the inventory, or delete the instance with bootflow_delete_force: true.",
     )
-
-
-def check(conn: t.Any, action: str, row: t.Any, context: Context) -> None:
-    """Whether an action that leaves the instance's task_state alone (attach_volume, detach_volume) may begin.
-
-    :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy: it may not.
-    """
-    free = row.task_state is None or row.run_id in (None, "", context.run.id)
-    free = free or bool(runs.dead_among(conn, [row.run_id], context.run, context.now))
-    _check(conn, action, row, row.task_state, free, context)
-
-
-def _check(conn: t.Any, action: str, row: t.Any, task_state: str | None, free: bool, context: Context) -> None:
-    """The rule of core.instances.states; what another run is doing is told with the run."""
-    locked = row.locked_by not in (None, context.actor)
-    try:
-        states.check_action(action, row.vm_state, task_state, row.launched_at is not None, locked, row.uuid)
-    except errors.InstanceInvalidState as e:
-        if e.details.get("attr") == "task_state":
-            if not free:
-                raise runs.locked_error(conn, row.display_name, row.run_id) from e
-            e.remedy = "The run that did this is dead: bootflow.compute.audit settles it."
-        raise
 
 
 def _refuse(refused: t.Sequence[errors.BootflowError]) -> None:

@@ -11,11 +11,12 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach as volume_attach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes, life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach as volume_detach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
@@ -203,6 +204,21 @@ def test_all_that_is_wrong_at_once(pair: BootWorld) -> None:
         ("attachments[7]", "InvalidVolume"),
         ("attachments[8].volume", "InvalidInput"),
     ]
+
+
+def test_an_instance_that_is_locked_or_being_worked_on(pair: BootWorld) -> None:
+    attach(pair, WISH)
+    pair.make("other", size=1)
+    busy = {"locked_by": None, "task_state": states.POWERING_OFF, "run_id": "run-z"}
+    for values, code in (({"locked_by": "bob"}, "InstanceIsLocked"), (busy, "InstanceBusy")):
+        with pair.ledger.write() as conn:
+            runs.renew(conn, pair.context("z").run, pair.time)
+            conn.execute(tables.instances.update().values(**values))
+        for begin, wish in ((pair.attach, {**WISH, "volume": "other"}), (pair.detach, WISH)):
+            assert [c for _path, c, _message in refused(pair, begin, wish, run="w")] == [code]
+    pair.time += 601  # run z is dead
+    ((_path, code, message),) = refused(pair, pair.detach, WISH, run="w")
+    assert code == "InstanceInvalidState" and "powering-off" in message
 
 
 def test_a_root_volume_stays(pair: BootWorld) -> None:

@@ -1,0 +1,37 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether an action may begin with an instance now: locks of users, the states' rules, and runs that work on it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..core import errors
+from ..core.instances import states
+from ..ledger.compute import runs
+from ..ledger.context import Context
+
+
+def check(conn: t.Any, action: str, row: t.Any, context: Context) -> None:
+    """Whether an action that leaves the instance's task_state alone (attach_volume, detach_volume) may begin.
+
+    :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy: it may not.
+    """
+    free = row.task_state is None or row.run_id in (None, "", context.run.id)
+    free = free or bool(runs.dead_among(conn, [row.run_id], context.run, context.now))
+    check_rule(conn, action, row, row.task_state, free, context)
+
+
+def check_rule(conn: t.Any, action: str, row: t.Any, task_state: str | None, free: bool, context: Context) -> None:
+    """The same with what the caller knows: the task_state to check, and whether no live run but this one works on it."""
+    locked = row.locked_by not in (None, context.actor)
+    try:
+        states.check_action(action, row.vm_state, task_state, row.launched_at is not None, locked, row.uuid)
+    except errors.InstanceInvalidState as e:
+        if e.details.get("attr") == "task_state":
+            if not free:
+                raise runs.locked_error(conn, row.display_name, row.run_id) from e
+            e.remedy = "The run that did this is dead: bootflow.compute.audit settles it."
+        raise
