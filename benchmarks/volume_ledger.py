@@ -53,7 +53,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.sche
     VolumeSchedulerOptions,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept  # noqa: E402
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.boot_volumes import BootVolumeOptions  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.planned import BootVolumeOptions  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import volume_leases  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept as volume_accept  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete  # noqa: E402

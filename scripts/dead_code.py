@@ -38,7 +38,6 @@ ALLOWED = (
         r"hypervisor_\w+|total_usable_\w+|disk_mb_used|service|max_\w+_per_host",
         "Nova's names, which extra specs, JsonFilter and filters with a setting ask for by text",
     ),
-    (r".*/ledger/(compute|storage)/.*", r"take_one", "about to go or to be called"),
     (
         r".*/core/volumes/attachment\.py",
         r"EVENTS|LAWS|meaning",

@@ -187,49 +187,43 @@ class ActionModule(LedgerAction):
     def _result(
         self, findings: t.Sequence[Finding], todo: t.Mapping[str, Todo], ends: t.Mapping[str, Ends]
     ) -> dict[str, t.Any]:
-        told = [f.as_dict() for f in findings]
         memory = core_audit.foreign_memory(findings)
-        inventory = set(self.task_vars.get("groups", {}).get("all", []))
-        lines = ["Audit: nothing to repair."] if not findings else []
-        if findings:
-            lines = ["Would do (nothing is touched):" if self.check_mode else "Audit:"]
-            lines += tables.table(
-                ("HOST", "KIND", "INSTANCE", "WHAT", "FROM", "TO", "ACTION"),
-                [
-                    (f.host or "-", f.kind, f.instance or "-", f.what, _short(f.old), _short(f.new), f.action)
-                    for f in findings
-                ],
-            )
-            lines += [
-                "%s: %d MB are used by domains that are no instances." % (h, mb) for h, mb in sorted(memory.items())
-            ]
-            lines += ["Remedy: %s" % r for r in dict.fromkeys(f.remedy for f in findings if f.remedy)]
         if self.options["print_table"]:
-            tables.show(self._display, lines)
+            tables.show(self._display, self._lines(findings, memory))
         for f in findings:
             if f.kind == core_audit.USAGE:
                 self._display.warning("%s: %s was %s, and is %s now." % (f.host, f.what, f.old, f.new))
-        before = ["%s %s %s: %s\n" % (f.host, f.instance or "", f.what, _short(f.old)) for f in findings if f.changes]
-        after = ["%s %s %s: %s\n" % (f.host, f.instance or "", f.what, _short(f.new)) for f in findings if f.changes]
+        inventory = set(self.task_vars.get("groups", {}).get("all", []))
+        to_clean = {h for h, what in todo.items() if what} | {h for h, e in ends.items() if e.sessions or e.secrets}
         return {
             "changed": any(f.changes for f in findings),
-            "findings": told,
+            "findings": [f.as_dict() for f in findings],
             "foreign_memory_mb": memory,
-            "hosts": sorted(
-                {h for h, t_ in todo.items() if t_ and h in inventory}
-                | {h for h, e in ends.items() if (e.sessions or e.secrets) and h in inventory}
-            ),
-            "target_hosts": sorted(h for h, e in ends.items() if e.targets and h in inventory),
+            "hosts": sorted(to_clean & inventory),
+            "target_hosts": sorted({h for h, e in ends.items() if e.targets} & inventory),
             "ends": {h: e.as_dict() for h, e in ends.items()},
-            "todo": {h: t_.as_dict() for h, t_ in todo.items()},
+            "todo": {h: what.as_dict() for h, what in todo.items()},
             "died": _died(findings),
-            "diff": {
-                "before": "".join(before),
-                "after": "".join(after),
-                "before_header": "ledger",
-                "after_header": "ledger",
-            },
+            "diff": _diff([f for f in findings if f.changes]),
         }
+
+    def _lines(self, findings: t.Sequence[Finding], memory: t.Mapping[str, int]) -> list[str]:
+        """The findings as people read them. :arg memory: host -> MB that foreign domains use."""
+        if not findings:
+            return ["Audit: nothing to repair."]
+        table = tables.table(
+            ("HOST", "KIND", "INSTANCE", "WHAT", "FROM", "TO", "ACTION"),
+            [
+                (f.host or "-", f.kind, f.instance or "-", f.what, _short(f.old), _short(f.new), f.action)
+                for f in findings
+            ],
+        )
+        return [
+            "Would do (nothing is touched):" if self.check_mode else "Audit:",
+            *table,
+            *("%s: %d MB are used by domains that are not instances." % (h, mb) for h, mb in sorted(memory.items())),
+            *("Remedy: %s" % r for r in dict.fromkeys(f.remedy for f in findings if f.remedy)),
+        ]
 
     def _repaired(self) -> t.Mapping[str, t.Any]:
         """What the phase repair answered in this playbook."""
@@ -238,7 +232,7 @@ class ActionModule(LedgerAction):
     def _registered(self, name: str) -> t.Mapping[str, t.Any]:
         return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"]["localhost"].get(name) or {})
 
-    # --- clean: on each host that has something to be rid of --------------------------------------------------------
+    # --- clean: on each host with pending cleanups ----------------------------------------------------------------
 
     def _clean(self) -> dict[str, t.Any]:
         if self.check_mode:
@@ -285,14 +279,14 @@ class ActionModule(LedgerAction):
         """The result of a phase that removed things from a host. :arg outcomes: UUID or target -> None, or why not."""
         problems = {name: problem for name, problem in sorted(outcomes.items()) if problem is not None}
         for name, problem in problems.items():
-            self._display.warning("%s could not be rid of %s: %s" % (host, name, problem.message))
+            self._display.warning("Could not remove %s from %s: %s" % (name, host, problem.message))
         return {
             "changed": bool(outcomes),
             "removed": sorted(set(outcomes) - set(problems)),
             "problems": {name: problem.as_dict() for name, problem in problems.items()},
         }
 
-    # --- unexport: on each storage host that has targets of nobody -----------------------------------------------------
+    # --- unexport: on each storage host that has unowned targets -------------------------------------------------------
 
     def _unexport(self) -> dict[str, t.Any]:
         if self.check_mode:
@@ -351,6 +345,14 @@ def _snapshot(host: str, answer: t.Mapping[str, t.Any]) -> Snapshot:
         volumes=dict(facts.get("instance_volumes") or {}),
         columns=ledger_audit.columns_of(facts, answer["configuration"]),
     )
+
+
+def _diff(findings: t.Sequence[Finding]) -> dict[str, str]:
+    """What the ledger has, and what it is to have."""
+    before = ["%s %s %s: %s\n" % (f.host, f.instance or "", f.what, _short(f.old)) for f in findings]
+    after = ["%s %s %s: %s\n" % (f.host, f.instance or "", f.what, _short(f.new)) for f in findings]
+    headers = {"before_header": "ledger", "after_header": "ledger"}
+    return {"before": "".join(before), "after": "".join(after), **headers}
 
 
 def _died(findings: t.Iterable[Finding]) -> dict[str, str]:

@@ -65,7 +65,7 @@ class ActionModule(LedgerAction):
             if makes_volumes:
                 ledger.transact(boot_volume_inputs.configure_backends, self, context.now)
             accepted, stale = ledger.transact(write, collisions=3)
-        # A transaction of its own, after this run took over what it asked for: accept has locked subnets, and no instance is
+        # A transaction of its own, after this run took over what it requested: accept has locked subnets, and no instance is
         # locked after them.
         if accepted.changed and not self.check_mode and ledger.transact(leases.give_back, context):
             stale = ledger.inspect(self._stale, context)
@@ -92,7 +92,7 @@ class ActionModule(LedgerAction):
         return t.cast("list[str]", stale)
 
     def _stale(self, conn: t.Any, context: Context) -> list[str]:
-        """The hosts to be asked before anything is scheduled: their facts are old, or they have something to be rid of."""
+        """The hosts to be asked before anything is scheduled: their facts are old, or they have pending cleanups."""
         hosts = self.compute_hosts()
         to_clean = cleanups.hosts(conn)
         stale = nodes.stale_hosts(conn, hosts, context.now, self.options["facts_max_age"])

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_catalogue
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_images
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as ledger_builds
@@ -27,7 +27,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import Outc
 
 
 class ActionModule(StageAction):
-    ARGUMENTS = CATALOGUE.options()
+    ARGUMENTS = CATALOGUE.options("images")
     STAGE = ledger_builds.BLOCK_DEVICE_MAPPING
 
     def work(self, builds: list[Build]) -> Outcomes:
@@ -47,14 +47,14 @@ class ActionModule(StageAction):
             problems.update(attached_volumes.connect(self, ledger, mine, facts, self.context()))
         return {b.uuid: next((problems[a.id] for a in found.get(b.uuid, ()) if a.id in problems), None) for b in builds}
 
+    def _images(self, builds: list[Build]) -> dict[str, Image]:
+        """The images that root disks are made from, by id."""
+        stored = [b.row.spec["image"] for b in builds if any(d["kind"] == "image" for d in b.disks)]
+        catalogue = parse_images(self.options["images"]).values() if stored else ()
+        return {image.id: image for image in (accept.find_image(catalogue, data) for data in stored)}
+
     def _local_disks(self, builds: list[Build]) -> Outcomes:
-        o = self.options
-        catalogue = parse_catalogue(o["flavors"], o["images"], o["networks"], o["keypairs"])
-        images: dict[str, Image] = {}
-        for build in builds:
-            if any(d["kind"] == "image" for d in build.disks):
-                image = accept.find_image(catalogue.images.values(), build.row.spec["image"])
-                images[image.id] = image
+        images = self._images(builds)
         local = is_local(self)
         arguments: dict[str, t.Any] = {
             "instances_path": host_settings.of(self).instances_path,

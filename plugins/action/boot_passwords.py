@@ -9,19 +9,20 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import SecretsOfRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances
-from ansible_collections.bootflow.compute.plugins.plugin_utils import passwords, request_inputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils import passwords
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 
 class ActionModule(LedgerAction):
-    ARGUMENTS = REQUEST.options()
+    ARGUMENTS = REQUEST.options("instances", "project")
 
     def act(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True}
-        inputs = request_inputs.RequestInputs(self.options)
+        secrets_of = SecretsOfRequest(self.options["instances"], self.options["project"]).of
         run = self.context().run.id
 
         def read(conn: t.Any) -> tuple[list[t.Any], set[str]]:
@@ -31,9 +32,9 @@ class ActionModule(LedgerAction):
         rows, resumed = self.open_ledger().inspect(read)
         found = {}
         for row in rows:
-            request = inputs.request_of(row.project, row.display_name)
+            secrets = secrets_of(row.project, row.display_name)
             # A config drive that a dead run wrote has a password that died with it, unless the request names it.
-            known = row.uuid not in resumed or (request is not None and request.admin_password)
+            known = row.uuid not in resumed or (secrets is not None and secrets.admin_password)
             if row.config_drive and known:
-                found[row.display_name] = passwords.password_of(row.uuid, request)
+                found[row.display_name] = passwords.password_of(row.uuid, secrets)
         return {"changed": False, "admin_passwords": found, "_ansible_no_log": True}

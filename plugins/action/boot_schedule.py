@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import collections
 import typing as t
+from dataclasses import dataclass
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
@@ -40,6 +42,18 @@ HOSTS_PRINTED = 50
 REMEDY = "The plan lists why each host was rejected. Request less, or fix the cause."
 
 
+@dataclass(frozen=True)
+class _Rehearsed:
+    """What a boot would do, as the transaction that was rolled back had it; mappings are by the instance's uuid."""
+
+    result: schedule.Scheduled
+    rows: list[t.Any]  # of the instances
+    placed: dict[str, builds.Build]
+    volumes: dict[str, list[attached_volumes.Attached]]
+    backends: dict[str, t.Any]  # by the volume's id: where it would be made
+    faults: dict[str, t.Any]
+
+
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **REQUEST.options(),
@@ -59,8 +73,8 @@ class ActionModule(LedgerAction):
     def _schedule(self) -> dict[str, t.Any]:
         context = self.context()
         ledger = self.open_ledger()
-        waiting = ledger.inspect(schedule.waiting, context.run.id)
-        hosts = ledger.inspect(schedule.hosts_of_run, context.run.id)
+        waiting = ledger.inspect(instances.waits_for_host, context.run.id)
+        hosts = ledger.inspect(instances.hosts_of_run, context.run.id)
         if not waiting:
             self._place_volumes(ledger, context)
             return {"changed": False, "hosts": self._reachable(hosts), "placed": [], "not_placed": []}
@@ -77,7 +91,7 @@ class ActionModule(LedgerAction):
         result, names = ledger.transact(write)
         self._place_volumes(ledger, context)
         for uuid in result.failed:
-            self._display.warning("%s was not placed; the report tells why." % names.get(uuid, uuid))
+            self._display.warning("%s was not placed; the report says why." % names.get(uuid, uuid))
         return {
             "changed": True,
             "hosts": self._reachable(result.hosts),
@@ -112,53 +126,22 @@ class ActionModule(LedgerAction):
     def _plan(self) -> dict[str, t.Any]:
         """The whole boot up to the domain XML, in a transaction that is rolled back."""
         inputs = request_inputs.RequestInputs(self.options, scheduler_inputs.reading_of(self))
-        context = self.context()
-        ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
+        options = boot_volume_inputs.accept_options(self, inputs)
         configurations = scheduler_inputs.configurations(self)
-        hostvars = self.task_vars["hostvars"]
-        makes_volumes = boot_volume_inputs.makes_volumes(inputs.requests)
+        read_fleet = self._fleet_reader(configurations)
+        ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
         with ledger.rehearse() as conn:
+            context = self.context()
+            makes_volumes = boot_volume_inputs.makes_volumes(inputs.requests)
             if makes_volumes:
                 boot_volume_inputs.configure_backends(conn, self, context.now)
                 storage_reports.rehearse_reports(conn, self, context.now)
-            options = boot_volume_inputs.accept_options(self, inputs)
             accepted = accept.accept(conn, inputs.requests, options, context)
             if not accepted.changed:
                 return {"changed": False, "hosts": [], "plan": [], "msg": "Nothing to do: everything is as asked."}
-            for host in self.compute_hosts():
-                report = hostvars[host].get("bootflow_reported")
-                if report and report.get("reported"):
-                    nodes.record_report(conn, host, report["compute_node"], configurations[host], context.now)
-                elif report and report.get("error"):
-                    nodes.record_unreachable(conn, host, report["error"]["message"])
-            nodes.configure(conn, configurations)
-            if schedule.waiting(conn, context.run.id):
-                options = scheduler_inputs.scheduler_options(self, context.now, explain=True)
-                result = schedule.schedule(conn, self._fleet_reader(configurations), options, context)
-                life.bind_waiting(conn, self._connector_of, context)
-            else:
-                result = schedule.Scheduled()
-            backends = {}
-            if makes_volumes:
-                there = storage_settings.storage_hosts(self)
-                wish = volume_inputs.scheduler_options(self.options, context.now, hosts=there)
-                chosen = volume_scheduling.plan(conn, wish, context)
-                backends = {c["volume_id"]: c for c in chosen}
-            wanted = set(accepted.created) | set(accepted.resumed)
-            rows = instances.select_live(conn, uuids=sorted(wanted))
-            placed = {b.uuid: b for b in builds.load(conn, [r for r in rows if r.host is not None])}
-            volumes = attached_volumes.load(conn, [u for u, b in placed.items() if guest_of_build.has_volumes(b)])
-            faults = schedule.faults(conn, result.failed)
-        explained: dict[int, int] = {}
-        plan = []
-        for row in rows:
-            explained[row.request_spec_id] = explained.get(row.request_spec_id, 0) + 1
-            # The hosts of an entry are much the same for each of its instances: printed for the first few, returned for all.
-            in_full = explained[row.request_spec_id] <= EXPLAINED_OF_AN_ENTRY
-            build, found = placed.get(row.uuid), volumes.get(row.uuid, [])
-            plan.append(self._plan_of(row, build, found, result, faults.get(row.uuid), hostvars, in_full))
-            plan[-1]["volumes"] = [_volume_plan(a, backends.get(a.volume_id)) for a in found]
-            plan[-1]["lines"] += [_volume_line(v) for v in plan[-1]["volumes"]]
+            self._rehearse_reports(conn, configurations, context)
+            found = self._rehearse(conn, accepted, read_fleet, makes_volumes, context)
+        plan = self._plans(found)
         lines = [line for p in plan for line in p.pop("lines")]
         if self.options["print_table"]:
             tables.show(self._display, ["Plan (nothing is touched):", *lines])
@@ -166,56 +149,76 @@ class ActionModule(LedgerAction):
             "changed": True,
             "hosts": [],
             "plan": plan,
-            "diff": [
-                {
-                    "before": "",
-                    "after": p["xml"],
-                    "before_header": p["name"],
-                    "after_header": "%s on %s" % (p["name"], p["host"]),
-                }
-                for p in plan
-                if p["xml"]
-            ],
+            "diff": [_diff(p) for p in plan if p["xml"]],
         }
-        if result.failed:
+        if found.result.failed:
             items = [errors.failed_item(p["name"], p["uuid"], {**p["error"], "remedy": ""}) for p in plan if p["error"]]
             message = "%d of %d instances fit on no host." % (len(items), len(plan))
             return error_result(errors.BootFailed(items, len(plan), message=message, remedy=REMEDY), **answer)
         return answer
 
-    def _plan_of(
+    def _rehearse_reports(
+        self, conn: t.Any, configurations: t.Mapping[str, t.Mapping[str, t.Any]], context: Context
+    ) -> None:
+        """What the hosts that were asked in this playbook reported, and how the inventory configures all."""
+        for host in self.compute_hosts():
+            report = self.task_vars["hostvars"][host].get("bootflow_reported")
+            if report and report.get("reported"):
+                nodes.record_report(conn, host, report["compute_node"], configurations[host], context.now)
+            elif report and report.get("error"):
+                nodes.record_unreachable(conn, host, report["error"]["message"])
+        nodes.configure(conn, configurations)
+
+    def _rehearse(
         self,
-        row: t.Any,
-        build: t.Any,
-        volumes: list[attached_volumes.Attached],
-        result: schedule.Scheduled,
-        fault: t.Any,
-        hostvars: t.Any,
-        in_full: bool,
-    ) -> dict[str, t.Any]:
-        selection = result.placed.get(row.uuid)
-        decision = selection.decision if selection is not None else result.explanations.get(row.uuid)
-        lines = ["", "%s (%s)" % (row.display_name, row.spec["flavor"]["name"])]
-        if build is not None:
-            addresses = [f["ip_address"] for p, _n in build.ports for f in p.fixed_ips]
-            lines.append("  host: %s, addresses: %s" % (build.row.host, ", ".join(addresses) or "none"))
-            if selection is None:
-                lines.append("  goes on where an earlier run stopped")
-        if selection is not None:
-            lines.append("  alternates: %s" % (", ".join(a.host for a in selection.alternates) or "none"))
-        if fault is not None:
-            lines.append("  %s: %s" % (fault["code"], fault["message"]))
-        if decision is not None:
-            if in_full:
-                # Its first line and that of the alternates stand above, in words of our own.
-                text = explain.explanation_text(decision, HOSTS_PRINTED)[1:]
-                lines += [line for line in text if not line.startswith("  alternates:")]
-            else:
-                lines.append("  the hosts: as above; the result's plan has all")
+        conn: t.Any,
+        accepted: accept.Accepted,
+        read_fleet: t.Callable[[t.Any, fleet.Needs], Fleet],
+        makes_volumes: bool,
+        context: Context,
+    ) -> _Rehearsed:
+        result = schedule.Scheduled()
+        if instances.waits_for_host(conn, context.run.id):
+            options = scheduler_inputs.scheduler_options(self, context.now, explain=True)
+            result = schedule.schedule(conn, read_fleet, options, context)
+            life.bind_waiting(conn, self._connector_of, context)
+        backends: dict[str, t.Any] = {}
+        if makes_volumes:
+            hosts = storage_settings.storage_hosts(self)
+            settings = volume_inputs.scheduler_options(self.options, context.now, hosts=hosts)
+            backends = {c["volume_id"]: c for c in volume_scheduling.plan(conn, settings, context)}
+        rows = instances.select_live(conn, uuids=sorted({*accepted.created, *accepted.resumed}))
+        placed = {b.uuid: b for b in builds.load(conn, [r for r in rows if r.host is not None])}
+        volumes = attached_volumes.load(conn, [u for u, b in placed.items() if guest_of_build.has_volumes(b)])
+        return _Rehearsed(result, rows, placed, volumes, backends, schedule.faults(conn, result.failed))
+
+    def _plans(self, found: _Rehearsed) -> list[dict[str, t.Any]]:
+        """The plan of each instance, with its ``lines``."""
+        explained: collections.Counter[int] = collections.Counter()
+        plans = []
+        for row in found.rows:
+            explained[row.request_spec_id] += 1
+            # The hosts of an entry are much the same for each of its instances: printed for the first few, returned for all.
+            in_full = explained[row.request_spec_id] <= EXPLAINED_OF_AN_ENTRY
+            plan = self._plan_of(row, found, in_full)
+            plan["volumes"] = [
+                _volume_plan(a, found.backends.get(a.volume_id)) for a in found.volumes.get(row.uuid, [])
+            ]
+            plan["lines"] += [_volume_line(v) for v in plan["volumes"]]
+            plans.append(plan)
+        return plans
+
+    def _plan_of(self, row: t.Any, found: _Rehearsed, in_full: bool) -> dict[str, t.Any]:
+        build, fault, selection = (
+            found.placed.get(row.uuid),
+            found.faults.get(row.uuid),
+            found.result.placed.get(row.uuid),
+        )
+        decision = selection.decision if selection is not None else found.result.explanations.get(row.uuid)
         xml = None
         if build is not None:
-            settings = host_settings.HOST.of(hostvars[build.row.host])
-            xml = guest_of_build.domain_xml(build, settings, volumes)
+            settings = host_settings.HOST.of(self.task_vars["hostvars"][build.row.host])
+            xml = guest_of_build.domain_xml(build, settings, found.volumes.get(row.uuid, []))
         return {
             "name": row.display_name,
             "uuid": row.uuid,
@@ -224,8 +227,36 @@ class ActionModule(LedgerAction):
             "decision": decision,
             "error": fault,
             "xml": xml,
-            "lines": lines,
+            "lines": _plan_lines(row, build, selection, fault, decision, in_full),
         }
+
+
+def _plan_lines(
+    row: t.Any, build: builds.Build | None, selection: t.Any, fault: t.Any, decision: t.Any, in_full: bool
+) -> list[str]:
+    """:arg in_full: with the hosts that were looked at."""
+    lines = ["", "%s (%s)" % (row.display_name, row.spec["flavor"]["name"])]
+    if build is not None:
+        addresses = [f["ip_address"] for p, _n in build.ports for f in p.fixed_ips]
+        lines.append("  host: %s, addresses: %s" % (build.row.host, ", ".join(addresses) or "none"))
+        if selection is None:
+            lines.append("  goes on where an earlier run stopped")
+    if selection is not None:
+        lines.append("  alternates: %s" % (", ".join(a.host for a in selection.alternates) or "none"))
+    if fault is not None:
+        lines.append("  %s: %s" % (fault["code"], fault["message"]))
+    if decision is not None and in_full:
+        # Its first line and that of the alternates stand above, in words of our own.
+        text = explain.explanation_text(decision, HOSTS_PRINTED)[1:]
+        lines += [line for line in text if not line.startswith("  alternates:")]
+    elif decision is not None:
+        lines.append("  the hosts: as above; the result's plan has all")
+    return lines
+
+
+def _diff(plan: t.Mapping[str, t.Any]) -> dict[str, str]:
+    header = "%s on %s" % (plan["name"], plan["host"])
+    return {"before": "", "after": plan["xml"], "before_header": plan["name"], "after_header": header}
 
 
 def _volume_plan(attached: attached_volumes.Attached, chosen: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:

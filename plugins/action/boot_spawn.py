@@ -11,6 +11,7 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import pack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Values
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import SecretsOfRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as ledger_builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
@@ -20,29 +21,28 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     guest_of_build,
     host_settings,
     passwords,
-    request_inputs,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import Outcomes, StageAction, item_errors
 
 
 class ActionModule(StageAction):
-    ARGUMENTS = REQUEST.options()
+    ARGUMENTS = REQUEST.options("instances", "project")
     STAGE = ledger_builds.SPAWNING
 
     def work(self, builds: list[Build]) -> Outcomes:
         self._power_states: dict[str, int] = {}
-        inputs = request_inputs.RequestInputs(self.options)
+        secrets_of = SecretsOfRequest(self.options["instances"], self.options["project"]).of
         outcomes: Outcomes = {}
         settings = host_settings.of(self)
         drives, domains = [], []
         with_volumes = [b.uuid for b in builds if guest_of_build.has_volumes(b)]
         volumes = self.open_ledger().inspect(attached_volumes.load, with_volumes) if with_volumes else {}
         for build in builds:
-            request = inputs.request_of(build.row.project, build.row.display_name)
             try:
                 if build.row.config_drive:
-                    password = passwords.password_of(build.uuid, request)
-                    files = guest_of_build.config_drive(build, request, password, volumes.get(build.uuid, ()))
+                    secrets = secrets_of(build.row.project, build.row.display_name)
+                    password = passwords.password_of(build.uuid, secrets)
+                    files = guest_of_build.config_drive(build, secrets, password, volumes.get(build.uuid, ()))
                     drives.append(
                         {
                             "uuid": build.uuid,
@@ -73,7 +73,9 @@ class ActionModule(StageAction):
         return {b.uuid: outcomes.get(b.uuid) for b in builds}
 
     def finish(self, conn: t.Any, host: str, good: list[Build], context: Context) -> list[str]:
-        _active, lost = ledger_builds.spawned(conn, host, {b.uuid: self._power_states[b.uuid] for b in good}, context)
+        power_states = {b.uuid: self._power_states[b.uuid] for b in good}
+        with_volumes = {b.uuid for b in good if b.volumes}
+        _active, lost = ledger_builds.spawned(conn, host, power_states, context, with_volumes)
         return lost
 
     def _domain(

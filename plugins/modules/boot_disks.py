@@ -22,7 +22,10 @@ author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
-  - bootflow.compute.catalogue
+options:
+  images:
+    description: The images that requests may name. Read from the variable C(bootflow_images).
+    type: raw
 attributes:
   check_mode:
     support: full

@@ -20,7 +20,17 @@ author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
-  - bootflow.compute.request
+options:
+  instances:
+    description:
+      - The requested instances, of which only user data, injected files and passwords are read.
+      - Read from the variable C(bootflow_instances).
+    type: list
+    elements: raw
+    required: true
+  project:
+    description: The project of entries that name none. Read from the variable C(bootflow_project), else V(default).
+    type: str
 attributes:
   check_mode:
     support: full

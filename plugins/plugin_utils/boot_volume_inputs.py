@@ -6,21 +6,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_device_mapping import image_defined_bdms
-from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidBDMFormat
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import (
     CROSS_AZ_ATTACH,
     VOLUME,
     VOLUME_SCHEDULER,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.accept import AcceptOptions
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.boot_volumes import BootVolumeOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.planned import (
+    BootVolumeOptions,
+    volumes_requested,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import RequestInputs
@@ -30,21 +29,12 @@ ARGUMENTS = {**VOLUME.options(), **VOLUME_SCHEDULER.options(), **CROSS_AZ_ATTACH
 
 def uses_volumes(requests: t.Iterable[ServerRequest]) -> bool:
     """Whether an instance is to have a volume."""
-    return any(_volumes(request) for request in requests)
+    return any(volumes_requested(request) for request in requests)
 
 
 def makes_volumes(requests: t.Iterable[ServerRequest]) -> bool:
     """Whether one of these volumes is not there yet."""
-    return any(d.source_type != "volume" for request in requests for d in _volumes(request))
-
-
-def _volumes(request: ServerRequest) -> list[BlockDevice]:
-    """Of the request, and what its image maps itself. (An image whose mappings are nonsense is told of elsewhere.)"""
-    image = request.image if request.image is not None else request.root_image
-    devices = list(request.block_device_mapping)
-    with contextlib.suppress(InvalidBDMFormat):
-        devices += image_defined_bdms(image, request.flavor) if image is not None else []
-    return [d for d in devices if d.destination_type == "volume" and not d.no_device]
+    return any(d.source_type != "volume" for request in requests for d in volumes_requested(request))
 
 
 def accept_options(action: t.Any, inputs: RequestInputs) -> AcceptOptions:

@@ -27,9 +27,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import metadata
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.domain import DomainConfig, render
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import to_text
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Values
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import GuestSecrets
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import (
     GuestNUMATopology,
     HostNUMATopology,
@@ -63,14 +63,14 @@ def has_volumes(build: Build) -> bool:
 
 
 def config_drive(
-    build: Build, request: t.Optional[ServerRequest], password: str, volumes: t.Sequence[Attached] = ()
+    build: Build, secrets: t.Optional[GuestSecrets], password: str, volumes: t.Sequence[Attached] = ()
 ) -> dict[str, bytes]:
-    """The files of the build's config drive. ``request`` has what the ledger does not keep: user data and files.
+    """The files of the build's config drive. ``secrets`` has what the ledger does not keep: user data and files.
 
     :arg volumes: attachments of the build.
     """
     row, spec = build.row, build.row.spec
-    files = tuple((f.path, base64.b64decode(f.contents)) for f in request.injected_files) if request else ()
+    files = tuple((f.path, base64.b64decode(f.contents)) for f in secrets.injected_files) if secrets else ()
     keys = ((spec["key_name"], spec["key_data"]),) if spec["key_data"] else ()
     return metadata.config_drive_files(
         metadata.InstanceMetadata(
@@ -82,7 +82,7 @@ def config_drive(
             launch_index=row.launch_index,
             metadata=spec["metadata"],
             keys=keys,
-            user_data=request.user_data if request else None,
+            user_data=secrets.user_data if secrets else None,
             admin_password=password,
             random_seed=_random_seed(),
             injected_files=files,
@@ -208,9 +208,9 @@ def domain_config(build: Build, settings: Values, volumes: t.Sequence[Attached] 
         image_id=image.get("id"),
         user=row.user_name,
         project=row.project,
-        numa_topology=GuestNUMATopology.from_dict(build.parts["numa"]) if build.parts.get("numa") else None,
-        pci_devices=build.parts.get("pci") or (),
-        whole_disks=build.parts.get("disks") or (),
+        numa_topology=GuestNUMATopology.from_dict(build.allocation["numa"]) if build.allocation.get("numa") else None,
+        pci_devices=build.allocation.get("pci") or (),
+        whole_disks=build.allocation.get("disks") or (),
         creation_time=utc(row.created_at),
         package_version=VERSION,
     )

@@ -10,15 +10,15 @@ import hashlib
 import hmac
 import random
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.identifiers import generate_password
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import GuestSecrets
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_SECRET
 
 
-def password_of(uuid: str, request: ServerRequest | None) -> str:
+def password_of(uuid: str, secrets: GuestSecrets | None) -> str:
     """The password of an instance in this run."""
-    if request is not None and request.admin_password:
-        return request.admin_password
+    if secrets is not None and secrets.admin_password:
+        return secrets.admin_password
     digest = hmac.new(RUN_SECRET, uuid.encode(), hashlib.sha256).digest()
     # A source of its own for each password, seeded with 256 bits that nobody else has: the same in every worker.
     return generate_password(random.Random(digest))

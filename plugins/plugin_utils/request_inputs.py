@@ -73,12 +73,6 @@ class RequestInputs:
         """(project, name) of every instance that the request may name."""
         return [(r.project, n) for r in self.requests for n in expand.instance_names(r, r.max_count)]
 
-    def request_of(self, project: str, name: str) -> ServerRequest | None:
-        """The entry that an instance comes from: where its secrets are, which the ledger does not keep."""
-        if not hasattr(self, "_by_name"):
-            self._by_name = {(r.project, n): r for r in self.requests for n in expand.instance_names(r, r.max_count)}
-        return self._by_name.get((project, name))
-
 
 def rehearsal_ledger(url: str) -> database.Ledger:
     """The ledger for check mode: the real one when it is there, else an empty one in memory."""

@@ -22,7 +22,7 @@ import typing as t
 import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import (
@@ -175,7 +175,8 @@ class Racer:
             self.ledger.transact(builds.done, builds.NETWORKING, uuids, self.context)
             for stage in (builds.BLOCK_DEVICE_MAPPING, builds.SPAWNING):
                 self.ledger.transact(builds.begin, stage, host, self.context)
-            self.ledger.transact(builds.spawned, host, dict.fromkeys(uuids, states.RUNNING), self.context)
+            running = dict.fromkeys(uuids, power_states.RUNNING)
+            self.ledger.transact(builds.spawned, host, running, self.context, ())
 
     def fail(self, host: str, uuids: t.Sequence[str], cleaned: bool) -> None:
         """These builds fail in networking, to go elsewhere; what a host is not rid of stays claimed there."""

@@ -44,14 +44,7 @@ LARGER = {
     "plugin_utils": "until what is about settings has gone to core",
 }
 # Not so yet.
-FLOWS_WITH_SQL: set[str] = {
-    "flows.boot.boot_volumes",
-    "flows.boot.failure",
-    "flows.boot.schedule",
-    "flows.boot.whatif",
-    "flows.recovery.audit",
-    "flows.recovery.leases",
-}
+FLOWS_WITH_SQL: set[str] = set()
 CIRCLES: list[set[str]] = []  # rooms
 
 

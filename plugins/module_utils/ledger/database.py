@@ -46,7 +46,6 @@ class Ledger:
         self.url = normalise_url(address.url)
         self.engine = engine
         self.warnings = list(warnings)
-        self._at_once: t.Any = None
         self._worker = commits.Worker()
         self._secrets = (address.password, address.secret()) if self.is_server else ()
 
@@ -128,14 +127,6 @@ class Ledger:
     # --- one attempt -----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def statement(self) -> t.Iterator[t.Any]:
-        """A connection on which every statement is a transaction by itself: for who needs no more than one."""
-        if self._at_once is None:
-            self._at_once = engine.make_engine(self.address, autocommit=True)
-        with self._errors(), self._at_once.connect() as conn:
-            yield conn
-
-    @contextlib.contextmanager
     def write(self) -> t.Iterator[t.Any]:
         """One transaction or nothing."""
         with self._errors(), self.engine.begin() as conn:
@@ -203,8 +194,6 @@ class Ledger:
 
     def close(self) -> None:
         self.engine.dispose()
-        if self._at_once is not None:
-            self._at_once.dispose()
 
 
 class _Tries:

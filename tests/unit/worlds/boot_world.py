@@ -17,7 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes, exports, life
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import detach as volume_detach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, schedule
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.boot_volumes import BootVolumeOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.planned import BootVolumeOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
@@ -197,6 +197,10 @@ class BootWorld(VolumeWorld):
             self.removed(host, [r["uuid"] for r in self.of_host(host, run)], run)
         self.storage_round(run)
         return self.finish(run)
+
+    def with_volumes(self, uuids: t.Iterable[str]) -> t.Collection[str]:
+        with self.ledger.read() as conn:
+            return set(attachments.of_instances(conn, uuids))
 
     def give_up(self, run: str = "a") -> list[str]:
         with self.ledger.write() as conn:

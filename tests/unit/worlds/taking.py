@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Claims made by hand, without the scheduler: instances that wait, wishes, and what a node has left."""
+"""Claims made by hand, without the scheduler: instances that wait, claim requests, and what a node has left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import ResourceRequest
-from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.dedicated import Wish as PartsWish
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.dedicated import DedicatedRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import (
     GuestCell,
     GuestNUMATopology,
@@ -90,7 +90,7 @@ def waiting(world: World, count: int = 1, name: str = "vm", **fields: t.Any) -> 
     return world.accept(*(request("%s%d" % (name, n), networks=(), **fields) for n in range(count))).created
 
 
-def wish(
+def asked(
     uuid: str,
     *hosts: str,
     memory: int = 100,
@@ -98,29 +98,27 @@ def wish(
     vcpus: int = 1,
     limits: t.Mapping[str, t.Any] | None = None,
     group: ServerGroup | None = None,
-    kind: str = claims.BUILD,
     numa: GuestNUMATopology | None = None,
     pci: t.Sequence[PciRequest] = (),
     disks: t.Sequence[WholeDiskRequest] = (),
-) -> claims.Wish:
-    return claims.Wish(
+) -> claims.ClaimRequest:
+    return claims.ClaimRequest(
         uuid,
         ResourceRequest(memory, disk, vcpus),
         [claims.Candidate(h, h, limits if limits is not None else {}) for h in hosts or ("h1",)],
-        PartsWish(numa, tuple(pci), tuple(disks)),
+        DedicatedRequest(numa, tuple(pci), tuple(disks)),
         group,
-        kind,
     )
 
 
-def take(world: World, *wishes: claims.Wish) -> dict[str, str]:
+def claim(world: World, *requests: claims.ClaimRequest) -> dict[str, str]:
     """uuid -> the host, or the text of the refusal. Who got a place is a running guest there from then on."""
     with world.ledger.write() as conn:
-        groups.load(conn, {w.group.id for w in wishes if w.group is not None}, lock=True)
-        found = claims.take(conn, wishes, world.time)
-        for one in wishes:
+        groups.load(conn, {r.group.id for r in requests if r.group is not None}, lock=True)
+        found = claims.claim(conn, requests, world.time)
+        for one in requests:
             outcome = found[one.instance_uuid]
-            if isinstance(outcome, claims.Candidate) and one.kind == claims.BUILD:
+            if isinstance(outcome, claims.Candidate):
                 live(conn, one.instance_uuid, outcome.host)
     laws_hold(world)
     return {u: o.message if isinstance(o, errors.BootflowError) else o.host for u, o in found.items()}
@@ -143,16 +141,8 @@ def release(world: World, *uuids: str, **which: t.Any) -> int:
     return released
 
 
-def settle(world: World, uuid: str, host: str, moved: bool) -> None:
-    """The guest is on ``host`` from then on."""
-    with world.ledger.write() as conn:
-        claims.settle(conn, uuid, moved)
-        live(conn, uuid, host)
-    laws_hold(world)
-
-
 def laws_hold(world: World) -> None:
-    """The sums, where an instance may hold two claims: those of a move. From one snapshot: others may be writing."""
+    """The sums, where an instance may hold two claims. From one snapshot: others may be writing."""
     with world.ledger.read() as conn:
         _laws(conn)
 
@@ -165,27 +155,27 @@ def _laws(conn: t.Any) -> None:
         assert row.local_gb_used == row.reserved_disk_gb + sum(c.disk_gb for c in mine)
         assert row.vcpus_used == row.reserved_vcpus + sum(c.vcpus for c in mine)
         assert row.num_instances == len({c.instance_uuid for c in mine})
-    held = {(c.instance_uuid, c.compute_node_id, c.kind) for c in claimed}
+    held = {(c.instance_uuid, c.compute_node_id) for c in claimed}
     devices = conn.execute(sa.select(tables.device_claims)).all()
-    assert {(d.instance_uuid, d.compute_node_id, d.claim_kind) for d in devices} <= held
+    assert {(d.instance_uuid, d.compute_node_id) for d in devices} <= held
 
 
-def parts(world: World, node_id: int) -> dedicated_resources.Parts:
+def free(world: World, node_id: int) -> dedicated_resources.FreeResources:
     with world.ledger.read() as conn:
-        return dedicated_resources.load(conn, [node_id]).get(node_id, dedicated_resources.NOTHING)
+        return dedicated_resources.load(conn, [node_id]).get(node_id, dedicated_resources.NONE_FREE)
 
 
-def parts_of(world: World, uuid: str, kind: str = claims.BUILD) -> dict[str, t.Any]:
+def allocation_of(world: World, uuid: str) -> dict[str, t.Any]:
     with world.ledger.read() as conn:
-        return claims.parts_of(conn, [uuid], kind)[uuid]
+        return claims.allocations_of(conn, [uuid])[uuid]
 
 
-def devices_of(world: World, uuid: str, kind: str = claims.BUILD) -> list[str]:
-    found = parts_of(world, uuid, kind)
+def devices_of(world: World, uuid: str) -> list[str]:
+    found = allocation_of(world, uuid)
     return [d["address"] for d in found["pci"]] + [d["path"] for d in found["disks"]]
 
 
-def pins(world: World, uuid: str, kind: str = claims.BUILD) -> list[int]:
+def pins(world: World, uuid: str) -> list[int]:
     """The host's CPUs that the instance has for itself."""
-    topology = GuestNUMATopology.from_dict(parts_of(world, uuid, kind)["numa"])
+    topology = GuestNUMATopology.from_dict(allocation_of(world, uuid)["numa"])
     return sorted(cpu for cell in topology.cells for cpu in cell.pinned_cpus)

@@ -12,7 +12,7 @@ import typing as t
 import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import (
     Flavor,
@@ -171,7 +171,12 @@ class World:
 
     def spawned(self, host: str, uuids: t.Iterable[str], run: str = "a") -> tuple[list[str], list[str]]:
         with self.ledger.write() as conn:
-            return builds.spawned(conn, host, dict.fromkeys(uuids, states.RUNNING), self.context(run))
+            running = dict.fromkeys(uuids, power_states.RUNNING)
+            return builds.spawned(conn, host, running, self.context(run), self.with_volumes(running))
+
+    def with_volumes(self, uuids: t.Iterable[str]) -> t.Collection[str]:
+        """Those of the instances that have volumes."""
+        return ()
 
     def fail(
         self, host: str, uuid: str, error: errors.BootflowError, run: str = "a", event: str = "spawning", **how: t.Any

@@ -68,9 +68,6 @@ ORPHAN_SESSION = "orphan_session"
 ORPHAN_SECRET = "orphan_secret"
 UNREAD = "unread"  # what could not be read of a host that answered
 
-BUILD = "build"
-MOVE = "move"
-
 USAGE_COLUMNS = ("memory_mb_used", "local_gb_used", "vcpus_used", "num_instances")
 RESERVED_COLUMNS = ("reserved_memory_mb", "reserved_disk_gb", "reserved_vcpus")
 
@@ -163,7 +160,6 @@ class Claim:
     id: int
     instance: str
     node_id: int
-    kind: str
     amounts: Amounts
 
 
@@ -176,7 +172,6 @@ class Device:
     node_id: int
     kind: str
     device: str
-    claim_kind: str = BUILD
 
 
 @dataclass(frozen=True)
@@ -467,7 +462,7 @@ class _Plan:
                 node_id=node.id,
             )
         for device in self.ledger.devices:
-            if device.claim_kind != BUILD or (device.instance, device.node_id) not in restored:
+            if (device.instance, device.node_id) not in restored:
                 host = self.nodes[device.node_id].host if device.node_id in self.nodes else None
                 self.add(
                     DEVICE_CLAIM,
@@ -509,20 +504,19 @@ class _Plan:
             and self._node_of(instance) is node
             and instance.vm_state not in states.ALLOW_RESOURCE_REMOVAL
         )
-        if not here and not (lives and claim.kind == MOVE):
+        if not here:
             self.add(
                 STALE_CLAIM,
                 host,
                 claim.instance,
-                "%s claim" % claim.kind,
+                "claim",
                 _shown(claim.amounts),
                 None,
                 RELEASE,
-                key=claim.kind,
                 node_id=claim.node_id,
             )
             return None
-        if instance is None or claim.amounts == instance.wanted or not alone or claim.kind != BUILD or instance.busy:
+        if instance is None or claim.amounts == instance.wanted or not alone or instance.busy:
             return claim.amounts
         self.add(
             WRONG_CLAIM,

@@ -145,6 +145,17 @@ def parse_catalogue(
     return catalogue
 
 
+def parse_images(images: t.Any) -> dict[str, Image]:
+    """The images of the variable bootflow_images alone, by name.
+
+    :raises InvalidRequest: all errors, the paths beginning with images.
+    """
+    problems = Problems()
+    found = _read_all("images", images, _read_image, problems, "id")
+    problems.raise_if_any()
+    return found
+
+
 def _read_all(
     kind: str, data: t.Any, read: t.Callable[[Fields, str], t.Any], problems: Problems, id_field: str = ""
 ) -> dict[str, t.Any]:

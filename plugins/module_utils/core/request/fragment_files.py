@@ -44,17 +44,33 @@ def load_fragments(dirs: t.Iterable[str] = ()) -> list[dict[str, t.Any]]:
 
     :raises InvalidInput: a folder or file that cannot be read, is no JSON object, or has parts of the wrong type.
     """
-    fragments = []
+    fragments = [_read(path) for path in _paths(dirs)]
+    return [fragment for fragment in fragments if "server_create" in fragment]
+
+
+def state_of_files(dirs: t.Iterable[str] = ()) -> tuple[tuple[str, int, int], ...]:
+    """Path, time of change and size of every file that load_fragments() reads.
+
+    :raises InvalidInput: a folder or file that cannot be read.
+    """
+    found = []
+    for path in _paths(dirs):
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            raise _unreadable(path, error) from None
+        found.append((path, status.st_mtime_ns, status.st_size))
+    return tuple(found)
+
+
+def _paths(dirs: t.Iterable[str]) -> t.Iterator[str]:
     for folder in [BUILTIN_DIR, *dirs]:
         try:
             names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
         except OSError as error:
             raise InvalidInput(reason="schema folder %s cannot be read: %s" % (folder, error.strerror)) from None
         for name in names:
-            fragment = _read(os.path.join(folder, name))
-            if "server_create" in fragment:
-                fragments.append(fragment)
-    return fragments
+            yield os.path.join(folder, name)
 
 
 def _read(path: str) -> dict[str, t.Any]:
@@ -62,7 +78,7 @@ def _read(path: str) -> dict[str, t.Any]:
         with open(path, encoding="utf-8") as stream:
             fragment = json.load(stream)
     except OSError as error:
-        raise InvalidInput(reason="schema fragment %s cannot be read: %s" % (path, error.strerror)) from None
+        raise _unreadable(path, error) from None
     except ValueError as error:
         raise InvalidInput(reason="schema fragment %s is not JSON: %s" % (path, error)) from None
     if not isinstance(fragment, dict):
@@ -81,6 +97,10 @@ def _read(path: str) -> dict[str, t.Any]:
     fragment.setdefault("name", os.path.splitext(os.path.basename(path))[0])
     fragment["file"] = path
     return fragment
+
+
+def _unreadable(path: str, error: OSError) -> InvalidInput:
+    return InvalidInput(reason="schema fragment %s cannot be read: %s" % (path, error.strerror))
 
 
 def covers(fragment: t.Mapping[str, t.Any], version: tuple[int, int]) -> bool:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a request gives the guest to read: metadata, user data, injected files."""
+"""What a request gives the guest to read: metadata, user data, injected files, and which of it only the request has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..errors import (
     OnsetFilePathLimitExceeded,
 )
 from ..model import InjectedFile
-from ..reading.formats import decode_base64
+from ..reading.formats import decode_base64, to_integer
 from ..reading.problems import Problems
 from .options import RequestOptions
 
@@ -119,3 +119,62 @@ def requested_files(
             )
         files.append(InjectedFile(path=name, contents=base64.b64encode(data).decode("ascii")))
     return tuple(files)
+
+
+class GuestSecrets(t.NamedTuple):
+    """The fields of an entry that the ledger does not keep."""
+
+    user_data: t.Optional[str] = None
+    injected_files: tuple[InjectedFile, ...] = ()
+    admin_password: t.Optional[str] = None
+
+
+class SecretsOfRequest:
+    """Finds the secrets of instances in a request that was accepted: only the entries that are asked for are read."""
+
+    def __init__(self, entries: t.Any, default_project: str):
+        """:arg entries: bootflow_instances."""
+        self.entries = [e for e in entries if isinstance(e, t.Mapping)] if isinstance(entries, (list, tuple)) else []
+        self._index = {
+            (str(entry.get("project") or default_project), str(entry.get("name"))): index
+            for index, entry in enumerate(self.entries)
+        }
+        self._read: dict[int, GuestSecrets] = {}
+
+    def of(self, project: str, name: str) -> t.Optional[GuestSecrets]:
+        """Of the instance of that name; None where no entry is its own any more.
+
+        :raises InvalidRequest: the entry changed since it was accepted, and its user data or files are not valid now.
+        """
+        index = self._entry_of(project, name)
+        if index is not None and index not in self._read:
+            self._read[index] = _secrets(self.entries[index], "instances[%d]" % index)
+        return None if index is None else self._read[index]
+
+    def _entry_of(self, project: str, name: str) -> t.Optional[int]:
+        index = self._index.get((project, name))
+        if index is not None and _most(self.entries[index]) == 1:
+            return index
+        base, _dash, number = name.rpartition("-")
+        index = self._index.get((project, base))
+        if index is None or not (number.isascii() and number.isdigit() and number == str(int(number))):
+            return None
+        return index if 1 <= int(number) <= _most(self.entries[index]) != 1 else None
+
+
+def _most(entry: t.Mapping[str, t.Any]) -> int:
+    """How many instances an entry may become: their names are numbered where that is more than one."""
+    given = (entry.get(field) for field in ("max_count", "count", "min_count"))
+    return to_integer(next((value for value in given if value is not None), 1))
+
+
+def _secrets(entry: t.Mapping[str, t.Any], path: str) -> GuestSecrets:
+    problems = Problems()
+    password = entry.get("admin_password")
+    found = GuestSecrets(
+        requested_user_data(entry.get("user_data"), entry.get("user_data_base64"), path, problems),
+        requested_files(entry.get("injected_files") or (), RequestOptions(), path + ".injected_files", problems),
+        None if password is None or password == "" else str(password),
+    )
+    problems.raise_if_any()
+    return found

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 import typing as t
 
@@ -14,7 +15,7 @@ from .. import errors as error_classes
 from ..errors import BootflowError, InvalidInput, MalformedRequestBody
 from ..optional import optional_import, require
 from ..reading.formats import FORMATS
-from .fragment_files import BUILTIN_DIR, covers, load_fragments, parse_version
+from .fragment_files import BUILTIN_DIR, covers, load_fragments, parse_version, state_of_files
 
 if t.TYPE_CHECKING:
     import jsonschema
@@ -26,6 +27,7 @@ __all__ = [
     "create_schema",
     "entry_errors",
     "load_fragments",
+    "request_validator",
     "schema_validator",
     "without_nulls",
 ]
@@ -85,6 +87,21 @@ def create_schema(fragments: t.Iterable[t.Mapping[str, t.Any]], api_version: str
         )
         raise InvalidInput(reason="schema fragment %s is not valid: %s" % (culprit, error.message)) from None
     return schema
+
+
+def request_validator(dirs: t.Iterable[str], api_version: str) -> t.Any:
+    """The validator of create requests, made once in a process as long as the fragments stay as they are.
+
+    :arg dirs: folders with fragments beside the collection's.
+    :raises InvalidInput: as load_fragments() and create_schema().
+    """
+    folders = tuple(dirs)
+    return _validator(state_of_files(folders), folders, api_version)
+
+
+@functools.lru_cache(maxsize=4)
+def _validator(_files: t.Hashable, dirs: tuple[str, ...], api_version: str) -> t.Any:
+    return schema_validator(create_schema(load_fragments(dirs), api_version))
 
 
 def schema_validator(schema: t.Mapping[str, t.Any]) -> t.Any:

@@ -37,7 +37,7 @@ from .later import later_fields, later_security_groups
 from .networks import requested_networks
 from .options import RequestOptions
 from .resource_wishes import ResourceWishes, resource_wishes
-from .schema import create_schema, entry_errors, load_fragments, schema_validator, without_nulls
+from .schema import entry_errors, request_validator, without_nulls
 
 __all__ = ["RequestOptions", "parse_az", "parse_requests"]
 
@@ -68,14 +68,13 @@ def parse_requests(
     """
     options = options or RequestOptions()
     problems = Problems()
-    schema = create_schema(load_fragments(options.schema_dirs), options.api_version)
+    validator = request_validator(options.schema_dirs, options.api_version)
     if not isinstance(entries, (list, tuple)):
         problems.add("instances", MalformedRequestBody(reason="the instances must be a list"))
         problems.raise_if_any()
     if "create" in options.denied_policies:
         problems.add("instances", PolicyNotAuthorized(action="create"))
         problems.raise_if_any()
-    validator = schema_validator(schema)
     requests = []
     for index, raw in enumerate(entries):
         path = "instances[%d]" % index

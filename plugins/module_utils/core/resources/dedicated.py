@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The parts of a host that a guest has for itself: NUMA cells and CPUs, PCI devices, whole disks; tested and taken together.
+"""Dedicated resources of a host: NUMA cells and CPUs, PCI devices and whole disks that one guest has to itself.
 
-The scheduler takes them in memory, the claim for good: both by this one rule.
+They are tested and allocated together. The scheduler allocates in memory, the claim in the ledger: both by this one rule.
 source: Nova's Claim._test_numa and _test_pci
 """
 
@@ -31,7 +31,7 @@ DISK_REFUSAL = "Claim whole disks failed."
 Disks = t.Sequence[t.Mapping[str, t.Any]]
 
 
-class _Asking(t.Protocol):
+class _Requesting(t.Protocol):
     @property
     def numa_topology(self) -> GuestNUMATopology | None: ...
 
@@ -43,15 +43,15 @@ class _Asking(t.Protocol):
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What one guest wants for itself."""
+class DedicatedRequest:
+    """The dedicated resources that one guest requests."""
 
     numa: GuestNUMATopology | None = None
     pci: t.Sequence[PciRequest] = ()
     disks: t.Sequence[WholeDiskRequest] = ()
 
     @classmethod
-    def of(cls, spec: _Asking) -> Wish:
+    def of(cls, spec: _Requesting) -> DedicatedRequest:
         return cls(spec.numa_topology, tuple(spec.pci_requests), tuple(spec.whole_disks))
 
     def __bool__(self) -> bool:
@@ -59,7 +59,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Taken:
+class Allocation:
     """What a guest got, and what the host has left."""
 
     guest_numa: GuestNUMATopology | None
@@ -71,43 +71,51 @@ class Taken:
 
 
 def refusals(
-    numa: HostNUMATopology | None, pci: t.Sequence[PciDevice], disks: Disks, wish: Wish, limits: NUMALimits | None
+    numa: HostNUMATopology | None,
+    pci: t.Sequence[PciDevice],
+    disks: Disks,
+    request: DedicatedRequest,
+    limits: NUMALimits | None,
 ) -> list[str]:
-    """Why ``wish`` does not fit, in Nova's words and order; empty where it does.
+    """Why ``request`` does not fit, in Nova's words and order; empty where it does.
 
-    A host that told no NUMA cells refuses no guest here: the filter does.
+    A host that reported no NUMA cells refuses no guest here: the filter does.
     """
-    fitted, numa_reason = _fit(numa, pci, wish, limits)
+    fitted, numa_reason = _fit(numa, pci, request, limits)
     reasons = [numa_reason] if numa_reason else []
-    if wish.pci and pools.choose_devices(pci, wish.pci, _cells(fitted)) is None:
+    if request.pci and pools.choose_devices(pci, request.pci, _cells(fitted)) is None:
         reasons.append(PCI_REFUSAL)
-    if wish.disks and choose_disks(disks, wish.disks) is None:
+    if request.disks and choose_disks(disks, request.disks) is None:
         reasons.append(DISK_REFUSAL)
     return reasons
 
 
-def take(
-    numa: HostNUMATopology | None, pci: t.Sequence[PciDevice], disks: Disks, wish: Wish, limits: NUMALimits | None
-) -> Taken | None:
-    """Give ``wish`` its parts; None where it does not fit."""
-    fitted, numa_reason = _fit(numa, pci, wish, limits)
+def allocate(
+    numa: HostNUMATopology | None,
+    pci: t.Sequence[PciDevice],
+    disks: Disks,
+    request: DedicatedRequest,
+    limits: NUMALimits | None,
+) -> Allocation | None:
+    """Allocate what ``request`` names; None where it does not fit."""
+    fitted, numa_reason = _fit(numa, pci, request, limits)
     if numa_reason:
         return None
     devices: t.Sequence[tuple[PciRequest, t.Sequence[PciDevice]]] = ()
-    if wish.pci:
-        found = pools.choose_devices(pci, wish.pci, _cells(fitted))
+    if request.pci:
+        found = pools.choose_devices(pci, request.pci, _cells(fitted))
         if found is None:
             return None
         devices = found
     whole: Disks = ()
-    if wish.disks:
-        chosen = choose_disks(disks, wish.disks)
+    if request.disks:
+        chosen = choose_disks(disks, request.disks)
         if chosen is None:
             return None
         whole = chosen
-    given = {d.address for _request, part in devices for d in part}
+    given = {d.address for _request, group in devices for d in group}
     paths = {d["path"] for d in whole}
-    return Taken(
+    return Allocation(
         guest_numa=fitted,
         pci=devices,
         disks=whole,
@@ -118,17 +126,17 @@ def take(
 
 
 def _fit(
-    numa: HostNUMATopology | None, pci: t.Sequence[PciDevice], wish: Wish, limits: NUMALimits | None
+    numa: HostNUMATopology | None, pci: t.Sequence[PciDevice], request: DedicatedRequest, limits: NUMALimits | None
 ) -> tuple[GuestNUMATopology | None, str]:
-    if wish.numa is None or numa is None:
+    if request.numa is None or numa is None:
         return None, ""
-    with_pci = bool(wish.pci)
+    with_pci = bool(request.pci)
     fitted = numa_fit.fit_to_host(
         numa,
-        wish.numa,
+        request.numa,
         limits,
         pci_cells=frozenset(d.numa_node for d in pci if d.numa_node is not None),
-        pci_ok=(lambda cells: pools.supports(pci, wish.pci, cells)) if with_pci else None,
+        pci_ok=(lambda cells: pools.supports(pci, request.pci, cells)) if with_pci else None,
     )
     return (fitted, "") if fitted is not None else (None, NUMA_PCI_REFUSAL if with_pci else NUMA_REFUSAL)
 

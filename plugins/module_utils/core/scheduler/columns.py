@@ -116,8 +116,8 @@ class Fleet:
         self._group_counts: dict[str, Column] = {}
         self._several_nodes: bool | None = None
         self._current: dict[int, HostState] = {}
-        self._parts: dict[int, _Parts] = {}  # rows whose NUMA cells or devices were taken from
-        self._before: dict[int, list[_Parts]] = {}
+        self._dedicated: dict[int, _Dedicated] = {}  # rows whose NUMA cells or devices were taken from
+        self._before: dict[int, list[_Dedicated]] = {}
         self.total_ram_mb = self._numbers("memory_mb")
         self.free_ram_mb = self.total_ram_mb - self._numbers("memory_mb_used")
         self.total_disk_mb = self._numbers("local_gb") * 1024
@@ -207,18 +207,18 @@ class Fleet:
 
     def numa(self, row: int) -> HostNUMATopology | None:
         """The host's cells with what is used of them now."""
-        parts = self._parts.get(row)
-        return parts.numa if parts is not None else self.hosts[row].numa_topology
+        left = self._dedicated.get(row)
+        return left.numa if left is not None else self.hosts[row].numa_topology
 
     def pci_devices(self, row: int) -> t.Sequence[PciDevice]:
         """Devices of the host that are free now."""
-        parts = self._parts.get(row)
-        return parts.pci if parts is not None else self.hosts[row].pci_devices
+        left = self._dedicated.get(row)
+        return left.pci if left is not None else self.hosts[row].pci_devices
 
     def free_disks(self, row: int) -> t.Sequence[t.Mapping[str, t.Any]]:
         """Whole disks of the host that are free now."""
-        parts = self._parts.get(row)
-        return parts.disks if parts is not None else self.hosts[row].free_disks
+        left = self._dedicated.get(row)
+        return left.disks if left is not None else self.hosts[row].free_disks
 
     def group_counts(self, group: ServerGroup) -> Column:
         """Members of the group on each host, with those that were placed in this request."""
@@ -250,20 +250,20 @@ class Fleet:
         if spec.instance_group is not None:
             self.group_counts(spec.instance_group)[self._rows_of_host(row)] += sign
         if spec.numa_topology is not None or spec.pci_requests or spec.whole_disks:
-            self._consume_parts(row, spec, sign)
+            self._consume_dedicated(row, spec, sign)
         self._current.pop(row, None)
 
-    def _consume_parts(self, row: int, spec: RequestSpec, sign: int) -> None:
-        before = _Parts(self.numa(row), self.pci_devices(row), self.free_disks(row))
+    def _consume_dedicated(self, row: int, spec: RequestSpec, sign: int) -> None:
+        before = _Dedicated(self.numa(row), self.pci_devices(row), self.free_disks(row))
         if sign > 0:
             self._before.setdefault(row, []).append(before)
-            from ..resources import dedicated as parts
+            from ..resources import dedicated
 
-            taken = parts.take(before.numa, before.pci, before.disks, parts.Wish.of(spec), None)
+            taken = dedicated.allocate(before.numa, before.pci, before.disks, dedicated.DedicatedRequest.of(spec), None)
             if taken is not None:
-                self._parts[row] = _Parts(taken.numa, taken.free_pci, taken.free_disks)
+                self._dedicated[row] = _Dedicated(taken.numa, taken.free_pci, taken.free_disks)
         elif self._before.get(row):
-            self._parts[row] = self._before[row].pop()
+            self._dedicated[row] = self._before[row].pop()
 
     def host_state(self, row: int) -> HostState:
         """One host as it stands after what was taken."""
@@ -294,7 +294,7 @@ class Fleet:
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _Dedicated:
     numa: HostNUMATopology | None
     pci: t.Sequence[PciDevice]
     disks: t.Sequence[t.Mapping[str, t.Any]]

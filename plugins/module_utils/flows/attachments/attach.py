@@ -116,7 +116,7 @@ class _Names:
     def __init__(self, conn: t.Any, guests: t.Sequence[t.Any]):
         uuids = sorted({g.uuid for g in guests})
         self.disks = instances.disks_of(conn, uuids)
-        self.parts = claims.parts_of(conn, uuids)
+        self.allocations = claims.allocations_of(conn, uuids)
         self.taken: dict[str, set[str]] = {}
 
     def disk(self, request: AttachmentRequest) -> PlannedDisk:
@@ -142,7 +142,7 @@ class _Names:
     def _taken(self, guest: t.Any, properties: t.Mapping[str, t.Any]) -> set[str]:
         """Its disks, and those that get their names from what is free when its domain is written: they keep them so."""
         found = {planned_disk(d).dev for d in self.disks[guest.uuid]}
-        for _disk in (self.parts.get(guest.uuid) or {}).get("disks") or ():
+        for _disk in (self.allocations.get(guest.uuid) or {}).get("disks") or ():
             found.add(free_name(default_bus("disk", properties), found))
         return found | set(_CONFIG_DRIVE_NAMES if guest.config_drive else ())
 

@@ -15,6 +15,7 @@ import uuid as uuid_module
 from dataclasses import asdict, dataclass, field, replace
 
 from ...core import errors
+from ...core.disks.block_devices import PlannedDisk
 from ...core.guest import config_drive_rules
 from ...core.guest.config import domain_name
 from ...core.instances import quotas, states
@@ -25,17 +26,16 @@ from ...core.reading.problems import Problems
 from ...core.request import expand
 from ...core.request.hostname import instance_hostname
 from ...core.request.stored_images import image_data
-from ...ledger.compute import groups, history, instances, ports, runs
+from ...ledger.compute import groups, history, instances, ports, requests, runs
 from ...ledger.context import Context
 from ...ledger.db.locks import take_turns
-from ...ledger.schema.tables import block_device_mappings, request_specs, reservations
-from ...ledger.schema.tables import instances as instances_table
-from . import boot_volumes
-from .boot_volumes import BootVolumeOptions, Planned
+from .planned import VOLUME, BootVolumeOptions, Planned, volumes_requested, without_volumes
 
-__all__ = ["AcceptOptions", "Accepted", "accept", "find_image", "stored_spec", "wishes_of"]
+if t.TYPE_CHECKING:
+    from .boot_volumes import Keeper
 
-SPEC_VERSION = "1.1"
+__all__ = ["AcceptOptions", "Accepted", "accept", "find_image", "stored_spec", "requested_networks"]
+
 _UUID = re.compile(r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 # Which field of an entry an error of writing it is about; of all others it is the networks.
 _PLACES: dict[type[errors.BootflowError], str] = {errors.InstanceNotFound: "scheduler_hints"}
@@ -43,13 +43,11 @@ _PLACES: dict[type[errors.BootflowError], str] = {errors.InstanceNotFound: "sche
 
 @dataclass
 class Accepted:
-    """What became of the wished instances, each in exactly one of the lists (rows of the ledger's instances)."""
+    """What became of the requested instances: uuids, each in exactly one of the lists."""
 
     reservation_id: str | None = None
-    created: list[str] = field(default_factory=list)  # uuids
-    resumed: list[str] = field(
-        default_factory=list
-    )  # a dead run left them half-built, or an earlier build ended in ERROR
+    created: list[str] = field(default_factory=list)
+    resumed: list[str] = field(default_factory=list)  # half-built by a dead run, or ended in ERROR before
     unchanged: list[str] = field(default_factory=list)
 
     @property
@@ -65,76 +63,127 @@ class AcceptOptions:
     volumes: BootVolumeOptions = field(default_factory=BootVolumeOptions)
 
 
-def accept(conn: t.Any, requests: t.Sequence[ServerRequest], options: AcceptOptions, context: Context) -> Accepted:
-    """Write what is new of ``requests``; take over what a dead run left; leave alone what is as asked.
+@dataclass
+class _Sorted:
+    """The requested instances, by what is to be done with them."""
+
+    new: list[list[str]]  # for each entry the names that it is to make
+    unchanged: list[str]  # uuids
+    resume: list[t.Any]  # rows
+
+
+def accept(conn: t.Any, entries: t.Sequence[ServerRequest], options: AcceptOptions, context: Context) -> Accepted:
+    """Write what is new of ``entries``; take over what a dead run left; leave alone what already matches.
 
     :raises InvalidRequest: with every refusal of every entry (InstanceExists, InstanceBusy, OverQuota, addresses...).
         Nothing is written then: the caller's transaction is to be rolled back.
     """
     now = context.now
     runs.renew(conn, context.run, now, context.lease_seconds)
-    take_turns(conn, "project", [r.project for r in requests])  # names and quotas are theirs
-    accepted = Accepted()
+    take_turns(conn, "project", [r.project for r in entries])  # names and quotas are theirs
     refusals = Problems()
-    digests = [expand.request_digest(r) for r in requests]
-    wanted = [expand.instance_names(r, r.max_count) for r in requests]
-    living = _living(conn, requests, wanted)
-    dead = runs.dead_among(conn, [r.run_id for r in living.values()], context.run, now)
-    asked: set[tuple[str, str]] = set()
-    resume: list[t.Any] = []
-    new: list[list[str]] = []
-    for index, (request, digest, names) in enumerate(zip(requests, digests, wanted)):
-        there = [living[request.project, n] for n in names if (request.project, n) in living]
-        for row in there:
-            error = _compare(conn, row, digest, accepted, resume, context, dead)
-            if error is not None:
-                refusals.add("instances[%d].name" % index, error)
-        for name in names:
-            if (request.project, name) in asked:
-                refusals.add("instances[%d].name" % index, _asked_twice(name))
-            asked.add((request.project, name))
-        new.append([n for n in names if (request.project, n) not in living])
+    digests = [expand.request_digest(r) for r in entries]
+    wanted = [expand.instance_names(r, r.max_count) for r in entries]
+    found = _sort(conn, entries, digests, wanted, context, refusals)
     try:
-        _fit_quota(conn, requests, wanted, new, options.quotas)
+        _fit_quota(conn, entries, wanted, found.new, options.quotas)
     except errors.BootflowError as e:
-        refusals.add(_quota_path(requests, e), e)
-    planned = boot_volumes.read(conn, requests, new, options.volumes, context, refusals, [r.uuid for r in resume])
-    _enter_groups(conn, requests, new, options.quotas, now, refusals)
-    if not refusals.errors:
-        networks = [n for r in requests for _w, n in _network_wishes(r.networks, options.networks)]
-        allocator = ports.Allocator(conn, context.rng, now, networks)
-        keeper = boot_volumes.Keeper(conn, options.volumes, context)
-        for index, (plan, digest, names) in enumerate(zip(planned, digests, new)):
-            if not names:
-                continue
-            try:
-                _insert(conn, plan, digest, names, options, context, allocator, keeper, accepted)
-            except errors.InvalidRequest as e:
-                refusals.extend(e.errors)  # of volumes, each with its own path
-            except errors.BootflowError as e:
-                refusals.add("instances[%d].%s" % (index, _PLACES.get(type(e), "networks")), e)
-        if not refusals.errors:
-            allocator.write()
-            keeper.write()
-            _take_over(conn, resume, options, context, accepted, refusals)
+        refusals.add(_quota_path(entries, e), e)
+    had_disks = instances.disks_of(conn, [r.uuid for r in found.resume])
+    planned = _plan(conn, entries, found.new, had_disks, options, context, refusals)
+    _enter_groups(conn, entries, found.new, options.quotas, now, refusals)
     refusals.raise_if_any()
+    accepted = Accepted(unchanged=found.unchanged)
+    writer = _Writer(conn, planned, options, context)
+    for index, (plan, digest, names) in enumerate(zip(planned, digests, found.new)):
+        if not names:
+            continue
+        try:
+            writer.add(plan, digest, names)
+        except errors.InvalidRequest as e:
+            refusals.extend(e.errors)  # of volumes, each with its own path
+        except errors.BootflowError as e:
+            refusals.add("instances[%d].%s" % (index, _PLACES.get(type(e), "networks")), e)
+    refusals.raise_if_any()
+    accepted.reservation_id, accepted.created = writer.write()
+    with_volumes = {u for u, disks in had_disks.items() if any(d["kind"] == VOLUME for d in disks)}
+    _take_over(conn, found.resume, with_volumes, options, context, refusals)
+    refusals.raise_if_any()
+    accepted.resumed = [r.uuid for r in found.resume]
     return accepted
 
 
-def _quota_path(requests: t.Sequence[ServerRequest], error: errors.BootflowError) -> str:
+def _sort(
+    conn: t.Any,
+    entries: t.Sequence[ServerRequest],
+    digests: t.Sequence[t.Mapping[str, t.Any]],
+    wanted: t.Sequence[t.Sequence[str]],
+    context: Context,
+    refusals: Problems,
+) -> _Sorted:
+    """:arg wanted: the names of each entry's instances."""
+    living = _living(conn, entries, wanted)
+    dead = runs.dead_among(conn, [r.run_id for r in living.values()], context.run, context.now)
+    found = _Sorted([], [], [])
+    asked: set[tuple[str, str]] = set()
+    for index, (request, digest, names) in enumerate(zip(entries, digests, wanted)):
+        path = "instances[%d].name" % index
+        there = [living[request.project, n] for n in names if (request.project, n) in living]
+        for row in there:
+            with refusals.collect(path):
+                _check_same(conn, row, digest, context, dead)
+                if _is_done(row):
+                    found.unchanged.append(row.uuid)
+                else:
+                    found.resume.append(row)
+        for name in names:
+            if (request.project, name) in asked:
+                refusals.add(path, _asked_twice(name))
+            asked.add((request.project, name))
+        found.new.append([n for n in names if (request.project, n) not in living])
+    return found
+
+
+def _plan(
+    conn: t.Any,
+    entries: t.Sequence[ServerRequest],
+    new: t.Sequence[t.Sequence[str]],
+    had_disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]],
+    options: AcceptOptions,
+    context: Context,
+    refusals: Problems,
+) -> list[Planned]:
+    """The disks of every entry that makes instances. The code of volumes is loaded and entered only where there are any.
+
+    :arg had_disks: of the instances that are resumed.
+    """
+    kept = {str(d["volume_id"]) for disks in had_disks.values() for d in disks if d.get("volume_id")}
+    if kept or any(names and volumes_requested(r) for r, names in zip(entries, new)):
+        from . import boot_volumes
+
+        return boot_volumes.read(conn, entries, new, options.volumes, context, refusals, kept)
+    planned = [Planned(request) for request in entries]
+    for index, (request, names) in enumerate(zip(entries, new)):
+        if names:
+            with refusals.collect("instances[%d].block_device_mapping" % index):
+                planned[index] = without_volumes(request)
+    return planned
+
+
+def _quota_path(entries: t.Sequence[ServerRequest], error: errors.BootflowError) -> str:
     """The entry that the quota has no room for."""
-    for index, request in enumerate(requests):
+    for index, request in enumerate(entries):
         if request.name == error.details.get("request"):
             return "instances[%d].count" % index
     return "instances"
 
 
 def _living(
-    conn: t.Any, requests: t.Sequence[ServerRequest], wanted: t.Sequence[t.Sequence[str]]
+    conn: t.Any, entries: t.Sequence[ServerRequest], wanted: t.Sequence[t.Sequence[str]]
 ) -> dict[tuple[str, str], t.Any]:
     found = {}
-    for project in sorted({r.project for r in requests}):
-        names = sorted({n for r, part in zip(requests, wanted) if r.project == project for n in part})
+    for project in sorted({r.project for r in entries}):
+        names = sorted({n for r, part in zip(entries, wanted) if r.project == project for n in part})
         for part in history.chunks(names):
             for row in instances.select_live(conn, names=part, project=project, lock=True):
                 found[row.project, row.display_name] = row
@@ -143,66 +192,67 @@ def _living(
 
 def _asked_twice(name: str) -> errors.BootflowError:
     return errors.InvalidInput(
-        reason="the name %s is asked for twice" % name, remedy="Give each entry a name of its own."
+        reason="the name %s is requested twice" % name, remedy="Give each entry a name of its own."
     )
 
 
-def _compare(
-    conn: t.Any,
-    row: t.Any,
-    digest: t.Mapping[str, t.Any],
-    accepted: Accepted,
-    resume: list[t.Any],
-    context: Context,
-    dead: set[str],
-) -> errors.BootflowError | None:
+def _is_done(row: t.Any) -> bool:
+    """Whether nothing is left to do: it is built, or it failed at something else than its build."""
+    never_ran = row.vm_state == states.ERROR and row.launched_at is None
+    return bool(row.vm_state != states.BUILDING and row.task_state is None and not never_ran)
+
+
+def _check_same(
+    conn: t.Any, row: t.Any, digest: t.Mapping[str, t.Any], context: Context, dead: t.Collection[str]
+) -> None:
+    """:raises InstanceExists: from another request. :raises InstanceBusy: :raises InstanceInvalidState: being deleted."""
     differences = expand.describe_difference(row.digest, digest)
     if differences:
-        return errors.InstanceExists(name=row.display_name, reason="; ".join(differences))
-    building = row.vm_state == states.BUILDING
-    if not building and row.task_state is None and not (row.vm_state == states.ERROR and row.launched_at is None):
-        accepted.unchanged.append(row.uuid)
-        return None
+        raise errors.InstanceExists(name=row.display_name, reason="; ".join(differences))
+    if _is_done(row):
+        return
     alive = row.run_id and row.run_id != context.run.id and row.run_id not in dead
-    if alive and (building or row.task_state is not None):
-        return runs.locked_error(conn, row.display_name, row.run_id)
+    if alive and (row.vm_state == states.BUILDING or row.task_state is not None):
+        raise runs.locked_error(conn, row.display_name, row.run_id)
     if row.task_state == states.DELETING:
-        return errors.InstanceInvalidState(
+        raise errors.InstanceInvalidState(
             method="boot",
             instance_uuid=row.uuid,
             attr="task_state",
             state=row.task_state,
             remedy="Finish the deletion first: run bootflow.compute.delete for it again.",
         )
-    resume.append(row)
-    return None
 
 
 def _take_over(
     conn: t.Any,
     rows: t.Sequence[t.Any],
+    with_volumes: t.Collection[str],
     options: AcceptOptions,
     context: Context,
-    accepted: Accepted,
     refusals: Problems,
 ) -> None:
-    """A half-built instance goes on where it is: every stage can be done twice. A failed one starts anew."""
-    c = instances_table.c
+    """A half-built instance goes on where it is: every stage can be done twice. A failed one starts again."""
     now = context.now
-    boot_volumes.take_over(conn, [r.uuid for r in rows if r.vm_state == states.BUILDING], context)
+    if with_volumes:
+        from . import boot_volumes
+
+        building = [r.uuid for r in rows if r.uuid in with_volumes and r.vm_state == states.BUILDING]
+        boot_volumes.take_over(conn, building, context)
+        for row in [r for r in rows if r.uuid in with_volumes and r.vm_state != states.BUILDING]:
+            try:
+                boot_volumes.begin_again(conn, row, options.volumes, context)
+            except errors.InvalidRequest as e:
+                refusals.extend(e.errors)
+            except errors.BootflowError as e:
+                refusals.add(row.display_name, e)
     for row in rows:
-        again = row.vm_state != states.BUILDING
         values: dict[str, t.Any] = {"run_id": context.run.id, "vm_state": states.BUILDING, "updated_at": now}
+        again = row.vm_state != states.BUILDING
         if again or row.host is None:
             values.update(task_state=states.SCHEDULING, host=None, node=None)
             if again:
                 values.update(retry=None)
-                try:
-                    boot_volumes.begin_anew(conn, row, options.volumes, context)
-                except errors.InvalidRequest as e:
-                    refusals.extend(e.errors)
-                except errors.BootflowError as e:
-                    refusals.add(row.display_name, e)
                 history.start_actions(conn, [row.uuid], "create", context.request_id, row.project, context.actor, now)
         else:
             values.update(task_state=None)
@@ -210,13 +260,12 @@ def _take_over(
             history.finish_events(
                 conn, [row.uuid], "resume", history.SUCCESS, now, "taken over from run %s" % row.run_id
             )
-        conn.execute(instances_table.update().where(c.uuid == row.uuid).values(**values))
-        accepted.resumed.append(row.uuid)
+        instances.write(conn, [row.uuid], **values)
 
 
 def _fit_quota(
     conn: t.Any,
-    requests: t.Sequence[ServerRequest],
+    entries: t.Sequence[ServerRequest],
     wanted: t.Sequence[t.Sequence[str]],
     new: list[list[str]],
     limits: t.Mapping[str, t.Any],
@@ -224,27 +273,25 @@ def _fit_quota(
     """Cut each entry's new names to what the project's quota lets in; OverQuota below min_count."""
     missing = [
         replace(r, min_count=max(r.min_count - (len(all_names) - len(names)), 0) if names else 0, max_count=len(names))
-        for r, all_names, names in zip(requests, wanted, new)
+        for r, all_names, names in zip(entries, wanted, new)
     ]
-    counts = quotas.fit_projects(missing, instances.usage(conn, {r.project for r in requests}), limits)
+    counts = quotas.fit_projects(missing, instances.usage(conn, {r.project for r in entries}), limits)
     for index, count in enumerate(counts):
         new[index] = new[index][:count]
 
 
 def _enter_groups(
     conn: t.Any,
-    requests: t.Sequence[ServerRequest],
+    entries: t.Sequence[ServerRequest],
     new: t.Sequence[t.Sequence[str]],
     limits: t.Mapping[str, t.Any],
     now: float,
     refusals: Problems,
 ) -> None:
-    """Server groups of the requests, each with room for its new members."""
-    used = {
-        r.server_group.id: r.server_group for r, names in zip(requests, new) if r.server_group is not None and names
-    }
+    """Server groups of the entries, each with room for its new members."""
+    used = {r.server_group.id: r.server_group for r, names in zip(entries, new) if r.server_group is not None and names}
     members = groups.count_members(conn, used)
-    for index, (request, names) in enumerate(zip(requests, new)):
+    for index, (request, names) in enumerate(zip(entries, new)):
         group = request.server_group
         if group is None or not names:
             continue
@@ -277,111 +324,120 @@ def resolved_hints(conn: t.Any, request: ServerRequest) -> dict[str, t.Any]:
     return hints
 
 
-def _insert(
-    conn: t.Any,
-    plan: Planned,
-    digest: t.Mapping[str, t.Any],
-    names: t.Sequence[str],
-    options: AcceptOptions,
-    context: Context,
-    allocator: ports.Allocator,
-    keeper: boot_volumes.Keeper,
-    accepted: Accepted,
-) -> None:
-    now = context.now
-    request = plan.request
-    if accepted.reservation_id is None:
-        accepted.reservation_id = identifiers.reservation_id(context.rng)
-        conn.execute(
-            reservations.insert().values(
-                id=accepted.reservation_id,
-                project=request.project,
-                user_name=context.actor,
-                request_id=context.request_id,
-                created_at=now,
+class _Writer:
+    """Writes the instances of a request, under one reservation: add() each entry, then write() what they share."""
+
+    def __init__(self, conn: t.Any, planned: t.Sequence[Planned], options: AcceptOptions, context: Context):
+        self.conn = conn
+        self.options = options
+        self.context = context
+        self.now = context.now
+        self.reservation_id: str | None = None
+        self.created: list[str] = []
+        networks = [n for p in planned for _r, n in _networks_of(p.request.networks, options.networks)]
+        self.allocator = ports.Allocator(conn, context.rng, self.now, networks)
+        self.keeper = self._keeper() if any(p.has_volumes for p in planned) else None
+
+    def _keeper(self) -> Keeper:
+        from . import boot_volumes
+
+        return boot_volumes.Keeper(self.conn, self.options.volumes, self.context)
+
+    def add(self, plan: Planned, digest: t.Mapping[str, t.Any], names: t.Sequence[str]) -> None:
+        """The instances of one entry, with their disks and ports.
+
+        :raises InstanceNotFound: a hint names an instance that does not exist.
+        :raises BootflowError: no address is left. :raises InvalidRequest: of volumes.
+        """
+        context, request = self.context, plan.request
+        networks = _networks_of(request.networks, self.options.networks)
+        spec_id = requests.add_spec(self.conn, self._reservation(request.project), digest, self._spec(plan, networks))
+        numbers = {name: number for number, name in enumerate(expand.instance_names(request, request.max_count))}
+        rows = [self._row(plan, spec_id, name, numbers[name]) for name in names]
+        uuids = [r["uuid"] for r in rows]
+        instances.add(self.conn, rows)
+        instances.add_disks(self.conn, {u: [d.as_dict() for d in self._disks(plan, u)] for u in uuids})
+        history.start_actions(self.conn, uuids, "create", context.request_id, request.project, context.actor, self.now)
+        for uuid in uuids:
+            self.allocator.add(uuid, networks)
+        self.created.extend(uuids)
+
+    def write(self) -> tuple[str | None, list[str]]:
+        """Returns the reservation's id, None where nothing was added, and the uuids."""
+        self.allocator.write()
+        if self.keeper is not None:
+            self.keeper.write()
+        return self.reservation_id, self.created
+
+    def _reservation(self, project: str) -> str:
+        if self.reservation_id is None:
+            context = self.context
+            self.reservation_id = identifiers.reservation_id(context.rng)
+            requests.add_reservation(
+                self.conn, self.reservation_id, project, context.actor, context.request_id, self.now
             )
-        )
-    image_properties = plan.meta.properties if plan.meta is not None else {}
-    wishes = _network_wishes(request.networks, options.networks)
-    spec_id = conn.execute(
-        request_specs.insert().values(
-            reservation_id=accepted.reservation_id,
-            spec_version=SPEC_VERSION,
-            digest=digest,
-            spec={
-                **stored_spec(request, wishes, resolved_hints(conn, request)),
-                "image": image_data(plan.meta),
-                "is_bfv": plan.volume_backed,  # the image itself may map its root to a volume
-                "cross_az_attach": options.volumes.cross_az_attach,
-            },
-        )
-    ).inserted_primary_key[0]
-    all_names = expand.instance_names(request, request.max_count)
-    rows, uuids = [], []
-    for name in names:
+        return self.reservation_id
+
+    def _spec(self, plan: Planned, networks: t.Sequence[tuple[NetworkRequest, Network]]) -> dict[str, t.Any]:
+        return {
+            **stored_spec(plan.request, networks, resolved_hints(self.conn, plan.request)),
+            "image": image_data(plan.meta),
+            "is_bfv": plan.volume_backed,  # the image itself may map its root to a volume
+            "has_volumes": plan.has_volumes,
+            "cross_az_attach": self.options.volumes.cross_az_attach,
+        }
+
+    def _disks(self, plan: Planned, uuid: str) -> t.Sequence[PlannedDisk]:
+        return plan.disks if self.keeper is None else self.keeper.keep(plan, uuid)
+
+    def _row(self, plan: Planned, spec_id: int, name: str, number: int) -> dict[str, t.Any]:
+        context, request, flavor = self.context, plan.request, plan.request.flavor
         uuid = str(uuid_module.UUID(int=context.rng.getrandbits(128), version=4))
-        uuids.append(uuid)
-        rows.append(
-            {
-                "uuid": uuid,
-                "reservation_id": accepted.reservation_id,
-                "request_spec_id": spec_id,
-                "project": request.project,
-                "user_name": context.actor,
-                "display_name": name,
-                "hostname": instance_hostname(request.name, name, uuid, request.hostname),
-                "domain_name": domain_name(name, uuid),
-                "launch_index": all_names.index(name),
-                "vm_state": states.BUILDING,
-                "task_state": states.SCHEDULING,
-                "power_state": states.NOSTATE,
-                "availability_zone": request.availability_zone,
-                "memory_mb": request.flavor.memory_mb,
-                "vcpus": request.flavor.vcpus,
-                "root_gb": 0 if plan.volume_backed else request.flavor.root_gb,
-                "ephemeral_gb": request.flavor.ephemeral_gb,
-                "swap_mb": request.flavor.swap,
-                "config_drive": config_drive_rules.config_drive_wanted(
-                    options.force_config_drive, request.config_drive, image_properties
-                ),
-                "key_name": request.key_name,
-                "server_group_id": request.server_group.id if request.server_group is not None else None,
-                "run_id": context.run.id,
-                "created_at": now,
-                "updated_at": now,
-                "deleted": instances.LIVE,
-            }
-        )
-    conn.execute(instances_table.insert(), rows)
-    disk_rows = []
-    for uuid in uuids:
-        disks = [d.as_dict() for d in keeper.keep(plan, uuid)]
-        disk_rows += [
-            {"instance_uuid": uuid, "position": i, "device_name": d["device_name"], "disk": d}
-            for i, d in enumerate(disks)
-        ]
-    if disk_rows:
-        conn.execute(block_device_mappings.insert(), disk_rows)
-    history.start_actions(conn, uuids, "create", context.request_id, request.project, context.actor, now)
-    for uuid in uuids:
-        allocator.add(uuid, wishes)
-    accepted.created.extend(uuids)
+        return {
+            "uuid": uuid,
+            "reservation_id": self.reservation_id,
+            "request_spec_id": spec_id,
+            "project": request.project,
+            "user_name": context.actor,
+            "display_name": name,
+            "hostname": instance_hostname(request.name, name, uuid, request.hostname),
+            "domain_name": domain_name(name, uuid),
+            "launch_index": number,
+            "vm_state": states.BUILDING,
+            "task_state": states.SCHEDULING,
+            "power_state": states.NOSTATE,
+            "availability_zone": request.availability_zone,
+            "memory_mb": flavor.memory_mb,
+            "vcpus": flavor.vcpus,
+            "root_gb": 0 if plan.volume_backed else flavor.root_gb,
+            "ephemeral_gb": flavor.ephemeral_gb,
+            "swap_mb": flavor.swap,
+            "config_drive": config_drive_rules.config_drive_wanted(
+                self.options.force_config_drive, request.config_drive, plan.properties
+            ),
+            "key_name": request.key_name,
+            "server_group_id": request.server_group.id if request.server_group is not None else None,
+            "run_id": context.run.id,
+            "created_at": self.now,
+            "updated_at": self.now,
+            "deleted": instances.LIVE,
+        }
 
 
-def _network_wishes(
-    wishes: t.Sequence[NetworkRequest], networks: t.Mapping[str, Network]
+def _networks_of(
+    requested: t.Sequence[NetworkRequest], networks: t.Mapping[str, Network]
 ) -> list[tuple[NetworkRequest, Network]]:
-    return [(w, networks[w.network]) for w in wishes if w.network is not None]
+    return [(r, networks[r.network]) for r in requested if r.network is not None]
 
 
-def wishes_of(spec: t.Mapping[str, t.Any]) -> list[tuple[NetworkRequest, Network]]:
+def requested_networks(spec: t.Mapping[str, t.Any]) -> list[tuple[NetworkRequest, Network]]:
     """The interfaces a stored request asks for, with the networks as they were when it was accepted."""
     networks = {n["id"]: ports.network_from(n) for n in spec["network_definitions"]}
-    return [(NetworkRequest(**w), networks[w["network"]]) for w in spec["networks"]]
+    return [(NetworkRequest(**r), networks[r["network"]]) for r in spec["networks"]]
 
 
 def stored_spec(
-    request: ServerRequest, wishes: t.Sequence[tuple[NetworkRequest, Network]], hints: t.Mapping[str, t.Any]
+    request: ServerRequest, networks: t.Sequence[tuple[NetworkRequest, Network]], hints: t.Mapping[str, t.Any]
 ) -> dict[str, t.Any]:
     return {
         "flavor": {**asdict(request.flavor), "extra_specs": dict(request.flavor.extra_specs)},
@@ -397,8 +453,8 @@ def stored_spec(
         "access_ip_v6": request.access_ip_v6,
         "key_name": request.key_name,
         "key_data": request.key_data,
-        "networks": [{**asdict(w), "network": n.id} for w, n in wishes],
-        "network_definitions": [asdict(n) for n in {n.id: n for _w, n in wishes}.values()],
+        "networks": [{**asdict(r), "network": n.id} for r, n in networks],
+        "network_definitions": [asdict(n) for n in {n.id: n for _r, n in networks}.values()],
         "min_count": request.min_count,
         "max_count": request.max_count,
         "numa_topology": request.numa_topology.as_dict() if request.numa_topology is not None else None,

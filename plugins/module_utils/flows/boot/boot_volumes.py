@@ -4,7 +4,7 @@
 
 """The volumes of a boot: those that exist are looked at and kept for the instance, those it asks for are entered with it.
 
-read() looks at all that is asked for and locks it, a Keeper writes. Between the two nothing was touched.
+read() looks at all that is requested and locks it, a Keeper writes. Between the two nothing was touched.
 A volume that is made for an instance has no name, a blank one neither: names are unique here, and Nova's
 (<instance>-blank-vol) are not.
 source: Nova's _check_and_transform_bdm and _validate_bdm; Nova's get_bdm_image_metadata and _get_volume_create_az_value
@@ -14,60 +14,25 @@ from __future__ import annotations
 
 import contextlib
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from ...core import errors
 from ...core.disks import boot_from_volume
 from ...core.disks.block_device_mapping import image_devices
-from ...core.disks.block_devices import BlockDeviceOptions, PlannedDisk, block_device_plan, planned_disk
+from ...core.disks.block_devices import PlannedDisk, planned_disk
 from ...core.instances.request import ServerRequest
 from ...core.model import BlockDevice, Image
 from ...core.reading.problems import Problems
 from ...core.resources.numa.constraints import numa_constraints
 from ...core.volumes import attach_rules, create_request, states
-from ...core.volumes.model import VolumeRequest
 from ...ledger.compute import instances
 from ...ledger.context import Context
-from ...ledger.db.sqlalchemy_import import sa
-from ...ledger.schema.tables import block_device_mappings
 from ...ledger.storage import attachments, snapshots, volumes
 from ...ledger.storage import backends as storage_backends
 from ..attachments import life
 from ..volumes import accept
 from ..volumes.requests import VolumeInputs
-
-VOLUME = "volume"  # kind of a planned disk
-
-
-class Wish(t.NamedTuple):
-    """A volume to be made, as volume_accept.add() takes it."""
-
-    path: str
-    request: VolumeRequest
-    image: Image | None
-
-
-@dataclass
-class Planned:
-    """One entry with its disks, and what of them are volumes."""
-
-    request: ServerRequest  # its zone is that of the volumes it uses, where that binds
-    disks: list[PlannedDisk] = field(default_factory=list)
-    meta: Image | None = None  # whose properties the guest has
-    existing: dict[str, t.Any] = field(default_factory=dict)  # as the disk calls it -> row of volumes
-    wishes: dict[str, Wish] = field(default_factory=dict)  # by the disk's name
-
-    @property
-    def volume_backed(self) -> bool:
-        return any(d.kind == VOLUME and d.boot_index == 0 for d in self.disks)
-
-
-@dataclass(frozen=True)
-class BootVolumeOptions:
-    """``inputs``: what volumes that a boot makes are read with; None where nobody makes any."""
-
-    inputs: VolumeInputs | None = None
-    cross_az_attach: bool = True
+from .planned import VOLUME, BootVolumeOptions, Planned, VolumeToCreate, anonymous
 
 
 def read(
@@ -77,21 +42,19 @@ def read(
     options: BootVolumeOptions,
     context: Context,
     refusals: Problems,
-    resumed: t.Sequence[str] = (),
+    kept: t.Collection[str] = (),
 ) -> list[Planned]:
     """The disks of every entry. What is wrong with a volume is added to ``refusals``, at its block device.
 
     :arg new: the names that each entry is to make; nothing is looked at for an entry without any.
-    :arg resumed: instances whose builds are to be taken over, or begun anew.
+    :arg kept: ids of the volumes of instances that are resumed.
     The rows of the volumes that all of these use are locked, by id, until the transaction ends.
     """
     devices = [
         [d for d in r.block_device_mapping if not d.no_device] if names else [] for r, names in zip(requests, new)
     ]
     found = _find(conn, requests, devices)
-    again = instances.disks_of(conn, resumed)
-    kept = {d["volume_id"] for disks in again.values() for d in disks if d.get("volume_id")}
-    ids = sorted(kept | {row.id for rows in found for row in rows.values()})
+    ids = sorted({*kept, *(row.id for rows in found for row in rows.values())})
     locked = {r.id: r for r in volumes.select(conn, ids=ids, lock=True)} if ids else {}
     found = [{word: locked[row.id] for word, row in rows.items() if row.id in locked} for rows in found]
     named = sorted({row.id for rows in found for row in rows.values()})
@@ -101,7 +64,7 @@ def read(
     taken: set[str] = set()
     for index, (request, names, rows) in enumerate(zip(requests, new, found)):
         path = "instances[%d]" % index
-        reader = _Reader(conn, request, path, rows, attached, sources, options, context, refusals, taken)
+        reader = BootVolumeReader(conn, request, path, rows, attached, sources, options, context, refusals, taken)
         result.append(reader.read() if names else Planned(request))
     return result
 
@@ -135,7 +98,7 @@ def _snapshot_words(
 class Sources:
     """What volumes are made from, and where they may be: read once for all that a run asks for.
 
-    :arg words: project -> names or ids of snapshots that are sure to be asked for; others are read when they are.
+    :arg words: project -> names or ids of snapshots that are sure to be needed; others are read when they are.
     """
 
     def __init__(self, conn: t.Any, words: t.Mapping[str, t.Collection[str]] | None = None):
@@ -177,13 +140,13 @@ class Sources:
 
 def _image_words(image: Image | None) -> list[str]:
     """Volumes that the image itself maps."""
-    with contextlib.suppress(errors.InvalidBDMFormat):  # told where its disks are read
+    with contextlib.suppress(errors.InvalidBDMFormat):  # reported where its disks are planned
         devices = image_devices(image) if image is not None else ()
         return [d.uuid for d in devices if d.source_type == "volume" and d.uuid]
     return []
 
 
-class _Reader:
+class BootVolumeReader:
     """One entry."""
 
     def __init__(
@@ -216,16 +179,8 @@ class _Reader:
         planned = self.planned
         with self.refusals.collect(self.path + ".block_device_mapping"):
             planned.meta = self._meta()
-            properties = planned.meta.properties if planned.meta is not None else {}
-            self._resources(properties)
-            planned.disks = block_device_plan(
-                planned.request.flavor,
-                planned.request.image,
-                planned.request.block_device_mapping,
-                BlockDeviceOptions(max_count=planned.request.max_count),
-                properties,
-                planned.request.root_image,
-            )
+            self._resources(planned.properties)
+            planned.plan_disks()
         paths = [(disk, self._path_of(disk)) for disk in planned.disks if disk.kind == VOLUME]
         # Those that exist first: the others are made in their zone.
         for disk, where in sorted(paths, key=lambda each: each[0].volume_source != "volume"):
@@ -234,7 +189,7 @@ class _Reader:
                     self._existing(disk)
                 else:
                     zone, project = planned.request.availability_zone, planned.request.project
-                    planned.wishes[disk.name] = wish_of(
+                    planned.to_create[disk.name] = volume_to_create(
                         self.sources, disk, where, project, zone, self.options, self.context
                     )
         return planned
@@ -247,13 +202,13 @@ class _Reader:
         if request.image is not None:
             return request.image
         if request.root_image is not None:
-            return _anonymous(request.root_image)
+            return anonymous(request.root_image)
         root = next((d for d in request.block_device_mapping if d.boot_index == 0 and not d.no_device), None)
         if root is None or root.source_type == "blank":
             return None
         row = self._origin(root)
         if row is None:
-            return None  # told where its disk is read
+            return None  # reported where its disk is read
         image = boot_from_volume.image_of_volume(row.image_metadata, row.size)
         boot_from_volume.check_volume_flavor(image, request.flavor, root.volume_size)
         return image
@@ -265,7 +220,7 @@ class _Reader:
         return None if snapshot is None else self.sources.volume_of(snapshot)
 
     def _resources(self, properties: t.Mapping[str, t.Any]) -> None:
-        """What a volume's image wishes of the host's cells was not known when the request was read."""
+        """The NUMA cells that a volume's image requests were not known when the request was read."""
         request = self.planned.request
         if request.image is None and request.root_image is None and properties:
             topology = numa_constraints(request.flavor, properties)
@@ -294,7 +249,7 @@ class _Reader:
         boot_from_volume.check_bootable(row.id, row.bootable, disk.boot_index)
         if row.id in self.taken and not row.multiattach:
             raise errors.InvalidVolume(
-                reason="volume %s is asked for twice" % row.id, remedy="Give each instance a volume of its own."
+                reason="volume %s is requested twice" % row.id, remedy="Give each instance a volume of its own."
             )
         if row.id in {other.id for other in self.planned.existing.values()}:
             raise errors.InvalidVolume(
@@ -315,7 +270,7 @@ class _Reader:
         self.planned.existing[word] = row
 
 
-def wish_of(
+def volume_to_create(
     sources: Sources,
     disk: PlannedDisk,
     path: str,
@@ -323,7 +278,7 @@ def wish_of(
     zone: str | None,
     options: BootVolumeOptions,
     context: Context,
-) -> Wish:
+) -> VolumeToCreate:
     """The volume that is to be made for a disk. source: Nova's DriverVolumeBlockDevice and those derived from it
 
     :arg zone: of the instance, where it is known already; its volumes are of that zone unless cross_az_attach.
@@ -351,21 +306,16 @@ def wish_of(
     except errors.VolumeTypeNotFound as error:
         error.status = 400
         raise
-    return Wish(path, request, inputs.image(disk.image_id) if disk.image_id is not None else None)
+    return VolumeToCreate(path, request, inputs.image(disk.image_id) if disk.image_id is not None else None)
 
 
 def inputs_of(options: BootVolumeOptions, project: str) -> VolumeInputs:
-    """What volumes of a project are made with. :raises InvalidInput: nobody said."""
+    """What volumes of a project are made with. :raises InvalidInput: no volumes are made here."""
     if options.inputs is None:
         raise errors.InvalidInput(
             reason="volumes are not made here", remedy="Make the volume first, and name it with source_type: volume."
         )
     return replace(options.inputs, project=project)
-
-
-def _anonymous(image: Image) -> Image:
-    """Of an image that became a volume its properties are left: nothing is fetched for the guest."""
-    return replace(image, name="", id="", checksum="", url="", path="")
 
 
 # --- writing ------------------------------------------------------------------------------------------------------------
@@ -397,17 +347,17 @@ class Keeper:
                 zone = planned.request.availability_zone
                 _reserve(self.conn, row, uuid, disk, zone, self.options, self.context)
             else:
-                disks.append(disk.of_volume(ids[disk.name], planned.wishes[disk.name].request.size))
+                disks.append(disk.of_volume(ids[disk.name], planned.to_create[disk.name].request.size))
                 entry = (ids[disk.name], uuid, disk.device_name, disk.delete_on_termination)
                 self.kept.append(attachments.Reservation(*entry))
         return disks
 
     def _add(self, planned: Planned, uuid: str) -> dict[str, str]:
         """Name of a disk -> id of the volume that is made for it."""
-        if not planned.wishes:
+        if not planned.to_create:
             return {}
         limits = inputs_of(self.options, planned.request.project).limits
-        return dict(zip(planned.wishes, self.made.add(list(planned.wishes.values()), limits, uuid)))
+        return dict(zip(planned.to_create, self.made.add(list(planned.to_create.values()), limits, uuid)))
 
     def write(self) -> None:
         """Enter what is made."""
@@ -418,7 +368,7 @@ class Keeper:
 
 def add(
     conn: t.Any,
-    wish: Wish,
+    wanted: VolumeToCreate,
     uuid: str,
     project: str,
     options: BootVolumeOptions,
@@ -426,7 +376,7 @@ def add(
 ) -> t.Any:
     """The row of the volume that is made for a disk."""
     limits = inputs_of(options, project).limits
-    ids = accept.add(conn, [wish], limits, context, uuid)
+    ids = accept.add(conn, [wanted], limits, context, uuid)
     return volumes.select(conn, ids=ids)[0]
 
 
@@ -461,10 +411,10 @@ def take_over(conn: t.Any, uuids: t.Sequence[str], context: Context) -> None:
         life.resume(conn, uuids, context)
 
 
-def begin_anew(conn: t.Any, row: t.Any, options: BootVolumeOptions, context: Context) -> None:
-    """An instance that ended in ERROR is built again: its volumes are kept for it anew, those that went are made again.
+def begin_again(conn: t.Any, row: t.Any, options: BootVolumeOptions, context: Context) -> None:
+    """An instance that ended in ERROR is built again: its volumes are reserved again, those that went are made again.
 
-    :raises InvalidVolume: one of them is somebody else's meanwhile, or is still on the host that could not be cleaned.
+    :raises InvalidVolume: another instance has one of them meanwhile, or it is still connected to the host that could not be cleaned up.
     :raises InvalidRequest: a quota.
     """
     disks = [planned_disk(d) for d in instances.disks_of(conn, [row.uuid])[row.uuid]]
@@ -485,16 +435,12 @@ def begin_anew(conn: t.Any, row: t.Any, options: BootVolumeOptions, context: Con
         gone = volume is None or volume.status in (states.DELETING, states.ERROR_DELETING, states.ERROR)
         if disk.volume_source == "volume" and volume is None:
             raise errors.InvalidBDMVolume(
-                id=disk.volume_id, remedy="It was deleted: delete the instance, and boot it anew."
+                id=disk.volume_id, remedy="The volume was deleted. Delete the instance, and boot it again."
             )
         if gone and disk.volume_source != "volume":
-            wish = wish_of(sources, disk, row.display_name, row.project, row.availability_zone, options, context)
-            volume = add(conn, wish, row.uuid, row.project, options, context)
+            zone = row.availability_zone
+            wanted = volume_to_create(sources, disk, row.display_name, row.project, zone, options, context)
+            volume = add(conn, wanted, row.uuid, row.project, options, context)
             disk = disk.of_volume(volume.id, volume.size)
-            mine = block_device_mappings.c.instance_uuid == row.uuid
-            conn.execute(
-                block_device_mappings.update()
-                .where(sa.and_(mine, block_device_mappings.c.position == position))
-                .values(disk=disk.as_dict())
-            )
+            instances.replace_disk(conn, row.uuid, position, disk.as_dict())
         _reserve(conn, volume, row.uuid, disk, row.availability_zone, options, context)

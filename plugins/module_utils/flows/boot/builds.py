@@ -22,6 +22,7 @@ from ...ledger.context import Context
 from ...ledger.storage import attachments
 from ..attachments import life, readiness
 from . import failure
+from .planned import may_have_volumes
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Build:
     ports: list[tuple[PortRecord, Network]]
     network_info: list[dict[str, t.Any]]
     facts: dict[str, t.Any]  # of its node
-    parts: dict[str, t.Any] = field(default_factory=dict)  # claims.parts_of: NUMA cells and devices it has for itself
+    allocation: dict[str, t.Any] = field(default_factory=dict)  # claims.allocations_of: its NUMA cells and devices
     resumed: bool = False  # a dead run may have done this stage already
     volumes: dict[str, t.Any] = field(default_factory=dict)  # by the volume's id: rows of volume_attachments
 
@@ -70,9 +71,11 @@ def begin(conn: t.Any, stage: Stage, host: str, context: Context) -> tuple[list[
     ]
     failed: dict[str, failure.Failed] = {}
     if stage is NETWORKING:
-        prospects = readiness.prospects(conn, [r.uuid for r in rows])
-        rows = [r for r in rows if r.uuid not in prospects.waiting]
-        failed = _without_volumes(conn, prospects.failed)
+        with_volumes = [r.uuid for r in rows if may_have_volumes(r)]
+        if with_volumes:
+            prospects = readiness.prospects(conn, with_volumes)
+            rows = [r for r in rows if r.uuid not in prospects.waiting]
+            failed = _without_volumes(conn, prospects.failed)
     if not rows:
         return [], {}
     moved = instances.swap(
@@ -115,8 +118,10 @@ def give_up(conn: t.Any, attempts: int, context: Context) -> list[str]:
     rows = {
         r.uuid: r
         for r in instances.select_live(conn, run_id=context.run.id, vm_state=states.BUILDING, lock=True)
-        if r.host is not None and r.task_state is None
+        if r.host is not None and r.task_state is None and may_have_volumes(r)
     }
+    if not rows:
+        return []
     prospects = readiness.prospects(conn, rows)
     problems = dict(prospects.failed)
     for uuid in prospects.waiting:
@@ -135,9 +140,9 @@ def load(conn: t.Any, rows: t.Sequence[t.Any]) -> list[Build]:
     uuids = [r.uuid for r in rows]
     disks = instances.disks_of(conn, uuids)
     port_records = ports.ports_of(conn, uuids)
-    parts = claims.parts_of(conn, uuids)
+    allocations = claims.allocations_of(conn, uuids)
     resumed = history.with_event(conn, uuids, "resume")
-    volumes = attachments.of_instances(conn, uuids)
+    volumes = _attachments(conn, rows)
     facts: dict[tuple[str, str], dict[str, t.Any]] = {}
     builds = []
     for row in rows:
@@ -152,12 +157,20 @@ def load(conn: t.Any, rows: t.Sequence[t.Any]) -> list[Build]:
                 ports=port_records[row.uuid],
                 network_info=build_network_info([p for p, _n in port_records[row.uuid]], networks),
                 facts=facts[place],
-                parts=parts.get(row.uuid, {}),
+                allocation=allocations.get(row.uuid, {}),
                 resumed=row.uuid in resumed,
                 volumes={a.volume_id: a for a in volumes.get(row.uuid, ())},
             )
         )
     return builds
+
+
+def _attachments(conn: t.Any, rows: t.Iterable[t.Any]) -> dict[str, list[t.Any]]:
+    """uuid -> its attachments."""
+    uuids = [r.uuid for r in rows if may_have_volumes(r)]
+    if not uuids:
+        return {}
+    return attachments.of_instances(conn, uuids)
 
 
 def done(conn: t.Any, stage: Stage, uuids: t.Sequence[str], context: Context) -> list[str]:
@@ -175,8 +188,13 @@ def done(conn: t.Any, stage: Stage, uuids: t.Sequence[str], context: Context) ->
     return [u for u in uuids if u not in mine]
 
 
-def spawned(conn: t.Any, host: str, power_states: t.Mapping[str, int], context: Context) -> tuple[list[str], list[str]]:
-    """The guests run: ACTIVE, unless they were deleted meanwhile. Returns (active, lost the swap)."""
+def spawned(
+    conn: t.Any, host: str, power_states: t.Mapping[str, int], context: Context, with_volumes: t.Collection[str]
+) -> tuple[list[str], list[str]]:
+    """The guests run: ACTIVE, unless they were deleted meanwhile. Returns (active, lost the swap).
+
+    :arg with_volumes: those of them that have volumes, which are attached from now on.
+    """
     now = context.now
     runs.renew(conn, context.run, now, context.lease_seconds)
     active: list[str] = []
@@ -198,7 +216,10 @@ def spawned(conn: t.Any, host: str, power_states: t.Mapping[str, int], context: 
                 launched_at=now,
             )
         )
-    life.attached(conn, [a.id for rows in attachments.of_instances(conn, active).values() for a in rows], context)
+    having = [u for u in active if u in with_volumes]
+    if having:
+        found = attachments.of_instances(conn, having)
+        life.attached(conn, [a.id for rows in found.values() for a in rows], context)
     history.finish_events(conn, list(power_states), SPAWNING.name, history.SUCCESS, now)
     history.finish_actions(conn, active, "create", now)
     history.notify(conn, active, "compute.instance.create.end", {"host": host, "message": "Success"}, now)

@@ -10,22 +10,21 @@ source: Nova's _do_build_and_run_instance
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 
 from ...core import errors
 from ...core.instances import build_outcome, retry, states
 from ...ledger.compute import claims, cleanups, history, instances, nodes, ports
 from ...ledger.context import Context
-from ...ledger.db.sqlalchemy_import import sa
-from ...ledger.schema.tables import instances as instances_table
 from ...ledger.storage import attachments
 from ..attachments import life
-from .accept import wishes_of
+from .accept import requested_networks
 
 
 @dataclass(frozen=True)
 class Failed:
-    """How one build failed on a host, and whether the host is rid of what was made for it."""
+    """How one build failed on a host, and whether what was made for it there is cleaned up."""
 
     error: errors.BootflowError
     cleaned: bool = True
@@ -37,6 +36,8 @@ def fail_builds(
     conn: t.Any, host: str, event: str, failures: t.Mapping[str, Failed], context: Context
 ) -> dict[str, str]:
     """Write the outcome of builds that failed on ``host`` during ``event``. Returns uuid -> rescheduled, error or gone."""
+    if not failures:
+        return {}
     now = context.now
     outcomes: dict[str, str] = {}
     mine = {
@@ -63,9 +64,8 @@ def fail_builds(
 
 
 def _left_behind(conn: t.Any, uuid: str, host: str, reason: str, now: float) -> None:
-    """A late worker could not remove what it made: the host is to be rid of it, unless the instance still lives there."""
-    c = instances_table.c
-    row = conn.execute(sa.select(c.domain_name, c.host, c.deleted).where(c.uuid == uuid)).first()
+    """A late worker could not remove what it made: record a cleanup, unless the instance still lives on the host."""
+    row = instances.any_of(conn, uuid)
     if row is not None and (row.deleted != instances.LIVE or row.host != host):
         cleanups.add(conn, host, uuid, row.domain_name, reason, now)
 
@@ -84,7 +84,7 @@ def _fail(conn: t.Any, row: t.Any, host: str, failed: Failed, error: errors.Boot
     if context.count_failed_builds:
         nodes.count_failed_build(conn, host, True)
     if not failed.cleaned and attachments.connected_to(conn, row.uuid, host):
-        # its guest may still write to the volumes: nobody else may, whatever was to blame
+        # its guest may still write to the volumes: no other guest may, whatever the cause
         error = build_outcome.cleanup_failed("%s (%s)" % (failed.error.message, failed.cleanup_reason))
     outcome = build_outcome.outcome_of(error, has_retry=bool(row.retry))
     if outcome.kind == build_outcome.RESCHEDULE:
@@ -157,18 +157,18 @@ def end_in_error(
 
 
 def allocate_missing_ports(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> dict[str, errors.BootflowError]:
-    """Give a rescheduled build its ports anew: they went when it failed. Returns uuid -> refusal."""
+    """Give a rescheduled build its ports again: they went when it failed. Returns uuid -> refusal."""
     have = ports.ports_of(conn, [r.uuid for r in rows])
     refused_builds: dict[str, errors.BootflowError] = {}
-    wishes_by_uuid = {r.uuid: wishes_of(r.spec) for r in rows if not have[r.uuid]}
-    allocator = ports.Allocator(conn, context.rng, context.now, [n for w in wishes_by_uuid.values() for _w, n in w])
+    missing = {r.uuid: requested_networks(r.spec) for r in rows if not have[r.uuid]}
+    allocator = ports.Allocator(conn, context.rng, context.now, [n for part in missing.values() for _r, n in part])
     bound: dict[str, list[str]] = {}
     for row in rows:
-        wishes = wishes_by_uuid.get(row.uuid)
-        if not wishes:
+        networks = missing.get(row.uuid)
+        if not networks:
             continue
         try:
-            allocator.add(row.uuid, wishes)
+            allocator.add(row.uuid, networks)
             bound.setdefault(row.host, []).append(row.uuid)
         except errors.BootflowError as e:
             allocator.forget(row.uuid)
@@ -177,3 +177,29 @@ def allocate_missing_ports(conn: t.Any, rows: t.Sequence[t.Any], context: Contex
     for host, uuids in bound.items():
         ports.bind(conn, uuids, host)
     return refused_builds
+
+
+# --- builds of dead runs ---------------------------------------------------------------------------------------------
+
+
+def died_error(uuid: str, runs: t.Mapping[str, str]) -> errors.BuildAbortException:
+    """The fault of a build whose run is gone. :arg runs: uuid -> the run that built it."""
+    name = runs.get(uuid) or "unknown"
+    return errors.BuildAbortException(
+        message="Build of instance %s aborted: run %s died while it built it." % (uuid, name),
+        remedy="Run the same boot again: it builds the instance again.",
+    )
+
+
+def end_builds(conn: t.Any, host: str, failed: t.Mapping[str, Failed], context: Context) -> dict[str, str]:
+    """Builds of dead runs end in ERROR, as failed builds do. The host is not to blame: its failed builds are not counted."""
+    context = replace(context, count_failed_builds=False)
+    by_event: dict[str, dict[str, Failed]] = defaultdict(dict)
+    # all instances are locked before the first node is
+    stages = {r.uuid: r.task_state for r in instances.select_live(conn, uuids=list(failed), lock=True)}
+    for uuid, how in failed.items():
+        by_event[stages.get(uuid) or "schedule"][uuid] = how
+    outcomes: dict[str, str] = {}
+    for event, part in by_event.items():
+        outcomes.update(fail_builds(conn, host, event, part, context))
+    return outcomes

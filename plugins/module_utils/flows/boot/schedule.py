@@ -18,7 +18,7 @@ from ...core.instances import retry, states
 from ...core.instances.server_groups import ServerGroup
 from ...core.model import Flavor
 from ...core.resources.claims import ResourceRequest, estimate_overhead
-from ...core.resources.dedicated import Wish as PartsWish
+from ...core.resources.dedicated import DedicatedRequest
 from ...core.resources.numa.topology import GuestNUMATopology
 from ...core.resources.pci.request import PciRequest
 from ...core.scheduler.columns import Fleet
@@ -29,11 +29,9 @@ from ...core.scheduler.request_spec import RequestSpec
 from ...ledger.compute import claims, cleanups, groups, history, instances, ports, runs
 from ...ledger.compute.fleet import Needs
 from ...ledger.context import Context
-from ...ledger.db import bulk
-from ...ledger.db.sqlalchemy_import import sa
-from ...ledger.schema.tables import instances as instances_table
 from ...ledger.storage import attachments
 from . import builds, failure
+from .planned import may_have_volumes
 
 
 @dataclass
@@ -42,9 +40,13 @@ class Scheduled:
     hosts: list[str] = field(default_factory=list)  # every host with builds of this run
     waiting: list[str] = field(default_factory=list)  # lost their claims to another run: next round
     failed: list[str] = field(default_factory=list)  # ended in ERROR here
-    explanations: dict[str, t.Any] = field(
-        default_factory=dict
-    )  # uuid -> why no host was found, where it was asked for
+    explanations: dict[str, t.Any] = field(default_factory=dict)  # uuid -> why no host was found, where requested
+
+    def add_failed(self, rows: t.Sequence[t.Any], error: errors.BootflowError) -> None:
+        uuids = [r.uuid for r in rows]
+        self.failed.extend(uuids)
+        if error.details.get("decision") is not None:
+            self.explanations.update(dict.fromkeys(uuids, error.details["decision"]))
 
 
 def schedule(
@@ -63,21 +65,23 @@ def schedule(
         conn, run_id=context.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True
     )
     if rows:
-        attachments.lock(conn, [r.uuid for r in rows])
+        with_volumes = [r for r in rows if may_have_volumes(r)]
+        zones: dict[str, str] = {}
+        if with_volumes:
+            attachments.lock(conn, [r.uuid for r in with_volumes])
+            bound = [r.uuid for r in with_volumes if not r.spec.get("cross_az_attach", True)]
+            zones = attachments.zones_of(conn, bound)
         members = groups.load(conn, {r.server_group_id for r in rows if r.server_group_id}, lock=True)
         fleet = read_fleet(conn, needs_of([r.spec for r in _one_of_each(rows)], options))
-        wishes: list[claims.Wish] = []
-        retries: dict[str, t.Any] = {}
-        barred: dict[
-            str, set[str]
-        ] = {}  # a host that still has remains of an instance: its cleanup would take the new build too
-        for cleanup in cleanups.of_instances(conn, [r.uuid for r in rows]):
-            barred.setdefault(cleanup.instance_uuid, set()).add(cleanup.host)
-        bound = [r.uuid for r in rows if not r.spec.get("cross_az_attach", True)]
-        for group, ignore_hosts, zone in _groups(rows, barred, attachments.zones_of(conn, bound)):
-            _select(conn, group, ignore_hosts, zone, fleet, options, context, result, wishes, retries, members)
-        _claim(conn, {r.uuid: r for r in rows}, wishes, retries, context, result)
-    result.hosts = hosts_of_run(conn, context.run.id)
+        selected: list[Selected] = []
+        for together in _place_together(conn, rows, zones):
+            try:
+                selected += _select(together, fleet, options, members)
+            except errors.BootflowError as e:
+                result.add_failed(together.rows, e)
+                failure.end_in_error(conn, together.rows, e, None, context)
+        _claim(conn, selected, context, result)
+    result.hosts = instances.hosts_of_run(conn, context.run.id)
     return result
 
 
@@ -105,137 +109,103 @@ def needs_of(specs: t.Sequence[t.Mapping[str, t.Any]], options: SchedulerOptions
     )
 
 
-def waiting(conn: t.Any, run_id: str) -> bool:
-    """Whether an instance of this run waits for a host."""
-    c = instances_table.c
-    query = sa.select(c.uuid).where(
-        c.run_id == run_id,
-        c.deleted == instances.LIVE,
-        c.vm_state == states.BUILDING,
-        c.task_state == states.SCHEDULING,
-    )
-    return conn.execute(query.limit(1)).first() is not None
-
-
 def faults(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
     """uuid -> why it was not placed."""
     return history.last_faults(conn, uuids)
 
 
-def hosts_of_run(conn: t.Any, run_id: str) -> list[str]:
-    """Hosts on which this run has builds."""
-    c = instances_table.c
-    rows = conn.execute(
-        sa.select(c.host)
-        .where(c.run_id == run_id, c.deleted == instances.LIVE, c.vm_state == states.BUILDING, c.host.is_not(None))
-        .distinct()
-    )
-    return sorted(r.host for r in rows)
+@dataclass(frozen=True)
+class Together:
+    """Instances that one call of the scheduler may place: same request, same hosts tried before."""
+
+    rows: list[t.Any]
+    ignore_hosts: tuple[str, ...]  # they still hold leftovers of these instances
+    zone: str | None  # of their volumes, where the instances have to be in the same
 
 
-def _groups(
-    rows: t.Sequence[t.Any], barred: t.Mapping[str, set[str]], zones: t.Mapping[str, str]
-) -> list[tuple[list[t.Any], tuple[str, ...], str | None]]:
-    """Instances that may be placed by one call (same request, same hosts already tried), the hosts closed to them, and the
-    zone that their volumes are in, where they have to be there too.
-    """
-    groups: dict[t.Any, list[t.Any]] = {}
+@dataclass(frozen=True)
+class Selected:
+    """The scheduler's selection for one instance, and what it claims there."""
+
+    row: t.Any
+    selection: Selection
+    claim: claims.ClaimRequest
+    retry: t.Any
+
+
+def _place_together(conn: t.Any, rows: t.Sequence[t.Any], zones: t.Mapping[str, str]) -> list[Together]:
+    """An instance never goes to a host that still holds its leftovers: cleaning these up would remove the new build too."""
+    barred: dict[str, set[str]] = {}
+    for cleanup in cleanups.of_instances(conn, [r.uuid for r in rows]):
+        barred.setdefault(cleanup.instance_uuid, set()).add(cleanup.host)
+    found: dict[t.Any, list[t.Any]] = {}
     for row in rows:
         tried = tuple(map(tuple, (row.retry or {}).get("hosts", ())))
-        closed = tuple(sorted(barred.get(row.uuid, ())))
         attempts = (row.retry or {}).get("num_attempts", 0)
+        closed = tuple(sorted(barred.get(row.uuid, ())))
         key = (row.request_spec_id, attempts, tried, closed, zones.get(row.uuid))
-        groups.setdefault(key, []).append(row)
-    return [(group, key[-2], key[-1]) for key, group in groups.items()]
+        found.setdefault(key, []).append(row)
+    return [Together(group, key[-2], key[-1]) for key, group in found.items()]
 
 
 def _select(
-    conn: t.Any,
-    group: list[t.Any],
-    ignore_hosts: t.Sequence[str],
-    zone: str | None,
-    fleet: Fleet,
-    options: SchedulerOptions,
-    context: Context,
-    result: Scheduled,
-    wishes: list[claims.Wish],
-    retries: dict[str, t.Any],
-    members: t.Mapping[str, ServerGroup],
-) -> None:
-    first = group[0]
+    together: Together, fleet: Fleet, options: SchedulerOptions, members: t.Mapping[str, ServerGroup]
+) -> list[Selected]:
+    """:raises BootflowError: NoValidHost and its like, for all of them."""
+    first = together.rows[0]
     spec = first.spec
-    uuids = [r.uuid for r in group]
-    try:
-        record = retry.populate_retry(
-            first.retry,
-            max_attempts=options.max_attempts,
-            instance_uuid=first.uuid,
-            force_hosts=[spec["forced_host"]] if spec["forced_host"] else [],
-            force_nodes=[spec["forced_node"]] if spec["forced_node"] else [],
-        )
-        server_group = members.get(first.server_group_id)
-        if first.server_group_id and server_group is None:
-            raise errors.InstanceGroupNotFound(group=first.server_group_id)
-        request = replace(
-            request_spec(spec, uuids, record, first.project),
-            ignore_hosts=ignore_hosts,
-            instance_group=server_group,
-            availability_zone=zone or spec["availability_zone"],
-        )
-        selections = select_destinations(fleet, request, options)
-    except errors.BootflowError as e:
-        failure.end_in_error(conn, group, e, None, context)
-        result.failed.extend(uuids)
-        if e.details.get("decision") is not None:
-            result.explanations.update(dict.fromkeys(uuids, e.details["decision"]))
-        return
-    resources = resource_request(spec)
-    parts = PartsWish.of(request)
-    for selection in selections:
-        places = claims.candidates_of(selection)
-        wishes.append(claims.Wish(selection.instance_uuid, resources, places, parts, server_group))
-        retries[selection.instance_uuid] = record
-        result.placed[selection.instance_uuid] = selection
+    record = retry.populate_retry(
+        first.retry,
+        max_attempts=options.max_attempts,
+        instance_uuid=first.uuid,
+        force_hosts=[spec["forced_host"]] if spec["forced_host"] else [],
+        force_nodes=[spec["forced_node"]] if spec["forced_node"] else [],
+    )
+    server_group = members.get(first.server_group_id)
+    if first.server_group_id and server_group is None:
+        raise errors.InstanceGroupNotFound(group=first.server_group_id)
+    request = replace(
+        request_spec(spec, [r.uuid for r in together.rows], record, first.project),
+        ignore_hosts=together.ignore_hosts,
+        instance_group=server_group,
+        availability_zone=together.zone or spec["availability_zone"],
+    )
+    resources, dedicated = resource_request(spec), DedicatedRequest.of(request)
+    rows = {r.uuid: r for r in together.rows}
+    found = []
+    for selection in select_destinations(fleet, request, options):
+        uuid = selection.instance_uuid
+        candidates = claims.candidates_of(selection)
+        wanted = claims.ClaimRequest(uuid, resources, candidates, dedicated, server_group)
+        found.append(Selected(rows[uuid], selection, wanted, record))
+    return found
 
 
-def _claim(
-    conn: t.Any,
-    rows: t.Mapping[str, t.Any],
-    wishes: t.Sequence[claims.Wish],
-    retries: t.Mapping[str, t.Any],
-    context: Context,
-    result: Scheduled,
-) -> None:
+def _claim(conn: t.Any, selected: t.Sequence[Selected], context: Context, result: Scheduled) -> None:
     now = context.now
-    updates: list[dict[str, t.Any]] = []
-    for uuid, outcome in claims.take(conn, wishes, now).items():
-        record = retries[uuid]
+    outcomes = claims.claim(conn, [s.claim for s in selected], now)
+    placements: list[dict[str, t.Any]] = []
+    for one in selected:
+        uuid, selection, outcome = one.row.uuid, one.selection, outcomes[one.row.uuid]
         if isinstance(outcome, errors.BootflowError):
-            chosen = result.placed.pop(uuid)
-            record = retry.record_failure(record, chosen.host, chosen.nodename, outcome)
-            failure.refused(conn, rows[uuid], outcome, record, chosen.host, context)
+            record = retry.record_failure(one.retry, selection.host, selection.nodename, outcome)
+            failure.refused(conn, one.row, outcome, record, selection.host, context)
             (result.waiting if record is not None else result.failed).append(uuid)
             continue
-        placed = result.placed[uuid]
-        if (outcome.host, outcome.node) != (placed.host, placed.nodename):
-            placed = replace(placed, host=outcome.host, nodename=outcome.node, limits=dict(outcome.limits))
-            result.placed[uuid] = placed
-        record = retry.record_host(record, outcome.host, outcome.node)
-        updates.append(
+        if (outcome.host, outcome.node) != (selection.host, selection.nodename):
+            selection = replace(selection, host=outcome.host, nodename=outcome.node, limits=dict(outcome.limits))
+        result.placed[uuid] = selection
+        placements.append(
             {
                 "uuid": uuid,
                 "host": outcome.host,
                 "node": outcome.node,
-                "launched_on": outcome.host,
                 "limits": dict(outcome.limits),
-                "retry": record,
-                "task_state": None,
-                "scheduled_at": now,
-                "updated_at": now,
+                "retry": retry.record_host(one.retry, outcome.host, outcome.node),
             }
         )
-    bulk.update(conn, instances_table, "uuid", updates)
-    hosts = {u["uuid"]: u["host"] for u in updates}
+    instances.place(conn, placements, now)
+    hosts = {p["uuid"]: p["host"] for p in placements}
     history.add_events(conn, hosts, "schedule", history.SUCCESS, now)
     ports.bind_each(conn, hosts)
 

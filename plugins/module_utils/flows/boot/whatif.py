@@ -11,7 +11,6 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...core import errors
-from ...core.instances import states
 from ...core.instances.request import ServerRequest
 from ...core.instances.server_groups import ServerGroup
 from ...core.reading.problems import Problems
@@ -22,13 +21,8 @@ from ...core.scheduler.placement import select_destinations
 from ...core.scheduler.request_spec import RequestSpec
 from ...core.scheduler.spare import hosts_that_can_be_lost
 from ...core.scheduler.whatif import how_many
-from ...ledger.compute import groups, instances
+from ...ledger.compute import groups, instances, nodes, requests
 from ...ledger.compute.fleet import NEVER_REPORTED, Needs
-from ...ledger.compute.history import chunks
-from ...ledger.compute.nodes import CONFIGURATION
-from ...ledger.db.sqlalchemy_import import sa
-from ...ledger.schema.tables import compute_nodes, request_specs
-from ...ledger.schema.tables import instances as instances_table
 from . import schedule
 from .accept import resolved_hints, stored_spec
 
@@ -48,7 +42,7 @@ _RATIOS = ("ram_allocation_ratio", "disk_allocation_ratio", "cpu_allocation_rati
 
 @dataclass(frozen=True)
 class Answer:
-    """What was asked for one request, and what there is.
+    """What one request needs, and what there is.
 
     total: how many more fit now, after what the requests before it take; left: the same after its own. ``placed`` and
     ``by_host`` are [{host, node, count}]. Where the request does not fit whole, nothing of it is taken, as in a boot.
@@ -73,7 +67,7 @@ class Answer:
 
 def ask(
     conn: t.Any,
-    requests: t.Sequence[ServerRequest],
+    entries: t.Sequence[ServerRequest],
     read_fleet: ReadFleet,
     options: SchedulerOptions,
     limit: int | None = None,
@@ -86,13 +80,13 @@ def ask(
     :raises InvalidInput: nothing ends the count and no limit is given.
     """
     problems = Problems()
-    stored = [_stored(conn, r, "instances[%d]" % i, problems) for i, r in enumerate(requests)]
-    members = _groups(conn, requests, problems)
+    stored = [_stored(conn, r, "instances[%d]" % i, problems) for i, r in enumerate(entries)]
+    members = _groups(conn, entries, problems)
     problems.raise_if_any()
-    there = _there(conn, requests) if named else set()
+    there = _there(conn, entries) if named else set()
     fleet = read_fleet(conn, schedule.needs_of(stored, options))
     answers = []
-    for request, spec in zip(requests, stored):
+    for request, spec in zip(entries, stored):
         names = expand.server_names(request)
         living = sum((request.project, n) in there for n in names)
         asked = replace(
@@ -144,12 +138,12 @@ def _stored(conn: t.Any, request: ServerRequest, path: str, problems: Problems) 
     return stored_spec(request, (), hints)
 
 
-def _groups(conn: t.Any, requests: t.Sequence[ServerRequest], problems: Problems) -> dict[str, ServerGroup]:
-    """The groups that requests name, with the members that they have."""
-    wished = {r.server_group.id: r.server_group for r in requests if r.server_group is not None}
-    known = groups.load(conn, wished)
+def _groups(conn: t.Any, entries: t.Sequence[ServerRequest], problems: Problems) -> dict[str, ServerGroup]:
+    """The groups that entries name, with the members that they have."""
+    requested = {r.server_group.id: r.server_group for r in entries if r.server_group is not None}
+    known = groups.load(conn, requested)
     found = {}
-    for index, request in enumerate(requests):
+    for index, request in enumerate(entries):
         group = request.server_group
         if group is None:
             continue
@@ -178,20 +172,12 @@ def _groups(conn: t.Any, requests: t.Sequence[ServerRequest], problems: Problems
     return found
 
 
-def _there(conn: t.Any, requests: t.Sequence[ServerRequest]) -> set[tuple[str, str]]:
+def _there(conn: t.Any, entries: t.Sequence[ServerRequest]) -> set[tuple[str, str]]:
     """(project, name) of the instances among these that have a host."""
     names: dict[str, list[str]] = {}
-    for request in requests:
+    for request in entries:
         names.setdefault(request.project, []).extend(expand.server_names(request))
-    c = instances_table.c
-    found: set[tuple[str, str]] = set()
-    for project, wanted in names.items():
-        for part in chunks(wanted):
-            query = sa.select(c.display_name).where(
-                c.project == project, c.display_name.in_(part), c.deleted == instances.LIVE, c.host.is_not(None)
-            )
-            found.update((project, name) for name in conn.execute(query).scalars())
-    return found
+    return {(p, name) for p, wanted in names.items() for name in instances.names_with_host(conn, p, wanted)}
 
 
 # --- N+1 --------------------------------------------------------------------------------------------------------------
@@ -211,21 +197,8 @@ def loads(conn: t.Any, hosts: t.Collection[str] | None = None) -> Loads:
 
     :arg hosts: of these hosts only.
     """
-    c = instances_table.c
-    columns = (c.uuid, c.display_name, c.launch_index, c.host, c.project, c.request_spec_id, c.server_group_id)
-    query = sa.select(*columns).where(
-        c.deleted == instances.LIVE,
-        c.host.is_not(None),
-        sa.or_(c.task_state.is_(None), c.task_state != states.DELETING),
-    )
-    rows: list[t.Any] = []
-    for part in [None] if hosts is None else chunks(sorted(hosts)):
-        rows.extend(conn.execute(query if part is None else query.where(c.host.in_(part))))
-    rows.sort(key=lambda r: (r.host, r.request_spec_id, r.launch_index, r.uuid))
-    stored: dict[int, dict[str, t.Any]] = {}
-    s = request_specs.c
-    for part in chunks(sorted({r.request_spec_id for r in rows})):
-        stored.update((r.id, r.spec) for r in conn.execute(sa.select(s.id, s.spec).where(s.id.in_(part))))
+    rows = instances.on_hosts(conn, hosts)
+    stored = {i: r.spec for i, r in requests.specs(conn, {r.request_spec_id for r in rows}).items()}
     members = groups.load(conn, {r.server_group_id for r in rows if r.server_group_id})
     together: dict[tuple[t.Any, ...], list[str]] = {}
     for row in rows:
@@ -255,13 +228,10 @@ def lose(
 
 def as_configured(conn: t.Any, fleet: Fleet, configurations: t.Mapping[str, t.Mapping[str, t.Any]]) -> Fleet:
     """The fleet with the inventory's settings of today, which a boot enters into the ledger before it schedules."""
-    c = compute_nodes.c
-    columns = [c[name] for name in CONFIGURATION]
-    query = sa.select(c.id, c.host, c.service_disabled, c.service_disabled_reason, *columns)
     changes: dict[int, dict[str, t.Any]] = {}
-    for row in conn.execute(query):
+    for row in nodes.rows(conn, ("id", "host", "service_disabled", "service_disabled_reason", *nodes.CONFIGURATION)):
         wanted = configurations.get(row.host) or {}
-        new = {k: wanted[k] for k in CONFIGURATION if k in wanted and getattr(row, k) != wanted[k]}
+        new = {k: wanted[k] for k in nodes.CONFIGURATION if k in wanted and getattr(row, k) != wanted[k]}
         if new:
             changes[row.id] = {"row": row, "new": new}
     if not changes:
@@ -300,13 +270,10 @@ class Facts:
 
 def facts(conn: t.Any, hosts: t.Collection[str], now: float, service_down_time: float) -> Facts:
     """As the ComputeFilter sees the hosts, in their order."""
-    c = compute_nodes.c
-    query = sa.select(c.host, c.reported_at, c.unreachable_reason, c.forced_down, c.forced_down_reason).order_by(
-        c.host, c.node
-    )
+    names = ("host", "reported_at", "unreachable_reason", "forced_down", "forced_down_reason")
     reasons: dict[str, str] = {}
     ages: dict[str, float] = {}
-    for row in conn.execute(query):
+    for row in nodes.rows(conn, names):
         reason = ""
         if row.forced_down:
             reason = "forced down" + (": %s" % row.forced_down_reason if row.forced_down_reason else "")

@@ -12,22 +12,16 @@ from __future__ import annotations
 
 import typing as t
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ...core import errors
 from ...core.audit import plan as audit
 from ...core.audit.plan import Evidence, Finding
 from ...core.instances import states
 from ...core.resources.claims import ResourceRequest, estimate_overhead, usage_delta
-from ...ledger.compute import claims, cleanups, groups, history, instances, nodes, runs
+from ...ledger.compute import claims, cleanups, groups, instances, nodes, ports, runs
 from ...ledger.context import Context
 from ...ledger.db.locks import take_turns
-from ...ledger.db.sqlalchemy_import import sa
-from ...ledger.schema.tables import claims as claims_table
-from ...ledger.schema.tables import cleanups as cleanups_table
-from ...ledger.schema.tables import compute_nodes, device_claims, ip_allocations, server_groups
-from ...ledger.schema.tables import instances as instances_table
-from ...ledger.schema.tables import ports as ports_table
 from ..boot import failure
 from ..instances import cleanup, delete
 from ..instances.operations import BY_TASK_STATE
@@ -39,7 +33,7 @@ TOTALS = ("memory_mb", "local_gb", "vcpus", "hypervisor_type", "hypervisor_versi
 
 @dataclass
 class Todo:
-    """What a host is to be rid of, by UUID."""
+    """What is to be cleaned up on a host, by UUID."""
 
     builds: list[str] = field(default_factory=list)  # of dead runs, this run's now
     deleting: list[str] = field(default_factory=list)
@@ -55,9 +49,9 @@ class Todo:
 @dataclass
 class Repaired:
     findings: list[Finding] = field(default_factory=list)
-    todo: dict[str, Todo] = field(default_factory=dict)  # host -> what it is to be rid of
+    todo: dict[str, Todo] = field(default_factory=dict)  # host -> what is to be cleaned up there
     abandoned: dict[str, list[str]] = field(default_factory=dict)  # host that does not answer -> builds of dead runs
-    ends: dict[str, storage_audit.Ends] = field(default_factory=dict)  # host -> sessions, secrets, targets of nobody
+    ends: dict[str, storage_audit.Ends] = field(default_factory=dict)  # host -> unowned sessions, secrets and targets
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------
@@ -65,10 +59,10 @@ class Repaired:
 
 def survey(conn: t.Any, context: Context, evidence: Evidence) -> audit.Ledger:
     """The ledger as core.audit.plan sees it."""
-    cleanup_rows = conn.execute(sa.select(cleanups_table).order_by(cleanups_table.c.id)).all()
-    claim_rows = conn.execute(sa.select(claims_table).order_by(claims_table.c.id)).all()
-    port_rows = _suspicious_ports(conn)
-    device_rows = _lonely_devices(conn)
+    cleanup_rows = cleanups.rows(conn)
+    claim_rows = claims.rows(conn)
+    port_rows = ports.suspicious(conn)
+    device_rows = claims.devices_without_claim(conn)
     named = {r.instance_uuid for rows in (cleanup_rows, claim_rows, port_rows, device_rows) for r in rows}
     for snapshot in evidence.snapshots.values():
         named.update(d.uuid for d in snapshot.domains)
@@ -78,16 +72,13 @@ def survey(conn: t.Any, context: Context, evidence: Evidence) -> audit.Ledger:
         nodes=_nodes(conn),
         instances=_instances(conn, named, context),
         claims=[
-            audit.Claim(r.id, r.instance_uuid, r.compute_node_id, r.kind, (r.memory_mb, r.disk_gb, r.vcpus))
-            for r in claim_rows
+            audit.Claim(r.id, r.instance_uuid, r.compute_node_id, (r.memory_mb, r.disk_gb, r.vcpus)) for r in claim_rows
         ],
-        devices=[
-            audit.Device(r.id, r.instance_uuid, r.compute_node_id, r.kind, r.device, r.claim_kind) for r in device_rows
-        ],
+        devices=[audit.Device(r.id, r.instance_uuid, r.compute_node_id, r.kind, r.device) for r in device_rows],
         ports=_ports(conn, port_rows),
-        lost_addresses=_lost_addresses(conn),
+        lost_addresses=ports.addresses_without_port(conn),
         cleanups=[audit.Cleanup(r.host, r.instance_uuid, r.domain_name, r.reason) for r in cleanup_rows],
-        groups=_empty_groups(conn),
+        groups=[audit.Group(*g) for g in groups.without_members(conn)],
     )
 
 
@@ -98,14 +89,8 @@ def plan(conn: t.Any, context: Context, evidence: Evidence) -> list[Finding]:
 
 
 def hosts_named(conn: t.Any) -> list[str]:
-    """Every host that the ledger has something on."""
-    found: set[str] = set()
-    for column in (compute_nodes.c.host, cleanups_table.c.host):
-        found.update(conn.execute(sa.select(column).distinct()).scalars())
-    c = instances_table.c
-    query = sa.select(c.host).where(c.deleted == instances.LIVE, c.host.is_not(None)).distinct()
-    found.update(conn.execute(query).scalars())
-    return sorted(found)
+    """Every host that the ledger knows something of."""
+    return sorted(nodes.hosts(conn) | cleanups.hosts(conn) | instances.hosts_with_instances(conn))
 
 
 def columns_of(facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -122,32 +107,12 @@ def columns_of(facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any
 
 def _nodes(conn: t.Any) -> list[audit.Node]:
     names = ("unreachable_reason", *TOTALS, *nodes.CONFIGURATION, *audit.USAGE_COLUMNS)
-    c = compute_nodes.c
-    rows = conn.execute(sa.select(c.id, c.host, c.node, *(c[n] for n in names)).order_by(c.id))
-    return [audit.Node(r[0], r[1], r[2], dict(zip(names, r[3:]))) for r in rows]
+    rows = sorted(nodes.rows(conn, ("id", "host", "node", *names)), key=lambda r: r.id)
+    return [audit.Node(r.id, r.host, r.node, dict(zip(names, r[3:]))) for r in rows]
 
 
 def _instances(conn: t.Any, named: t.Collection[str], context: Context) -> dict[str, audit.Instance]:
-    c = instances_table.c
-    columns = (
-        c.uuid,
-        c.display_name,
-        c.host,
-        c.node,
-        c.vm_state,
-        c.task_state,
-        c.deleted,
-        c.deleted_at,
-        c.updated_at,
-        c.run_id,
-        c.memory_mb,
-        c.vcpus,
-        c.root_gb,
-        c.ephemeral_gb,
-    )
-    rows = {r.uuid: r for r in conn.execute(sa.select(*columns).where(c.deleted == instances.LIVE))}
-    for part in history.chunks(sorted(set(named) - set(rows))):
-        rows.update({r.uuid: r for r in conn.execute(sa.select(*columns).where(c.uuid.in_(part)))})
+    rows = instances.living_and(conn, named)
     working = {r.run_id for r in rows.values() if r.run_id and _worked_on(r)}
     dead = runs.dead_among(conn, working, context.run, context.now)
     wanted: dict[tuple[int, ...], audit.Amounts] = {}
@@ -190,45 +155,9 @@ def _worked_on(row: t.Any) -> bool:
     )
 
 
-def _suspicious_ports(conn: t.Any) -> list[t.Any]:
-    c = ports_table.c
-    query = sa.select(c.id, c.instance_uuid, c.host, c.position).join(
-        instances_table, instances_table.c.uuid == c.instance_uuid
-    )
-    return list(conn.execute(query.where(sa.or_(instances_table.c.deleted != instances.LIVE, c.position < 0))))
-
-
 def _ports(conn: t.Any, rows: t.Sequence[t.Any]) -> list[audit.Port]:
-    addresses: dict[str, list[str]] = defaultdict(list)
-    c = ip_allocations.c
-    for part in history.chunks(sorted(r.id for r in rows)):
-        for row in conn.execute(sa.select(c.port_id, c.ip_address).where(c.port_id.in_(part)).order_by(c.id)):
-            addresses[row.port_id].append(row.ip_address)
-    return [audit.Port(r.id, r.instance_uuid, r.host, r.position < 0, tuple(addresses[r.id])) for r in rows]
-
-
-def _lonely_devices(conn: t.Any) -> list[t.Any]:
-    d, c = device_claims.c, claims_table.c
-    claim = sa.select(c.id).where(
-        c.instance_uuid == d.instance_uuid, c.compute_node_id == d.compute_node_id, c.kind == d.claim_kind
-    )
-    query = sa.select(d.id, d.instance_uuid, d.compute_node_id, d.kind, d.device, d.claim_kind)
-    return list(conn.execute(query.where(~claim.exists()).order_by(d.id)))
-
-
-def _lost_addresses(conn: t.Any) -> list[tuple[int, str]]:
-    c = ip_allocations.c
-    port = sa.select(ports_table.c.id).where(ports_table.c.id == c.port_id)
-    return [(r[0], r[1]) for r in conn.execute(sa.select(c.id, c.ip_address).where(~port.exists()).order_by(c.id))]
-
-
-def _empty_groups(conn: t.Any) -> list[audit.Group]:
-    c = server_groups.c
-    member = sa.select(instances_table.c.uuid).where(
-        instances_table.c.server_group_id == c.id, instances_table.c.deleted == instances.LIVE
-    )
-    rows = conn.execute(sa.select(c.id, c.name, c.project).where(~member.exists()).order_by(c.id))
-    return [audit.Group(*r) for r in rows]
+    addresses = ports.addresses_of(conn, [r.id for r in rows])
+    return [audit.Port(r.id, r.instance_uuid, r.host, r.position < 0, tuple(addresses.get(r.id, ()))) for r in rows]
 
 
 # --- writing ------------------------------------------------------------------------------------------------------------
@@ -244,14 +173,12 @@ def repair(conn: t.Any, planned: t.Sequence[Finding], evidence: Evidence, contex
     take_turns(conn, "audit", ["repair"])
     todo = [f for f in planned if f.changes]
     empty = [f for f in todo if f.kind == audit.SERVER_GROUP]
-    take_turns(conn, "project", [f.key[1] for f in empty])  # nobody joins a group meanwhile
+    take_turns(conn, "project", [f.key[1] for f in empty])  # no instance joins a group meanwhile
     uuids = {f.instance for f in todo if f.instance is not None}
-    for part in history.chunks(sorted(uuids)):
-        c = instances_table.c
-        conn.execute(sa.select(c.uuid).where(c.uuid.in_(part)).order_by(c.uuid).with_for_update()).all()
+    instances.lock(conn, uuids)
     more = storage_audit.volumes_to_lock(conn, todo)
     volume_audit.lock(conn, [f for f in todo if f.kind in (audit.VOLUME, audit.ATTACHMENT)], uuids - {None}, more)
-    still_empty = {g.id for g in _empty_groups(conn)} if empty else set()
+    still_empty = {group_id for group_id, _name, _project in groups.without_members(conn)} if empty else set()
     empty = [f for f in empty if f.key[0] in still_empty]
     groups.forget_unused(conn, [f.key[0] for f in empty])
     storage_audit.lock(conn, todo)
@@ -300,42 +227,20 @@ class _Repair:
     def _release(self) -> None:
         conn = self.conn
         for f in self.by_kind[audit.STALE_CLAIM]:
-            claims.release(conn, [str(f.instance)], host=f.host, kind=f.key)
-        for part in history.chunks([f.key for f in self.by_kind[audit.DEVICE_CLAIM]]):
-            conn.execute(device_claims.delete().where(device_claims.c.id.in_(part)))
-        for part in history.chunks([f.key for f in self.by_kind[audit.PORT]]):
-            conn.execute(ip_allocations.delete().where(ip_allocations.c.port_id.in_(part)))
-            conn.execute(ports_table.delete().where(ports_table.c.id.in_(part)))
-        for part in history.chunks([f.key for f in self.by_kind[audit.ADDRESS]]):
-            conn.execute(ip_allocations.delete().where(ip_allocations.c.id.in_(part)))
+            claims.release(conn, [str(f.instance)], host=f.host)
+        claims.forget_devices(conn, [f.key for f in self.by_kind[audit.DEVICE_CLAIM]])
+        ports.remove(conn, [f.key for f in self.by_kind[audit.PORT]])
+        ports.remove_addresses(conn, [f.key for f in self.by_kind[audit.ADDRESS]])
 
     def _claim(self) -> None:
-        c = instances_table.c
         missing = self.by_kind[audit.MISSING_CLAIM]
-        group_of: dict[str, str | None] = {}
-        for part in history.chunks(sorted({str(f.instance) for f in missing})):
-            group_of.update(self.conn.execute(sa.select(c.uuid, c.server_group_id).where(c.uuid.in_(part))).all())
+        group_of = instances.groups_of(self.conn, [str(f.instance) for f in missing])
         for f in missing:
-            memory_mb, disk_gb, vcpus = f.key
-            self.conn.execute(
-                claims_table.insert().values(
-                    instance_uuid=f.instance,
-                    compute_node_id=f.node_id,
-                    memory_mb=memory_mb,
-                    disk_gb=disk_gb,
-                    vcpus=vcpus,
-                    created_at=self.context.now,
-                    kind=claims.BUILD,
-                    server_group_id=group_of.get(str(f.instance)),
-                )
-            )
+            uuid, node_id = str(f.instance), int(t.cast(int, f.node_id))
+            claims.restore(self.conn, uuid, node_id, f.key, group_of.get(uuid), self.context.now)
         for f in self.by_kind[audit.WRONG_CLAIM]:
-            claim_id, (memory_mb, disk_gb, vcpus) = f.key
-            self.conn.execute(
-                claims_table.update()
-                .where(claims_table.c.id == claim_id)
-                .values(memory_mb=memory_mb, disk_gb=disk_gb, vcpus=vcpus)
-            )
+            claim_id, amounts_ = f.key
+            claims.correct(self.conn, claim_id, amounts_)
         self.recount.update(
             int(t.cast(int, f.node_id)) for f in [*missing, *self.by_kind[audit.WRONG_CLAIM]] if f.node_id is not None
         )
@@ -352,17 +257,12 @@ class _Repair:
         builds = self.by_kind[audit.DEAD_BUILD]
         deletes = self.by_kind[audit.DEAD_DELETE]
         uuids = sorted({str(f.instance) for f in [*builds, *deletes]})
-        for part in history.chunks(uuids):
-            conn.execute(
-                instances_table.update()
-                .where(instances_table.c.uuid.in_(part))
-                .values(run_id=self.context.run.id, updated_at=now)
-            )
+        instances.write(conn, uuids, run_id=self.context.run.id, updated_at=now)
         for f in builds:
             if f.host is None:
                 rows = instances.select_live(conn, uuids=[str(f.instance)])
                 failure.end_in_error(
-                    conn, rows, died_error(str(f.instance), {str(f.instance): f.key}), None, self.context
+                    conn, rows, failure.died_error(str(f.instance), {str(f.instance): f.key}), None, self.context
                 )
             elif f.action == audit.END:
                 self.result.abandoned.setdefault(f.host, []).append(str(f.instance))
@@ -389,14 +289,15 @@ def abandon(
     :arg died: uuid -> the run that built it.
     """
     failed = {
-        u: failure.Failed(died_error(u, died), cleaned=False, cleanup_reason=reason, unreachable=True) for u in uuids
+        u: failure.Failed(failure.died_error(u, died), cleaned=False, cleanup_reason=reason, unreachable=True)
+        for u in uuids
     }
-    end_builds(conn, host, failed, context)
+    failure.end_builds(conn, host, failed, context)
     nodes.record_unreachable(conn, host, reason)
 
 
 def open_todo(conn: t.Any, host: str, todo: Todo, context: Context) -> dict[str, str]:
-    """uuid -> name of what ``host`` is still to be rid of, of what repair() said."""
+    """uuid -> name of what is still to be cleaned up on ``host``, of what repair() listed."""
     left = {r.instance_uuid: r.domain_name for r in cleanups.of_host(conn, host)}
     wanted = {u: left[u] for u in todo.remains if u in left}
     mine = {r.uuid: r for r in instances.select_live(conn, uuids=[*todo.builds, *todo.deleting], run_id=context.run.id)}
@@ -421,12 +322,12 @@ def builds_cleaned(
     for uuid in todo.builds:
         problem = problems.get(uuid)
         failed[uuid] = failure.Failed(
-            died_error(uuid, died),
+            failure.died_error(uuid, died),
             cleaned=problem is None,
             cleanup_reason=problem.message if problem is not None else "",
             unreachable=isinstance(problem, away),
         )
-    outcomes = end_builds(conn, host, failed, context)
+    outcomes = failure.end_builds(conn, host, failed, context)
     gone = [p.message for p in problems.values() if isinstance(p, away)]
     if gone:
         nodes.record_unreachable(conn, host, gone[0])
@@ -436,35 +337,12 @@ def builds_cleaned(
 def deletes_cleaned(
     conn: t.Any, host: str, todo: Todo, problems: t.Mapping[str, errors.BootflowError], context: Context
 ) -> None:
-    """``host`` is rid of what was being deleted there, but for ``problems``."""
+    """What was being deleted on ``host`` is gone, but for ``problems``."""
     delete.host_done(conn, host, [u for u in todo.deleting if u not in problems], context)
     delete.host_failed(conn, host, {u: p for u, p in problems.items() if u in todo.deleting}, context)
 
 
 def remains_cleaned(conn: t.Any, host: str, uuids: t.Sequence[str]) -> None:
-    """``host`` is rid of these remains: their claims and addresses go back."""
+    """These leftovers are gone from ``host``: their claims and addresses are given back."""
     instances.select_live(conn, uuids=uuids, lock=True)
     cleanup.finish(conn, host, uuids)
-
-
-def died_error(uuid: str, runs: t.Mapping[str, str]) -> errors.BuildAbortException:
-    """The fault of a build whose run is gone. :arg runs: uuid -> the run that built it."""
-    name = runs.get(uuid) or "unknown"
-    return errors.BuildAbortException(
-        message="Build of instance %s aborted: run %s died while it built it." % (uuid, name),
-        remedy="Run the same boot again: it builds the instance anew.",
-    )
-
-
-def end_builds(conn: t.Any, host: str, failed: t.Mapping[str, failure.Failed], context: Context) -> dict[str, str]:
-    """ERROR, by the way that failed builds go. The host is not to blame: its failed builds are not counted."""
-    context = replace(context, count_failed_builds=False)
-    by_event: dict[str, dict[str, failure.Failed]] = defaultdict(dict)
-    # all instances are locked before the first node is
-    stages = {r.uuid: r.task_state for r in instances.select_live(conn, uuids=list(failed), lock=True)}
-    for uuid, how in failed.items():
-        by_event[stages.get(uuid) or "schedule"][uuid] = how
-    outcomes: dict[str, str] = {}
-    for event, part in by_event.items():
-        outcomes.update(failure.fail_builds(conn, host, event, part, context))
-    return outcomes

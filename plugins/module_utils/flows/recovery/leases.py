@@ -14,12 +14,9 @@ import typing as t
 from ...core.instances import states
 from ...ledger.compute import instances
 from ...ledger.context import Context
-from ...ledger.db.sqlalchemy_import import sa
-from ...ledger.schema.tables import instances as instances_table
-from ...ledger.schema.tables import runs as runs_table
 from ...ledger.storage import attachments, volumes
 from ..boot import failure
-from . import audit, volume_leases
+from . import volume_leases
 
 OUT = "its run's lease is out"
 
@@ -31,19 +28,7 @@ def give_back(conn: t.Any, context: Context) -> list[str]:
     cleaned (cleanups), which the boot does before it schedules. Volumes that such a run was making, and those it was attaching
     or detaching, go back with it.
     """
-    c = instances_table.c
-    query = (
-        sa.select(c.uuid, c.run_id)
-        .join(runs_table, runs_table.c.id == c.run_id)
-        .where(
-            c.deleted == instances.LIVE,
-            c.vm_state == states.BUILDING,
-            c.run_id != context.run.id,
-            runs_table.c.lease_until <= context.now,
-            sa.or_(c.task_state.is_(None), c.task_state != states.DELETING),
-        )
-    )
-    died: dict[str, str] = {r.uuid: r.run_id for r in conn.execute(query)}
+    died = instances.builds_of_expired_runs(conn, context.run.id, context.now)
     left = volume_leases.left(conn, context, instance_uuids=died)
     if not died and not left:
         return []
@@ -53,16 +38,15 @@ def give_back(conn: t.Any, context: Context) -> list[str]:
     ids = left.volume_ids | {a.volume_id for group in cables.values() for a in group}
     if ids:
         volumes.select(conn, ids=sorted(ids), lock=True)  # all of them, before any node is
-    for row in rows:
-        conn.execute(instances_table.update().where(c.uuid == row.uuid).values(run_id=context.run.id))
+    instances.write(conn, [r.uuid for r in rows], run_id=context.run.id)
     by_host: dict[str, list[str]] = {}
     for row in rows:
         if row.host is None:
-            failure.end_in_error(conn, [row], audit.died_error(row.uuid, died), None, context)
+            failure.end_in_error(conn, [row], failure.died_error(row.uuid, died), None, context)
         else:
             by_host.setdefault(row.host, []).append(row.uuid)
     for host, uuids in sorted(by_host.items()):
-        failed = {u: failure.Failed(audit.died_error(u, died), cleaned=False, cleanup_reason=OUT) for u in uuids}
-        audit.end_builds(conn, host, failed, context)
+        failed = {u: failure.Failed(failure.died_error(u, died), cleaned=False, cleanup_reason=OUT) for u in uuids}
+        failure.end_builds(conn, host, failed, context)
     volume_leases.give_back(conn, left, context)
     return sorted(by_host)

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What hosts still have to be rid of: written when a host could not be cleaned, done before it builds again.
+"""Pending cleanups: what is left of instances on hosts that could not be cleaned up. A host is cleaned before it builds again.
 
-Until then the claim there and the addresses used there stay taken: a guest that nobody sees may still be using them.
+Until then the claim there and the addresses used there stay taken: a guest that no run sees may still be using them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import claims, ports
 
 
 def add(conn: t.Any, host: str, instance_uuid: str, domain_name: str, reason: str, now: float) -> None:
-    """Remember that ``host`` is to be rid of the instance."""
+    """Remember that the instance is to be cleaned up on ``host``."""
     c = cleanups.c
     if conn.execute(sa.select(c.id).where(c.host == host, c.instance_uuid == instance_uuid)).first() is None:
         conn.execute(
@@ -29,7 +29,7 @@ def add(conn: t.Any, host: str, instance_uuid: str, domain_name: str, reason: st
 
 
 def of_host(conn: t.Any, host: str) -> list[t.Any]:
-    """What ``host`` still has to be rid of, oldest first."""
+    """The pending cleanups of ``host``, oldest first."""
     return list(conn.execute(sa.select(cleanups).where(cleanups.c.host == host).order_by(cleanups.c.id)))
 
 
@@ -45,12 +45,12 @@ def rows(conn: t.Any) -> list[t.Any]:
 
 
 def hosts(conn: t.Any) -> set[str]:
-    """Hosts that have something to be rid of."""
+    """Hosts with pending cleanups."""
     return {r.host for r in conn.execute(sa.select(cleanups.c.host).distinct())}
 
 
 def done(conn: t.Any, host: str, uuids: t.Sequence[str]) -> None:
-    """``host`` has nothing of these instances: forget the rows, release their claims and the addresses held for them."""
+    """These instances are cleaned up on ``host``: forget the rows, release their claims and the addresses held for them."""
     claims.release(conn, uuids, host=host)
     for uuid in uuids:
         conn.execute(cleanups.delete().where(cleanups.c.host == host, cleanups.c.instance_uuid == uuid))

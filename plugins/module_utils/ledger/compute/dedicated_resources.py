@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What of a node's NUMA cells, PCI devices and whole disks is free: what it reported, less what claims hold."""
+"""Free dedicated resources of a node: the NUMA cells, PCI devices and whole disks it reported, less what claims hold."""
 
 from __future__ import annotations
 
@@ -27,22 +27,27 @@ DISK = "disk"
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Of one node: cells with their use, devices and disks that nobody has."""
+class FreeResources:
+    """Of one node: its cells with their usage, and the unclaimed devices and disks."""
 
     numa: HostNUMATopology | None = None
     pci: t.Sequence[PciDevice] = ()
     disks: t.Sequence[t.Mapping[str, t.Any]] = ()
 
 
-NOTHING = Parts()
+NONE_FREE = FreeResources()
 
 
-def load(conn: t.Any, node_ids: t.Sequence[int] | None, numa: bool = True, devices: bool = True) -> dict[int, Parts]:
-    """node id -> its parts, of those nodes that have any. None for ``node_ids``: of all nodes."""
+def load(
+    conn: t.Any, node_ids: t.Sequence[int] | None, numa: bool = True, devices: bool = True
+) -> dict[int, FreeResources]:
+    """node id -> its free resources, of those nodes that have any. None for ``node_ids``: of all nodes."""
     cells = _numa(conn, node_ids) if numa else {}
     pci, disks = _devices(conn, node_ids) if devices else ({}, {})
-    return {n: Parts(cells.get(n), pci.get(n, ()), disks.get(n, ())) for n in cells.keys() | pci.keys() | disks.keys()}
+    return {
+        n: FreeResources(cells.get(n), pci.get(n, ()), disks.get(n, ()))
+        for n in cells.keys() | pci.keys() | disks.keys()
+    }
 
 
 def _where(column: t.Any, node_ids: t.Sequence[int] | None) -> t.Iterator[t.Any]:
@@ -73,8 +78,8 @@ def _numa(conn: t.Any, node_ids: t.Sequence[int] | None) -> dict[int, HostNUMATo
 
 
 def _with_guest(host: HostNUMATopology, guest: GuestNUMATopology) -> HostNUMATopology:
-    """The cells with a guest's use. What of it the host no longer tells of (a CPU that was taken offline) is left out: one
-    host whose report changed under its guests must not end everybody's scheduling."""
+    """The cells with a guest's usage. CPUs the host no longer reports (for example offlined ones) are ignored: one host
+    whose report changed under its guests must not end all scheduling."""
     try:
         return apply_usage(host, guest)
     except errors.BootflowError:

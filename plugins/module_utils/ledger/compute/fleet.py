@@ -7,24 +7,17 @@
 from __future__ import annotations
 
 import functools
-import time
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ...core.scheduler import host_state
 from ...core.scheduler.aggregates import Aggregate
 from ...core.scheduler.columns import Fleet, Same
 from ...core.scheduler.host_state import HostState
-from ...core.scheduler.options import SchedulerOptions
-from ...core.scheduler.placement import Placement, Selection
-from ...core.scheduler.request_spec import RequestSpec
 from ..db.sqlalchemy_import import sa
 from ..schema.tables import BUSY, compute_nodes, instances, request_specs
 from . import dedicated_resources, profiles
 from .history import chunks
-
-if t.TYPE_CHECKING:
-    from ..database import Ledger
 
 # What the scheduler derives a HostState from, beside the columns that are its fields.
 _OTHERS = ("availability_zone", "profile_id", "disabled", "service_disabled", "forced_down", "unreachable_reason")
@@ -67,7 +60,7 @@ def read(
     known = set(table["host"])
     for stranger in [h for h in hosts if h not in known]:
         _add_stranger(table, stranger)
-    return _Reader(conn, table, aggregates or {}, host_vars or {}, needs).fleet()
+    return _FleetReader(conn, table, aggregates or {}, host_vars or {}, needs).fleet()
 
 
 @functools.lru_cache(maxsize=None)
@@ -83,7 +76,7 @@ def _add_stranger(table: dict[str, t.Any], host: str) -> None:
         column.append(values.get(name))
 
 
-class _Reader:
+class _FleetReader:
     def __init__(
         self,
         conn: t.Any,
@@ -105,7 +98,7 @@ class _Reader:
         self.reasons = _reasons(conn) if any(table["disabled"]) or any(table["service_disabled"]) else {}
         self.down_reasons = _down_reasons(conn) if any(table["forced_down"]) else {}
         some = None if len(ids) > 500 else [i for i in ids if i is not None]
-        self.parts = (
+        self.dedicated = (
             dedicated_resources.load(conn, some, needs.numa, needs.devices) if needs.numa or needs.devices else {}
         )
         self.instances = _instances(conn) if needs.instances else {}
@@ -131,7 +124,7 @@ class _Reader:
             "aggregates": [id(self.aggregates.get(h)) for h in table["host"]] if self.aggregates else same,
         }
         for empty, names in (
-            (not self.parts, ("numa_topology", "pci_devices", "free_disks")),
+            (not self.dedicated, ("numa_topology", "pci_devices", "free_disks")),
             (not self.instances, ("instances",)),
             (not self.metrics, ("metrics",)),
         ):
@@ -145,7 +138,7 @@ class _Reader:
         host = table["host"][i]
         profile = self.profiles.get(table["profile_id"][i]) or {}
         zone = table["availability_zone"][i]
-        parts = self.parts.get(table["id"][i], dedicated_resources.NOTHING)
+        free = self.dedicated.get(table["id"][i], dedicated_resources.NONE_FREE)
         return HostState(
             **{name: table[column][i] for name, column in host_state.COLUMNS.items()},
             cpu_info=profile.get("cpu_info") or {},
@@ -158,9 +151,9 @@ class _Reader:
             forced_down=self.down[i],
             down_reason=self.down_reasons.get(host) or table["unreachable_reason"][i] or "",
             num_io_ops=self.num_io_ops[i],
-            numa_topology=parts.numa,
-            pci_devices=parts.pci,
-            free_disks=parts.disks,
+            numa_topology=free.numa,
+            pci_devices=free.pci,
+            free_disks=free.disks,
             instances=self.instances.get(host, {}),
             metrics=self.metrics.get(table["id"][i]) or {},
             vars=dict(self.host_vars.get(host) or {}),
@@ -203,38 +196,3 @@ def _instances(conn: t.Any) -> dict[str, dict[str, str]]:
     for row in rows:
         found.setdefault(row.host, {})[row.uuid] = flavors.get(row.request_spec_id, "")
     return found
-
-
-class Follower:
-    """A fleet for who schedules again and again: read anew when it is older than ``max_age`` seconds or was found out of date.
-
-    Between two readings it knows what it took itself; what others took is told by the claim, which is the authority in any
-    case. Equal requests go on from the order of hosts that the last one left.
-    """
-
-    def __init__(self, hosts: t.Collection[str], options: SchedulerOptions, max_age: float = 1.0, **arguments: t.Any):
-        self.options = options
-        self._hosts = set(hosts)
-        self._arguments = arguments
-        self._max_age = max_age
-        self._read_at = float("-inf")
-        self._fleet: Fleet | None = None
-        self._placements: dict[t.Hashable, Placement] = {}
-
-    def select(self, ledger: Ledger, spec: RequestSpec, like: t.Hashable = None) -> list[Selection]:
-        """As core's select_destinations(). :arg like: requests of the same word differ in nothing but their instances."""
-        now = time.monotonic()
-        if self._fleet is None or now - self._read_at > self._max_age:
-            self._fleet = ledger.inspect(read, self._hosts, **self._arguments)
-            self._read_at = now
-            self._placements = {}
-        placement = self._placements.get(like)
-        if placement is None:
-            placement = Placement(self._fleet, spec, replace(self.options, now=time.time()))
-            if like is not None:
-                self._placements = {like: placement}  # of one kind at a time: another's picks are not in its order
-        return placement.select(spec.instance_uuids)
-
-    def refused(self) -> None:
-        """A claim was refused: the fleet is not as it was read."""
-        self._fleet = None

@@ -120,6 +120,14 @@ def group_names(conn: t.Any, ids: t.Iterable[str]) -> dict[str, str]:
     return dict(conn.execute(sa.select(c.id, c.name).where(bulk.among(conn, c.id, wanted))).all())
 
 
+def without_members(conn: t.Any) -> list[tuple[str, str, str]]:
+    """(id, name, project) of the groups that no living instance is in."""
+    c = server_groups.c
+    member = sa.select(instances.c.uuid).where(instances.c.server_group_id == c.id, instances.c.deleted == "")
+    query = sa.select(c.id, c.name, c.project).where(~member.exists()).order_by(c.id)
+    return [(r.id, r.name, r.project) for r in conn.execute(query)]
+
+
 def forget_unused(conn: t.Any, ids: t.Iterable[str]) -> int:
     """Remove the rows of groups without members. Returns how many went.
 

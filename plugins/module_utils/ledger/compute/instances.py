@@ -16,8 +16,8 @@ from ...core import errors
 from ...core.instances import states
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
-from ..schema.tables import block_device_mappings, instances, ports, request_specs
-from . import history
+from ..schema.tables import block_device_mappings, instances, ports, runs
+from . import history, requests
 from .history import chunks
 
 LIVE = ""  # value of the column `deleted` while an instance lives
@@ -137,6 +137,141 @@ def select_live(
     )
 
 
+def add(conn: t.Any, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+    """Enter new instances."""
+    conn.execute(instances.insert(), rows)
+
+
+def add_disks(conn: t.Any, disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> None:
+    """Enter the planned disks of instances: uuid -> its disks in order."""
+    rows = [
+        {"instance_uuid": uuid, "position": position, "device_name": disk["device_name"], "disk": disk}
+        for uuid, planned in disks.items()
+        for position, disk in enumerate(planned)
+    ]
+    if rows:
+        conn.execute(block_device_mappings.insert(), rows)
+
+
+def replace_disk(conn: t.Any, uuid: str, position: int, disk: t.Mapping[str, t.Any]) -> None:
+    """Write another planned disk at that position of the instance."""
+    c = block_device_mappings.c
+    mine = sa.and_(c.instance_uuid == uuid, c.position == position)
+    conn.execute(block_device_mappings.update().where(mine).values(disk=disk))
+
+
+def write(conn: t.Any, uuids: t.Sequence[str], **values: t.Any) -> None:
+    """Write ``values`` to these instances, whose rows the caller has locked."""
+    for part in chunks(sorted(uuids)):
+        conn.execute(instances.update().where(instances.c.uuid.in_(part)).values(**values))
+
+
+def lock(conn: t.Any, uuids: t.Iterable[str]) -> None:
+    """Lock these instances, living or deleted, by uuid, until the transaction ends."""
+    c = instances.c
+    for part in chunks(sorted(set(uuids))):
+        conn.execute(sa.select(c.uuid).where(c.uuid.in_(part)).order_by(c.uuid).with_for_update()).all()
+
+
+def any_of(conn: t.Any, uuid: str) -> t.Any:
+    """The row of the instance, living or deleted, or None."""
+    return conn.execute(sa.select(instances).where(instances.c.uuid == uuid)).first()
+
+
+def living_and(conn: t.Any, named: t.Iterable[str]) -> dict[str, t.Any]:
+    """uuid -> row of every living instance, and of those ``named`` that are deleted."""
+    c = instances.c
+    who = (c.uuid, c.display_name, c.host, c.node, c.vm_state, c.task_state, c.run_id)
+    query = sa.select(*who, c.deleted, c.deleted_at, c.updated_at, c.memory_mb, c.vcpus, c.root_gb, c.ephemeral_gb)
+    rows = {r.uuid: r for r in conn.execute(query.where(c.deleted == LIVE))}
+    for part in chunks(sorted(set(named) - set(rows))):
+        rows.update({r.uuid: r for r in conn.execute(query.where(c.uuid.in_(part)))})
+    return rows
+
+
+def on_hosts(conn: t.Any, hosts: t.Collection[str] | None = None) -> list[t.Any]:
+    """Rows of the living instances that have a host and are not being deleted, by host and request.
+
+    :arg hosts: of these hosts only.
+    """
+    c = instances.c
+    columns = (c.uuid, c.display_name, c.launch_index, c.host, c.project, c.request_spec_id, c.server_group_id)
+    stays = sa.or_(c.task_state.is_(None), c.task_state != states.DELETING)
+    query = sa.select(*columns).where(c.deleted == LIVE, c.host.is_not(None), stays)
+    rows: list[t.Any] = []
+    for part in [None] if hosts is None else chunks(sorted(hosts)):
+        rows.extend(conn.execute(query if part is None else query.where(c.host.in_(part))))
+    return sorted(rows, key=lambda r: (r.host, r.request_spec_id, r.launch_index, r.uuid))
+
+
+def names_with_host(conn: t.Any, project: str, names: t.Sequence[str]) -> set[str]:
+    """Those of the names that living instances of the project have which have a host."""
+    c = instances.c
+    found: set[str] = set()
+    for part in chunks(names):
+        mine = sa.and_(c.project == project, c.display_name.in_(part), c.deleted == LIVE, c.host.is_not(None))
+        found.update(conn.execute(sa.select(c.display_name).where(mine)).scalars())
+    return found
+
+
+def hosts_with_instances(conn: t.Any) -> set[str]:
+    """Hosts that living instances are on."""
+    c = instances.c
+    return set(conn.execute(sa.select(c.host).where(c.deleted == LIVE, c.host.is_not(None)).distinct()).scalars())
+
+
+def groups_of(conn: t.Any, uuids: t.Iterable[str]) -> dict[str, str | None]:
+    """uuid -> id of its server group, or None."""
+    c = instances.c
+    found: dict[str, str | None] = {}
+    for part in chunks(sorted(set(uuids))):
+        found.update(conn.execute(sa.select(c.uuid, c.server_group_id).where(c.uuid.in_(part))).all())
+    return found
+
+
+def builds_of_expired_runs(conn: t.Any, run_id: str, now: float) -> dict[str, str]:
+    """uuid -> run, of the builds whose run's lease is out; without those of ``run_id``, and those being deleted."""
+    c = instances.c
+    query = (
+        sa.select(c.uuid, c.run_id)
+        .join(runs, runs.c.id == c.run_id)
+        .where(
+            c.deleted == LIVE,
+            c.vm_state == states.BUILDING,
+            c.run_id != run_id,
+            runs.c.lease_until <= now,
+            sa.or_(c.task_state.is_(None), c.task_state != states.DELETING),
+        )
+    )
+    return {r.uuid: r.run_id for r in conn.execute(query)}
+
+
+def waits_for_host(conn: t.Any, run_id: str) -> bool:
+    """Whether a build of this run waits for a host."""
+    c = instances.c
+    waiting = sa.and_(_builds_of(run_id), c.task_state == states.SCHEDULING)
+    return conn.execute(sa.select(c.uuid).where(waiting).limit(1)).first() is not None
+
+
+def hosts_of_run(conn: t.Any, run_id: str) -> list[str]:
+    """Hosts on which this run has builds."""
+    c = instances.c
+    return sorted(conn.execute(sa.select(c.host).where(_builds_of(run_id), c.host.is_not(None)).distinct()).scalars())
+
+
+def _builds_of(run_id: str) -> t.Any:
+    c = instances.c
+    return sa.and_(c.run_id == run_id, c.deleted == LIVE, c.vm_state == states.BUILDING)
+
+
+def place(conn: t.Any, placements: t.Sequence[t.Mapping[str, t.Any]], now: float) -> None:
+    """Write where instances were claimed, which ends their scheduling: {uuid, host, node, limits, retry} each."""
+    rows = [
+        {**p, "launched_on": p["host"], "task_state": None, "scheduled_at": now, "updated_at": now} for p in placements
+    ]
+    bulk.update(conn, instances, "uuid", rows)
+
+
 class Live(types.SimpleNamespace):
     """An instance's row, with ``spec`` and ``digest`` of the request it came from, which the rows of a request share."""
 
@@ -144,10 +279,7 @@ class Live(types.SimpleNamespace):
 def with_specs(conn: t.Any, rows: t.Iterable[t.Any]) -> list[t.Any]:
     """Rows of instances with the requests that they came from: each request is read once."""
     found = [dict(r._mapping) for r in rows]
-    specs: dict[int, t.Any] = {}
-    s = request_specs.c
-    for part in chunks(sorted({r["request_spec_id"] for r in found})):
-        specs.update((r.id, r) for r in conn.execute(sa.select(s.id, s.spec, s.digest).where(s.id.in_(part))))
+    specs = requests.specs(conn, {r["request_spec_id"] for r in found})
     return [Live(**r, spec=specs[r["request_spec_id"]].spec, digest=specs[r["request_spec_id"]].digest) for r in found]
 
 

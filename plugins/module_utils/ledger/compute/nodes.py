@@ -156,6 +156,17 @@ def configure(conn: t.Any, configurations: t.Mapping[str, t.Mapping[str, t.Any]]
     return sorted(changed)
 
 
+def rows(conn: t.Any, names: t.Iterable[str]) -> list[t.Any]:
+    """These columns of every compute node, by host and node."""
+    c = compute_nodes.c
+    return list(conn.execute(sa.select(*(c[n] for n in names)).order_by(c.host, c.node)))
+
+
+def hosts(conn: t.Any) -> set[str]:
+    """Hosts that reported."""
+    return set(conn.execute(sa.select(compute_nodes.c.host).distinct()).scalars())
+
+
 def stale_hosts(conn: t.Any, hosts: t.Iterable[str], now: float, max_age: float) -> list[str]:
     """Those of the inventory's hosts that never reported, whose report is older than ``max_age`` seconds, or that did not answer last time."""
     c = compute_nodes.c

@@ -21,7 +21,7 @@ from ...core.networks.network_info import PortRecord
 from ..db import bulk
 from ..db.locks import take_turns
 from ..db.sqlalchemy_import import sa
-from ..schema.tables import ip_allocations, ports
+from ..schema.tables import instances, ip_allocations, ports
 from .history import chunks
 
 MAC_ATTEMPTS = 16
@@ -242,3 +242,44 @@ def network_from(data: t.Mapping[str, t.Any]) -> Network:
         for s in data["subnets"]
     )
     return Network(**{**data, "subnets": subnets})
+
+
+# --- what an audit looks for --------------------------------------------------------------------------------------------
+
+
+def suspicious(conn: t.Any) -> list[t.Any]:
+    """Ports of instances that are gone, and ports that are held for a host that is to be cleaned up (position below 0)."""
+    c = ports.c
+    query = sa.select(c.id, c.instance_uuid, c.host, c.position).join(instances, instances.c.uuid == c.instance_uuid)
+    return list(conn.execute(query.where(sa.or_(instances.c.deleted != "", c.position < 0))))
+
+
+def addresses_of(conn: t.Any, port_ids: t.Iterable[str]) -> dict[str, list[str]]:
+    """port id -> its addresses."""
+    found: dict[str, list[str]] = {}
+    c = ip_allocations.c
+    for part in chunks(sorted(port_ids)):
+        for row in conn.execute(sa.select(c.port_id, c.ip_address).where(c.port_id.in_(part)).order_by(c.id)):
+            found.setdefault(row.port_id, []).append(row.ip_address)
+    return found
+
+
+def addresses_without_port(conn: t.Any) -> list[tuple[int, str]]:
+    """(id, address) of the allocations whose port is gone."""
+    c = ip_allocations.c
+    port = sa.select(ports.c.id).where(ports.c.id == c.port_id)
+    query = sa.select(c.id, c.ip_address).where(~port.exists()).order_by(c.id)
+    return [(r.id, r.ip_address) for r in conn.execute(query)]
+
+
+def remove(conn: t.Any, ids: t.Sequence[str]) -> None:
+    """Remove ports with their addresses."""
+    for part in chunks(ids):
+        conn.execute(ip_allocations.delete().where(ip_allocations.c.port_id.in_(part)))
+        conn.execute(ports.delete().where(ports.c.id.in_(part)))
+
+
+def remove_addresses(conn: t.Any, ids: t.Sequence[int]) -> None:
+    """Remove these allocations."""
+    for part in chunks(ids):
+        conn.execute(ip_allocations.delete().where(ip_allocations.c.id.in_(part)))

@@ -21,11 +21,11 @@ def instance_views(conn: t.Any, rows: t.Sequence[t.Any]) -> list[dict[str, t.Any
     faults = history.last_faults(
         conn, [r.uuid for r in rows if r.vm_state == states.ERROR or r.task_state == states.DELETING]
     )
-    parts = claims.parts_of(conn, uuids)
+    allocations = claims.allocations_of(conn, uuids)
     groups = group_names(conn, {r.server_group_id for r in rows if r.server_group_id})
     shown = [_view(r, port_records[r.uuid], faults.get(r.uuid)) for r in rows]
     for view, row in zip(shown, rows):
-        its = parts.get(row.uuid, {})
+        its = allocations.get(row.uuid, {})
         view["server_group"] = groups.get(row.server_group_id)
         view["numa_topology"] = its.get("numa")
         view["pci_devices"] = [d["address"] for d in its.get("pci", ())]

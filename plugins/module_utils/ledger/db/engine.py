@@ -25,13 +25,12 @@ READ_ONLY = "bootflow_read_only"
 FOREIGN_KEYS_OFF = "bootflow_foreign_keys_off"
 
 
-def make_engine(address: LedgerAddress, autocommit: bool = False) -> t.Any:
+def make_engine(address: LedgerAddress) -> t.Any:
     """The engine of a ledger.
 
-    :arg autocommit: on PostgreSQL every statement is a transaction by itself.
     :raises sqlalchemy.exc.ArgumentError, ValueError: it is no database URL."""
     url = normalise_url(address.url)
-    return _sqlite(address, url) if url_is_sqlite(url) else _postgresql(address, url, autocommit)
+    return _sqlite(address, url) if url_is_sqlite(url) else _postgresql(address, url)
 
 
 # --- sqlite --------------------------------------------------------------------------------------------------------
@@ -72,7 +71,7 @@ def _sqlite(address: LedgerAddress, url: str) -> t.Any:
 # --- PostgreSQL ----------------------------------------------------------------------------------------------------
 
 
-def _postgresql(address: LedgerAddress, url: str, autocommit: bool) -> t.Any:
+def _postgresql(address: LedgerAddress, url: str) -> t.Any:
     parsed = sa.make_url(without_password(url))
     query = {k: v for k, v in parsed.query.items() if k != "password"}
     stray = parsed.password
@@ -84,7 +83,6 @@ def _postgresql(address: LedgerAddress, url: str, autocommit: bool) -> t.Any:
         pool_size=2,
         max_overflow=4,
         pool_use_lifo=True,
-        **({"isolation_level": "AUTOCOMMIT"} if autocommit else {}),
     )
 
     @sa.event.listens_for(engine, "checkin")

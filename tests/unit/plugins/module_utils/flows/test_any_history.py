@@ -26,10 +26,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, cleanups, groups, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.histories import run_histories
-from ansible_collections.bootflow.compute.tests.unit.worlds.taking import A_GPU, CARD, live, wish
+from ansible_collections.bootflow.compute.tests.unit.worlds.taking import A_GPU, CARD
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import SMALL, STAGES, World, network, request
 
 HOSTS = ("h1", "h2", "h3")
@@ -77,8 +77,6 @@ class Instance:
     run: str
     state: str = "scheduling"  # scheduling, placed, the stages, active, error, deleting
     host: str | None = None
-    size: int = 1
-    move: tuple[str, int] | None = None  # where it is being resized to, and how large it is there
     address: bool = True
     attempts: int = 0
     tried: set[str] = field(default_factory=set)
@@ -91,8 +89,6 @@ class Held:
     name: str
     uuid: str
     host: str
-    kind: str
-    size: int
 
 
 class History(RuleBasedStateMachine):
@@ -142,25 +138,23 @@ class History(RuleBasedStateMachine):
         found = list(self.remains)
         for one in self.live.values():
             if one.host is not None:
-                found.append(Held(one.name, one.uuid, one.host, claims.BUILD, one.size))
-            if one.move is not None:
-                found.append(Held(one.name, one.uuid, one.move[0], claims.MOVE, one.move[1]))
+                found.append(Held(one.name, one.uuid, one.host))
         return found
 
     def addresses(self) -> int:
         return sum(i.address for i in self.live.values()) + sum(self.remains.values())
 
     def room(self, host: str) -> int:
-        return self.total[host] - self.reserved[host] - sum(c.size for c in self.held() if c.host == host)
+        return self.total[host] - self.reserved[host] - sum(c.host == host for c in self.held())
 
     def gpus(self, host: str) -> int:
         return GPUS[host] - sum(c.host == host and c.name in WITH_GPU for c in self.held())
 
-    def fits(self, instance: Instance, host: str, size: int) -> bool:
+    def fits(self, instance: Instance, host: str) -> bool:
         """What the claim says: numbers, devices, the group."""
         there = {c.uuid for c in self.held() if c.host == host and c.name in APART} - {instance.uuid}
         return (
-            size <= min(self.room(host), self.total[host])
+            self.room(host) >= 1
             and (instance.name not in WITH_GPU or self.gpus(host) > 0)
             and not (instance.name in APART and there)
         )
@@ -208,7 +202,7 @@ class History(RuleBasedStateMachine):
         for uuid, selection in result.placed.items():
             instance = waiting[uuid]
             assert self.open_to(instance, selection.host) and instance.attempts < 3
-            assert self.fits(instance, selection.host, 1)
+            assert self.fits(instance, selection.host)
             instance.state, instance.host, instance.attempts = "placed", selection.host, instance.attempts + 1
             instance.tried.add(selection.host)
         for uuid in result.waiting:
@@ -220,12 +214,10 @@ class History(RuleBasedStateMachine):
             instance.attempts, before = instance.attempts + 1, instance.tried
             instance.tried = {h for h, _node in record["hosts"]}
             assert instance.tried > before
-            assert not any(
-                self.open_to(replace(instance, tried=before), h) and self.fits(instance, h, 1) for h in HOSTS
-            )
+            assert not any(self.open_to(replace(instance, tried=before), h) and self.fits(instance, h) for h in HOSTS)
         for uuid in result.failed:
             instance = waiting[uuid]
-            full = not any(self.open_to(instance, h) and self.fits(instance, h, 1) for h in HOSTS)
+            full = not any(self.open_to(instance, h) and self.fits(instance, h) for h in HOSTS)
             assert full or instance.attempts >= 3
             instance.state, instance.address = "error", False
 
@@ -242,7 +234,7 @@ class History(RuleBasedStateMachine):
         assert len(failed) == max(0, len(without) - free)
         assert {b.uuid for b in builds} | set(failed) == {i.uuid for i in ready}
         for build in builds:
-            assert len(build.parts["pci"]) == (build.row.display_name in WITH_GPU)
+            assert len(build.allocation["pci"]) == (build.row.display_name in WITH_GPU)
         for instance in ready:
             instance.state = STAGES[stage].name
             instance.address = instance.uuid not in failed
@@ -297,7 +289,7 @@ class History(RuleBasedStateMachine):
         assert outcome == ("rescheduled" if end in ("elsewhere", "away") else "error")
         instance.state = "scheduling" if outcome == "rescheduled" else "error"
         if end in ("left", "away"):
-            here = Held(instance.name, instance.uuid, host, claims.BUILD, instance.size)
+            here = Held(instance.name, instance.uuid, host)
             self.remains[here] = instance.address
         if end == "away":
             self.down.add(host)
@@ -321,53 +313,6 @@ class History(RuleBasedStateMachine):
             return
         (refusal,) = self.world.refusals(asked(name), run="other")
         assert refusal["code"] == "InstanceBusy"
-
-    # --- resizing ----------------------------------------------------------------------------------------
-
-    @precondition(lambda self: any(i.state == "active" and i.move is None for i in self.live.values()))
-    @rule(which=st.integers(0, 4), host=st.sampled_from(HOSTS), size=st.integers(1, 3))
-    def resize(self, which: int, host: str, size: int) -> None:
-        """The target is claimed with the new flavor while the old claim stays; on the same host too."""
-        able = [i for i in self.live.values() if i.state == "active" and i.move is None]
-        instance = able[which % len(able)]
-        if (instance.uuid, host) in {(c.uuid, c.host) for c in self.remains}:
-            return  # no scheduler sends an instance where its remains are
-        name = instance.name
-        wanted = wish(
-            instance.uuid,
-            host,
-            memory=size * 1024,
-            limits={"memory_mb": self.total[host] * 1024},
-            group=GROUP if name in APART else None,
-            kind=claims.MOVE,
-            pci=(A_GPU,) if name in WITH_GPU else (),
-        )
-        with self.world.ledger.write() as conn:
-            groups.load(conn, [GROUP.id], lock=True)
-            outcome = claims.take(conn, [wanted], self.world.time)[instance.uuid]
-        fits = size <= self.room(host) and self.fits(instance, host, min(size, self.total[host]))
-        assert isinstance(outcome, claims.Candidate) == fits, outcome
-        if fits:
-            instance.move = (host, size)
-
-    @precondition(lambda self: any(i.move is not None for i in self.live.values()))
-    @rule(which=st.integers(0, 4), confirm=st.booleans())
-    def settle(self, which: int, confirm: bool) -> None:
-        moving = [i for i in self.live.values() if i.move is not None]
-        self.settles(moving[which % len(moving)], confirm)
-
-    def settles(self, instance: Instance, confirm: bool) -> None:
-        if confirm and instance.move is not None:
-            instance.host, instance.size = instance.move
-        with self.world.ledger.write() as conn:
-            claims.settle(conn, instance.uuid, confirm)
-            live(conn, instance.uuid, instance.host)
-            conn.execute(
-                tables.ports.update()
-                .where(tables.ports.c.instance_uuid == instance.uuid, tables.ports.c.position >= 0)
-                .values(host=instance.host)
-            )
-        instance.move = None
 
     # --- hosts -----------------------------------------------------------------------------------------------------
 
@@ -407,8 +352,6 @@ class History(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES))
     def delete(self, name: str) -> None:
         instance = self.live.get(name)
-        if instance is not None and instance.move is not None:
-            self.settles(instance, confirm=False)
         found = self.world.delete(run=self.run, names=[name])
         if instance is None:
             assert found.rows == []
@@ -438,7 +381,7 @@ class History(RuleBasedStateMachine):
         for name in gone:
             instance = self.live.pop(name)
             if instance.host is not None:
-                here = Held(name, instance.uuid, instance.host, claims.BUILD, instance.size)
+                here = Held(name, instance.uuid, instance.host)
                 self.remains[here] = instance.address
 
     # --- what always holds -----------------------------------------------------------------------------------------
@@ -448,9 +391,8 @@ class History(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         world = self.world
-        if not any(i.move for i in self.live.values()):
-            with world.ledger.read() as conn:
-                world.check(conn)
+        with world.ledger.read() as conn:
+            world.check(conn)
         assert len(world.addresses()) == self.addresses() <= ADDRESSES
         assert world.cleanups() == {(c.uuid, c.host) for c in self.remains}
         rows = {r.display_name: r for r in world.rows(tables.instances, tables.instances.c.deleted == "")}
@@ -467,20 +409,20 @@ class History(RuleBasedStateMachine):
         held = self.held()
         node_rows = {r.id: r for r in self.world.rows(tables.compute_nodes)}
         rows = self.world.rows(tables.claims)
-        found = [(r.instance_uuid, node_rows[r.compute_node_id].host, r.kind, r.memory_mb) for r in rows]
-        assert sorted(found) == sorted((c.uuid, c.host, c.kind, c.size * SMALL.memory_mb) for c in held)
+        found = [(r.instance_uuid, node_rows[r.compute_node_id].host, r.memory_mb) for r in rows]
+        assert sorted(found) == sorted((c.uuid, c.host, SMALL.memory_mb) for c in held)
         for node in node_rows.values():
             here = [c for c in held if c.host == node.host]
             assert node.memory_mb == self.total[node.host] * 1024
-            assert node.memory_mb_used == (self.reserved[node.host] + sum(c.size for c in here)) * 1024
+            assert node.memory_mb_used == (self.reserved[node.host] + len(here)) * 1024
             assert node.num_instances == len({c.uuid for c in here})
         self.nothing_is_shared(held, node_rows)
 
     def nothing_is_shared(self, held: list[Held], node_rows: t.Mapping[int, t.Any]) -> None:
         """A device has one owner, and members of the group have a host each."""
         devices = self.world.rows(tables.device_claims)
-        owners = [(d.instance_uuid, node_rows[d.compute_node_id].host, d.claim_kind) for d in devices]
-        assert sorted(owners) == sorted((c.uuid, c.host, c.kind) for c in held if c.name in WITH_GPU)
+        owners = [(d.instance_uuid, node_rows[d.compute_node_id].host) for d in devices]
+        assert sorted(owners) == sorted((c.uuid, c.host) for c in held if c.name in WITH_GPU)
         assert len({(d.compute_node_id, d.device) for d in devices}) == len(devices)
         apart = collections.Counter(h for h, _u in {(c.host, c.uuid) for c in held if c.name in APART})
         assert all(n == 1 for n in apart.values()), apart

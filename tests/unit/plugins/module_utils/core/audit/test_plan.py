@@ -68,8 +68,8 @@ def gone(uuid: str = "u1", at: float = BEFORE) -> Instance:
     return instance(uuid, None, vm_state=states.DELETED, deleted=True, touched_at=at)
 
 
-def claim(uuid: str = "u1", node_id: int = 1, kind: str = "build", number: int = 1, amounts: t.Any = WANTED) -> Claim:
-    return Claim(number, uuid, node_id, kind, amounts)
+def claim(uuid: str = "u1", node_id: int = 1, number: int = 1, amounts: t.Any = WANTED) -> Claim:
+    return Claim(number, uuid, node_id, amounts)
 
 
 def ledger(*found: Instance, **parts: t.Any) -> Ledger:
@@ -117,12 +117,6 @@ def test_usage_that_is_not_the_sum_of_the_claims(column: str, wrong: int) -> Non
     )
 
 
-def test_a_guest_with_two_claims_is_counted_once() -> None:
-    both = (claim(), claim(kind="move", number=2))
-    said = ledger(instance(task_state=states.RESIZE_PREP), nodes=(node(claims=2, num_instances=1),), claims=both)
-    assert audit.plan(said, Evidence()) == []
-
-
 @given(
     amounts=st.lists(st.tuples(*[st.integers(0, 10**6)] * 3), max_size=6),
     used=st.tuples(*[st.integers(-(10**6), 10**7)] * 4),
@@ -152,7 +146,6 @@ def test_usage_is_what_is_reserved_plus_the_claims(
         (gone(), claim(), (Cleanup("h1", "u1", "x"),), []),
         (gone(), claim(), (Cleanup("h2", "u1", "x"),), [audit.STALE_CLAIM]),
         (instance(host="h2"), claim(), (), [audit.MISSING_CLAIM, audit.STALE_CLAIM]),
-        (instance(host="h2"), claim(kind="move"), (), [audit.MISSING_CLAIM]),
         (instance(host=None, vm_state=states.ERROR), claim(), (), [audit.STALE_CLAIM]),
         (instance(host=None, vm_state=states.ERROR), claim(), (Cleanup("h1", "u1", "x"),), []),
         (instance(vm_state=states.SHELVED_OFFLOADED), claim(), (), [audit.STALE_CLAIM]),

@@ -22,6 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.opti
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.schema import (
     create_schema,
     entry_errors,
+    request_validator,
     schema_validator,
     without_nulls,
 )
@@ -158,3 +159,17 @@ def test_without_jsonschema_the_file_imports_and_its_use_says_what_to_install(mo
     spec.loader.exec_module(module)
     with pytest.raises(MissingLibrary, match="jsonschema is missing on the controller"):
         module.create_schema([fragment()], "2.1")
+
+
+def test_the_validator_is_made_once_as_long_as_the_fragments_stay(tmp_path):
+    fragment = tmp_path / "rack.json"
+    fragment.write_text('{"server_create": {"rack": {"type": "integer"}}}')
+    made = request_validator([str(tmp_path)], "2.96")
+    assert request_validator([str(tmp_path)], "2.96") is made
+    assert request_validator([str(tmp_path)], "2.90") is not made
+    assert entry_errors(made, {"rack": "four"}, "instances[0]")
+    fragment.write_text('{"server_create": {"rack": {"type": ["integer", "string"]}}}')
+    changed = request_validator([str(tmp_path)], "2.96")
+    assert not [e for e in entry_errors(changed, {"rack": "four"}, "instances[0]") if "rack" in e["path"]]
+    fragment.unlink()
+    assert entry_errors(request_validator([str(tmp_path)], "2.96"), {"rack": 4}, "instances[0]")

@@ -86,7 +86,7 @@ def test_what_was_stored_comes_back_as_it_was(world: World) -> None:
     world.accept(request("web", networks=(wish,)))
     with world.ledger.read() as conn:
         row = accept.instances.select_live(conn, names=["web"])[0]
-        stored = accept.wishes_of(row.spec)
+        stored = accept.requested_networks(row.spec)
         records = ports.ports_of(conn, [row.uuid])[row.uuid]
     assert stored == [(dataclasses.replace(wish, network=NET.id), NET)]
     assert [n for _p, n in records] == [NET]

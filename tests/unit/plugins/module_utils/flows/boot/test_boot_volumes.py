@@ -171,7 +171,7 @@ def test_all_refusals_at_once_and_nothing_written(bworld: BootWorld) -> None:
     assert messages[0] == "Block Device Mapping is Invalid: failed to get volume none-such."
     assert messages[1] == "Block Device %s is not bootable." % bworld.volume("empty").id
     assert "multiple attachments are not enabled" in messages[2]
-    assert "is asked for twice" in messages[4]
+    assert "is requested twice" in messages[4]
 
 
 def test_a_snapshot_of_a_volume_that_is_not_bootable(bworld: BootWorld) -> None:

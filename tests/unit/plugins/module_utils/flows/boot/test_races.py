@@ -19,19 +19,18 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.se
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import DEFAULT_FILTERS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import failure
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, nodes, runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import (
     A_GPU,
     CARD,
+    asked,
     cells,
+    claim,
     node,
     pinned,
     pins,
-    settle,
-    take,
     waiting,
-    wish,
 )
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import STAGES, World, network, request
 
@@ -242,40 +241,16 @@ def test_the_last_cpus_and_devices(world: World) -> None:
     uuids = waiting(world, 2 * PROCESSES)
 
     def work(mine: World, number: int) -> list[str]:
-        cpus = wish(uuids[2 * number], limits=limits, numa=pinned(2))
-        device = wish(uuids[2 * number + 1], pci=(A_GPU,))
-        wishes = [cpus, device] if number % 2 else [device, cpus]
-        return [take(mine, one)[one.instance_uuid] for one in wishes]
+        cpus = asked(uuids[2 * number], limits=limits, numa=pinned(2))
+        device = asked(uuids[2 * number + 1], pci=(A_GPU,))
+        requests = [cpus, device] if number % 2 else [device, cpus]
+        return [claim(mine, one)[one.instance_uuid] for one in requests]
 
     answers = collections.Counter(a for answer in race(world, work) for a in answer)
     assert answers.pop("h1") == 4 + 2 and sum(answers.values()) == 2 * PROCESSES - 6
     holders = [r.instance_uuid for r in world.rows(tables.claims) if r.numa is not None]
     assert sorted(cpu for uuid in holders for cpu in pins(world, uuid)) == list(range(8))
     assert len(world.rows(tables.device_claims)) == 2
-
-
-def test_moves_against_boots_for_the_same_places(world: World) -> None:
-    """Resize targets and new instances want the last places of h2; whoever is confirmed leaves h1 as it was."""
-    node(world, "h1", memory_mb=100 * PROCESSES)
-    node(world, "h2", memory_mb=100 * 6)
-    limits = {"memory_mb": 600}
-    movers = waiting(world, PROCESSES, "mover")
-    take(world, *(wish(u, "h1") for u in movers))
-    fresh = waiting(world, PROCESSES, "fresh")
-
-    def work(mine: World, number: int) -> list[str]:
-        move = wish(movers[number], "h2", limits=limits, kind=claims.MOVE)
-        boot = wish(fresh[number], "h2", limits=limits)
-        told_ = {u: a for one in ((move, boot) if number % 2 else (boot, move)) for u, a in take(mine, one).items()}
-        if told_[movers[number]] == "h2":
-            settle(mine, movers[number], "h2" if number % 4 else "h1", moved=bool(number % 4))
-        return ["done"]
-
-    race(world, work)
-    there = [h for _u, h in world.claims()]
-    assert world.used("h2")[0] == 100 * there.count("h2") <= 600
-    assert world.used("h1")[0] == 100 * there.count("h1")
-    assert {u for u, _h in world.claims()} >= set(movers)
 
 
 @pytest.mark.parametrize("policy", ["anti-affinity", "affinity"])

@@ -10,7 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import ResourceRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
@@ -42,7 +42,7 @@ def test_placed_claimed_and_bound_in_one_transaction(world: World) -> None:
         assert [(e["event"], e["host"], e["result"]) for e in history.events_of(conn, uuid)] == [
             ("schedule", "h1", "Success")
         ]
-        assert not schedule.waiting(conn, "run-a")
+        assert not instances.waits_for_host(conn, "run-a")
 
 
 def test_without_retries_the_record_is_null(world: World) -> None:
@@ -156,11 +156,11 @@ def test_claims_name_every_reason(world: World) -> None:
     world.report("h1", memory=1)
     uuid = world.boot("web", "accepted")
     candidate = claims.Candidate("h1", "h1", {"memory_mb": 1024, "disk_gb": 0, "vcpu": 1})
-    wish = claims.Wish(uuid, ResourceRequest(memory_mb=2048, disk_gb=1, vcpus=2), [candidate])
+    asked = claims.ClaimRequest(uuid, ResourceRequest(memory_mb=2048, disk_gb=1, vcpus=2), [candidate])
     with world.ledger.write() as conn:
-        refusal = claims.take(conn, [wish], world.time)[uuid]
-        unknown = claims.take(
-            conn, [dataclasses.replace(wish, candidates=[claims.Candidate("gone", "gone", {})])], world.time
+        refusal = claims.claim(conn, [asked], world.time)[uuid]
+        unknown = claims.claim(
+            conn, [dataclasses.replace(asked, candidates=[claims.Candidate("gone", "gone", {})])], world.time
         )[uuid]
     assert isinstance(refusal, errors.ComputeResourcesUnavailable)
     for text in (
@@ -169,18 +169,22 @@ def test_claims_name_every_reason(world: World) -> None:
         "Free vcpu 1.00 VCPU < requested 2 VCPU",
     ):
         assert text in refusal.message
-    assert isinstance(unknown, errors.ComputeResourcesUnavailable) and "gone from the ledger" in unknown.message
+    assert (
+        isinstance(unknown, errors.ComputeResourcesUnavailable) and "no longer exists in the ledger" in unknown.message
+    )
     assert world.claims() == set()
 
 
-def test_wishes_of_one_call_see_each_other(world: World) -> None:
+def test_requests_of_one_call_see_each_other(world: World) -> None:
     world.report("h1", memory=3)
     world.report("h2", memory=1)
     uuids = world.accept(request("web", 5)).created
     limits = {"h1": {"memory_mb": 3072}, "h2": {"memory_mb": 1024}}
     places = [claims.Candidate(h, h, limits[h]) for h in ("h1", "h2")]
     with world.ledger.write() as conn:
-        taken = claims.take(conn, [claims.Wish(u, ResourceRequest(1024, 1, 1), places) for u in uuids], world.time)
+        taken = claims.claim(
+            conn, [claims.ClaimRequest(u, ResourceRequest(1024, 1, 1), places) for u in uuids], world.time
+        )
         found = [t.host if isinstance(t, claims.Candidate) else None for t in (taken[u] for u in uuids)]
         assert found == ["h1", "h1", "h1", "h2", None]
         assert claims.release(conn, uuids, host="h1") == 3
@@ -314,7 +318,7 @@ def test_a_build_goes_through_its_stages(world: World) -> None:
     assert (row.vm_state, row.task_state, row.power_state, row.launched_at) == (
         states.ACTIVE,
         None,
-        states.RUNNING,
+        power_states.RUNNING,
         world.time,
     )
     with world.ledger.read() as conn:

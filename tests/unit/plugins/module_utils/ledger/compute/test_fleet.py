@@ -28,12 +28,12 @@ from ansible_collections.bootflow.compute.tests.unit.worlds.taking import (
     CARD,
     DISKS,
     PLAIN,
+    asked,
     cells,
+    claim,
     node,
     pinned,
-    take,
     waiting,
-    wish,
 )
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
@@ -132,7 +132,7 @@ def test_a_fleet_as_the_tables_have_it(world: World) -> None:
         )
     names = [r.host for r in world.rows(tables.compute_nodes)]
     uuids = waiting(world, 20)
-    take(world, *(wish(u, draw.choice(names)) for u in uuids))
+    claim(world, *(asked(u, draw.choice(names)) for u in uuids))
     for uuid in uuids[:12]:
         task = draw.choice((None, "resize_migrating", "rebuilding", "deleting", "rescuing", "networking"))
         build(world, uuid, task_state=task, vm_state=draw.choice((states.ACTIVE, states.BUILDING)))
@@ -231,7 +231,7 @@ def test_the_cpu_and_the_guests_of_a_host(world: World) -> None:
 def test_what_is_not_asked_for_is_not_read(world: World) -> None:
     node(world, numa_topology=cells(), pci_passthrough_devices=CARD, isolated_disks=DISKS, metrics={"load": 0.5})
     (uuid,) = waiting(world)
-    take(world, wish(uuid))
+    claim(world, asked(uuid))
     (bare,) = read(world, "h1").hosts
     assert (bare.numa_topology, list(bare.pci_devices), list(bare.free_disks)) == (None, [], [])
     assert (dict(bare.instances), dict(bare.metrics)) == ({}, {})
@@ -253,7 +253,7 @@ def test_parts_are_less_what_claims_hold(world: World) -> None:
     node(world, "h2", numa_topology=cells())
     (uuid,) = waiting(world)
     limits = {"numa_topology": {"cpu_allocation_ratio": 1.0, "ram_allocation_ratio": 1.0}}
-    take(world, wish(uuid, limits=limits, numa=pinned(3), pci=(A_GPU,)))
+    claim(world, asked(uuid, limits=limits, numa=pinned(3), pci=(A_GPU,)))
     hosts = states_of(read(world, "h1", "h2", needs=EVERYTHING))
     with world.ledger.read() as conn:
         alone = dedicated_resources.load(conn, [where])[where]
@@ -282,7 +282,7 @@ def test_io_ops_count_what_lives_and_loads_its_host(world: World) -> None:
         (states.ERROR, None, 0),
     ]
     uuids = waiting(world, len(cases))
-    take(world, *(wish(u) for u in uuids))
+    claim(world, *(asked(u) for u in uuids))
     for uuid, (vm_state, task_state, _counts) in zip(uuids, cases):
         build(world, uuid, vm_state=vm_state, task_state=task_state)
     (host,) = read(world, "h1").hosts

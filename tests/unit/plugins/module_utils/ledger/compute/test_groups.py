@@ -20,7 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.re
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, groups
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.tests.unit.worlds.taking import node, release, settle, take, waiting, wish
+from ansible_collections.bootflow.compute.tests.unit.worlds.taking import asked, claim, node, release, waiting
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
 ANTI_AFFINITY_VIOLATED = "Anti-affinity instance group policy was violated."
@@ -72,10 +72,10 @@ def test_the_late_check(world: World, policy: str, most: int, wanted: list[str],
     hosts(world, 2)
     of = group(policy, most)
     uuids = members(world, of, 5)
-    wishes = [wish(u, "h1", "h2", group=of) for u in uuids]
+    requests = [asked(u, "h1", "h2", group=of) for u in uuids]
     found: dict[str, str] = {}
-    for part in [wishes] if together else [[w] for w in wishes]:
-        found.update(take(world, *part))
+    for part in [requests] if together else [[r] for r in requests]:
+        found.update(claim(world, *part))
     for uuid, text in zip(uuids, wanted):
         assert found[uuid] == text or text in found[uuid]
     if policy == "anti-affinity":
@@ -89,20 +89,20 @@ def test_affinity_stays_where_the_first_went(world: World) -> None:
     hosts(world, 2)
     of = group("affinity")
     first, second, third = members(world, of, 3)
-    take(world, wish(first, "h2", group=of))
-    found = take(world, wish(second, "h1", group=of), wish(third, "h1", "h2", group=of))
+    claim(world, asked(first, "h2", group=of))
+    found = claim(world, asked(second, "h1", group=of), asked(third, "h1", "h2", group=of))
     assert AFFINITY_VIOLATED in found[second] and found[third] == "h2"
     release(world, first, third)
-    assert take(world, wish(second, "h1", group=of)) == {second: "h1"}, "nobody holds the group to h2 any more"
+    assert claim(world, asked(second, "h1", group=of)) == {second: "h1"}, "nobody holds the group to h2 any more"
 
 
 def test_a_refusal_by_the_group_is_a_reschedule(world: World) -> None:
     hosts(world, 1)
     of = group("anti-affinity")
     first, second = members(world, of, 2)
-    take(world, wish(first, group=of))
+    claim(world, asked(first, group=of))
     with world.ledger.write() as conn:
-        outcome = claims.take(conn, [wish(second, group=of)], world.time)[second]
+        outcome = claims.claim(conn, [asked(second, group=of)], world.time)[second]
     assert isinstance(outcome, errors.RescheduledException)
     assert (world.used("h1")[3], world.claims()) == (1, {(first, "h1")})
 
@@ -111,7 +111,7 @@ def test_groups_do_not_meet(world: World) -> None:
     hosts(world, 1)
     a, b = group("anti-affinity", name="a"), group("anti-affinity", name="b")
     (first,), (second,), (third,) = members(world, a, 1, "x"), members(world, b, 1, "y"), waiting(world, 1, "z")
-    found = take(world, wish(first, group=a), wish(second, group=b), wish(third))
+    found = claim(world, asked(first, group=a), asked(second, group=b), asked(third))
     assert set(found.values()) == {"h1"}
 
 
@@ -119,9 +119,9 @@ def test_a_place_that_is_given_back_is_taken_again(world: World) -> None:
     hosts(world, 1)
     of = group("anti-affinity", 3)
     uuids = members(world, of, 5)
-    assert set(take(world, *(wish(u, group=of) for u in uuids[:3])).values()) == {"h1"}
+    assert set(claim(world, *(asked(u, group=of) for u in uuids[:3])).values()) == {"h1"}
     release(world, uuids[1])
-    found = take(world, wish(uuids[3], group=of), wish(uuids[4], group=of))
+    found = claim(world, asked(uuids[3], group=of), asked(uuids[4], group=of))
     assert found[uuids[3]] == "h1" and ANTI_AFFINITY_VIOLATED in found[uuids[4]]
     assert [slot for _n, slot in slots(world)] == [0, 1, 2]
 
@@ -130,53 +130,11 @@ def test_the_database_itself_gives_a_place_once(world: World) -> None:
     hosts(world, 1)
     of = group("anti-affinity")
     first, second = members(world, of, 2)
-    take(world, wish(first, group=of))
+    claim(world, asked(first, group=of))
     row = dict(world.rows(tables.claims)[0]._mapping)
     row.update(id=row["id"] + 1000, instance_uuid=second)
     with pytest.raises(sa.exc.IntegrityError), world.ledger.engine.begin() as conn:
         conn.execute(tables.claims.insert().values(**row))
-
-
-# --- moves of members --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("moved", [True, False])
-def test_a_member_on_the_move_is_on_both_hosts(world: World, moved: bool) -> None:
-    """Until it is settled nobody else of the group may go to either; afterwards the one that it left is open."""
-    hosts(world, 3)
-    of = group("anti-affinity")
-    mover, other, another = members(world, of, 3)
-    take(world, wish(mover, "h1", group=of))
-    assert take(world, wish(mover, "h2", group=of, kind=claims.MOVE)) == {mover: "h2"}
-    for host in ("h1", "h2"):
-        assert ANTI_AFFINITY_VIOLATED in take(world, wish(other, host, group=of))[other]
-    settle(world, mover, "h2" if moved else "h1", moved)
-    free, full = ("h1", "h2") if moved else ("h2", "h1")
-    assert ANTI_AFFINITY_VIOLATED in take(world, wish(another, full, group=of))[another]
-    assert take(world, wish(other, free, group=of)) == {other: free}
-
-
-@pytest.mark.parametrize("moved", [True, False])
-@pytest.mark.parametrize("policy", ["anti-affinity", "affinity", "soft-affinity"])
-def test_a_member_may_be_resized_on_its_own_host(world: World, policy: str, moved: bool) -> None:
-    hosts(world, 1)
-    of = group(policy)
-    mover, other = members(world, of, 2)
-    take(world, wish(mover, group=of))
-    assert take(world, wish(mover, memory=200, group=of, kind=claims.MOVE)) == {mover: "h1"}
-    settle(world, mover, "h1", moved)
-    assert world.used("h1")[0] == (200 if moved else 100)
-    assert (take(world, wish(other, group=of))[other] == "h1") == (policy != "anti-affinity")
-
-
-def test_an_affinity_group_of_one_may_move(world: World) -> None:
-    """The late check leaves out the instance itself."""
-    hosts(world, 2)
-    of = group("affinity")
-    (mover,) = members(world, of, 1)
-    take(world, wish(mover, "h1", group=of))
-    assert take(world, wish(mover, "h2", group=of, kind=claims.MOVE)) == {mover: "h2"}
-    settle(world, mover, "h2", moved=True)
 
 
 # --- the scheduler with groups -----------------------------------------------------------------------------------------
@@ -228,7 +186,7 @@ def test_remains_of_a_member_count(world: World) -> None:
     assert host != left
     (late,) = members(world, of, 1, "late")
     for where in (left, host):
-        assert ANTI_AFFINITY_VIOLATED in take(world, wish(late, where, group=of))[late]
+        assert ANTI_AFFINITY_VIOLATED in claim(world, asked(late, where, group=of))[late]
 
 
 def test_a_member_with_remains_elsewhere_is_on_both(world: World) -> None:
@@ -249,7 +207,7 @@ def test_a_member_with_remains_elsewhere_is_on_both(world: World) -> None:
     now = world.schedule().placed[first].host
     assert now != left
     for where in (left, now):
-        assert ANTI_AFFINITY_VIOLATED in take(world, wish(late, where, group=of))[late]
+        assert ANTI_AFFINITY_VIOLATED in claim(world, asked(late, where, group=of))[late]
 
 
 # --- what the ledger knows of groups -----------------------------------------------------------------------------------
@@ -259,7 +217,7 @@ def test_load(world: World) -> None:
     hosts(world, 2)
     of = group("soft-affinity", name="soft")
     uuids = members(world, of, 4)
-    take(world, *(wish(u, h, group=of) for u, h in zip(uuids, ("h1", "h1", "h2"))))
+    claim(world, *(asked(u, h, group=of) for u, h in zip(uuids, ("h1", "h1", "h2"))))
     found = load(world, of.id, "not there")
     assert set(found) == {of.id}
     assert (found[of.id].name, found[of.id].policy, found[of.id].project) == ("soft", "soft-affinity", "default")
@@ -355,13 +313,13 @@ def test_the_late_check_waits_for_whoever_has_the_group(world: World) -> None:
     found: dict[str, str] = {}
     with world.ledger.write() as conn:
         groups.load(conn, [of.id], lock=True)
-        assert isinstance(claims.take(conn, [wish(first, "h1", group=of)], world.time)[first], claims.Candidate)
+        assert isinstance(claims.claim(conn, [asked(first, "h1", group=of)], world.time)[first], claims.Candidate)
         conn.execute(
             tables.instances.update()
             .where(tables.instances.c.uuid == first)
             .values(host="h1", vm_state=states.ACTIVE, task_state=None)
         )
-        thread = threading.Thread(target=lambda: found.update(take(world, wish(second, "h2", group=of))))
+        thread = threading.Thread(target=lambda: found.update(claim(world, asked(second, "h2", group=of))))
         thread.start()
         thread.join(0.7)
         assert thread.is_alive(), "the other claim did not wait"

@@ -1,0 +1,112 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One entry of a request with its disks, as accepting it plans them; a boot without volumes needs no more than this."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ...core.disks.block_device_mapping import image_defined_bdms
+from ...core.disks.block_devices import BlockDeviceOptions, PlannedDisk, block_device_plan
+from ...core.errors import InvalidBDMFormat
+from ...core.instances import states
+from ...core.instances.request import ServerRequest
+from ...core.model import BlockDevice, Image
+
+if t.TYPE_CHECKING:
+    from ...core.volumes.model import VolumeRequest
+    from ..volumes.requests import VolumeInputs
+
+VOLUME = "volume"  # kind of a planned disk
+
+
+class VolumeToCreate(t.NamedTuple):
+    """A volume to be made, as flows.volumes.accept.add() takes it."""
+
+    path: str
+    request: VolumeRequest
+    image: Image | None
+
+
+@dataclass
+class Planned:
+    """One entry with its disks, and what of them are volumes."""
+
+    request: ServerRequest  # its zone is that of the volumes it uses, where that binds
+    disks: list[PlannedDisk] = field(default_factory=list)
+    meta: Image | None = None  # whose properties the guest has
+    existing: dict[str, t.Any] = field(default_factory=dict)  # as the disk calls it -> row of volumes
+    to_create: dict[str, VolumeToCreate] = field(default_factory=dict)  # by the disk's name
+
+    @property
+    def properties(self) -> t.Mapping[str, t.Any]:
+        return self.meta.properties if self.meta is not None else {}
+
+    @property
+    def volume_backed(self) -> bool:
+        return any(d.kind == VOLUME and d.boot_index == 0 for d in self.disks)
+
+    @property
+    def has_volumes(self) -> bool:
+        return any(d.kind == VOLUME for d in self.disks)
+
+    def plan_disks(self) -> None:
+        """By the entry and the properties of ``meta``.
+
+        :raises BootflowError: the block devices do not fit together, the flavor, or the image.
+        """
+        request = self.request
+        self.disks = block_device_plan(
+            request.flavor,
+            request.image,
+            request.block_device_mapping,
+            BlockDeviceOptions(max_count=request.max_count),
+            self.properties,
+            request.root_image,
+        )
+
+
+@dataclass(frozen=True)
+class BootVolumeOptions:
+    """``inputs``: what volumes that a boot makes are read with; None where none are made."""
+
+    inputs: VolumeInputs | None = None
+    cross_az_attach: bool = True
+
+
+def volumes_requested(request: ServerRequest) -> list[BlockDevice]:
+    """The block devices of an entry that are volumes: its own, and those that its image maps.
+
+    An image whose mappings cannot be understood has none here: planning its disks says so.
+    """
+    image = request.image if request.image is not None else request.root_image
+    devices = list(request.block_device_mapping)
+    with contextlib.suppress(InvalidBDMFormat):
+        devices += image_defined_bdms(image, request.flavor) if image is not None else []
+    return [d for d in devices if d.destination_type == "volume" and not d.no_device]
+
+
+def may_have_volumes(row: t.Any) -> bool:
+    """Whether an instance (its row with the stored request) may have volumes: one that is being built has those that its
+    request brought, the others may have got some since.
+    """
+    return bool(row.vm_state != states.BUILDING or row.spec.get("has_volumes", True))
+
+
+def without_volumes(request: ServerRequest) -> Planned:
+    """An entry none of whose disks is a volume. :raises BootflowError: as Planned.plan_disks()"""
+    image = request.image
+    if image is None and request.root_image is not None:
+        image = anonymous(request.root_image)
+    planned = Planned(request, meta=image)
+    planned.plan_disks()
+    return planned
+
+
+def anonymous(image: Image) -> Image:
+    """Of an image that a disk was made of its properties are left: nothing is fetched for the guest."""
+    return replace(image, name="", id="", checksum="", url="", path="")

@@ -1,0 +1,39 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Accepted requests: a reservation is what one run asked for together, a request spec one entry of it as it was accepted."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..db.sqlalchemy_import import sa
+from ..schema.tables import request_specs, reservations
+from .history import chunks
+
+SPEC_VERSION = "1.1"
+
+
+def add_reservation(conn: t.Any, reservation_id: str, project: str, user: str, request_id: str, now: float) -> None:
+    conn.execute(
+        reservations.insert().values(
+            id=reservation_id, project=project, user_name=user, request_id=request_id, created_at=now
+        )
+    )
+
+
+def add_spec(conn: t.Any, reservation_id: str, digest: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any]) -> int:
+    """Enter an entry of the reservation. Returns its id."""
+    values = {"reservation_id": reservation_id, "spec_version": SPEC_VERSION, "digest": digest, "spec": spec}
+    return int(conn.execute(request_specs.insert().values(**values)).inserted_primary_key[0])
+
+
+def specs(conn: t.Any, ids: t.Iterable[int]) -> dict[int, t.Any]:
+    """id -> row of request_specs with ``spec`` and ``digest``; each is read once, however many instances came of it."""
+    c = request_specs.c
+    found: dict[int, t.Any] = {}
+    for part in chunks(sorted(set(ids))):
+        query = sa.select(c.id, c.spec, c.digest).where(c.id.in_(part))
+        found.update((r.id, r) for r in conn.execute(query))
+    return found

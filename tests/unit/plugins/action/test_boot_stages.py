@@ -1,0 +1,97 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The stages of a boot on a host as the playbook runs them, with modules that answer: what each reads, and hands to its module."""
+
+from __future__ import annotations
+
+import base64
+import types
+import typing as t
+
+from ansible_collections.bootflow.compute.plugins.action import boot_disks, boot_networks, boot_spawn
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import unpack_files
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import read_settings
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request
+
+CATALOGUE = [
+    {"name": "other", "disk_format": "raw", "checksum": "1" * 64, "path": "/images/other"},
+    {"name": IMAGE.name, "id": IMAGE.id, "disk_format": "qcow2", "checksum": IMAGE.checksum, "url": IMAGE.url},
+]
+
+
+class Host:
+    """Runs stages on host h1. ``given``: what its modules were given, by their names."""
+
+    def __init__(self, world: World):
+        self.world = world
+        self.given: dict[str, t.Any] = {}
+
+    def __call__(self, module: t.Any, **options: t.Any) -> dict[str, t.Any]:
+        action: t.Any = module.ActionModule.__new__(module.ActionModule)
+        assert set(options) <= set(action.ARGUMENTS)
+        action.options = {"ledger_url": self.world.url, **read_settings(action.ARGUMENTS, options, lambda _name: None)}
+        action._task = types.SimpleNamespace(check_mode=False)
+        action._display = types.SimpleNamespace(warning=print, vvv=lambda text, **_host: print(text))
+        action._connection = types.SimpleNamespace(transport="ssh")
+        action.task_vars = {"inventory_hostname": "h1", "hostvars": {"h1": {}}}
+        action.variable = lambda _name, default=None: default
+        action.context = self.world.context
+        action.open_ledger = lambda: self.world.ledger
+        action.run_module = self.run_module
+        return t.cast("dict[str, t.Any]", action.act())
+
+    def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        self.given[name] = arguments
+        (items,) = (arguments[key] for key in ("networks", "drives", "domains", "instances") if key in arguments)
+        running = {"power_state": power_states.RUNNING}
+        return {"outcomes": {item.get("uuid") or item["name"]: running for item in items}}
+
+
+def test_a_boot_through_its_stages(world: World) -> None:
+    """The stages after accept read the images, and of the request the entries of their own instances: another that is not valid
+    any more does no harm."""
+    world.report("h1")
+    one, two = world.accept(request("web", 2, config_drive=True)).created
+    world.schedule()
+    host = Host(world)
+    entries = [
+        {"name": "broken", "user_data_base64": "%"},
+        {
+            "name": "web",
+            "count": 2,
+            "user_data": "#cloud-config\n",
+            "injected_files": [{"path": "/etc/motd", "contents": base64.b64encode(b"hello").decode()}],
+            "admin_password": "given",
+        },
+    ]
+    for module, options in (
+        (boot_networks, {}),
+        (boot_disks, {"images": CATALOGUE}),
+        (boot_spawn, {"instances": entries}),
+    ):
+        result = host(module, **options)
+        assert sorted(b["uuid"] for b in result["builds"]) == sorted((one, two)), result
+    assert [i["url"] for i in host.given["instance_disks"]["images"]] == [IMAGE.url], (
+        "with the password of the catalogue"
+    )
+    assert {world.row(u).vm_state for u in (one, two)} == {"active"}
+    for drive in host.given["config_drive"]["drives"]:
+        files = unpack_files(drive["files"])
+        assert files["openstack/latest/user_data"] == b"#cloud-config\n"
+        assert b"hello" in files.values()
+        assert b'"admin_pass": "given"' in files["openstack/latest/meta_data.json"]
+
+
+def test_secrets_that_are_not_valid_any_more_fail_their_own_build_only(world: World) -> None:
+    world.report("h1")
+    world.accept(request("good", config_drive=True), request("bad", config_drive=True))
+    world.schedule()
+    host = Host(world)
+    host(boot_networks)
+    host(boot_disks, images=CATALOGUE)
+    result = host(boot_spawn, instances=[{"name": "good"}, {"name": "bad", "user_data_base64": "%"}])
+    assert [b["name"] for b in result["builds"]] == ["good"]
+    assert [(b["name"], b["error"]["code"]) for b in result["failed_builds"]] == [("bad", "InvalidRequest")]
