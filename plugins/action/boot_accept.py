@@ -73,7 +73,10 @@ class ActionModule(LedgerAction):
             count = len(accepted.unchanged)
             tables.show(
                 self._display,
-                ["Nothing to do: %d instance%s there as asked." % (count, " is" if count == 1 else "s are")],
+                [
+                    "Nothing to do: %d instance%s the request."
+                    % (count, " already matches" if count == 1 else "s already match")
+                ],
             )
         return {
             "changed": accepted.changed,

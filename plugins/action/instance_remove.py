@@ -33,5 +33,5 @@ class ActionModule(LedgerAction):
 
         ledger.transact(write)
         for uuid, problem in sorted(problems.items()):
-            self._display.warning("%s could not be rid of instance %s: %s" % (host, uuid, problem.message))
+            self._display.warning("Could not remove instance %s from %s: %s" % (uuid, host, problem.message))
         return {"changed": bool(done), "removed": done, "problems": {u: p.as_dict() for u, p in problems.items()}}

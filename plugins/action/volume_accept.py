@@ -69,8 +69,8 @@ class ActionModule(LedgerAction):
                 accepted, stale = ledger.transact(write, collisions=3)
         if not accepted.changed and self.options["print_table"]:
             count = len(accepted.unchanged)
-            words = "%d volume%s there as asked" % (count, " is" if count == 1 else "s are")
-            tables.show(self._display, ["Nothing to do: %s." % (words if count else "no volume is asked for")])
+            words = "%d volume%s the request" % (count, " already matches" if count == 1 else "s already match")
+            tables.show(self._display, ["Nothing to do: %s." % (words if count else "no volume is requested")])
         return {
             "changed": accepted.changed,
             "created": accepted.created,

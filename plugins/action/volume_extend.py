@@ -29,7 +29,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 NO_ROOM = (
-    "Its backend has to have room for the difference: volume_list shows its FREE_GB. Delete volumes there, or add devices to"
+    "The backend must have space for the difference: volume_list shows its FREE_GB. Delete volumes there, or add devices to"
     " its volume group."
 )
 
@@ -112,7 +112,7 @@ class ActionModule(LedgerAction):
 
 
 def _nothing(wishes: t.Sequence[t.Any]) -> str:
-    return "every volume is as large as asked" if wishes else "no volume is asked for"
+    return "every volume already has the requested size" if wishes else "no volume is requested"
 
 
 def _wishes(entries: t.Sequence[t.Any], problems: Problems) -> list[dict[str, t.Any]]:

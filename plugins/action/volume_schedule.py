@@ -99,7 +99,12 @@ class ActionModule(LedgerAction):
             backends.configure(conn, configurations, context.now)
             accepted = accept.accept(conn, o["volumes"], inputs, context)
             if not accepted.changed:
-                return {"changed": False, "hosts": [], "plan": [], "msg": "Nothing to do: everything is as asked."}
+                return {
+                    "changed": False,
+                    "hosts": [],
+                    "plan": [],
+                    "msg": "Nothing to do: everything matches the request.",
+                }
             storage_reports.rehearse_reports(conn, self, context.now)
             options = volume_inputs.scheduler_options(o, context.now, explain=True, hosts=storage_hosts(self))
             plan = schedule.plan(conn, options, context)

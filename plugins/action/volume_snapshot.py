@@ -73,7 +73,7 @@ class ActionModule(LedgerAction):
                 begun, lines = self.open_ledger().transact(begin, collisions=3)
         changed = bool(lines)
         if o["print_table"] and not changed:
-            words = "the snapshots are as asked" if o["snapshots"] else "no snapshot is asked for"
+            words = "the snapshots match the request" if o["snapshots"] else "no snapshot is requested"
             tables.show(self._display, ["Nothing to do: %s." % words])
         elif o["print_table"] and self.check_mode:
             wishes = (("make", begun.created + begun.resumed), ("delete", begun.deleting))

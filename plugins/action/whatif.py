@@ -142,7 +142,8 @@ class ActionModule(LedgerAction):
         most = max([r.max_count for r in requests], default=0)
         if limit is not None and limit < most:
             raise errors.InvalidInput(
-                reason="bootflow_whatif_limit is %d, and %d are asked for" % (limit, most),
+                reason="bootflow_whatif_limit must be at least %d, the number of requested instances, got %d"
+                % (most, limit),
                 remedy="Raise bootflow_whatif_limit to %d, or leave it out." % most,
             )
 
@@ -236,7 +237,7 @@ def _told(answer: ledger_whatif.Answer) -> dict[str, t.Any]:
 def _problems(answers: t.Sequence[ledger_whatif.Answer], lost: t.Sequence[dict[str, t.Any]]) -> list[str]:
     """What does not fit, in words."""
     found = [
-        "%s: %d of flavor %s asked for, %d fit." % (a.name, a.count, a.flavor, a.total) for a in answers if not a.fits
+        "%s: %d of flavor %s requested, %d fit." % (a.name, a.count, a.flavor, a.total) for a in answers if not a.fits
     ]
     found += [
         "%s: %d of its %d instances would find no host."
@@ -253,7 +254,7 @@ def _problems(answers: t.Sequence[ledger_whatif.Answer], lost: t.Sequence[dict[s
 def _question_lines(answers: t.Sequence[ledger_whatif.Answer]) -> list[str]:
     if not answers:
         return []
-    lines = ["What if (nothing is touched):"]
+    lines = ["What if (nothing is changed):"]
     head = ("REQUEST", "FLAVOR", "COUNT", "FIT", "FITS", "LEFT AFTER IT")
     lines += tables.table(
         head,

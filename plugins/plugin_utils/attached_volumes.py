@@ -93,14 +93,14 @@ def check_host(host: str, connector: str, facts: t.Mapping[str, t.Any]) -> None:
         raise errors.HostLacksHardware(
             host=host,
             model="iSCSI initiator",
-            reason="there is no name in /etc/iscsi/initiatorname.iscsi",
+            reason="/etc/iscsi/initiatorname.iscsi contains no name",
             remedy="Install open-iscsi there (bootflow.compute.prepare does), or set bootflow_volume_attach: qemu.",
         )
     if connector == QEMU and facts.get("qemu_iscsi") is False:
         raise errors.HostLacksHardware(
             host=host,
             model="iSCSI driver of QEMU",
-            reason="block-iscsi.so is not there",
+            reason="block-iscsi.so is not installed",
             remedy="Install qemu-block-extra there (bootflow.compute.prepare does), or set bootflow_volume_attach: kernel.",
         )
 
@@ -165,7 +165,7 @@ def connect(
         if each.id not in allowed:
             problems[each.id] = errors.InvalidVolume(
                 reason="volume %s is not exported to %s for this run" % (each.volume_id, host),
-                remedy="Run the same again.",
+                remedy="Run the playbook again.",
             )
     usable = [a for a in usable if a.id in allowed]
     served = ledger.inspect(exports.served, sorted(allowed)) if allowed else set()

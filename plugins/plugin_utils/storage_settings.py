@@ -121,7 +121,7 @@ def _backend(fields: Fields, variables: t.Mapping[str, t.Any], host: str) -> dic
     if found["volume_clear"] == names.DISCARD and not thin:
         fields.wrong(
             "volume_clear",
-            "discard does not clear thick volumes: many devices give back old data after it",
+            "discard does not clear thick volumes: many devices return the old data afterwards",
             "Use zero, shred or none.",
         )
     if found["thin_pool"] and not thin:

@@ -137,8 +137,8 @@ def _told(row: t.Any) -> dict[str, t.Any]:
 
 def _nothing(wishes: t.Sequence[t.Any], detaching: bool) -> str:
     if not wishes:
-        return "Nothing to do: no attachment is asked for."
-    return "Nothing to do: %s." % ("none of them is attached" if detaching else "the volumes are attached as asked")
+        return "Nothing to do: no attachment is requested."
+    return "Nothing to do: %s." % ("none of them is attached" if detaching else "the volumes are attached as requested")
 
 
 def _lines(conn: t.Any, rows: t.Sequence[t.Any]) -> list[str]:

@@ -286,7 +286,7 @@ def test_ledgers_that_cannot_be_used(flow: Flow, tmp_path: Path) -> None:
 
     noise = tmp_path / "noise.db"
     noise.write_bytes(b"this is no ledger\n" * 1000)
-    damaged_remedy = "Remedy: The file is no ledger or is damaged: restore a backup, or name another file."
+    damaged_remedy = "Remedy: The file is not a ledger or is damaged: restore a backup, or set another file."
     done = refused(
         flow,
         "LedgerError: The ledger sqlite:///%s cannot be used: file is not a database" % noise,

@@ -140,7 +140,7 @@ def test_a_backup(run: Runner, tmp_path: Path, server: PostgresServer) -> None:
     ok(run("backup", **variables))
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert "changed=0" in ok(run("ledger", ledger_url=str(copy)))
-    refused(run("backup", **variables), "is there already", "Remedy")
+    refused(run("backup", **variables), "already exists", "Remedy")
     refused(run("backup", ledger_url=str(path)), "a backup needs dest")
     refused(run("backup", ledger_url=str(tmp_path / "none.db"), ledger_backup=str(tmp_path / "x")), "LedgerMissing")
     refused(run("backup", ledger_url=server.url("postgres"), ledger_backup=str(tmp_path / "x")), "pg_dump")

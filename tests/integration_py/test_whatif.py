@@ -259,7 +259,7 @@ def test_wrong_questions(site: Site) -> None:
         whatif_scheduler_hints={"same_host": "nobody"},
         enabled_filters=["SameHostFilter"],
     )
-    site.refused("bootflow_whatif_limit is 2", whatif_flavor="m1.small", whatif_limit=2, whatif_count=3)
+    site.refused("bootflow_whatif_limit must be at least", whatif_flavor="m1.small", whatif_limit=2, whatif_count=3)
     site.refused("bootflow_whatif_limit", whatif_flavor="m1.small", whatif_limit=-1)
     site.refused("without bootflow_whatif_flavor", whatif_image="debian")
     site.refused("ComputeHostNotFound", "kvm9", whatif_lose=["kvm1", "kvm9"])

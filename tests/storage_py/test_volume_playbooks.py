@@ -208,7 +208,7 @@ def test_the_life_of_volumes(house):
 
     house.calls()
     again = house.create(*wanted)
-    assert "Nothing to do: 3 volumes are there as asked." in again and "changed=0" in again
+    assert "Nothing to do: 3 volumes already match the request." in again and "changed=0" in again
     assert house.calls() == [] and house.host + " " not in again.partition("PLAY RECAP")[2]
     different = house.play("volume_create", fails=True, volumes=[{**wanted[0], "size": 3}])
     assert "VolumeExists" in different and "volume_extend" in different

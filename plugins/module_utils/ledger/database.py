@@ -176,7 +176,7 @@ class Ledger:
                 if not self.is_server and conn.exec_driver_sql("PRAGMA foreign_key_check").first() is not None:
                     raise errors.LedgerError(
                         url=shown(self.url),
-                        reason="a row refers to one that is not there",
+                        reason="a row refers to a missing row",
                         remedy="Restore a backup; nothing was changed.",
                     )
 
@@ -235,7 +235,7 @@ def open_ledger(
     except (sa.exc.ArgumentError, ValueError):
         raise errors.LedgerError(
             url=shown(url),
-            reason="it is no database URL",
+            reason="it is not a database URL",
             remedy="Write it as postgresql://user@host:5432/database; special characters of a password as %40, %2F...",
         ) from None
     if check_revision or not patient:

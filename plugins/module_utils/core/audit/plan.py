@@ -398,7 +398,7 @@ class _Plan:
             "%s/%s" % (instance.vm_state, instance.task_state),
             "%s/%s" % (instance.vm_state, instance.task_state) if snapshot is None else vm_state,
             WAIT if snapshot is None else SETTLE,
-            "It is settled when its host answers." if snapshot is None else "",
+            "The operation is settled when the host answers." if snapshot is None else "",
             key=instance.run,
         )
 
@@ -411,7 +411,7 @@ class _Plan:
                 if instance.host == cleanup.host and instance.task_state != states.DELETING:
                     continue  # it lives there: nothing of it may go
             here = self._reach(cleanup.host) == CLEAN
-            remedy = "" if here else "It is done when the host answers again."
+            remedy = "" if here else "The repair is done when the host answers again."
             self.add(
                 CLEANUP,
                 cleanup.host,
@@ -616,12 +616,12 @@ class _Plan:
                 % instance.host,
             )
         elif not domain.ours:
-            remedy = "It is left alone. Add its memory to the host's bootflow_reserved_memory_mb."
+            remedy = "The domain is left alone. Add its memory to the host's bootflow_reserved_memory_mb."
             self.add(FOREIGN_DOMAIN, host, domain.uuid, "domain", has, has, REPORT, remedy)
         elif self.evidence.remove_orphans:
             self.add(ORPHAN_DOMAIN, host, domain.uuid, "domain", has, None, REMOVE, key=domain.name)
         else:
-            remedy = "If it is nobody's, audit with bootflow_audit_remove_orphans: true removes it."
+            remedy = "If it is unowned, audit with bootflow_audit_remove_orphans: true removes it."
             self.add(ORPHAN_DOMAIN, host, domain.uuid, "domain", has, has, REPORT, remedy)
 
     def _has_it_at_home(self, instance: Instance) -> bool:
@@ -645,7 +645,7 @@ class _Plan:
                 instance.vm_state,
                 instance.vm_state,
                 REPORT,
-                "Its domain is gone from the host. Delete the instance and boot it anew, or define its domain again.",
+                "The domain is gone from the host. Delete the instance and boot it again, or define its domain again.",
                 key=instance.name,
             )
 

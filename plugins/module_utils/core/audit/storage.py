@@ -46,8 +46,8 @@ _ELSEWHERE = "The ledger has the volume %s %s. Was that host renamed? Then name 
 #: What makes the targets again that are saved: unit of systemd.
 SERVICES = {"lio": "rtslib-fb-targetctl", "tgt": "tgt"}
 _START = (
-    "It is in the host's saved configuration: start its service again (systemctl restart %s). Initiators log in again by"
-    " themselves, and guests that run go on."
+    "The saved configuration of the host has the target: restart its service (systemctl restart %s). Initiators log in again by"
+    " themselves, and running guests continue."
 )
 _RESTORE = (
     "The host's saved configuration does not have it either, and its CHAP credentials were kept nowhere else. With that"
@@ -206,9 +206,9 @@ class _Plan:
     def _session(self, host: str, session: Session) -> None:
         why_not = self._is_elsewhere(session.volume_id)
         if session.in_use:
-            why_not = "Its disk is in use: %s. End that first." % "; ".join(session.in_use)
+            why_not = "The disk is in use: %s. Stop that first." % "; ".join(session.in_use)
         elif len(session.luns) > 1:
-            why_not = "It has several disks: none of ours. Look at it (iscsiadm -m session -P 3)."
+            why_not = "The target has several disks and is not ours. Check it (iscsiadm -m session -P 3)."
         key = {
             "volume_id": session.volume_id,
             "iqn": session.iqn,
@@ -324,9 +324,9 @@ class _Plan:
                     " backend renamed? Then name it as before; otherwise look at both." % item.pool_host
                 )
             elif lv.kind == VOLUME and kept:
-                why_not = "It has snapshots that stay: %s." % ", ".join(kept)
+                why_not = "The volume has snapshots that stay: %s." % ", ".join(kept)
             elif lv.open and not (lv.kind == VOLUME and lv.id in going):
-                why_not = "It is open: a target exports it, or a program has it. End that first."
+                why_not = "The volume is open: a target exports it, or a program uses it. Stop that first."
             has: dict[str, t.Any] = {"size_gb": round(lv.size / GIB, 2)}
             if item is not None:
                 has["ledger"] = "deleted" if item.deleted else item.pool_host or "nowhere"

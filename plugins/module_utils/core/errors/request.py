@@ -41,7 +41,7 @@ class NotSupportedYet(InvalidInput):
     """Nova knows the feature and this version does not implement it; the request is rejected, not silently ignored."""
 
     msg_fmt = "%(feature)s is not supported by this version of bootflow.compute"
-    remedy = "Leave it out; the changelog tells when it comes."
+    remedy = "Leave it out; the changelog announces when it is supported."
 
 
 class InvalidMetadata(InvalidInput):

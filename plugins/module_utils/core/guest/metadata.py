@@ -118,7 +118,7 @@ def ec2_meta_data(md: InstanceMetadata, version: str = "latest") -> dict[str, t.
     if version == "latest":
         version = EC2_VERSIONS[-1]
     if version not in EC2_VERSIONS:
-        raise InvalidInput(reason="there is no EC2 metadata version %r" % version)
+        raise InvalidInput(reason="unknown EC2 metadata version %r" % version)
     hostname = _fqdn(md)
     addresses = ip_info(md.network_info)
     data: dict[str, t.Any] = {

@@ -213,7 +213,7 @@ def check_action(
     if rule.vm_states is not None and vm_state not in rule.vm_states:
         raise InstanceInvalidState(
             method=action, instance_uuid=instance_uuid, attr="vm_state", state=vm_state,
-            remedy="It may be %s." % ", ".join(sorted(rule.vm_states)),
+            remedy="Allowed states: %s." % ", ".join(sorted(rule.vm_states)),
         )  # fmt: skip
     if rule.task_states is not None and task_state not in rule.task_states:
         raise InstanceInvalidState(
@@ -223,6 +223,6 @@ def check_action(
     if rule.must_have_launched and not launched:
         raise InstanceInvalidState(
             message="Instance %s is in an invalid state for '%s'" % (instance_uuid, action),
-            remedy="It never ran: delete it and boot it again.",
+            remedy="The instance never ran: delete it and boot it again.",
         )
     return rule

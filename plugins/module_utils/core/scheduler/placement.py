@@ -248,7 +248,7 @@ def _candidates(fleet: Fleet, spec: RequestSpec) -> tuple[Column, str]:
     """Rows without the ignored hosts, of the forced host and node only; and why there are none."""
     rows = fleet.all_rows()
     if not len(rows):
-        return rows, "There is no compute host at all."
+        return rows, "There is no compute host."
     hosts = fleet.hosts
     if spec.ignore_hosts:
         ignored = {h.lower() for h in spec.ignore_hosts}

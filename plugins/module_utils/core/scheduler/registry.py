@@ -148,7 +148,7 @@ class HostPasses(Filter):
         passes, why = (
             (bool(answer[0]), str(answer[1])) if isinstance(answer, tuple) and len(answer) == 2 else (bool(answer), "")
         )
-        return passes, why or "%s of %s says no" % (self.name, os.path.basename(self.path))
+        return passes, why or "%s of %s gave no reason" % (self.name, os.path.basename(self.path))
 
 
 class Weigh(Weigher):
@@ -226,7 +226,7 @@ def _load(path: str, found: UserClasses) -> None:
     module_name = "bootflow_user_filter_%s" % hashlib.sha256(os.path.abspath(path).encode()).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
-        raise InvalidInput(reason="%s is no Python file" % path, remedy="Name it something.py.")
+        raise InvalidInput(reason="%s is not a Python file" % path, remedy="Name it something.py.")
     module = importlib.util.module_from_spec(spec)
     writes = sys.dont_write_bytecode
     sys.modules[module_name] = module  # dataclasses and pickling look a class's module up there

@@ -35,7 +35,7 @@ def check_attach_to_instance(
     if any(a.instance_uuid == instance_uuid and a.attach_status != states.DETACHED for a in attachments):
         raise InvalidVolume(
             reason="volume %s already attached" % volume.id,
-            remedy="It is attached to this instance %s already." % instance_uuid,
+            remedy="The volume is already attached to this instance %s." % instance_uuid,
         )
     if not cross_az_attach and instance_zone is not None and instance_zone != volume.availability_zone:
         raise InvalidVolume(
@@ -71,7 +71,7 @@ def check_detach(volume: Volume, attachments: t.Sequence[Attachment], instance_u
         if not found:
             raise VolumeAttachmentNotFound(
                 filter="instance_uuid = %s, volume_id = %s" % (instance_uuid, volume.id),
-                remedy="Look at volume_list to see where it is attached.",
+                remedy="volume_list shows where it is attached.",
             )
     if len(found) > 1:
         raise InvalidVolume(

@@ -248,7 +248,7 @@ LAWS: dict[str, t.Callable[[State], bool]] = {
     "A guest that has the volume is connected to its target.": lambda s: (
         s.attach_status != ATTACHED or s.export == s.connection == DONE
     ),
-    "A target that nobody is connected to goes when the attachment is to end.": lambda s: (
+    "A target without connections is removed when the attachment is to end.": lambda s: (
         s.attach_status != DETACHED or s.connection != NONE or s.export in (NONE, ENDING)
     ),
     "A connection is never ending.": lambda s: s.connection != ENDING,

@@ -34,9 +34,7 @@ def capacity_of(value: t.Any, what: str = "capacity") -> Capacity:
             number = math.nan
         if math.isfinite(number):
             return value if isinstance(value, int) else number
-    raise InvalidInput(
-        reason="%s is %r" % (what, value), remedy="It is a number of GB, or one of %s." % ", ".join(WORDS)
-    )
+    raise InvalidInput(reason="%s is %r" % (what, value), remedy="Set a number of GB, or one of %s." % ", ".join(WORDS))
 
 
 def oversubscription_ratio(
@@ -61,6 +59,6 @@ def oversubscription_ratio(
         ratio = math.nan
     if not math.isfinite(ratio):
         raise InvalidInput(
-            reason="max_over_subscription_ratio is %r" % (wished,), remedy="It is a number of 1.0 or more, or auto."
+            reason="max_over_subscription_ratio is %r" % (wished,), remedy="Set a number of 1.0 or more, or auto."
         )
     return ratio

@@ -38,7 +38,7 @@ class VolumeTypes:
             raise VolumeTypeNotFoundByName(volume_type_name=ascii(name_or_id)[1:-1])
         if project is not None and not found.open_to(project):
             raise VolumeTypeNotFound(
-                volume_type_id=found.name, remedy="It is not public: add %s to its projects." % project
+                volume_type_id=found.name, remedy="The volume type is not public: add %s to its projects." % project
             )
         return found
 
@@ -84,7 +84,7 @@ def _spec(fields: Fields, key: str, value: t.Any) -> str:
         fields.wrong("extra_specs", "%s must be a text" % ascii(key))
     elif isinstance(value, bool):
         # As a text it would match no capability that is true or false.
-        fields.wrong("extra_specs", "%s is no text" % ascii(key), 'Write "<is> %s".' % value)
+        fields.wrong("extra_specs", "%s is not a string" % ascii(key), 'Write "<is> %s".' % value)
     elif len(str(value)) > 255:
         fields.wrong("extra_specs", "%s must have at most 255 characters" % ascii(key))
     return str(value)

@@ -178,12 +178,12 @@ def check_image(image: Image, size: int) -> None:
     if gigabytes > size:
         raise InvalidInput(
             reason="Size of specified image %sGB is larger than volume size %sGB." % (gigabytes, size),
-            remedy="Ask for %d GB or more." % gigabytes,
+            remedy="Request %d GB or more." % gigabytes,
         )
     if size < image.min_disk:
         raise InvalidInput(
             reason="Volume size %sGB cannot be smaller than the image minDisk size %sGB." % (size, image.min_disk),
-            remedy="Ask for %d GB or more." % image.min_disk,
+            remedy="Request %d GB or more." % image.min_disk,
         )
 
 

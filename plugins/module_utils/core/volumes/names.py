@@ -56,7 +56,7 @@ def volume_id_of(name: t.Any) -> str | None:
 
 def _text(value: t.Any, what: str) -> str:
     if not isinstance(value, str):
-        raise InvalidInput(reason="%s is no %s" % (ascii(value), what))
+        raise InvalidInput(reason="%s is not a valid %s" % (ascii(value), what))
     return value
 
 
@@ -110,8 +110,8 @@ def check_iqn(name: t.Any) -> str:
     # of its letters each is one byte
     if not isinstance(name, str) or not _IQN.match(name) or len(name) > MAX_IQN_BYTES:
         raise InvalidInput(
-            reason="%s is no iSCSI qualified name" % ascii(name),
-            remedy="It is iqn.YYYY-MM.domain:name, of letters, digits, dots, hyphens and colons.",
+            reason="%s is not an iSCSI qualified name" % ascii(name),
+            remedy="Use iqn.YYYY-MM.domain:name, of letters, digits, dots, hyphens and colons.",
         )
     return name
 
@@ -152,9 +152,9 @@ def portal(address: str, port: int = ISCSI_PORT) -> str:
     try:
         found = ipaddress.ip_address("" if "%" in bare else bare)  # a scope may be any text
     except ValueError:
-        raise InvalidInput(reason="%s is no IP address" % ascii(address)) from None
+        raise InvalidInput(reason="%s is not an IP address" % ascii(address)) from None
     if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
-        raise InvalidInput(reason="%r is no port" % (port,))
+        raise InvalidInput(reason="%r is not a valid port" % (port,))
     return ("[%s]:%d" if found.version == 6 else "%s:%d") % (found, port)
 
 
@@ -162,7 +162,9 @@ def split_portal(text: str) -> tuple[str, int]:
     """(address without brackets, port) of ``address:port``. :raises InvalidInput:"""
     address, colon, port = _text(text, "portal").rpartition(":")
     if not colon or not _PORT.match(port) or (":" in address and not address.startswith("[")):
-        raise InvalidInput(reason="%s is no portal" % ascii(text), remedy="Write 192.0.2.1:3260 or [2001:db8::1]:3260.")
+        raise InvalidInput(
+            reason="%s is not a valid portal" % ascii(text), remedy="Write 192.0.2.1:3260 or [2001:db8::1]:3260."
+        )
     checked = portal(address, int(port))
     return checked.rpartition(":")[0].strip("[]"), int(port)
 
@@ -186,7 +188,7 @@ class ProviderLocation:
 def lun_id(lun: int) -> str:
     """A LUN as the kernel's path shows it: beyond 255 in hexadecimal. :raises InvalidInput: no number of 0 or more"""
     if isinstance(lun, bool) or not isinstance(lun, int) or not 0 <= lun <= 0xFFFFFFFF:
-        raise InvalidInput(reason="%s is no LUN" % ascii(lun))
+        raise InvalidInput(reason="%s is not a valid LUN" % ascii(lun))
     return str(lun) if lun < 256 else "0x%04x%04x00000000" % (lun & 0xFFFF, lun >> 16 & 0xFFFF)
 
 

@@ -20,7 +20,7 @@ def extract_host(host: str | None, level: str = "backend", default_pool_name: bo
     if not host:
         raise InvalidVolume(reason="volume is not assigned to a host")
     if not isinstance(host, str):
-        raise InvalidInput(reason="%s is no host@backend#pool" % ascii(host))
+        raise InvalidInput(reason="%s is not of the form host@backend#pool" % ascii(host))
     backend, _hash, pool = host.partition("#")
     if level == "host":
         return backend.partition("@")[0]
@@ -28,7 +28,7 @@ def extract_host(host: str | None, level: str = "backend", default_pool_name: bo
         return backend
     if level == "pool":
         return pool or (DEFAULT_POOL_NAME if default_pool_name else "")
-    raise InvalidInput(reason="unknown level %s" % ascii(level), remedy="It is one of host, backend, pool.")
+    raise InvalidInput(reason="unknown level %s" % ascii(level), remedy="Use host, backend or pool.")
 
 
 def append_host(host: str, pool: str) -> str:

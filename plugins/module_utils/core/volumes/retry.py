@@ -72,7 +72,7 @@ def _copy(record: t.Mapping[str, t.Any] | None) -> Record:
     )
     if (record and not new) or not sound:
         raise InvalidInput(
-            reason="this is no retry record", remedy="It is {num_attempts: 1, backends: [host@backend#pool]}."
+            reason="the value is not a retry record", remedy="Use {num_attempts: 1, backends: [host@backend#pool]}."
         )
     new.update(num_attempts=int(attempts), backends=list(backends))
     return new

@@ -176,7 +176,7 @@ def check_extend(volume: Volume, new_size: t.Any, attached: bool = False) -> Tra
         raise InvalidInput(
             reason="New size for extend must be greater than current size. (current: %s, extended: %s)."
             % (volume.size, new_size),
-            remedy="Volumes only grow: ask for more than %d GB." % volume.size,
+            remedy="Volumes only grow: request more than %d GB." % volume.size,
         )
     if wanted > MAX_INT:
         raise InvalidInput(reason="New size %s must be at most %d GB." % (new_size, MAX_INT))

@@ -47,7 +47,7 @@ def ensure_power(connection: t.Any, spec: PowerSpec, check_mode: bool = False) -
     if domain is None:
         raise InstanceNotFound(
             instance_id=spec.uuid,
-            remedy="Its domain is gone from the host. Define it again there, or delete the instance and boot it again.",
+            remedy="The domain is gone from the host. Define it again there, or delete the instance and boot it again.",
         )
     return _STATES[spec.state](connection, domain, spec, check_mode)
 

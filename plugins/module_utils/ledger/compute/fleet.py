@@ -23,7 +23,7 @@ from .history import chunks
 _OTHERS = ("availability_zone", "profile_id", "disabled", "service_disabled", "forced_down", "unreachable_reason")
 # The order of the fleet is that of the first two: host and node.
 COLUMNS = (*host_state.COLUMNS.values(), *_OTHERS)
-NEVER_REPORTED = "it never reported"
+NEVER_REPORTED = "the host never reported"
 
 
 @dataclass(frozen=True)

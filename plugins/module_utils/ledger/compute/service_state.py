@@ -58,7 +58,7 @@ def set_state(conn: t.Any, hosts: t.Sequence[str], state: str, reason: str = "")
             remedy="Leave bootflow_host_reason out, or give the state disabled or forced_down.",
         )
     if not hosts:
-        raise errors.InvalidInput(reason="bootflow_host names no host", remedy="Give a compute host.")
+        raise errors.InvalidInput(reason="bootflow_host contains no host", remedy="Give a compute host.")
     column, value, reason_column = _COLUMNS[state]
     c = compute_nodes.c
     wanted = sorted(set(hosts))

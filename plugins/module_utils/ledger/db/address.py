@@ -145,7 +145,7 @@ def password_from_file(path: str) -> str:
         with open(path, encoding="utf-8") as f:
             facts = os.fstat(f.fileno())
             if not stat.S_ISREG(facts.st_mode):
-                problem = "is no plain file"
+                problem = "is not a regular file"
             elif facts.st_mode & 0o077:
                 problem = "may be read or written by others (mode %04o)" % stat.S_IMODE(facts.st_mode)
             elif facts.st_uid not in (os.geteuid(), 0):
@@ -156,7 +156,7 @@ def password_from_file(path: str) -> str:
                     return lines[0]
                 problem = "does not have one line with the password"
     except (OSError, UnicodeDecodeError) as e:
-        problem = "cannot be read: %s" % (e.strerror if isinstance(e, OSError) else "it is no text")
+        problem = "cannot be read: %s" % (e.strerror if isinstance(e, OSError) else "it is not a string")
     raise errors.InvalidInput(message="bootflow_ledger_password_file: %s %s" % (path, problem), remedy=remedy)
 
 

@@ -59,7 +59,7 @@ def check(url: str, destination: str) -> str:
     source = sqlite_path(url)
     if source is None:
         raise errors.InvalidInput(
-            reason="%s is no sqlite file" % shown(url),
+            reason="%s is not an sqlite file" % shown(url),
             remedy="Back up PostgreSQL with its own tool: pg_dump --format=custom --file=ledger.dump DATABASE"
             " (docs/ledger.md).",
         )
@@ -69,7 +69,7 @@ def check(url: str, destination: str) -> str:
         raise _exists(destination)
     if not os.path.isdir(os.path.dirname(destination)):
         raise errors.InvalidInput(
-            reason="%s is no folder" % os.path.dirname(destination), remedy="Make it, or name another dest."
+            reason="%s is not a directory" % os.path.dirname(destination), remedy="Make it, or name another dest."
         )
     return source
 
@@ -84,7 +84,7 @@ def _sync(path: str) -> None:
 
 def _exists(destination: str) -> errors.InvalidInput:
     return errors.InvalidInput(
-        reason="%s is there already" % destination, remedy="Name a new file: a backup never replaces one."
+        reason="%s already exists" % destination, remedy="Name a new file: a backup never replaces one."
     )
 
 

@@ -119,7 +119,7 @@ def _remedy(address: LedgerAddress, kind: Kind, error: t.Any) -> str:
         ),
         (
             sqlite and ("not a database" in text or "malformed" in text),
-            "The file is no ledger or is damaged: restore a backup, or name another file.",
+            "The file is not a ledger or is damaged: restore a backup, or set another file.",
         ),
         (sqlite and "I/O" in text, "Look at the disk where the ledger lies; nothing was changed."),
         (

@@ -57,7 +57,9 @@ def prepare(url: str, path: str, create: bool) -> list[str]:
     except OSError as e:
         raise errors.LedgerError(url=url, reason="%s: %s" % (e.strerror, e.filename), remedy=FOLDER_REMEDY) from e
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise errors.LedgerError(url=url, reason="it is no plain file", remedy="Name a file in bootflow_ledger_url.")
+        raise errors.LedgerError(
+            url=url, reason="it is not a regular file", remedy="Name a file in bootflow_ledger_url."
+        )
     if not (_writable(path) and _writable(folder)):
         raise errors.LedgerError(url=url, reason="%s or its folder is read-only" % path, remedy=FOLDER_REMEDY)
     return _narrow(url, path)

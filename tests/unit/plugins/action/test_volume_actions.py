@@ -267,11 +267,11 @@ def test_attachments_are_told_by_names(run: Runner) -> None:
 @pytest.mark.parametrize(
     ("module", "option", "words"),
     [
-        (volume_accept, "volumes", "no volume is asked for"),
-        (volume_extend, "volumes", "no volume is asked for"),
-        (volume_snapshot, "snapshots", "no snapshot is asked for"),
-        (attach_volume, "attachments", "no attachment is asked for"),
-        (detach_volume, "attachments", "no attachment is asked for"),
+        (volume_accept, "volumes", "no volume is requested"),
+        (volume_extend, "volumes", "no volume is requested"),
+        (volume_snapshot, "snapshots", "no snapshot is requested"),
+        (attach_volume, "attachments", "no attachment is requested"),
+        (detach_volume, "attachments", "no attachment is requested"),
     ],
 )
 def test_empty_lists_are_nothing_to_do(run: Runner, module: t.Any, option: str, words: str) -> None:

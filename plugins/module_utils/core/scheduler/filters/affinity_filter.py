@@ -122,5 +122,5 @@ def _outside(network: Network, address: str) -> str | None:
         if ipaddress.ip_address(address) in network:
             return None
     except ValueError:
-        return "no address is known of it (%r), %s is asked for" % (address, network)
-    return "its address %s is not in %s" % (address, network)
+        return "the host has no valid address (%r), one in %s is requested" % (address, network)
+    return "the address %s of the host is not in %s" % (address, network)

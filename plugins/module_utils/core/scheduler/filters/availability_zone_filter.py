@@ -47,7 +47,7 @@ class AvailabilityZoneFilter(Filter):
         def text(position: int) -> str:
             row = at(rows, position)
             zones: t.Iterable[str] = dict.fromkeys([*own.values[own.codes[row]], *of_aggregates[shared.codes[row]]])
-            return "zone %s asked for, it is in %s" % (
+            return "zone %s requested, the host is in %s" % (
                 wanted,
                 ", ".join(zones) or self.options.default_availability_zone,
             )

@@ -34,9 +34,9 @@ class ComputeFilter(Filter):
             if not at(enabled, position):
                 return "disabled: %s" % host.disabled_reason if host.disabled_reason else "disabled"
             if at(forced_down, position):
-                return "down: %s" % (host.down_reason or "it did not answer or was forced down")
+                return "down: %s" % (host.down_reason or "the host did not answer or was forced down")
             if host.updated_at is None:
-                return "it never reported"
+                return "the host never reported"
             return "down: last report %.0f s ago, more than %.10g s" % (
                 at(age, position) if age is not None else 0,
                 limit,

@@ -19,7 +19,7 @@ from .verdicts import pass_all
 def _bad(reason: str) -> InvalidInput:
     return bad_hint(
         "query",
-        "can not be used: %s" % reason,
+        "cannot be used: %s" % reason,
         "Give it a JSON list of one of %s and its arguments." % " ".join(OPERATORS),
     )
 

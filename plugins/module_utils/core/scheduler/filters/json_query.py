@@ -40,7 +40,7 @@ def _against_others(op: str, compare: t.Callable[[t.Any, t.Any], bool]) -> t.Cal
             verdicts = [compare(first, other) for other in arguments[1:]]
         except TypeError:
             raise QueryError(
-                "%r can not be compared by %s with %s" % (first, op, ", ".join(map(repr, arguments[1:])))
+                "%r cannot be compared by %s with %s" % (first, op, ", ".join(map(repr, arguments[1:])))
             ) from None
         return all(verdicts)
 
@@ -105,12 +105,12 @@ def _compile(query: t.Any, depth: int) -> Value:
     if not query:
         return lambda host: True
     if not isinstance(query, (list, tuple)):
-        raise QueryError("%r is no list of an operator and its arguments" % (query,))
+        raise QueryError("%r is not a list of an operator and its arguments" % (query,))
     if depth > MAX_DEPTH:
         raise QueryError("it is nested more than %d deep" % MAX_DEPTH)
     name = query[0]
     if not isinstance(name, str) or name not in OPERATORS:
-        raise QueryError("%r is no operator, there are %s" % (name, " ".join(OPERATORS)))
+        raise QueryError("%r is not an operator; known operators are %s" % (name, " ".join(OPERATORS)))
     operate = OPERATORS[name]
     values = [_argument(argument, depth) for argument in query[1:]]
 

@@ -27,7 +27,7 @@ class AvailabilityZoneFilter(BackendFilter):
             return pass_all(rows)
         return FilterResult(
             mask=np.asarray(backends.zones[rows] == wanted, dtype=bool),
-            text=lambda position: "zone %s asked for, it is in %s" % (wanted, backends.zones[rows[position]]),
+            text=lambda position: "zone %s requested, the host is in %s" % (wanted, backends.zones[rows[position]]),
         )
 
 

@@ -41,7 +41,7 @@ class _AffinityFilter(BackendFilter):
         if bad:  # better no backend than one that was not asked for
             return FilterResult(
                 mask=np.zeros(len(rows), dtype=bool),
-                text=lambda position: "hint %s: %s is no UUID" % (hint, ascii(bad[0])),
+                text=lambda position: "hint %s: %s is not a UUID" % (hint, ascii(bad[0])),
             )
         if not uuids:
             return pass_all(rows)
@@ -86,7 +86,7 @@ class InstanceLocalityFilter(BackendFilter):
             raise InvalidUUID(uuid=ascii(instance), remedy="Correct the hint local_to_instance.")
         host = backends.instance_hosts.get(instance)
         if host is None:
-            raise InstanceNotFound(instance_id=instance, remedy="It must be on a host for local_to_instance.")
+            raise InstanceNotFound(instance_id=instance, remedy="The instance must be on a host for local_to_instance.")
         return FilterResult(
             mask=np.array([extract_host(backends.ids[row], "host") == host for row in rows], dtype=bool),
             text=lambda position: "hint local_to_instance: the instance is on %s" % host,

@@ -137,7 +137,7 @@ class VolumeScheduler:
     def _none(self, request: VolumeRequest, passed: int, decision: dict[str, t.Any] | None) -> NoValidBackend:
         parts = ["No weighed backends available"]
         if not len(self.backends):
-            parts.append("There is no backend at all.")
+            parts.append("There is no backend.")
         elif passed:
             parts.append("None that passed is on %s, where its source is." % request.resource_backend)
         elif self.counts and self.counts[0].start:

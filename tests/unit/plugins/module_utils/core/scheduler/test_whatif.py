@@ -80,7 +80,7 @@ def test_none_fits():
 
 
 def test_no_hosts():
-    assert how_many(Fleet([]), spec(), OPTIONS).stopped_by["reason"] == "There is no compute host at all."
+    assert how_many(Fleet([]), spec(), OPTIONS).stopped_by["reason"] == "There is no compute host."
     answer = how_many(Fleet([host("a")]), spec(ignore_hosts=["a"]), OPTIONS)
     assert (answer.total, answer.stopped_by["reason"]) == (0, "All hosts are ignored (ignore_hosts a).")
 

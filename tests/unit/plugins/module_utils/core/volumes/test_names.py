@@ -214,10 +214,10 @@ def test_what_is_no_text_names_nothing(other):
 
 @pytest.mark.parametrize("lun", [None, -1, "1", 1.5, True, 2**32])
 def test_no_luns(lun):
-    with pytest.raises(InvalidInput, match="is no LUN"):
+    with pytest.raises(InvalidInput, match="is not a valid LUN"):
         names.by_path("192.0.2.1:3260", IQN, lun)
 
 
 def test_numbers_that_are_too_long():
-    with pytest.raises(InvalidInput, match="is no portal"):
+    with pytest.raises(InvalidInput, match="is not a valid portal"):
         names.split_portal("192.0.2.1:" + "9" * 5000)

@@ -169,7 +169,7 @@ def test_sizes_are_whole_numbers(size):
         lambda: snapshot(size, None, {}, limits()),
         lambda: extend(1, size, None, {}, limits()),
     ):
-        with pytest.raises(errors.InvalidInput, match="is no size in whole GB"):
+        with pytest.raises(errors.InvalidInput, match="is not a size in whole GB"):
             call()
 
 

@@ -438,7 +438,7 @@ def test_who_is_down_is_who_the_filter_turns_down(world: World) -> None:
     found = world.ledger.inspect(whatif.facts, hosts, world.time, 900.0)
     assert found.oldest == 901
     assert found.down == [
-        {"host": "never", "reason": "it never reported"},
+        {"host": "never", "reason": "the host never reported"},
         {"host": "old", "reason": "last report 901 s ago, more than 900 s"},
         {"host": "forced", "reason": "forced down: smoke"},
         {"host": "silent", "reason": "it did not answer: no route"},

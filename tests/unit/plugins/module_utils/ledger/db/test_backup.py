@@ -128,7 +128,7 @@ def test_what_is_there_is_never_replaced(small: World, tmp_path: pathlib.Path, t
         dest.symlink_to(tmp_path / ("ledger.db" if there == "link" else "nowhere"))
     with pytest.raises(errors.InvalidInput) as caught:
         backup.backup(small.ledger, str(dest))
-    assert "is there already" in caught.value.message and caught.value.status == 400
+    assert "already exists" in caught.value.message and caught.value.status == 400
     assert there != "file" or dest.read_text() == "precious"
 
 

@@ -124,8 +124,8 @@ def test_missing(tmp_path: pathlib.Path) -> None:
         ("relative.db", "neither"),
         ("", "neither"),
         ("mysql://root:my-secret@localhost/x", "neither"),
-        ("postgresql://user:my-secret@localhost:port/x", "no database URL"),
-        ("postgresql://user:my-secret@[::1/x", "no database URL"),
+        ("postgresql://user:my-secret@localhost:port/x", "not a database URL"),
+        ("postgresql://user:my-secret@[::1/x", "not a database URL"),
     ],
 )
 def test_no_ledger_url(url: str, word: str) -> None:
@@ -316,7 +316,7 @@ def test_this_machine_tells_its_mounts(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_device_in_its_place() -> None:
-    assert "no plain file" in refused("/dev/null").message
+    assert "not a regular file" in refused("/dev/null").message
 
 
 # --- PostgreSQL ----------------------------------------------------------------------------------------------------
@@ -444,7 +444,7 @@ def test_a_password_file_of_somebody_else(tmp_path: pathlib.Path) -> None:
     with pytest.raises(errors.InvalidInput) as caught:
         database.open_ledger(LedgerAddress(url="postgresql://h/d", password_file=str(file)))
     assert "belongs to uid 12345" in caught.value.message
-    assert "is no plain file" in _refused_file("/dev/null")
+    assert "is not a regular file" in _refused_file("/dev/null")
     assert "cannot be read" in _refused_file(str(tmp_path))
 
 

@@ -287,7 +287,7 @@ def test_rows_that_lost_what_they_refer_to_stop_an_upgrade(tmp_path: t.Any) -> N
     before = snapshot(ledger)
     with pytest.raises(errors.LedgerError) as caught:
         ledger.migrate()
-    assert "refers to one that is not there" in caught.value.message
+    assert "refers to a missing row" in caught.value.message
     assert snapshot(ledger) == before
     with ledger.read() as conn:
         assert conn.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1  # they are on again afterwards

@@ -126,10 +126,10 @@ def test_core(total, used, ratio, need, passes):
         ({"updated_at": NOW + 60}, ""),  # the clocks of two hosts
         ({"updated_at": NOW - 61}, "down: last report 61 s ago, more than 60 s"),
         ({"updated_at": NOW + 61}, "down: last report 61 s ago, more than 60 s"),
-        ({"updated_at": None}, "it never reported"),
+        ({"updated_at": None}, "the host never reported"),
         ({"disabled": True}, "disabled"),
         ({"disabled": True, "disabled_reason": "memory is replaced"}, "disabled: memory is replaced"),
-        ({"forced_down": True}, "down: it did not answer or was forced down"),
+        ({"forced_down": True}, "down: the host did not answer or was forced down"),
     ],
 )
 def test_compute(host, reason):
@@ -191,7 +191,7 @@ def test_availability_zone_of_aggregates(own, of_aggregates, wanted, passes):
     ok, reason = verdict("AvailabilityZoneFilter", host, availability_zone=wanted)
     assert ok == passes
     if not ok:
-        assert reason.startswith("zone %s asked for, it is in az1" % wanted)
+        assert reason.startswith("zone %s requested, the host is in az1" % wanted)
 
 
 def test_availability_zone_default_and_reason():
@@ -199,7 +199,7 @@ def test_availability_zone_default_and_reason():
     assert verdict("AvailabilityZoneFilter", {}, options=options, availability_zone="home")[0]
     assert (
         verdict("AvailabilityZoneFilter", {}, options=options, availability_zone="nova")[1]
-        == "zone nova asked for, it is in home"
+        == "zone nova requested, the host is in home"
     )
 
 
