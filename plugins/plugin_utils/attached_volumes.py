@@ -231,7 +231,7 @@ def reconnect(action: t.Any, found: t.Sequence[Attached]) -> Problems:
 
     With QEMU's connector there is nothing to do: libvirt has the secret, as long as libvirtd runs.
     """
-    mine = [a for a in found if a.row.way == KERNEL]
+    mine = [a for a in found if a.row.connector == KERNEL]
     if not mine:
         return {}
     try:
