@@ -104,7 +104,7 @@ def group_passes(host, hosts, group):
 
 def metrics_value(host, options):
     value = 0.0
-    for name, ratio in options.settings["metrics_weight_setting"].items():
+    for name, ratio in options.settings.get("metrics_weight_setting", {}).items():
         if name in host.metrics:
             value += host.metrics[name] * ratio
         elif ratio * multiplier("MetricsWeigher", host, options.multipliers) != 0:
