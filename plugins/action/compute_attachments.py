@@ -89,7 +89,8 @@ class ActionModule(LedgerAction):
         """Into the guests. What the connecting wrote of each is read again: the path is in it."""
         now = {a.id: a for a in self.ledger.inspect(_again, [a.id for a in found])}
         settings = host_settings.of(self)
-        disks, problems = [], {}
+        disks: list[dict[str, t.Any]] = []
+        problems: Problems = {}
         for each in found:
             build = work.guests[each.row.instance_uuid]
             others = [a for a in work.volumes.get(build.uuid, ()) if a.id != each.id]

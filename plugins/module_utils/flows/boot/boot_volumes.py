@@ -439,8 +439,8 @@ def begin_again(conn: t.Any, row: t.Any, options: BootVolumeOptions, context: Co
             )
         if gone and disk.volume_source != "volume":
             zone = row.availability_zone
-            wanted = volume_to_create(sources, disk, row.display_name, row.project, zone, options, context)
-            volume = add(conn, wanted, row.uuid, row.project, options, context)
+            created = volume_to_create(sources, disk, row.display_name, row.project, zone, options, context)
+            volume = add(conn, created, row.uuid, row.project, options, context)
             disk = disk.of_volume(volume.id, volume.size)
             instances.replace_disk(conn, row.uuid, position, disk.as_dict())
         _reserve(conn, volume, row.uuid, disk, row.availability_zone, options, context)

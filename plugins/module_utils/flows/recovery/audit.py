@@ -241,9 +241,7 @@ class _Repair:
         for f in self.by_kind[audit.WRONG_CLAIM]:
             claim_id, amounts_ = f.key
             claims.correct(self.conn, claim_id, amounts_)
-        self.recount.update(
-            int(t.cast(int, f.node_id)) for f in [*missing, *self.by_kind[audit.WRONG_CLAIM]] if f.node_id is not None
-        )
+        self.recount.update(f.node_id for f in [*missing, *self.by_kind[audit.WRONG_CLAIM]] if f.node_id is not None)
 
     def _settle(self) -> None:
         for host in sorted({str(f.host) for f in self.by_kind[audit.DEAD_OPERATION]}):

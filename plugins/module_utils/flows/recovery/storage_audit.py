@@ -105,7 +105,8 @@ def _seen(evidence: Evidence) -> tuple[set[str], set[str]]:
             if not backend.error:
                 pool_hosts.add(backend.pool_host)
     for cables in told.compute.values():
-        ids.update(end.volume_id for end in (*cables.sessions, *cables.secrets))
+        ids.update(session.volume_id for session in cables.sessions)
+        ids.update(secret.volume_id for secret in cables.secrets)
     return ids, pool_hosts
 
 
@@ -152,7 +153,7 @@ def _cable(row: t.Any, alive: t.Collection[str], root: bool) -> Cable:
 def volumes_to_lock(conn: t.Any, planned: t.Sequence[Finding]) -> set[str]:
     """Ids of the volumes that the findings are about; a snapshot's volume stands for it."""
     ids: set[str] = set()
-    of_snapshots = set()
+    of_snapshots: set[str] = set()
     for f in planned:
         if f.kind == audit.ORPHAN_VOLUME:
             _pool_host, kind, item_id = f.key

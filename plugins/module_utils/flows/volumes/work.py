@@ -409,7 +409,7 @@ class BackendOutcomes:
             payloads = [(r.volume_id, {"host": self.host, "snapshot_id": r.id}) for r in created]
             volume_history.notify_each(conn, payloads, "snapshot.create.end", now)
         for action, failures in failed.items():
-            details = {(r.volume_id, r.id): e.message for r, e in failures}
+            details: dict[volume_history.Item, str] = {(r.volume_id, r.id): e.message for r, e in failures}
             volume_history.fail_events(conn, details, action, now)
             faults = [volume_history.Fault((r.volume_id, r.id), e, self.host) for r, e in failures]
             volume_history.add_faults(conn, faults, now)
