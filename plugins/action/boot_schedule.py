@@ -138,7 +138,12 @@ class ActionModule(LedgerAction):
                 storage_reports.rehearse_reports(conn, self, context.now)
             accepted = accept.accept(conn, inputs.requests, options, context)
             if not accepted.changed:
-                return {"changed": False, "hosts": [], "plan": [], "msg": "Nothing to do: everything matches the request."}
+                return {
+                    "changed": False,
+                    "hosts": [],
+                    "plan": [],
+                    "msg": "Nothing to do: everything matches the request.",
+                }
             self._rehearse_reports(conn, configurations, context)
             found = self._rehearse(conn, accepted, read_fleet, makes_volumes, context)
         plan = self._plans(found)

@@ -43,9 +43,6 @@ LARGER = {
     "core.scheduler.filters": "one file for each of Nova's filters",
     "plugin_utils": "until what is about settings has gone to core",
 }
-# Not so yet.
-FLOWS_WITH_SQL: set[str] = set()
-CIRCLES: list[set[str]] = []  # rooms
 
 
 def python(code: str) -> str:
@@ -163,15 +160,6 @@ def circles(graph: t.Mapping[str, t.Collection[str]]) -> list[set[str]]:
     return found
 
 
-def unknown(found: list[set[str]], known: t.Sequence[set[str]] = CIRCLES) -> list[set[str]]:
-    """Those that do not lie within the rooms of an entry, or below them."""
-
-    def within(node: str, rooms: set[str]) -> bool:
-        return any(node == room or node.startswith(room + ".") for room in rooms)
-
-    return [circle for circle in found if not any(all(within(n, rooms) for n in circle) for rooms in known)]
-
-
 def test_the_core_runs_without_the_rest() -> None:
     python(
         "import sys, pkgutil, importlib\n"
@@ -199,14 +187,11 @@ def test_a_floor_imports_floors_below_it_only(floor: str) -> None:
 def test_a_floor_uses_its_own_libraries_only(floor: str) -> None:
     allowed = FLOOR[floor][1] | set(sys.stdlib_module_names) - (IMPURE if floor == "core" else set())
     foreign = {(name, library) for name in of_floor(floor) for library in plugins().libraries[name] - allowed}
-    with_sql = {name for name, library in foreign if library == "sqlalchemy" and floor == "flows"}
-    assert {f for f in foreign if f[0] not in with_sql} == set()
-    if floor == "flows":
-        assert with_sql == FLOWS_WITH_SQL
+    assert foreign == set()
 
 
 def test_no_module_imports_itself_by_others() -> None:
-    assert unknown(circles(plugins().imports)) == []
+    assert circles(plugins().imports) == []
 
 
 def test_no_folder_imports_itself_by_others() -> None:
@@ -215,9 +200,7 @@ def test_no_folder_imports_itself_by_others() -> None:
         here = plugins().room(name)
         graph.setdefault(here, set()).update(plugins().room(i) for i in imported)
         graph[here].discard(here)
-    found = circles(graph)
-    assert unknown(found) == []
-    assert [known for known in CIRCLES if all(unknown([circle], [known]) for circle in found)] == []
+    assert circles(graph) == []
 
 
 def test_a_folder_can_be_taken_in_at_a_glance() -> None:

@@ -10,6 +10,7 @@ The names are those of Nova's HostState and compute node, because flavors ask fo
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass, field, fields
 
@@ -38,6 +39,9 @@ def _ratio(name: str, value: float | None, default: float, host: str) -> float:
     return ratio
 
 
+_field = functools.partial(field)  # made here, used in the class below
+
+
 def stored(default: t.Any, *, column: str = "", reported: bool = False, if_unreported: t.Any = None) -> t.Any:
     """A field whose value is a column of compute_nodes. The ledger's fleet and reports read these declarations.
 
@@ -47,7 +51,7 @@ def stored(default: t.Any, *, column: str = "", reported: bool = False, if_unrep
     :arg if_unreported: what a report without the fact stands for; None: the default.
     """
     unreported = default if if_unreported is None else if_unreported
-    return field(default=default, metadata={"column": column, "reported": reported, "unreported": unreported})
+    return _field(default=default, metadata={"column": column, "reported": reported, "unreported": unreported})
 
 
 @dataclass
