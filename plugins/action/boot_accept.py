@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
@@ -36,6 +37,9 @@ class ActionModule(LedgerAction):
         **RUN.options("facts_max_age"),
         **RUN.options("print_table"),
     }
+
+    def check_settings(self, problems: Problems) -> None:
+        scheduler_inputs.check(self, problems)
 
     def act(self) -> dict[str, t.Any]:
         inputs = request_inputs.RequestInputs(self.options, scheduler_inputs.reading_of(self))

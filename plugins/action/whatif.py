@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
@@ -47,6 +48,9 @@ class ActionModule(LedgerAction):
         **WHATIF.options(),
         **RUN.options("print_table"),
     }
+
+    def check_settings(self, problems: Problems) -> None:
+        scheduler_inputs.check(self, problems)
 
     def act(self) -> dict[str, t.Any]:
         variable_names.warn(self)

@@ -49,10 +49,14 @@ COMMON: Arguments = LEDGER.options()
 
 
 def read_settings(
-    arguments: Arguments, given: t.Mapping[str, t.Any], variable: t.Callable[[str], t.Any]
+    arguments: Arguments,
+    given: t.Mapping[str, t.Any],
+    variable: t.Callable[[str], t.Any],
+    others: t.Callable[[dict[str, t.Any], Problems], None] | None = None,
 ) -> dict[str, t.Any]:
     """The options that are settings: as given, else from their variables, else their defaults.
 
+    :arg others: adds its own problems when an option does not fit; it is given the options with defaults in place of those.
     :raises InvalidRequest: each one that does not fit, or is required and missing.
     """
     found: dict[str, t.Any] = {}
@@ -71,6 +75,8 @@ def read_settings(
                     % name,
                 )
             found[name] = setting.read(value, called)
+    if problems.errors and others is not None:
+        others({**{n: s.default for n, s in arguments.items() if isinstance(s, Setting)}, **found}, problems)
     problems.raise_if_any()
     return found
 
@@ -145,9 +151,16 @@ class LedgerAction(ActionBase):
         value = self.task_vars.get(name)
         return default if value is None else self.ports.template(value)
 
+    def check_settings(self, problems: Problems) -> None:
+        """Settings beside the options: what is wrong with them is reported together with the options that do not fit."""
+
+    def _check_others(self, options: dict[str, t.Any], problems: Problems) -> None:
+        self.options = options
+        self.check_settings(problems)
+
     def _read_options(self) -> dict[str, t.Any]:
         arguments = {**COMMON, **self.ARGUMENTS}
-        found = read_settings(arguments, self._task.args, self.variable)
+        found = read_settings(arguments, self._task.args, self.variable, self._check_others)
         spec = {n: {"type": "raw"} if isinstance(a, Setting) else dict(a) for n, a in arguments.items()}
         try:
             _validation, options = self.validate_argument_spec(argument_spec=spec)

@@ -44,9 +44,13 @@ class Reading(t.NamedTuple):
     hints: frozenset[str]
 
 
-def check(action: LedgerAction) -> None:
-    """:raises InvalidRequest: every setting of the scheduler and of the hosts that a boot could not work with."""
-    problems = Problems()
+def check(action: LedgerAction, together_with: Problems | None = None) -> None:
+    """Every setting of the scheduler and of the hosts that a boot could not work with.
+
+    :arg together_with: gets them, to be raised with others.
+    :raises InvalidRequest: all of them at once.
+    """
+    problems = Problems() if together_with is None else together_with
     for folder in action.options["filter_dirs"] or ():
         if not os.path.isdir(folder):
             problems.add(
@@ -71,7 +75,8 @@ def check(action: LedgerAction) -> None:
                 errors.ComputeHostNotFound(host=host, remedy="Name compute hosts of the inventory, or groups of them."),
             )
     _read_aggregates(action, variables, problems)
-    problems.raise_if_any()
+    if together_with is None:
+        problems.raise_if_any()
 
 
 def scheduler_options(action: LedgerAction, now: float, explain: bool = False) -> SchedulerOptions:

@@ -197,7 +197,7 @@ def test_all_errors_of_a_request_at_once(flow: Flow) -> None:
     refused(
         flow, "InvalidInput: bootflow_instances is not set Remedy: Set it in the inventory, in group_vars or with -e"
     )
-    refused(flow, "instances[0]: MalformedRequestBody: ", bootflow_instances="web")
+    refused(flow, "InvalidInput: bootflow_instances must be a list Remedy: ", bootflow_instances="web")
     refused(
         flow,
         "InvalidInput: Invalid input received: no instance is selected Remedy: Give names, UUIDs or a reservation id; ",
@@ -237,20 +237,24 @@ def test_settings_are_checked_before_anything_is_written(flow: Flow, tmp_path: P
     refused(
         flow,
         "The request has 12 errors.",
-        "bootflow_max_attempts: InvalidInput: it is 9 Remedy: Give 1 to 3: a boot has so many rounds.",
-        "bootflow_filter_dirs: InvalidInput: there is no folder /nowhere Remedy: Correct the path, or make the folder.",
+        "bootflow_max_attempts: InvalidInput: bootflow_max_attempts must be a whole number from 1 to 3, got 9 Remedy: Correct it in the inventory",
+        "bootflow_filter_dirs: InvalidInput: folder /nowhere does not exist Remedy: Correct the path, or create the folder.",
         "scheduler: InvalidInput: Invalid input received: unknown filter NoFilter Remedy: bootflow_enabled_filters may hold: RetryFilter, ",
         "scheduler: InvalidInput: Invalid input received: unknown weigher NoWeigher Remedy: bootflow_weighers may hold: RAMWeigher, ",
-        "host compute1: InvalidInput: bootflow_reserved_memory_mb must be a whole number, not 1.5 " + correct,
-        "host compute1: InvalidInput: bootflow_disabled must be true or false, not maybe " + correct,
-        "host compute1: InvalidInput: bootflow_config_drive_format must be one of iso9660, vfat, not floppy " + correct,
-        "host compute2: InvalidInput: bootflow_ram_allocation_ratio must be a number, not many " + correct,
-        "hosts compute2, compute3: InvalidInput: bootflow_cpu_allocation_ratio must be a number from 0 up, not nan "
+        "host compute1: InvalidInput: bootflow_reserved_memory_mb must be a whole number of MB, at least 0, got '1.5' "
         + correct,
-        "host compute2: InvalidInput: bootflow_disk_backend must be one of qcow2, raw, lvm, qcow2_on_lvm, not zfs "
+        "host compute1: InvalidInput: bootflow_disabled must be true or false, got 'maybe' " + correct,
+        "host compute1: InvalidInput: bootflow_config_drive_format must be one of iso9660, vfat, got 'floppy' "
         + correct,
-        "host compute3: InvalidInput: bootflow_disk_allocation_ratio must be a number from 0 up, not -1 " + correct,
-        "host compute3: InvalidInput: bootflow_wait_timeout must be a number, not soon " + correct,
+        "host compute2: InvalidInput: bootflow_ram_allocation_ratio must be a number, at least 0, got 'many' "
+        + correct,
+        "hosts compute2, compute3: InvalidInput: bootflow_cpu_allocation_ratio must be a number, at least 0, got 'nan' "
+        + correct,
+        "host compute2: InvalidInput: bootflow_disk_backend must be one of qcow2, raw, lvm, qcow2_on_lvm, got 'zfs' "
+        + correct,
+        "host compute3: InvalidInput: bootflow_disk_allocation_ratio must be a number, at least 0, got -1 " + correct,
+        "host compute3: InvalidInput: bootflow_wait_timeout must be a number of seconds, at least 0, got 'soon' "
+        + correct,
         options=("-i", str(mistyped)),
         bootflow_instances=[entry("web")],
         bootflow_max_attempts=9,
@@ -260,8 +264,8 @@ def test_settings_are_checked_before_anything_is_written(flow: Flow, tmp_path: P
     )
     refused(
         flow,
-        "InvalidInput: bootflow_facts_max_age: argument 'facts_max_age' is of type str and we were unable to convert to int",
-        "Remedy: Correct it; ansible-doc bootflow.compute.boot_accept tells the forms.",
+        "InvalidInput: bootflow_facts_max_age must be a whole number of seconds, at least 0, got 'soon'",
+        "Remedy: Correct it in the inventory",
         bootflow_instances=[entry("web")],
         bootflow_facts_max_age="soon",
     )

@@ -155,7 +155,7 @@ def test_a_ratio_that_is_no_number_is_refused(ratio):
         (VolumeRequest, {"size": 1, "scheduler_hints": []}, "scheduler_hints of volume request must be a mapping"),
         (VolumeRequest, {"size": 1, "availability_zone": 5}, "availability_zone of volume request must be a text"),
         (VolumeRequest, {"size": 1, "volume_type": "fast"}, "must be a volume type, not its name"),
-        (PoolState, {"host": 5}, "5 is no host@backend#pool"),
+        (PoolState, {"host": 5}, "5 is not of the form host@backend#pool"),
         (PoolState, {"host": HOST, "capabilities": []}, "capabilities of pool state must be a mapping"),
         (PoolState, {"host": HOST, "updated_at": "now"}, "updated_at is 'now'"),
         (PoolState, {"host": HOST, "volume_count": "many"}, "volume_count of pool state must be a whole number"),
