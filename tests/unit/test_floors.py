@@ -4,8 +4,7 @@
 
 """The floors: imports go down only, without circles, and the core stands alone.
 
-What an ``if TYPE_CHECKING`` or a function imports counts too. The lists of what is not so yet only shrink: a test fails when an
-entry of theirs is not needed any more.
+What an ``if TYPE_CHECKING`` or a function imports counts too.
 """
 
 from __future__ import annotations
