@@ -267,7 +267,7 @@ def test_wrong_questions(site: Site) -> None:
     site.refused("InvalidInput", "NoFilter", whatif_flavor="m1.small", enabled_filters=["NoFilter"])
     site.refused("InvalidInput", "NoFilter", whatif_n_plus_1=True, enabled_filters=["NoFilter"])
     site.refused("no enabled filter ends", whatif_flavor="m1.small", enabled_filters=["ComputeFilter"])
-    site.refused("flavors: InvalidInput: must be a list", whatif_flavor="m1.small", flavors="m1.small")
+    site.refused("bootflow_flavors must be a list", whatif_flavor="m1.small", flavors="m1.small")
     site.refused("bootflow_ram_allocation_ratio", whatif_flavor="m1.small", ram_allocation_ratio=-1)
 
 
