@@ -156,10 +156,10 @@ class ActionModule(LedgerAction):
 
     def _finish(self) -> dict[str, t.Any]:
         begun = self._begun()
-        told = self._told(begun)
-        failed = {u: errors.from_dict(o["error"]) for u, o in told.items() if o.get("error")}
-        if told and not self.check_mode:
-            outcomes = {u: Outcome(int(o.get("power_state") or 0), failed.get(u)) for u, o in told.items()}
+        answers = self._answers(begun)
+        failed = {u: errors.from_dict(o["error"]) for u, o in answers.items() if o.get("error")}
+        if answers and not self.check_mode:
+            outcomes = {u: Outcome(int(o.get("power_state") or 0), failed.get(u)) for u, o in answers.items()}
             ledger = self.open_ledger()
             try:
                 failed = ledger.transact(operation.finish, self.operation, outcomes, self.context())
@@ -175,8 +175,8 @@ class ActionModule(LedgerAction):
                     "uuid": uuid,
                     "host": host,
                     "vm_state": item["vm_state"] if problem else self.operation.rule.result or item["vm_state"],
-                    "power_state": told[uuid].get("power_state"),
-                    "forced": bool(told[uuid].get("forced")),
+                    "power_state": answers[uuid].get("power_state"),
+                    "forced": bool(answers[uuid].get("forced")),
                     "error": None if problem is None else problem.as_dict(),
                 }
             )
@@ -190,15 +190,15 @@ class ActionModule(LedgerAction):
             return error_result(errors.OperationFailed(listed, len(instances), operation=self.operation.name), **result)
         return result
 
-    def _told(self, begun: t.Mapping[str, t.Any]) -> dict[str, dict[str, t.Any]]:
+    def _answers(self, begun: t.Mapping[str, t.Any]) -> dict[str, dict[str, t.Any]]:
         """uuid -> its outcome, as the hosts' tasks of this playbook registered it."""
-        told: dict[str, dict[str, t.Any]] = {}
+        answers: dict[str, dict[str, t.Any]] = {}
         for host, items in begun.get("work", {}).items():
             answer = self.task_vars["hostvars"][host].get(OPERATED) or {}
             of_host = answer.get("outcomes", {}) if answer.get("operation") == self.operation.name else {}
             silent = errors.RemoteError(reason="%s returned no result" % host)
-            told.update({i["uuid"]: of_host.get(i["uuid"]) or {"error": silent.as_dict()} for i in items})
-        return told
+            answers.update({i["uuid"]: of_host.get(i["uuid"]) or {"error": silent.as_dict()} for i in items})
+        return answers
 
     def _lines(self, instances: t.Sequence[t.Mapping[str, t.Any]], unchanged: Items) -> list[str]:
         title = "Would %s (nothing is touched):" if self.check_mode else "%s:"

@@ -33,7 +33,7 @@ class Operation:
     notification: str  # compute.instance.NOTIFICATION.start, .end and .error
     power: str = ""  # the state that the module domain_power gives its guests; empty: the flow has host work of its own
     connects_volumes: bool = False  # the guest's volumes are connected to the host first
-    details: t.Callable[[t.Any], dict[str, t.Any]] = lambda row: {}  # what the host is told of one instance
+    details: t.Callable[[t.Any], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host
 
     @property
     def rule(self) -> states.Action:
