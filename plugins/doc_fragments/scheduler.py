@@ -80,7 +80,7 @@ options:
       - >-
         ImagePropertiesFilter: architecture of images that name none.
       - >-
-        Read from the variable C(bootflow_image_properties_default_architecture), else none: they go to any host.
+        Read from the variable C(bootflow_image_properties_default_architecture), else none; such images fit any host.
     type: str
   aggregate_image_properties_isolation_namespace:
     description:

@@ -463,9 +463,9 @@ def test_bad_images_end_their_own_builds_only_and_an_odd_name_is_a_name(
     reach = "Remedy: Check the URL and that this host reaches it."
     faults = {
         "backing": "ImageUnacceptable: Image backing is unacceptable: fmt=qcow2 backed by: %s" % (tmp_path / "secret"),
-        "external": "ImageUnacceptable: Image external is unacceptable: it keeps its data in another file (qcow2 data file) Remedy: Use another image; ",
+        "external": "ImageUnacceptable: Image external is unacceptable: the data is in another file (qcow2 data file) Remedy: Use another image; ",
         "large": "FlavorDiskSmallerThanImage: Flavor's disk is too small for requested image. Flavor disk is 1073741824 bytes, image is 3221225472",
-        "wrong-format": "ImageUnacceptable: Image wrong-format is unacceptable: its format is qcow2, the catalogue says raw Remedy: Correct disk_format in ",
+        "wrong-format": "ImageUnacceptable: Image wrong-format is unacceptable: the format is qcow2, the catalogue says raw Remedy: Correct disk_format in ",
         "wrong-sum": "ImageChecksumMismatch: Image wrong-sum is unacceptable: sha256 is %s, the catalogue says %s Remedy: Fetch the image again"
         % (good[0]["checksum"][7:], "0" * 64),
         "nobody": "%s: ImageDownloadFailed: Image nobody could not be fetched from http://127.0.0.1:1/x: [Errno 111] Connection refused "
@@ -544,7 +544,7 @@ def test_no_host_is_left(flow: Flow) -> None:
         "NoValidHost: No valid host was found. ",
         "'RamFilter: (start: 3, end: 0)'",
         "'ComputeFilter: (start: 3, end: 3)'",
-        "Remedy: Run the same boot with --check to see why each host was turned down.",
+        "Remedy: Run the same boot with --check to see why each host was rejected.",
     )
     found = flow.instances()
     assert (found["huge"]["vm_state"], found["huge"]["task_state"], found["huge"]["host"]) == ("error", None, None)

@@ -280,7 +280,7 @@ def test_wrong_declared_format(host, raw, tmp_path, is_format, claimed):
         host,
         host.image(source, claimed),
         "ImageUnacceptable",
-        "its format is %s, the catalogue says %s" % (is_format, claimed),
+        "the format is %s, the catalogue says %s" % (is_format, claimed),
     )
 
 

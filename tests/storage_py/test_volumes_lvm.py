@@ -306,7 +306,7 @@ def test_an_image_that_lies_is_refused_before_a_volume_is_made(storage):
     evil_sum = storage.vm.run("sha256sum", "/root/evil.qcow2").stdout.split()[0]
     evil = dict(good, id=new_id(), name="evil", path_on_host="/root/evil.qcow2", checksum=evil_sum)
     cases = [
-        (dict(good, id=new_id(), disk_format="raw"), "ImageUnacceptable", "its format is qcow2"),
+        (dict(good, id=new_id(), disk_format="raw"), "ImageUnacceptable", "the format is qcow2"),
         (dict(good, id=new_id(), checksum="0" * 64), "ImageChecksumMismatch", "sha256"),
         (dict(good, id=new_id(), path_on_host="/root/none"), "ImageDownloadFailed", "No such file"),
         (dict(good, id=new_id(), checksum=""), "ImageUnacceptable", "checksum"),

@@ -111,10 +111,10 @@ def check_signature(read_at: ReadAt, size: int, disk_format: str, image_id: str)
     """
     claimed = driver_of(disk_format, image_id)
     if size <= 0:
-        raise _refused(image_id, "it is empty")
+        raise _refused(image_id, "the file is empty")
     found = detect_formats(read_at, size)
     if len(found) > 1:
-        raise _refused(image_id, "it has the signatures of several formats (%s)" % ", ".join(found))
+        raise _refused(image_id, "the file has the signatures of several formats (%s)" % ", ".join(found))
     # A fixed VHD has its signature at the end only, after any bytes at all: what is claimed as VHD may look raw.
     if not found and claimed == "vpc" and size >= 512 and read_at(size - 512, 8) == b"conectix":
         found = ["vpc"]
@@ -126,7 +126,7 @@ def check_signature(read_at: ReadAt, size: int, disk_format: str, image_id: str)
     if detected != claimed:
         raise _refused(
             image_id,
-            "its format is %s, the catalogue says %s" % (detected, disk_format),
+            "the format is %s, the catalogue says %s" % (detected, disk_format),
             "Correct disk_format in bootflow_images if you trust the image.",
         )
     return detected
@@ -135,30 +135,30 @@ def check_signature(read_at: ReadAt, size: int, disk_format: str, image_id: str)
 def _check_qcow2(read_at: ReadAt, size: int, image_id: str) -> None:
     head = read_at(0, 104)
     if len(head) < 72:
-        raise _refused(image_id, "its qcow2 header is cut off")
+        raise _refused(image_id, "the qcow2 header is cut off")
     version, backing_offset, backing_length = struct.unpack(">IQI", head[4:20])
     if version not in (2, 3):
-        raise _refused(image_id, "its qcow2 version %d is not supported" % version)
+        raise _refused(image_id, "qcow2 version %d is not supported" % version)
     if backing_offset or backing_length:
         raise _refused(image_id, "fmt=qcow2 backed by: %s" % _shown(read_at(backing_offset, min(backing_length, 1023))))
     if version == 3:
         if len(head) < 104:
-            raise _refused(image_id, "its qcow2 header is cut off")
+            raise _refused(image_id, "the qcow2 header is cut off")
         features = struct.unpack(">Q", head[72:80])[0]
         if features & 0b100:
-            raise _refused(image_id, "it keeps its data in another file (qcow2 data file)")
+            raise _refused(image_id, "the data is in another file (qcow2 data file)")
         if features & ~_QCOW2_ACCEPTED:
             names = [
                 _QCOW2_FEATURES.get(bit, "bit %d" % bit)
                 for bit in range(64)
                 if features & ~_QCOW2_ACCEPTED & (1 << bit)
             ]
-            raise _refused(image_id, "its qcow2 features are not accepted: %s" % ", ".join(names))
+            raise _refused(image_id, "qcow2 features are not accepted: %s" % ", ".join(names))
     crypt_method = struct.unpack(">I", head[32:36])[0]
     if crypt_method:
-        raise _refused(image_id, "it is encrypted")
+        raise _refused(image_id, "the file is encrypted")
     if _has_qcow2_extension(read_at, version, head, 0x44415441):
-        raise _refused(image_id, "it names a data file (qcow2 data file)")
+        raise _refused(image_id, "the header names a qcow2 data file")
 
 
 def _has_qcow2_extension(read_at: ReadAt, version: int, head: bytes, wanted: int) -> bool:
@@ -179,22 +179,22 @@ def _has_qcow2_extension(read_at: ReadAt, version: int, head: bytes, wanted: int
 def _check_vmdk(read_at: ReadAt, size: int, image_id: str) -> None:
     head = read_at(0, 512)
     if head[:4] != b"KDMV":
-        raise _refused(image_id, "it is a VMDK descriptor, whose data is in other files")
+        raise _refused(image_id, "the file is a VMDK descriptor; its data is in other files")
     if len(head) < 79:
-        raise _refused(image_id, "its VMDK header is cut off")
+        raise _refused(image_id, "the VMDK header is cut off")
     version, dummy_flags, capacity, dummy_grain, where, length = struct.unpack("<IIQQQQ", head[4:44])
     if not 1 <= version <= 3:
-        raise _refused(image_id, "its VMDK version %d is not supported" % version)
+        raise _refused(image_id, "VMDK version %d is not supported" % version)
     # qemu reads the descriptor as a list of other files when the header's own capacity is 0
     if capacity == 0 or where == 0 or length == 0 or length > 128:
-        raise _refused(image_id, "its VMDK header has no usable descriptor")
+        raise _refused(image_id, "the VMDK header has no usable descriptor")
     text = read_at(where * 512, length * 512).split(b"\0", 1)[0].decode("latin-1")
     create_types = re.findall(r"^\s*createType\s*=\s*\"?([^\"\r\n]*)\"?", text, re.MULTILINE | re.IGNORECASE)
     check_vmdk_create_type(create_types[0] if len(create_types) == 1 else None, image_id)
     extents = re.findall(r"^\s*(?:RW|RDONLY|NOACCESS)\s+\d+\s+(\S+)", text, re.MULTILINE | re.IGNORECASE)
     if [kind.upper() for kind in extents] != ["SPARSE"]:
         raise _refused(
-            image_id, "its VMDK extents are not one SPARSE extent in the file itself (%s)" % ", ".join(extents)
+            image_id, "the VMDK extents are not a single SPARSE extent in the file itself (%s)" % ", ".join(extents)
         )
 
 
@@ -217,20 +217,20 @@ def check_info(info: t.Mapping[str, t.Any] | None, driver: str, image_id: str) -
         if info.get(key):
             raise _refused(image_id, "fmt=%s backed by: %s" % (fmt, info[key]))
     if fmt != driver:
-        raise _refused(image_id, "its format is %s, not %s" % (fmt, driver))
+        raise _refused(image_id, "the format is %s, not %s" % (fmt, driver))
     if info.get("encrypted"):
-        raise _refused(image_id, "it is encrypted")
+        raise _refused(image_id, "the file is encrypted")
     specific = info.get("format-specific") or {}
     data = specific.get("data") or {}
     if fmt == "vmdk":
         check_vmdk_create_type(data.get("create-type"), image_id)
     if fmt == "qcow2" and (data.get("data-file") or data.get("data-file-raw")):
-        raise _refused(image_id, "it keeps its data in another file (qcow2 data file)")
+        raise _refused(image_id, "the data is in another file (qcow2 data file)")
     if fmt == "qcow2" and data.get("corrupt"):
-        raise _refused(image_id, "it is marked corrupt")
+        raise _refused(image_id, "the file is marked corrupt")
     virtual_size = int(info["virtual-size"])
     if virtual_size <= 0:
-        raise _refused(image_id, "its virtual size is %d" % virtual_size)
+        raise _refused(image_id, "the virtual size is %d" % virtual_size)
     return virtual_size
 
 
@@ -259,7 +259,7 @@ def normal_checksum(checksum: str, image_id: str) -> str:
     if text and not re.match(r"[0-9a-f]{64}\Z", text):
         raise _refused(
             image_id,
-            "its checksum %r is not a sha256" % checksum,
+            "checksum %r is not a sha256" % checksum,
             "Write the sha256 of the image file in bootflow_images.",
         )
     return text

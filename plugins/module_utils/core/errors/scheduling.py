@@ -14,7 +14,7 @@ class NoValidHost(BootflowError):
 
     msg_fmt = "No valid host was found. %(reason)s"
     status = 503
-    remedy = "Run the same boot with --check to see why each host was turned down."
+    remedy = "Run the same boot with --check to see why each host was rejected."
 
 
 class MaxRetriesExceeded(NoValidHost):

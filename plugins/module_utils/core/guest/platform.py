@@ -55,7 +55,7 @@ def machine_type(guest: GuestSpec, host: HostCapabilities) -> str | None:
             raise HostLacksHardware(
                 host=host.host or "chosen",
                 model="machine type %s" % machine,
-                reason="it has %s" % ", ".join(sorted(host.machine_types)[:20]),
+                reason="the machine types of the host are %s" % ", ".join(sorted(host.machine_types)[:20]),
                 remedy="Change the image's hw_machine_type or bootflow_machine_type.",
             )
         return None

@@ -102,27 +102,27 @@ def validate_pools(cidr: str, pools: t.Sequence[t.Mapping[str, t.Any]], gateway_
     ranges: list[tuple[IPAddress, IPAddress]] = []
     for pool in pools:
         if not isinstance(pool, t.Mapping):
-            raise InvalidAllocationPool(pool=pool, reason="it must be a mapping with start and end")
+            raise InvalidAllocationPool(pool=pool, reason="a pool must be a mapping with start and end")
         text = "%s-%s" % (pool.get("start"), pool.get("end"))
         start, end = parse_ip(pool.get("start")), parse_ip(pool.get("end"))
         if start is None or end is None:
             wrong = pool.get("end") if start is not None else pool.get("start")
             raise InvalidAllocationPool(pool=text, reason="%r is not an IP address" % (wrong,))
         if start.version != first.version or end.version != first.version:
-            raise InvalidAllocationPool(pool=text, reason="it is not IPv%d as subnet %s is" % (first.version, cidr))
-        if int(start) > int(end):
-            raise InvalidAllocationPool(pool=text, reason="its start is after its end")
-        if int(start) < int(first) or int(end) > int(last):
             raise InvalidAllocationPool(
-                pool=text, reason="it spans beyond the addresses of subnet %s, %s-%s" % (cidr, first, last)
+                pool=text, reason="the addresses must be IPv%d, as in subnet %s" % (first.version, cidr)
             )
+        if int(start) > int(end):
+            raise InvalidAllocationPool(pool=text, reason="the start is after the end")
+        if int(start) < int(first) or int(end) > int(last):
+            raise InvalidAllocationPool(pool=text, reason="the addresses of subnet %s are %s-%s" % (cidr, first, last))
         ranges.append((start, end))
     ranges.sort(key=lambda r: int(r[0]))
     for (start, end), (next_start, next_end) in zip(ranges, ranges[1:]):
         if int(next_start) <= int(end):
             raise InvalidAllocationPool(
                 pool="%s-%s" % (next_start, next_end),
-                reason="it overlaps with the pool %s-%s of subnet %s" % (start, end, cidr),
+                reason="another pool of the same subnet overlaps it: %s-%s in %s" % (start, end, cidr),
             )
     gateway = parse_ip(gateway_ip)
     for start, end in ranges:

@@ -170,7 +170,9 @@ def _read_all(
         if id_field:
             if getattr(entry, id_field) in ids:
                 other = ids[getattr(entry, id_field)]
-                fields.wrong(id_field, "%s is that of %s too" % (getattr(entry, id_field), other), "Ids must differ.")
+                fields.wrong(
+                    id_field, "%s is also the id of %s" % (getattr(entry, id_field), other), "Ids must differ."
+                )
             ids[getattr(entry, id_field)] = name
         found[name] = entry
     return found

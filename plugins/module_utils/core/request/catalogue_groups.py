@@ -41,7 +41,7 @@ def read_server_groups(data: t.Any, default_project: str, problems: Problems) ->
                 "Give each group of a project a name of its own.",
             )
         elif group_id in ids:
-            fields.wrong("id", "%s is that of %s too" % (group_id, ids[group_id]), "Ids must differ.")
+            fields.wrong("id", "%s is also the id of %s" % (group_id, ids[group_id]), "Ids must differ.")
         ids[group_id] = name
         found[project, name] = group
     return found

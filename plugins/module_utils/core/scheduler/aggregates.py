@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Host aggregates: named sets of hosts with metadata, of which a host may be in several."""
+"""Host aggregates: named sets of hosts with metadata. A host may be in several."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class Aggregate:
 
 
 class Membership:
-    """The aggregates that a host is in, as filters and weighers ask about them."""
+    """The aggregates of a host, as filters and weighers read them."""
 
     def __init__(self, aggregates: t.Iterable[Aggregate] = ()):
         self.aggregates = tuple(aggregates)
 
     @property
     def names(self) -> str:
-        """For texts: the names with commas, or "none"."""
+        """For messages: the names with commas, or "none"."""
         return ", ".join(a.name for a in self.aggregates) or "none"
 
     def values(self, key: str) -> frozenset[str]:
-        """The values of one metadata key as they are written, of all aggregates that have it."""
+        """The values of a metadata key as written, from all aggregates that have it."""
         return frozenset(str(a.metadata[key]) for a in self.aggregates if key in a.metadata)
 
     @cached_property
     def metadata(self) -> dict[str, frozenset[str]]:
-        """All metadata keys with the entries of their comma lists, of all aggregates together."""
+        """All metadata keys with the entries of their comma lists, over all aggregates."""
         found: dict[str, set[str]] = {}
         for aggregate in self.aggregates:
             for key, value in aggregate.metadata.items():
@@ -50,9 +50,9 @@ class Membership:
         return self.metadata.get(key, frozenset())
 
     def minimum(self, key: str, cast: t.Callable[[str], float] = float) -> float | None:
-        """The least value of a metadata key. None, so that the host's own holds: where no aggregate has it, or one value is no number.
+        """The least value of a metadata key; None (the host's own value applies) if no aggregate has it or a value is not a number.
 
-        A comma list is no number here.
+        A comma list is not a number.
         """
         try:
             numbers = [cast(value) for value in self.values(key)]

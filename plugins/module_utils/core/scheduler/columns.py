@@ -29,7 +29,7 @@ Column = t.Any
 
 @dataclass(frozen=True)
 class Groups:
-    """Hosts that are alike in something: ``values[codes[row]]`` is the value of host ``row``."""
+    """Hosts grouped by a common value: ``values[codes[row]]`` is the value of host ``row``."""
 
     codes: Column
     values: list[t.Any]
@@ -49,7 +49,7 @@ class Same(t.Sequence[t.Hashable]):
 
 
 class LazyHosts(t.Sequence[HostState]):
-    """HostStates that are made when somebody looks at one: most of a large fleet is only ever numbers."""
+    """HostStates built on access: most of a large fleet is only ever read as numbers."""
 
     def __init__(self, count: int, make: t.Callable[[int], HostState]):
         self._made: list[HostState | None] = [None] * count
@@ -74,9 +74,9 @@ class LazyHosts(t.Sequence[HostState]):
 
 
 class Fleet:
-    """Columns over HostStates, and what a request has virtually taken of them.
+    """Columns over HostStates, and what a request has provisionally taken from them.
 
-    The HostStates given are never written to. Hosts keep the order given: it decides between equals.
+    The given HostStates are never written to. Hosts keep the given order: it decides between equals.
     """
 
     def __init__(self, hosts: t.Iterable[HostState]):
@@ -92,7 +92,7 @@ class Fleet:
     ) -> Fleet:
         """A fleet that was read as columns.
 
-        :arg columns: attribute of HostState -> its value on each host; those of ``NUMBERS`` and host at least.
+        :arg columns: attribute of HostState -> its value on each host; at least those of ``NUMBERS``, and host.
         :arg alike: attribute of HostState -> a label on each host; hosts with the same label have the same value.
         :arg make: position -> the whole HostState.
         """
@@ -134,7 +134,7 @@ class Fleet:
         return len(self.hosts)
 
     def values(self, name: str) -> t.Sequence[t.Any]:
-        """An attribute of every host, as it was given."""
+        """An attribute of every host, as given."""
         given = self._given.get(name)
         return given if given is not None else [getattr(h, name) for h in self.hosts]
 
@@ -142,22 +142,22 @@ class Fleet:
         return np.array(self.values(name), dtype=dtype or np.int64)
 
     def _free_disk_mb(self) -> Column:
-        """As HostState.free_disk_mb: the books, or the file system where that says less."""
+        """As HostState.free_disk_mb: free by the claims, or on the file system if that is less."""
         free_gb = self._numbers("local_gb") - self._numbers("local_gb_used")
         least = self._numbers("disk_available_least", np.float64)  # None becomes NaN
         return np.fmin(free_gb, least).astype(np.int64) * 1024
 
     def column(self, name: str, dtype: t.Any = None) -> Column:
-        """A column of any attribute of the hosts, made when first asked for."""
+        """A column of any attribute of the hosts, made on first use."""
         cached = self._columns.get(name)
         if cached is None:
             cached = self._columns[name] = np.array(self.values(name), dtype=dtype)
         return cached
 
     def groups(self, name: str, key: t.Callable[[HostState], t.Hashable], of: t.Sequence[str] = ()) -> Groups:
-        """Hosts grouped by ``key`` (kept under ``name``): a rule in Python is then asked once per group, not per host.
+        """Hosts grouped by ``key`` (kept under ``name``): a rule in Python then runs once per group, not once per host.
 
-        :arg of: the attributes that ``key`` looks at. Where it is known which hosts are alike in them, one of each kind is looked at.
+        :arg of: the attributes that ``key`` reads. If the hosts with equal ones are known, ``key`` runs once for each kind.
         """
         found = self._groups.get(name)
         if found is None:
@@ -174,7 +174,7 @@ class Fleet:
         return Groups(np.array(codes, dtype=np.int64)[kinds] if len(codes) != 1 else kinds * 0, list(seen))
 
     def _kinds(self, of: tuple[str, ...]) -> tuple[t.Sequence[int], Column]:
-        """Which hosts are alike in these attributes: one row of each kind, and the kind of every row."""
+        """Which hosts are equal in these attributes: one row of each kind, and the kind of every row."""
         found = self._kinds_of.get(of)
         if found is None:
             found = self._kinds_of[of] = self._make_kinds(of)
@@ -203,25 +203,25 @@ class Fleet:
         _values, rows, inverse = np.unique(whole, return_index=True, return_inverse=True)
         return rows.tolist(), inverse
 
-    # --- what is left of a host in this request -----------------------------------------------------------------------
+    # --- what this request has left of a host --------------------------------------------------------------------------
 
     def numa(self, row: int) -> HostNUMATopology | None:
-        """The host's cells with what is used of them now."""
+        """The host's cells with their current use."""
         left = self._dedicated.get(row)
         return left.numa if left is not None else self.hosts[row].numa_topology
 
     def pci_devices(self, row: int) -> t.Sequence[PciDevice]:
-        """Devices of the host that are free now."""
+        """The host's free devices."""
         left = self._dedicated.get(row)
         return left.pci if left is not None else self.hosts[row].pci_devices
 
     def free_disks(self, row: int) -> t.Sequence[t.Mapping[str, t.Any]]:
-        """Whole disks of the host that are free now."""
+        """The host's free whole disks."""
         left = self._dedicated.get(row)
         return left.disks if left is not None else self.hosts[row].free_disks
 
     def group_counts(self, group: ServerGroup) -> Column:
-        """Members of the group on each host, with those that were placed in this request."""
+        """Members of the group on each host, including those placed in this request."""
         counts = self._group_counts.get(group.id)
         if counts is None:
             there = group.host_counts
@@ -231,16 +231,16 @@ class Fleet:
         return counts
 
     def _rows_of_host(self, row: int) -> t.Any:
-        """All nodes of a node's host: members of a group that are on one are on the host."""
+        """All nodes of a node's host: a group's member on one node is on the host."""
         if self._several_nodes is None:
             names = self.values("host")
             self._several_nodes = len(set(names)) < len(names)
         return np.flatnonzero(self.column("host", object) == self.hosts[row].host) if self._several_nodes else row
 
     def consume(self, row: int, spec: RequestSpec, sign: int = 1) -> None:
-        """Take (``sign`` 1) or give back (-1) what one instance of ``spec`` needs of one host.
+        """Take (``sign`` 1) or release (-1) what one instance of ``spec`` needs of a host.
 
-        Swap is not taken, as in Nova. Raises nothing: the claim is what refuses.
+        Swap is not taken, as in Nova. Raises nothing: claims are checked later.
         """
         self.free_ram_mb[row] -= sign * spec.memory_mb
         self.free_disk_mb[row] -= sign * 1024 * spec.disk_gb
@@ -266,7 +266,7 @@ class Fleet:
             self._dedicated[row] = self._before[row].pop()
 
     def host_state(self, row: int) -> HostState:
-        """One host as it stands after what was taken."""
+        """One host as it is after what was taken."""
         state = self._current.get(row)
         if state is None:
             original = self.hosts[row]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Why: every decision as plain data, and as lines for people."""
+"""Explanations: every decision as plain data, and as lines for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .request_spec import RequestSpec
 from .smallest_change import smallest_change
 from .weighing import Ranking
 
-Against = t.Tuple[Filter, t.Dict[str, t.Any]]  # a filter that turned a host down, and how
+Against = t.Tuple[Filter, t.Dict[str, t.Any]]  # a filter that rejected a host, and its rejection
 
 
 def explain(
@@ -29,14 +29,14 @@ def explain(
     ranking: Ranking | None = None,
     chosen: int | None = None,
 ) -> dict[str, t.Any]:
-    """One decision over the fleet as it stands, before the chosen host is taken from.
+    """One decision over the fleet as it is, before anything is taken from the chosen host.
 
     Returns {instance_uuid, forced, chosen: {host, node}|None, filters: [{name, start, end}], hosts, nearest_miss}. A host is
     {host, node, passed, filters_passed: [names], rejected_by: {filter, reason, available, needed, unit, missing}|None,
     filters: [{name, passed, available, needed, unit, reason}], rank: 1 is the best|None, weight,
-    weighers: [{name, raw, normalised, multiplier, score}]}; those that passed come first, best first. Its ``filters`` are
-    the verdicts of all of them, those that were not reached too; passed is None where one could not answer there.
-    available, needed and missing (how much less would have been enough) are None where no numbers were compared.
+    weighers: [{name, raw, normalised, multiplier, score}]}; those that passed come first, best first. Its ``filters`` have
+    the verdicts of all filters, also of those not reached; passed is None if a filter could not answer for the host.
+    available, needed and missing (how much less would have sufficed) are None if no numbers were compared.
     nearest_miss: {host, node, missing: [rejections], smallest_change: see there|None}, or None.
     """
     entries = {row: _entry(fleet, row) for row in range(len(fleet))}
@@ -57,7 +57,7 @@ def explain(
         if len(rest):
             try:
                 result = filter_.evaluate(fleet, spec, rest)
-            except BootflowError as e:  # it was never asked about these hosts, so it may not like them
+            except BootflowError as e:  # selection never asked it about these hosts, so it may fail on them
                 for row in rest:
                     entries[int(row)]["filters"].append(_verdict(filter_.name, None, None, None, "", e.message))
             else:
@@ -87,7 +87,7 @@ def _judge(
     against: dict[int, list[Against]],
     reached: bool,
 ) -> Column:
-    """Enter one filter's verdicts about these hosts. Returns who passed."""
+    """Enter one filter's verdicts on these hosts. Returns the hosts that passed."""
     mask = np.broadcast_to(np.asarray(result.mask, dtype=bool), rows.shape)
     for position, row in enumerate(rows.tolist()):
         entry = entries[row]
@@ -201,9 +201,9 @@ def _nearest_miss(
     entries: dict[int, dict[str, t.Any]],
     against: dict[int, list[Against]],
 ) -> dict[str, t.Any] | None:
-    """The host that lacks least: the fewest filters against it, least of them without numbers, then the smallest part missing.
+    """The host that lacks least: rejected by the fewest filters, the fewest of them without numbers, with the smallest part missing.
 
-    Where something is against it that no number measures, that is the only thing against it.
+    A host rejected without numbers qualifies only if that is its sole rejection.
     """
     best: tuple[t.Any, int] | None = None
     for row, found in against.items():
@@ -228,9 +228,9 @@ def _nearest_miss(
 
 
 def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None) -> list[str]:
-    """The decision as lines: the choice, the order with weights, who was turned down by what, the nearest miss.
+    """The decision as lines: the choice, the order with weights, each rejection, the nearest miss.
 
-    :arg limit: at most this many hosts are listed of each kind; the rest is counted.
+    :arg limit: the maximum of hosts listed of each kind; the rest is counted.
     """
     chosen = decision["chosen"]
     where = "no host" if chosen is None else _name(chosen) + (" (forced)" if decision["forced"] else "")
@@ -253,7 +253,7 @@ def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None) 
     for host in rejected[:limit]:
         why = host["rejected_by"] or {"filter": "", "reason": "not reached"}
         lines.append("  - %s  %s%s" % (_name(host), why["filter"] + ": " if why["filter"] else "", why["reason"]))
-    lines.extend(_more(rejected, limit, "turned down"))
+    lines.extend(_more(rejected, limit, "rejected"))
     miss = decision["nearest_miss"]
     if chosen is None and miss is not None:
         lacks = ", ".join("%.10g %s" % (m["missing"], m["unit"]) for m in miss["missing"] if m["missing"] is not None)
@@ -265,13 +265,13 @@ def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None) 
 
 
 def _filter_lines(counts: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
-    """How many hosts were left after each filter that turned some down; the others in a word."""
+    """The number of hosts left after each filter that rejected some; the other filters in a word."""
     if not counts:
         return []
     some = ["%s %d->%d" % (c["name"], c["start"], c["end"]) for c in counts if c["start"] != c["end"]]
     silent = len(counts) - len(some)
     if silent:
-        some.append("%d other%s turned none down" % (silent, "s" if silent > 1 else ""))
+        some.append("%d other%s rejected none" % (silent, "s" if silent > 1 else ""))
     return ["  filters: of %d hosts: %s" % (counts[0]["start"], ", ".join(some))]
 
 

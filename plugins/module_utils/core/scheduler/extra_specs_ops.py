@@ -34,11 +34,11 @@ OPERATORS = (*NUMBER_OPERATORS, *TEXT_OPERATORS, "<all-in>", "<or>")
 
 
 def match(value: str | None, requirement: str) -> bool:
-    """Does what a host has (``value``) satisfy the requirement of a flavor?
+    """Whether a host's ``value`` satisfies a flavor's requirement.
 
-    Numbers are compared as numbers by = == != >= <=, a value that is none does not satisfy them. An operator takes one
+    = == != >= <= compare numbers; a value that is not a number does not satisfy them. An operator takes one
     word (the rest is ignored), <all-in> and <or> take several; without a word nothing satisfies it.
-    Raises InvalidInput where a number belongs and none stands.
+    Raises InvalidInput if the requirement lacks a number.
     """
     words = requirement.split()
     op = words.pop(0) if words else ""

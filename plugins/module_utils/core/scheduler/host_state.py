@@ -4,7 +4,7 @@
 
 """A compute node as the scheduler sees it.
 
-The names are those of Nova's HostState and compute node, because flavors ask for them by name
+The names are those of Nova's HostState and compute node, because flavors refer to them
 (``capabilities:hypervisor_type``).
 """
 
@@ -46,9 +46,9 @@ def stored(default: t.Any, *, column: str = "", reported: bool = False, if_unrep
     """A field whose value is a column of compute_nodes. The ledger's fleet and reports read these declarations.
 
     :arg default: the value for a host that never reported.
-    :arg column: the column's name, where it is not the field's.
+    :arg column: the column's name, if it is not the field's.
     :arg reported: whether the value is a fact of the host, under the field's name.
-    :arg if_unreported: what a report without the fact stands for; None: the default.
+    :arg if_unreported: the value for a report without the fact; None: the default.
     """
     unreported = default if if_unreported is None else if_unreported
     return _field(default=default, metadata={"column": column, "reported": reported, "unreported": unreported})
@@ -56,7 +56,7 @@ def stored(default: t.Any, *, column: str = "", reported: bool = False, if_unrep
 
 @dataclass
 class HostState:
-    """One compute node. Totals are physical, ``*_used`` is what it reserves plus its claims; MB and GB are MiB and GiB.
+    """One compute node. Totals are physical, ``*_used`` is the host's reserve plus its claims; MB and GB are MiB and GiB.
 
     A ratio of None or 0.0 means the default. Raises InvalidInput for a ratio below 0.
     """
@@ -79,26 +79,24 @@ class HostState:
     hypervisor_version: int = stored(0, reported=True)
     cpu_info: t.Mapping[str, t.Any] = field(default_factory=dict)
     supported_instances: t.Sequence[t.Sequence[str]] = ()  # (arch, hv_type, vm_mode)
-    availability_zones: t.Sequence[str] = ()  # none: it is in the default zone
+    availability_zones: t.Sequence[str] = ()  # empty: the default zone
     aggregates: t.Sequence[Aggregate] = ()
     disabled: bool = False
     disabled_reason: str = ""
     forced_down: bool = False
-    down_reason: str = ""  # why it is down although it reported: it did not answer, or somebody said so
+    down_reason: str = ""  # why it is down although it reported: unreachable or forced down
     # Epoch seconds of the last report; None: it never reported
     updated_at: float | None = stored(None, column="reported_at")
     num_instances: int = stored(0)
     num_io_ops: int = 0
     failed_builds: int = stored(0)
-    numa_topology: HostNUMATopology | None = None  # with what claims use of it; None: the host told none
-    pci_devices: t.Sequence[PciDevice] = ()  # those that are still free to give away
-    free_disks: t.Sequence[t.Mapping[str, t.Any]] = ()  # whole disks that nobody has: {path, size_gb, medium}
-    instances: t.Mapping[str, str] = field(
-        default_factory=dict
-    )  # uuid -> flavor name; filled where a filter asks for it
+    numa_topology: HostNUMATopology | None = None  # with the claims' use; None: the host reported none
+    pci_devices: t.Sequence[PciDevice] = ()  # free ones only
+    free_disks: t.Sequence[t.Mapping[str, t.Any]] = ()  # free whole disks: {path, size_gb, medium}
+    instances: t.Mapping[str, str] = field(default_factory=dict)  # uuid -> flavor name; filled if a filter needs it
     metrics: t.Mapping[str, float] = field(default_factory=dict)  # name (cpu.percent...) -> last value
     stats: t.Mapping[str, t.Any] = field(default_factory=dict)
-    node_id: int | None = stored(None, column="id")  # of the ledger's row; None: it has none
+    node_id: int | None = stored(None, column="id")  # of the ledger's row; None: no row
     vars: t.Mapping[str, t.Any] = field(default_factory=dict)  # the host's inventory variables, for filters of the user
 
     def __post_init__(self) -> None:
@@ -112,7 +110,7 @@ class HostState:
             "cpu_allocation_ratio", self.cpu_allocation_ratio, CPU_ALLOCATION_RATIO, self.host
         )
 
-    # What Nova's HostState calls them: reachable through "capabilities:" extra specs and by filters of the user.
+    # Names of Nova's HostState, for "capabilities:" extra specs and the user's filters.
 
     @property
     def hypervisor_hostname(self) -> str:
@@ -137,7 +135,7 @@ class HostState:
 
     @property
     def free_disk_mb(self) -> int:
-        """What the books say is free, or what the file system says when that is less: overlays may be larger than their content."""
+        """Free by the claims, or on the file system if that is less: overlays may be larger than their content."""
         free_gb = self.local_gb - self.local_gb_used
         if self.disk_available_least is not None:
             free_gb = min(free_gb, self.disk_available_least)
@@ -167,5 +165,5 @@ COLUMNS: dict[str, str] = {
 DEFAULTS: dict[str, t.Any] = {
     f.name: f.default for f in fields(HostState) if f.name in COLUMNS and "column" in f.metadata
 }
-# Fact of a host's report, and column -> what a report without it stands for.
+# Fact of a host's report, and column -> the value for a report without it.
 REPORTED: dict[str, t.Any] = {f.name: f.metadata["unreported"] for f in fields(HostState) if f.metadata.get("reported")}

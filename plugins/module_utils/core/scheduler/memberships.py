@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The hosts of a fleet by the aggregates that they are in."""
+"""The hosts of a fleet by their aggregates."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .host_state import HostState
 
 
 def aggregate_groups(fleet: Fleet) -> Groups:
-    """Hosts that are in the same aggregates; the value of a group is its Membership.
+    """Hosts in the same aggregates; the value of a group is its Membership.
 
-    Aggregates are told apart as objects, so hosts should share them.
+    Aggregates are compared by identity, so hosts should share the objects.
     """
     made: dict[tuple[int, ...], Membership] = {}
 

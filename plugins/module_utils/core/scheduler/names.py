@@ -65,7 +65,7 @@ def vm_mode(name: t.Any) -> str | None:
 
 
 def supported_instance(triple: t.Sequence[t.Any]) -> tuple[str, ...]:
-    """What a host reports, canonical where the name is known and as it is where not: hosts may be newer than this list."""
+    """A host's report with canonical names; unknown names are kept, because hosts may be newer than this list."""
     result = []
     for name, aliases in zip(triple, (ARCHITECTURE_ALIASES, HV_TYPE_ALIASES, VM_MODE_ALIASES)):
         lowered = str(name).lower()
@@ -74,7 +74,7 @@ def supported_instance(triple: t.Sequence[t.Any]) -> tuple[str, ...]:
 
 
 def version_tuple(number: int) -> tuple[int, ...]:
-    """libvirt's version number (1000000 x major + 1000 x minor + micro) in its parts."""
+    """The parts of libvirt's version number (1000000 x major + 1000 x minor + micro)."""
     parts: list[int] = []
     while number > 0:
         number, part = divmod(number, 1000)
@@ -96,7 +96,7 @@ def parse_version_range(text: str) -> list[tuple[str, tuple[int, ...]]]:
 
 
 def version_in_range(version: tuple[int, ...], comparisons: t.Iterable[tuple[str, tuple[int, ...]]]) -> bool:
-    """Does the version satisfy all comparisons? 7 and 7.0.0 are the same."""
+    """Whether the version satisfies all comparisons. 7 and 7.0.0 are the same."""
     for op, wanted in comparisons:
         length = max(len(version), len(wanted))
         a = version + (0,) * (length - len(version))

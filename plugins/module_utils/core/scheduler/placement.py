@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Choosing hosts: filter, weigh, pick, take in memory, next instance.
+"""Choosing hosts: filter, weigh, pick, consume in memory, next instance.
 
 source: Nova's FilterScheduler.select_destinations
 """
@@ -26,7 +26,7 @@ from .weighing import Ranking
 
 @dataclass(frozen=True)
 class Alternate:
-    """A host that would also do."""
+    """A host to try next."""
 
     host: str
     nodename: str
@@ -36,7 +36,7 @@ class Alternate:
 
 @dataclass(frozen=True)
 class Selection:
-    """Where one instance goes. limits: {memory_mb, disk_gb, vcpu, numa_topology} that the claim must hold (total x ratio)."""
+    """The destination of one instance. limits: {memory_mb, disk_gb, vcpu, numa_topology} of the claim (total x ratio)."""
 
     instance_uuid: str
     host: str
@@ -49,7 +49,7 @@ class Selection:
 
 @dataclass
 class FilterCount:
-    """How many hosts a filter was given and how many it let through."""
+    """The number of hosts before and after a filter."""
 
     name: str
     start: int
@@ -60,18 +60,18 @@ class FilterCount:
 
 
 def select_destinations(fleet: Fleet, spec: RequestSpec, options: SchedulerOptions) -> list[Selection]:
-    """A host for each instance of the request, taken from the fleet in memory; all of them or none.
+    """A host for each instance of the request, consumed from the fleet in memory; all instances or none.
 
     A forced host or node skips the filters, but keeps their limits: the claim still applies.
-    Raises NoValidHost (with ``details``: filters, placed, requested, instance_uuid, decision) and leaves the fleet as it
-    was; InvalidInput for unknown names of filters and weighers.
+    Raises NoValidHost (with ``details``: filters, placed, requested, instance_uuid, decision) and leaves the fleet
+    unchanged; InvalidInput for unknown names of filters and weighers.
     """
     return Placement(fleet, spec, options).select(spec.instance_uuids)
 
 
 class Placement:
-    """One request over one fleet, which may be asked for hosts again and again: what was filtered and weighed once is kept,
-    and only what was taken from is looked at anew.
+    """One request over one fleet. It can be asked for hosts repeatedly: results of filters and weighers are kept, and only
+    hosts that were taken from are evaluated again.
 
     Raises InvalidInput for unknown names of filters and weighers.
     """
@@ -85,13 +85,13 @@ class Placement:
         self.weighers: list[Weigher] = make_weighers(options, user)
         self.rng = options.rng
         self.counts: list[FilterCount] = []
-        self.taken: list[int] = []  # by the present call
+        self.taken: list[int] = []  # by the current call
         self._ranking: Ranking | None = None
-        self._changed: int | None = None  # the host that was taken from since the ranking was last right
+        self._changed: int | None = None  # the host taken from since the ranking was last updated
         self._limits: dict[int, dict[str, t.Any]] = {}
 
     def select(self, uuids: t.Sequence[str]) -> list[Selection]:
-        """A host for each of these instances, or none of them is placed: see select_destinations()."""
+        """A host for each of these instances, or for none: see select_destinations()."""
         if not uuids:
             return []
         self.taken = []
@@ -134,7 +134,7 @@ class Placement:
         ]
 
     def _filter_all(self, rows: Column) -> Column:
-        """The hosts that pass all filters, each of which runs on the survivors of those before it."""
+        """The hosts that pass all filters. Each filter runs on the hosts that passed those before it."""
         self.counts = []
         if self.spec.forced:
             return rows
@@ -147,7 +147,7 @@ class Placement:
         return rows
 
     def _filter_again(self, ranking: Ranking) -> None:
-        """For the next instance: only one host was taken from, so the filters that look at one host ask it alone."""
+        """Filter for the next instance: only one host was taken from, so filters that depend on one host ask it alone."""
         changed = self._changed
         if changed is None:
             return
@@ -179,7 +179,7 @@ class Placement:
         return self.rng.randrange(size)
 
     def _alternates(self, ranking: Ranking, uuids: t.Sequence[str]) -> tuple[Alternate, ...]:
-        """Hosts next in order that would also fit, none of which was chosen in this request."""
+        """The next hosts in order that were not chosen in this request."""
         wanted = max(int(self.options.max_attempts), 1) - 1
         if not wanted:
             return ()
@@ -245,7 +245,7 @@ class Placement:
 
 
 def _candidates(fleet: Fleet, spec: RequestSpec) -> tuple[Column, str]:
-    """Rows without the ignored hosts, of the forced host and node only; and why there are none."""
+    """Rows without ignored hosts and only of a forced host and node; and why there are none."""
     rows = fleet.all_rows()
     if not len(rows):
         return rows, "There is no compute host."

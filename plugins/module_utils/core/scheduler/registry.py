@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters and weighers by name: Nova's own names for ours, class names for those in files of the user.
+"""Filters and weighers by name: Nova's names for the built-in ones, class names for those in the user's files.
 
-A file of the user (any ``*.py`` in a folder of ``user_filter_dirs``) holds classes with ``host_passes(self, host_state,
-spec)`` (True, False, or (False, "why")), or with ``weigh(self, host_state, spec)`` (a number, more is better), or full
-filters and weighers as ours are. Being there is enough: unless the names are listed, they run after the built-in ones.
+A user's file (any ``*.py`` in a folder of ``user_filter_dirs``) holds classes with ``host_passes(self, host_state,
+spec)`` (True, False, or (False, "why")), or with ``weigh(self, host_state, spec)`` (a number, more is better), or
+subclasses of Filter and Weigher. No registration is needed: unless the names are listed, they run after the built-in ones.
 """
 
 from __future__ import annotations
@@ -57,9 +57,8 @@ from .weighers.metrics import MetricsWeigher
 from .weighers.pci import PCIWeigher
 from .weighers.ram import RAMWeigher
 
-# Enabled unless the user lists others, in the order of Nova's default list. Ram, Disk and Core are in it, because no
-# placement service stands in front that has sorted out full hosts; without a filter its limit is absent, and the claim
-# would not hold on to it either.
+# Enabled unless the user lists others, in the order of Nova's default list. Ram, Disk and Core are included, because no
+# placement service has excluded full hosts before; and without a filter the claim does not check its limit either.
 ENABLED_FILTERS: tuple[type[Filter], ...] = (
     RetryFilter,
     AvailabilityZoneFilter,
@@ -97,7 +96,7 @@ BUILTIN_FILTERS: tuple[type[Filter], ...] = (
     SimpleCIDRAffinityFilter,
     TypeAffinityFilter,
 )
-# All of them, as nova.scheduler.weights.all_weighers; Nova sums in the order that its folder is read in.
+# All weighers, as nova.scheduler.weights.all_weighers; Nova sums in the order in which its folder is read.
 BUILTIN_WEIGHERS: tuple[type[Weigher], ...] = (
     RAMWeigher,
     CPUWeigher,
@@ -115,7 +114,7 @@ DEFAULT_WEIGHERS = tuple(cls.name for cls in BUILTIN_WEIGHERS)
 
 
 class HostPasses(Filter):
-    """A filter of the user with host_passes(), asked host by host."""
+    """A user's filter with host_passes(), asked host by host."""
 
     def __init__(self, options: SchedulerOptions, name: str, made: t.Any, path: str):
         super().__init__(options)
@@ -152,7 +151,7 @@ class HostPasses(Filter):
 
 
 class Weigh(Weigher):
-    """A weigher of the user with weigh(), asked host by host."""
+    """A user's weigher with weigh(), asked host by host."""
 
     def __init__(self, options: SchedulerOptions, name: str, made: t.Any, path: str):
         super().__init__(options)
@@ -192,7 +191,7 @@ UserClasses = t.Dict[str, t.Tuple[type, str]]
 
 
 def user_classes(options: SchedulerOptions) -> UserClasses:
-    """What the user's folders define, read once. :raises InvalidInput: see load_user_classes()"""
+    """The classes of the user's folders, read once. :raises InvalidInput: see load_user_classes()"""
     if options.user_classes is None:
         options.user_classes = load_user_classes(options.user_filter_dirs)
     return options.user_classes
@@ -208,9 +207,9 @@ def declared(classes: t.Iterable[type]) -> tuple[Setting, ...]:
 
 
 def load_user_classes(dirs: t.Iterable[str]) -> UserClasses:
-    """name -> (class, file) of what the files in these folders define, folder by folder, file by file, in order of their names.
+    """name -> (class, file) of the classes in these folders, folder by folder, files in order of their names.
 
-    A folder that does not exist is empty. Raises InvalidInput for a file that can not be loaded and for a name that is taken.
+    A missing folder counts as empty. Raises InvalidInput for a file that cannot be loaded and for a name already in use.
     """
     found: UserClasses = {}
     for folder in dirs:
@@ -229,8 +228,8 @@ def _load(path: str, found: UserClasses) -> None:
         raise InvalidInput(reason="%s is not a Python file" % path, remedy="Name it something.py.")
     module = importlib.util.module_from_spec(spec)
     writes = sys.dont_write_bytecode
-    sys.modules[module_name] = module  # dataclasses and pickling look a class's module up there
-    sys.dont_write_bytecode = True  # the folder is the user's, and may be read-only
+    sys.modules[module_name] = module  # dataclasses and pickling look up a class's module there
+    sys.dont_write_bytecode = True  # the user's folder may be read-only
     try:
         spec.loader.exec_module(module)
     except Exception as e:
@@ -269,7 +268,7 @@ def make_filters(options: SchedulerOptions, user: UserClasses) -> list[Filter]:
     of_user = {name: c for name, c in user.items() if _is_filter(c[0])}
     names = options.enabled_filters
     if names is None:
-        ageless = options.settings.get("max_facts_age") is None  # FactsAgeFilter has nothing to say then
+        ageless = options.settings.get("max_facts_age") is None  # FactsAgeFilter does nothing then
         defaults = (n for n in DEFAULT_FILTERS if not (ageless and n == FactsAgeFilter.name))
         names = [*defaults, *of_user]
     check_names("filter", names, [*builtin, *of_user], "bootflow_enabled_filters")
@@ -277,12 +276,12 @@ def make_filters(options: SchedulerOptions, user: UserClasses) -> list[Filter]:
 
 
 def hints_read_by(filters: t.Iterable[Filter | type[Filter]]) -> frozenset[str]:
-    """The scheduler hints that any of these filters reads, as far as they name them."""
+    """The scheduler hints that any of these filters declares."""
     return frozenset(name for filter_ in filters for name in filter_.hints)
 
 
 def make_weighers(options: SchedulerOptions, user: UserClasses) -> list[Weigher]:
-    """The enabled weighers in order, each with the multiplier that is to be used. Raises InvalidInput for unknown names."""
+    """The enabled weighers in order, each with its multiplier. Raises InvalidInput for unknown names."""
     builtin = {cls.name: cls for cls in BUILTIN_WEIGHERS}
     of_user = {name: c for name, c in user.items() if _is_weigher(c[0])}
     names = options.weighers
@@ -298,7 +297,7 @@ def make_weighers(options: SchedulerOptions, user: UserClasses) -> list[Weigher]
 
 
 def check_multiplier(weigher: Weigher, value: t.Any, setting: str = "bootflow_weight_multipliers") -> float:
-    """The multiplier as a number. Raises InvalidInput where it is none, or too small for this weigher."""
+    """The multiplier as a number. Raises InvalidInput if it is not a number, or too small for this weigher."""
     try:
         multiplier = float(value)
     except (TypeError, ValueError):
@@ -313,7 +312,7 @@ def check_multiplier(weigher: Weigher, value: t.Any, setting: str = "bootflow_we
 
 
 def check_names(kind: str, names: t.Sequence[str], known: t.Sequence[str], setting: str) -> None:
-    """Raise InvalidInput for names that are unknown or listed twice."""
+    """Raise InvalidInput for unknown names and names listed twice."""
     unknown = [n for n in names if n not in known]
     if unknown:
         raise InvalidInput(

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is asked of the scheduler. source: Nova's build_instances"""
+"""A request to the scheduler. source: Nova's build_instances"""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RequestSpec:
     image_id: str = ""
     image_name: str = ""
     instance_group: ServerGroup | None = None
-    numa_topology: GuestNUMATopology | None = None  # what the guest wishes, not yet fitted to a host
+    numa_topology: GuestNUMATopology | None = None  # as requested, not yet fitted to a host
     pci_requests: t.Sequence[PciRequest] = ()
     whole_disks: t.Sequence[WholeDiskRequest] = ()
     is_bfv: bool = False  # booted from a volume: the flavor's root disk is not used
@@ -48,7 +48,7 @@ class RequestSpec:
 
     @property
     def memory_mb(self) -> int:
-        """MB of memory of one instance, with what the hypervisor needs on top."""
+        """MB of memory of one instance, including the hypervisor's overhead."""
         return self.flavor.memory_mb + self.memory_overhead_mb
 
     @property
@@ -57,7 +57,7 @@ class RequestSpec:
 
     @property
     def disk_gb(self) -> int:
-        """GB that a claim takes: root (0 where that is a volume) and ephemeral, without swap."""
+        """GB of a claim: root (0 if that is a volume) and ephemeral, without swap."""
         return (0 if self.is_bfv else self.flavor.root_gb) + self.flavor.ephemeral_gb
 
     @property

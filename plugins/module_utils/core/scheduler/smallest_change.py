@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What would have been enough: the smallest change of the request or of a host with which that host passes all filters."""
+"""The smallest change of a request or host with which the host would pass all filters."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from .request_spec import RequestSpec
 
 @dataclass(frozen=True)
 class _Resource:
-    """How a filter's number and a flavor belong together."""
+    """How a filter's number relates to a flavor."""
 
     what: str
-    unit: str  # of the flavor's value and of what is to be freed
+    unit: str  # of the flavor's value and of ``free``
     words: str
     flavor_value: t.Callable[[RequestSpec], int]
     fits_at: t.Callable[[RequestSpec, float], int]  # available in the filter's unit -> the flavor's largest value
     to_free: t.Callable[[float], int]  # missing in the filter's unit -> unit
-    total: t.Callable[[Fleet, int], float]  # of the host, in the filter's unit: no freeing goes beyond it
+    total: t.Callable[[Fleet, int], float]  # of the host, in the filter's unit: the most that can be free
     shrunk: t.Callable[[RequestSpec, int], dict[str, int]]  # the flavor's fields with the smaller value
 
 
 def _disk_shrunk(spec: RequestSpec, disk_gb: int) -> dict[str, int]:
-    """The root disk becomes smaller first, then the ephemeral one."""
+    """The root disk shrinks first, then the ephemeral one."""
     root = max(disk_gb - spec.flavor.ephemeral_gb, 0)
     return {"root_gb": root, "ephemeral_gb": disk_gb - root}
 
@@ -86,12 +86,12 @@ def smallest_change(
 ) -> dict[str, t.Any] | None:
     """The smallest change with which one host would have passed.
 
-    Returns {changes: [{what, filter, unit, by, flavor_value, fits_at, free}], text}. ``by`` is how much smaller the flavor had
-    to be (``fits_at`` instead of ``flavor_value``; None where no smaller flavor helps), ``free`` how much more had to be free
-    on the host (None where not even an empty host will do). What no number expresses is {what: "setting", filter, text},
-    and only where nothing else stands against the host. None: nothing simple would do.
+    Returns {changes: [{what, filter, unit, by, flavor_value, fits_at, free}], text}. ``by`` is how much smaller the flavor
+    would have to be (``fits_at`` instead of ``flavor_value``; None if no smaller flavor helps), ``free`` how much more the
+    host would have to have free (None if even an empty host is too small). A rejection without numbers is
+    {what: "setting", filter, text}, given only if it is the host's sole rejection. None: no simple change suffices.
 
-    :arg against: the filters that turn this host down, each with its rejection.
+    :arg against: the filters that reject this host, each with its rejection.
     """
     host = fleet.hosts[row].host
     changes: list[dict[str, t.Any]] = []
@@ -120,7 +120,7 @@ def smallest_change(
 
 
 def _strictest(changes: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Of two filters that compare the same thing, the one that asks for more."""
+    """The stricter of two filters that compare the same resource."""
     kept: dict[str, dict[str, t.Any]] = {}
     for change in changes:
         other = kept.get(change["what"])
@@ -151,7 +151,7 @@ def _of_resource(
 
 
 def _of_things(filter_: Filter, rejection: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What no number of the flavor stands for: devices, places for instances."""
+    """The change for resources without a number in the flavor: devices, instances on the host."""
     return {
         "what": rejection["unit"] or filter_.name,
         "filter": filter_.name,
@@ -193,7 +193,7 @@ def _text(changes: t.Sequence[t.Mapping[str, t.Any]], host: str) -> str:
 
 
 def _remedy(filter_: Filter, fleet: Fleet, spec: RequestSpec, row: int, rejection: t.Mapping[str, t.Any]) -> str:
-    """What to set, in the filter's own words where it has a ``remedy(fleet, spec, row)``."""
+    """The setting to change, from the filter's ``remedy(fleet, spec, row)`` if it has one."""
     own = getattr(filter_, "remedy", None)
     if callable(own):
         found = own(fleet, spec, row)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""N+1: which hosts could be lost, with room for their guests on the others."""
+"""N+1: the hosts whose guests would fit on the other hosts."""
 
 from __future__ import annotations
 
@@ -17,27 +17,26 @@ from .registry import make_filters, make_weighers, user_classes
 from .request_spec import RequestSpec
 from .whatif import Filling
 
-Loads = t.Mapping[str, t.Sequence[RequestSpec]]  # host -> what is on it; the instance_uuids of a spec are on that host
+Loads = t.Mapping[str, t.Sequence[RequestSpec]]  # host -> its guests; the instance_uuids of a spec are on that host
 
 
 def hosts_that_can_be_lost(
     fleet: Fleet, loads: Loads, options: SchedulerOptions, hosts: t.Iterable[str] | None = None
 ) -> list[dict[str, t.Any]]:
-    """For each host, where its guests would go if it failed. The fleet is left as it was.
+    """For each host, where its guests would go if it failed. The fleet is left unchanged.
 
     The guests are placed on the other hosts, the largest first (memory, then vCPUs, then disk), by the filters and
-    weighers of ``options``; a host that was forced when they were booted counts no more, and members of a server group that
-    were on the lost host are there no longer.
+    weighers of ``options``. A host forced at boot no longer counts, and the lost host has no members of server groups.
 
     Returns [{host, fits, moved: [{instance_uuid, host, node}], stuck: [{instance_uuid, reason, filters}]}] in the order of the
     fleet, a host with several nodes once.
 
-    :arg hosts: only these are asked about.
+    :arg hosts: only these are evaluated.
     :raises InvalidInput: unknown filters or weighers.
     """
     user = user_classes(options)
     quiet = replace(options, explain=False)
-    make_filters(quiet, user)  # a wrong name is told where nothing has to be placed, too
+    make_filters(quiet, user)  # reports a wrong name even if nothing has to be placed
     make_weighers(quiet, user)
     wanted = None if hosts is None else set(hosts)
     names = [n for n in dict.fromkeys(fleet.values("host")) if wanted is None or n in wanted]
@@ -66,14 +65,14 @@ def _without(fleet: Fleet, host: str, load: t.Sequence[RequestSpec], options: Sc
                 stuck.append({"instance_uuid": uuid, "reason": refusal.message, "filters": refusal.details["filters"]})
     finally:
         for filling in reversed(fillings):
-            filling.give_back()
+            filling.undo()
             if filling.spec.instance_group is not None:
                 fleet._group_counts.pop(filling.spec.instance_group.id, None)
     return {"host": host, "fits": not stuck, "moved": moved, "stuck": stuck}
 
 
 def _homeless(spec: RequestSpec, host: str) -> RequestSpec:
-    """What is asked for a guest of a host that is gone."""
+    """The request for a guest of a lost host."""
     group = spec.instance_group
     return replace(
         spec,
@@ -86,6 +85,6 @@ def _homeless(spec: RequestSpec, host: str) -> RequestSpec:
 
 
 def _without_host(group: ServerGroup, host: str) -> ServerGroup:
-    """A group of its own name, so that what the fleet counts for it is not mixed up with that of the whole one."""
+    """The group without the host, under another name: the fleet counts the members of each name."""
     left = {h: n for h, n in group.host_counts.items() if h != host}
     return replace(group, id="%s without %s" % (group.id, host), host_counts=left)

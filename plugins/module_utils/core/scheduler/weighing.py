@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The order of the hosts that passed, kept up to date while instances are picked off its top.
+"""The order of the hosts that passed, kept up to date while hosts are picked from its top.
 
-After a pick only the picked host's numbers change. Nova weighs and sorts all hosts anew; this gives the same numbers
-and the same order (to the last bit and among equals), but touches all hosts only when an end of a weigher's scale moved.
+After a pick only the picked host's numbers change. Nova weighs and sorts all hosts again; this gives the same numbers
+and the same order (to the last bit and among equals), but recomputes all hosts only if an end of a weigher's scale moved.
 Multipliers may differ from host to host (aggregates set them).
 """
 
@@ -34,7 +34,7 @@ class Scale:
         self.refresh()
 
     def _find_ends(self) -> None:
-        """The seen values, and the fixed ends where there are: a seen value beyond a fixed end stretches the scale."""
+        """The ends of the seen values or the fixed ends: a seen value beyond a fixed end stretches the scale."""
         lo = hi = 0.0
         if len(self.raw):
             lo, hi = float(self.raw.min()), float(self.raw.max())
@@ -43,12 +43,12 @@ class Scale:
             if self.weigher.maxval is not None:
                 hi = max(hi, float(self.weigher.maxval))
         self.lo, self.hi = lo, hi
-        # How many hosts hold an end where it is; an end that is fixed stays when they leave.
+        # The number of hosts at each end; a fixed end stays when they leave.
         self._at_lo = math.inf if lo == self.weigher.minval else int((self.raw == lo).sum())
         self._at_hi = math.inf if hi == self.weigher.maxval else int((self.raw == hi).sum())
 
     def normalised(self, values: t.Any) -> t.Any:
-        """0 to 1; 0 for all when they are all equal."""
+        """0 to 1; 0 for all if all are equal."""
         if self.lo == self.hi:
             return values * 0.0
         return (values - self.lo) / (self.hi - self.lo)
@@ -57,11 +57,11 @@ class Scale:
         return float(at(self.multiplier, position))
 
     def refresh(self) -> None:
-        """All numbers anew, from raw."""
+        """Compute all numbers from raw."""
         self._find_ends()
         self.part = self.multiplier * self.normalised(self.raw)
-        # Nothing makes a difference here any more, whoever leaves: of most weighers that nobody configured.
-        self.flat = self.changes is Changes.NOBODY and self.lo == self.hi
+        # All numbers are equal and stay so, whichever hosts leave: true of most weighers without configuration.
+        self.flat = self.changes is Changes.NONE and self.lo == self.hi
 
     def _ends_moved(self) -> bool:
         ends = self.lo, self.hi
@@ -69,7 +69,7 @@ class Scale:
         return ends != (self.lo, self.hi)
 
     def change(self, position: int, value: float) -> bool:
-        """One host's raw number changed. True when the scale moved, so that every host's part is another."""
+        """Enter one host's new raw number. True if the scale moved, which changes every host's score."""
         old = self.raw[position]
         if value == old:
             return False
@@ -84,7 +84,7 @@ class Scale:
         return False
 
     def drop(self, position: int) -> bool:
-        """The host leaves. True when the scale moved."""
+        """Remove the host. True if the scale moved."""
         if np.ndim(self.multiplier):
             self.multiplier = np.delete(self.multiplier, position)
         if self.flat:
@@ -101,7 +101,7 @@ class Scale:
         return False
 
     def keep(self, mask: Column) -> None:
-        """Only these hosts stay."""
+        """Keep only these hosts."""
         self.raw = self.raw[mask]
         if np.ndim(self.multiplier):
             self.multiplier = self.multiplier[mask]
@@ -111,10 +111,10 @@ class Scale:
 class Ranking:
     """The hosts that passed (``rows`` of the fleet), best first.
 
-    Equals keep the order that they had before: Nova (since alternates came) hands the sorted list, chosen host first, to
-    the next instance's sort, which is stable.
+    Equals keep their previous order: Nova (since it has alternates) passes the sorted list, chosen host first, to
+    the next instance's stable sort.
 
-    :arg weigh_one: ask the weighers about a single host too, as Cinder does; its weight is 0 either way.
+    :arg weigh_one: weigh a single host too, as Cinder does; its weight is 0 either way.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Ranking:
         self.weighers = weighers
         self.rows = np.array(rows)
         self.order = np.arange(len(self.rows))  # positions among rows, best first
-        # One host is not weighed, and hosts only ever leave.
+        # A single host is not weighed, and hosts are only ever removed.
         self.scales = [self._scale(w) for w in weighers] if len(self.rows) > (0 if weigh_one else 1) else []
         self._moved = True  # a scale moved since the last sort
         self._sort()
@@ -165,7 +165,7 @@ class Ranking:
         self.keys = keys
 
     def pick(self, index: int = 0) -> int:
-        """Take the host at this place of the order to its top, where Nova leaves the chosen one. Returns its row."""
+        """Move the host at this index of the order to its top, where Nova leaves the chosen one. Returns its row."""
         if index:
             for array in (self.order, self.keys):
                 chosen = array[index]
@@ -174,12 +174,12 @@ class Ranking:
         return int(self.rows[self.order[0]])
 
     def _position(self, row: int) -> int | None:
-        """Where a row of the fleet stands among ``rows``, which ascend; None when it left."""
+        """The position of a row of the fleet in ``rows`` (ascending); None if it was removed."""
         position = int(np.searchsorted(self.rows, row))
         return position if position < len(self.rows) and self.rows[position] == row else None
 
     def drop(self, row: int) -> None:
-        """This host no longer passes. The order is as it was until update()."""
+        """Remove a host that no longer passes. The order stays until update()."""
         position = self._position(row)
         if position is None:
             raise KeyError(row)
@@ -193,7 +193,7 @@ class Ranking:
             self._moved = scale.drop(position) or self._moved
 
     def keep(self, mask: Column) -> None:
-        """Only hosts that ``mask`` (as long as ``rows``) lets through stay. The order is as it was until update()."""
+        """Keep the hosts of ``mask`` (as long as ``rows``). The order stays until update()."""
         if mask.all():
             return
         new_position = np.cumsum(mask) - 1
@@ -204,10 +204,10 @@ class Ranking:
         self._moved = True
 
     def update(self, row: int) -> None:
-        """Put the hosts in order again, after the one picked last (``row``, at the top if it did not leave) was taken from."""
+        """Restore the order after the host picked last (``row``, at the top unless removed) was taken from."""
         position = self._position(row)
         for scale in self.scales:
-            if scale.changes is Changes.NOBODY:
+            if scale.changes is Changes.NONE:
                 continue
             if scale.changes is Changes.ALL:
                 scale.raw = np.array(scale.weigher.raw(self.fleet, self.spec, self.rows), dtype=np.float64)
@@ -222,7 +222,7 @@ class Ranking:
             self._replace_top(position)
 
     def _replace_top(self, position: int) -> None:
-        """Move the host at the top to its place by its new score: after the better ones, before its equals."""
+        """Move the top host to the place of its new score: after better ones, before equals."""
         score = 0.0
         for scale in self.scales:
             if not scale.flat:

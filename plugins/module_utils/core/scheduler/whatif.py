@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How many more instances of a kind fit, and where: the answer of placing them one by one, mostly without doing so.
+"""How many more instances of a kind fit, and where: the result of placing them one by one, computed faster.
 
-While no enabled filter looks beyond one host, every host is filled to its own end whatever the weighers prefer, so each
-host is counted by itself; by bisection where the filters only compare numbers that go down evenly. The weighers decide
-where filters look beyond (affinity), and which hosts come first where a limit leaves some of them unfilled.
+If every enabled filter depends on one host alone, each host is filled whatever the weighers prefer, so hosts are
+counted separately; by bisection if the filters only compare numbers that fall evenly. Weighers matter only if a filter
+depends on several hosts (affinity), or if a limit leaves hosts unfilled.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from .registry import make_filters, make_weighers, user_classes
 from .request_spec import RequestSpec
 from .weighing import Ranking
 
-#: So many of one kind on one host are taken for no end at all.
+#: A host that takes more instances of a kind than this counts as unlimited.
 NO_END = 1 << 15
 
-# They compare a number that goes down evenly with each instance, so that who can not take k more can not take k + 1.
+# They compare a number that falls evenly with each instance: a host that cannot take k more cannot take k + 1.
 _EVEN = frozenset(
     prefix + name
     for prefix in ("", "Aggregate")
     for name in ("RamFilter", "DiskFilter", "CoreFilter", "IoOpsFilter", "NumInstancesFilter")
 )
-# What the claim tests too: it holds on a forced host, which no filter is asked about.
+# The claim checks these too, so they also apply to a forced host.
 _OF_THE_CLAIM = frozenset(
     ("RamFilter", "DiskFilter", "CoreFilter", "AggregateRamFilter", "AggregateDiskFilter", "AggregateCoreFilter")
     + ("NUMATopologyFilter", "PciPassthroughFilter", "WholeDiskFilter")
@@ -46,8 +46,8 @@ _OF_THE_CLAIM = frozenset(
 class WhatIf:
     """``total`` more fit, ``by_host`` of them: [{host, node, count}] in the order of the fleet, without empty ones.
 
-    stopped_by: None where a limit ended the count; else {filters: [{name, start, end}], decision: an explanation where options
-    ask for one, reason}: what turns down one more.
+    stopped_by: None if a limit ended the count; else {filters: [{name, start, end}], decision: an explanation if options
+    request one, reason}: what rejects one more.
     """
 
     total: int
@@ -59,16 +59,16 @@ class WhatIf:
 
 
 def how_many(fleet: Fleet, spec: RequestSpec, options: SchedulerOptions, limit: int | None = None) -> WhatIf:
-    """How many more instances as ``spec`` describes fit, all filters and groups respected. The fleet is left as it was.
+    """How many more instances of ``spec`` fit under all filters and groups. The fleet is left unchanged.
 
-    :arg limit: no more than these are counted.
-    :raises InvalidInput: unknown filters or weighers; a limit below 0; nothing that ends the count and no limit given.
+    :arg limit: the most to count.
+    :raises InvalidInput: unknown filters or weighers; a limit below 0; neither a limit nor a filter that ends the count.
     """
     if limit is not None and limit < 0:
         raise InvalidInput(reason="the limit is %d" % limit, remedy="Give how many to try at most, from 0.")
     user = user_classes(options)
     filters = make_filters(options, user)
-    make_weighers(options, user)  # a wrong name is told whether the answer hangs on it or not
+    make_weighers(options, user)  # reports a wrong name even if the answer does not depend on it
     rows, why_none = _candidates(fleet, spec)
     if spec.forced:
         filters = [f for f in filters if f.name in _OF_THE_CLAIM]
@@ -144,8 +144,8 @@ class _Count:
         )
 
     def _bisect(self, rows: Column, again: list[Filter], most: int) -> Column:
-        """Largest number of instances for each host such that the last of them still passed."""
-        fits = np.ones(len(rows), dtype=np.int64)  # all of these passed once
+        """For each host the largest number of instances whose last one still passes."""
+        fits = np.ones(len(rows), dtype=np.int64)  # all of these passed with one
         reach = 1
         going = np.ones(len(rows), dtype=bool)
         over = np.full(len(rows), most + 1, dtype=np.int64)
@@ -166,7 +166,7 @@ class _Count:
         return counts
 
     def _takes(self, rows: Column, again: list[Filter], numbers: Column) -> Column:
-        """Whether each of ``rows`` still takes the last of so many."""
+        """Whether each of ``rows`` still takes the last of ``numbers`` instances."""
         before = np.zeros(len(self.fleet), dtype=np.int64)
         before[rows] = numbers - 1
         shadow = _with(self.fleet, self.spec, before)
@@ -176,14 +176,14 @@ class _Count:
         return passes
 
     def _step(self, rows: Column, again: list[Filter], most: int, must_end: bool) -> Column:
-        """One after the other on each host: its parts are not all alike, or a filter may say anything."""
+        """Place one after the other on each host: for hosts with unequal parts, or filters that may say anything."""
         counts = np.zeros(len(self.fleet), dtype=np.int64)
         one = np.zeros(1, dtype=np.int64)
         try:
             for row in rows.tolist():
                 one[0] = row
                 while counts[row] < most:
-                    # The first was let through with all hosts.
+                    # The first one passed with all hosts.
                     if counts[row] and not all(f.evaluate(self.fleet, self.spec, one).mask[0] for f in again):
                         break
                     self.fleet.consume(row, self.spec)
@@ -191,10 +191,10 @@ class _Count:
                 if must_end and counts[row] >= most:
                     raise self._endless(row)
         finally:
-            self._give_back(counts)
+            self._release(counts)
         return counts
 
-    def _give_back(self, counts: Column) -> None:
+    def _release(self, counts: Column) -> None:
         for row in np.flatnonzero(counts).tolist():
             for _each in range(int(counts[row])):
                 self.fleet.consume(row, self.spec, -1)
@@ -202,7 +202,7 @@ class _Count:
     # --- one by one ---------------------------------------------------------------------------------------------------
 
     def _bound(self, rows: Column, again: list[Filter]) -> int:
-        """No more than these fit, by the filters that only compare numbers."""
+        """An upper bound, by the filters that only compare numbers."""
         return int(self._by_bisection(rows, [f for f in again if f.name in _EVEN]).sum())
 
     def _in_order(self, most: int) -> Column:
@@ -211,12 +211,12 @@ class _Count:
             filling.fill(self.candidates, most)
             return np.bincount(np.array(filling.taken, dtype=np.int64), minlength=len(self.fleet))
         finally:
-            filling.give_back()
+            filling.undo()
 
     # --- why no more --------------------------------------------------------------------------------------------------
 
     def _one_more(self, counts: Column, why_none: str) -> dict[str, t.Any]:
-        """What turns down one instance more, of all hosts that were asked."""
+        """What rejects one more instance on all candidates."""
         if self._takes_parts() or self.spec.instance_group is not None:
             taken = np.zeros(len(self.fleet), dtype=np.int64)
             try:
@@ -226,7 +226,7 @@ class _Count:
                         taken[row] += 1
                 return self._refusals(self.fleet, why_none)
             finally:
-                self._give_back(taken)
+                self._release(taken)
         return self._refusals(_with(self.fleet, self.spec, counts), why_none)
 
     def _refusals(self, fleet: Fleet, why_none: str) -> dict[str, t.Any]:
@@ -242,11 +242,11 @@ class _Count:
         decision = None
         if self.options.explain:
             decision = explain(fleet, self.spec, self.filters, self.candidates, "one more")
-        return {"filters": filters, "decision": decision, "reason": why_none or "turned down by: %s" % (by or "none")}
+        return {"filters": filters, "decision": decision, "reason": why_none or "rejected by: %s" % (by or "none")}
 
 
 class Filling(Placement):
-    """Placement that takes what it can get (``taken``: rows), and draws from a generator of its own.
+    """Placement of as many instances as fit (``taken``: rows), with a random generator of its own.
 
     :arg filters: these instead of the enabled ones.
     """
@@ -260,7 +260,7 @@ class Filling(Placement):
             self.rng.setstate(options.rng.getstate())
 
     def fill(self, candidates: Column, most: int, why_none: str = "") -> None:
-        """Take from the fleet for at most so many instances; give_back() undoes it."""
+        """Take from the fleet for at most ``most`` instances; undo() releases them."""
         self.candidates, self.why_none = candidates, why_none
         ranking = Ranking(self.fleet, self.spec, self._filter_all(candidates), self.weighers)
         while len(self.taken) < most:
@@ -272,23 +272,23 @@ class Filling(Placement):
             self._changed = row
             self.taken.append(row)
 
-    def give_back(self) -> None:
+    def undo(self) -> None:
         for row in reversed(self.taken):
             self.fleet.consume(row, self.spec, -1)
         self.taken = []
 
     def refusal(self, uuid: str) -> NoValidHost:
-        """Why the next one found no host."""
+        """Why the next instance found no host."""
         return self._no_valid_host(uuid, self.spec.num_instances)
 
 
 def _with(fleet: Fleet, spec: RequestSpec, counts: Column) -> Fleet:
-    """The fleet as if ``counts`` instances were taken from each host; only for requests that take nothing but numbers."""
+    """The fleet as if each host had ``counts`` more instances; only for requests that take plain numbers."""
     shadow = copy.copy(fleet)
     shadow.free_ram_mb = fleet.free_ram_mb - counts * spec.memory_mb
     shadow.free_disk_mb = fleet.free_disk_mb - counts * (1024 * spec.disk_gb)
     shadow.vcpus_used = fleet.vcpus_used + counts * spec.vcpus
     shadow.num_instances = fleet.num_instances + counts
     shadow.num_io_ops = fleet.num_io_ops + counts
-    shadow._current = {}  # its own, or the fleet would remember these hosts
+    shadow._current = {}  # a separate cache, or the fleet would keep these hosts
     return shadow

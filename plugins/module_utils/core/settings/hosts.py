@@ -77,7 +77,7 @@ CONFIGURATION = Table(
             str,
             "nova",
             "Availability zone of a compute or storage host.",
-            default_text="that of its aggregate, else `bootflow_default_availability_zone` (storage host: `nova`)",
+            default_text="the zone of its aggregate, else `bootflow_default_availability_zone` (storage host: `nova`)",
         ),
         Setting("disabled", bool, False, "The host gets no new instances."),
         Setting("disabled_reason", str, "", "Why the host is disabled."),
@@ -124,7 +124,7 @@ COMPUTE = Table(
             "disk_backend",
             str,
             "qcow2",
-            "What keeps guests' local disks: `qcow2` (overlay on the base image), `raw`, `lvm` (each a logical volume) or"
+            "Storage of guests' local disks: `qcow2` (overlay on the base image), `raw`, `lvm` (each a logical volume) or"
             " `qcow2_on_lvm` (overlays on one logical volume for each instance); see [architecture](architecture.md#local-disks).",
             choices=BACKENDS,
         ),
@@ -161,7 +161,7 @@ COMPUTE = Table(
             "whole_disk_clear",
             str,
             "zero",
-            "What becomes of a whole disk whose guest was deleted: `zero` overwrites all of it, which takes hours for a large one;"
+            "How a whole disk is cleared after its guest was deleted: `zero` overwrites all of it, which takes hours for a large one;"
             " until then it stays with the instance.",
             choices=WHOLE_DISK_CLEARS,
         ),
@@ -251,7 +251,7 @@ GUEST = Table(
             "CPU features that guests have in addition (`pcid`, `+pcid`) or do not have (`-vmx`).",
         ),
         Setting("vnc_enabled", bool, True, "Guests have a VNC display and a video device."),
-        Setting("vnc_keymap", FILLED, help="Keymap of guests' VNC, such as `de`.", default_text="that of the client"),
+        Setting("vnc_keymap", FILLED, help="Keymap of guests' VNC, such as `de`.", default_text="the client's"),
         Setting(
             "disk_cachemodes",
             Kind("a mapping of file, block or network to one of %s" % ", ".join(CACHE_MODES), _cache_modes, "dict"),
@@ -261,7 +261,7 @@ GUEST = Table(
         Setting(
             "disk_discard",
             str,
-            help="What becomes of the space that guests discard on their disks.",
+            help="How QEMU treats space that guests discard on their disks.",
             choices=("unmap", "ignore"),
             default_text="QEMU's",
         ),

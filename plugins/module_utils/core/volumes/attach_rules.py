@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a volume and an instance go together. source: Cinder's manager.attach_volume, Nova's volume API (Queens)"""
+"""Rules for attaching and detaching volumes. source: Cinder's manager.attach_volume, Nova's volume API (Queens)"""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def check_attach_to_instance(
     """Nova's and Cinder's checks before a volume is reserved for an instance.
 
     :arg attachments: all of the volume.
-    :arg together: what is on its way to this volume is the same run's, see states.check_reserve().
+    :arg together: this run is attaching the volume to other instances, see states.check_reserve().
     :arg cross_az_attach: False: volume and instance have to be in the same zone.
-    :raises InvalidVolume: attached to it already, another zone, maintenance, or not available.
-    :raises InvalidVolumeAttachMode: a read-only volume is to be written to, or there is no such mode.
+    :raises InvalidVolume: already attached to the instance, in another zone, in maintenance, or not available.
+    :raises InvalidVolumeAttachMode: mode rw for a read-only volume, or an unknown mode.
     """
     if any(a.instance_uuid == instance_uuid and a.attach_status != states.DETACHED for a in attachments):
         raise InvalidVolume(
@@ -57,10 +57,10 @@ def check_attach_to_instance(
 
 
 def check_detach(volume: Volume, attachments: t.Sequence[Attachment], instance_uuid: str | None = None) -> Attachment:
-    """The attachment to be undone.
+    """The attachment to detach.
 
-    :raises InvalidVolume: (400) maintenance, not attached, or several attachments and nobody says which.
-    :raises VolumeAttachmentNotFound: (404) it is not attached to that instance.
+    :raises InvalidVolume: (400) maintenance, not attached, or several attachments and no instance given.
+    :raises VolumeAttachmentNotFound: (404) the volume is not attached to that instance.
     """
     if volume.status == states.MAINTENANCE:
         raise InvalidVolume(reason="The volume cannot be detached in maintenance mode.")

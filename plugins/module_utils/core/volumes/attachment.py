@@ -2,13 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The life of an attachment as a table: the states it can be in, and the events that lead from one to the next.
+"""The life of an attachment as a table: its states, and the events that lead from one to the next.
 
 A state has three parts, the columns of the same names:
 
-- ``attach_status``: what the volume is to the instance. ``reserved``: the volume is still being created for it;
+- ``attach_status``: the volume and the instance. ``reserved``: the volume is still being created;
   ``attaching``: on the way to the guest; ``attached``: the guest has it; ``detached``: the attachment is to end;
-  ``error_attaching``: its target could not be created. source: Cinder's VolumeAttachStatus; a live row that is
+  ``error_attaching``: its target could not be created. source: Cinder's VolumeAttachStatus; a live row in
   ``detached`` replaces the deletion of Nova's block device mapping, which has no state.
 - ``export``: the storage host's end, a target. source: Cinder's create_export and remove_export
 - ``connection``: the compute host's end, a session or a secret. source: Cinder's attachment_update and Nova's
@@ -17,7 +17,7 @@ A state has three parts, the columns of the same names:
 Each end is ``none``, ``begun``, ``done`` or ``ending``. ``begun`` is written before the host is asked, so the ledger knows
 what a killed run may have left. A connection is never ``ending``: a host that fails to disconnect stays connected.
 
-LAWS holds what is true of every state that the table leads to.
+LAWS are true of every state that the table leads to.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ON_THE_WAY = (RESERVED, ATTACHING, ERROR_ATTACHING)
 
 
 class State(t.NamedTuple):
-    """Where an attachment is in its life. None in its place: there is no attachment, not yet or not any more."""
+    """The state of an attachment. None instead: the attachment does not exist (yet, or any more)."""
 
     attach_status: str
     export: str = NONE
@@ -48,15 +48,15 @@ class State(t.NamedTuple):
         return "%s (export %s, connection %s)" % self
 
 
-#: An attachment that only has to be ended: neither host has anything of it.
+#: An attachment that only has to be ended: neither host has a part of it.
 IDLE = State(DETACHED)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """In which states an event may happen, and which state follows.
+    """The states in which an event may happen, and the state that follows.
 
-    A part of the state that is not named may have any value; one that ``to`` does not name keeps its value.
+    A part that is not named may have any value; a part that ``to`` does not name keeps its value.
     """
 
     attach_status: tuple[str, ...] = ()
@@ -71,10 +71,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class Event:
-    """What happens to an attachment: the first of ``rules`` that admits its state says what follows.
+    """An event of an attachment: the first of ``rules`` that admits the state gives the next one.
 
-    ``needs``: columns that are written with it. ``clears``: columns and the values that they get.
-    ``first``: it begins the life, in this state. ``last``: it ends the life; the row stays for the history.
+    ``needs``: columns that are written with it. ``clears``: columns and the values they get.
+    ``first``: the event begins the life, in this state. ``last``: it ends the life; the row stays for the history.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Event:
         return any(rule.admits(state) for rule in self.rules)
 
     def after(self, state: State | None, attachment_id: str = "") -> State:
-        """The state that follows; after the ``last`` event, the one that the row keeps.
+        """The next state; after the ``last`` event, the state that the row keeps.
 
         :raises VolumeAttachmentConflict: the event cannot happen in this state.
         """
@@ -237,7 +237,7 @@ EVENTS = (
     ATTACHED_TO_GUEST, DETACH, DISCONNECTED, UNBIND_HOST, RESERVE_AGAIN, UNEXPORTED, END, VOLUME_DELETED,
 )  # fmt: skip
 
-#: Sentence -> whether it is true of a state. The tests hold every state that the table leads to against all of them.
+#: Sentence -> whether it is true of a state. The tests check every state that the table leads to.
 LAWS: dict[str, t.Callable[[State], bool]] = {
     "While a compute host is connected, or may be, the volume is exported to it.": lambda s: (
         s.connection == NONE or s.export in (BEGUN, DONE)

@@ -17,7 +17,7 @@ PROVISIONING = ("thin", "thick")
 
 
 class VolumeTypes:
-    """The types, by name or id. Mapping-like enough to be iterated over names."""
+    """The types, by name or id. Iterates over the names."""
 
     def __init__(self, types: t.Iterable[VolumeType] = ()):
         self._by_name = {each.name: each for each in types}
@@ -30,7 +30,7 @@ class VolumeTypes:
         return len(self._by_name)
 
     def get(self, name_or_id: str, project: str | None = None) -> VolumeType:
-        """:raises VolumeTypeNotFound: (404) none such, or not open to that project."""
+        """:raises VolumeTypeNotFound: (404) unknown, or not available to that project."""
         found = None
         if isinstance(name_or_id, str):
             found = self._by_id.get(name_or_id) or self._by_name.get(name_or_id)
@@ -45,7 +45,7 @@ class VolumeTypes:
 
 def read_volume_types(data: t.Any) -> VolumeTypes:
     """The types from bootflow_volume_types: a list of {name, extra_specs, description, is_public, projects, id}, or a mapping
-    keyed by name. provisioning:type is thin or thick; Cinder would take any other word for thin.
+    keyed by name. provisioning:type is thin or thick; Cinder treats any other word as thin.
 
     :raises InvalidRequest: all errors, the paths beginning with volume_types.
     """
@@ -83,7 +83,7 @@ def _spec(fields: Fields, key: str, value: t.Any) -> str:
     if not isinstance(value, (str, int, float)) or not 1 <= len(key) <= 255:
         fields.wrong("extra_specs", "%s must be a text" % ascii(key))
     elif isinstance(value, bool):
-        # As a text it would match no capability that is true or false.
+        # As a text it would match no boolean capability.
         fields.wrong("extra_specs", "%s is not a string" % ascii(key), 'Write "<is> %s".' % value)
     elif len(str(value)) > 255:
         fields.wrong("extra_specs", "%s must have at most 255 characters" % ascii(key))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Credentials of CHAP that both ends of an export can use. source: RFC 3720"""
+"""CHAP credentials that both ends of an export accept. source: RFC 3720"""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import re
 from ..errors import InvalidInput
 from .names import ChapCredentials
 
-# tgt's files separate words by blanks and lines, know # and <>, and tgt-admin hands their words to a shell.
+# tgt's files separate words by blanks and lines, # and <> have a meaning, and tgt-admin passes the words to a shell.
 _CHAP_WORD = re.compile(r"[A-Za-z0-9._-]+\Z")
-#: RFC 3720 (8.2.1) asks for 96 bits; some initiators refuse more than 16 characters, LIO takes up to 255.
+#: RFC 3720 (8.2.1) requires 96 bits; some initiators reject more than 16 characters, LIO accepts up to 255.
 CHAP_SECRET_LENGTHS = (12, 255)
 
 
 def chap_of(user: str | None, secret: str | None, volume_id: str) -> ChapCredentials | None:
     """The credentials; None when neither is given.
 
-    :raises InvalidInput: one without the other, or characters that do not survive a configuration file. Shows no secret.
+    :raises InvalidInput: one without the other, or characters that a configuration file cannot hold. Shows no secret.
     """
     if not user and not secret:
         return None

@@ -2,13 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From what a user asks for to a validated wish for a volume. source: Cinder's API flow (Queens)
+"""Validation of a request for a volume. source: Cinder's API flow (Queens)
 
-The first fault in Cinder's order is raised; nothing is touched before all of them are looked at.
+The first error in Cinder's order is raised; nothing is changed before all checks have passed.
 
-Other than in Cinder: there are no backups, groups and encrypted types, so that a type never differs from another by its
-encryption; texts name a volume type by its name; an image that stands for a snapshot, and the zones of a volume type
-(``RESKEY:availability_zones``, Rocky) are not looked at; what is no UUID is a name, and one that is unknown is not found (404).
+Differences from Cinder: there are no backups, groups and encrypted types, so types never differ by encryption; messages
+name a volume type by its name; images that stand for a snapshot, and the zones of a volume type
+(``RESKEY:availability_zones``, Rocky) are ignored; a text that is not a UUID is a name, and an unknown one is not found (404).
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _FIELDS = (
     "availability_zone", "scheduler_hints", "multiattach",
 )  # fmt: skip
 _LATER = ("backup_id", "group_id", "consistencygroup_id")
-# Both name what a volume is made from; Cinder lists all of them, whichever were given.
+# The sources of a volume; Cinder lists all of them, whichever were given.
 _SOURCES = "backup, imageRef, snapshot, source volume"
 
 
 @dataclass(frozen=True)
 class CreateOptions:
-    """Cinder's settings that a request is read with.
+    """Cinder's settings for reading a request.
 
-    ``default_volume_type``: one that does not exist is an error, as in later releases; Queens went on without a type.
+    ``default_volume_type``: an unknown type is an error, as in later releases; Queens continued without a type.
     """
 
     default_volume_type: str | None = None
@@ -60,15 +60,15 @@ class CreateOptions:
     allow_availability_zone_fallback: bool = False
     cloned_volume_same_az: bool = True
     snapshot_same_host: bool = True  # a volume of a snapshot stays on its backend
-    denied_policies: t.Collection[str] = ()  # of volume:create, volume:create_from_image, volume:multiattach
+    denied_policies: t.Collection[str] = ()  # out of volume:create, volume:create_from_image, volume:multiattach
 
 
 @dataclass(frozen=True)
 class Known:
-    """What a request may name. ``image`` raises ImageNotFound; volumes and snapshots are by id.
+    """The things that a request may name. ``image`` raises ImageNotFound; volumes and snapshots are by id.
 
-    ``backends``: how many storage backends there are, disabled ones too: with one of them any type goes with any source.
-    (Cinder means to ask the same, but counts the disabled ones only.)
+    ``backends``: the number of storage backends, also disabled ones: with one backend any type goes with any source.
+    (Cinder intends the same, but counts only the disabled ones.)
     """
 
     types: VolumeTypes
@@ -87,38 +87,38 @@ def volume_request(
     project: str = "default",
     user: str = "",
 ) -> VolumeRequest:
-    """The wish for one volume with all defaults.
+    """The request for one volume, with all defaults.
 
     :arg entry: size, name, description, volume_type, metadata, snapshot_id, source_volid, image_id, availability_zone,
         scheduler_hints, multiattach.
     :raises InvalidInput: and what derives from it (400). :raises VolumeTypeNotFound: :raises VolumeNotFound:
         :raises SnapshotNotFound: :raises ImageNotFound: (404). :raises PolicyNotAuthorized: (403): volume:create_from_image
-        with an image, volume:create always, volume:multiattach last, whatever it comes from: the wish or the type.
+        with an image, volume:create always, volume:multiattach last, whether the request or the type sets it.
     """
     options = options or CreateOptions()
-    wish = fields_of(entry)
-    name, description = check_text(wish.get("name"), "name"), check_text(wish.get("description"), "description")
-    wanted_type = known.types.get(wish["volume_type"], project) if wish.get("volume_type") else None
-    snapshot = _named(known.snapshots, wish.get("snapshot_id"), lambda i: SnapshotNotFound(snapshot_id=i))
-    source = _named(known.volumes, wish.get("source_volid"), lambda i: VolumeNotFound(volume_id=i))
-    image = known.image(_image_name(wish["image_id"])) if wish.get("image_id") is not None else None
-    multiattach = _truth(wish.get("multiattach"))
+    given = fields_of(entry)
+    name, description = check_text(given.get("name"), "name"), check_text(given.get("description"), "description")
+    wanted_type = known.types.get(given["volume_type"], project) if given.get("volume_type") else None
+    snapshot = _named(known.snapshots, given.get("snapshot_id"), lambda i: SnapshotNotFound(snapshot_id=i))
+    source = _named(known.volumes, given.get("source_volid"), lambda i: VolumeNotFound(volume_id=i))
+    image = known.image(_image_name(given["image_id"])) if given.get("image_id") is not None else None
+    multiattach = _truth(given.get("multiattach"))
     _authorize("volume:create" if image is None else "volume:create_from_image", options)
-    check_size_form(wish.get("size"))
+    check_size_form(given.get("size"))
     _check_type(wanted_type, snapshot, source, known)
-    metadata = check_metadata(wish.get("metadata"))
+    metadata = check_metadata(given.get("metadata"))
     if sum(each is not None for each in (snapshot, image, source)) > 1:
         raise InvalidInput(reason="May specify only one of %s" % _SOURCES, remedy="Give one of them.")
     _authorize("volume:create", options)
     _check_sources(snapshot, source)
     size = extract_size(
-        wish.get("size"),
+        given.get("size"),
         None if source is None else source.size,
         None if snapshot is None else snapshot.volume_size,
     )
     if image is not None:
         check_image(image, size)
-    zone = _zone(wish.get("availability_zone"), snapshot, source, known, options)
+    zone = _zone(given.get("availability_zone"), snapshot, source, known, options)
     volume_type = _type(wanted_type, snapshot, source, image, known, options, project)
     multiattach = multiattach or (volume_type is not None and volume_type.multiattach)
     if multiattach:
@@ -136,7 +136,7 @@ def volume_request(
         multiattach=multiattach,
         bootable=source is not None and source.bootable,
         metadata=metadata,
-        scheduler_hints=_hints(wish.get("scheduler_hints")),
+        scheduler_hints=_hints(given.get("scheduler_hints")),
         project=project,
         user=user,
         resource_backend=_backend(snapshot, source, options),
@@ -144,7 +144,7 @@ def volume_request(
 
 
 def new_volume(request: VolumeRequest, now: float | None = None) -> Volume:
-    """The row that a request begins as: creating, detached, on no backend."""
+    """The initial row of a request: creating, detached, on no backend."""
     return Volume(
         id=request.volume_id,
         size=request.size,
@@ -165,9 +165,9 @@ def new_volume(request: VolumeRequest, now: float | None = None) -> Volume:
 
 
 def check_image(image: Image, size: int) -> None:
-    """What the catalogue says of an image against the volume's size in GB. :raises InvalidInput: (400)
+    """Check an image of the catalogue against the volume's size in GB. :raises InvalidInput: (400)
 
-    An image whose size nobody wrote down is measured when it is there.
+    An image without a size in the catalogue is measured on the host.
     """
     if image.status != "active":
         raise InvalidInput(
@@ -191,9 +191,9 @@ def check_image(image: Image, size: int) -> None:
 
 
 def fields_of(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What an entry gives, each under the one name of its field.
+    """The fields of an entry, each under its canonical name.
 
-    :raises InvalidInput: no mapping, an unknown field, or one given twice. :raises NotSupportedYet: a source of another kind.
+    :raises InvalidInput: not a mapping, an unknown field, or one given twice. :raises NotSupportedYet: a source of another kind.
     """
     if not isinstance(entry, t.Mapping):
         raise InvalidInput(reason="a volume must be a mapping of its fields")
@@ -275,7 +275,7 @@ def _check_sources(snapshot: Snapshot | None, source: Volume | None) -> None:
 
 
 def _check_type(wanted: VolumeType | None, snapshot: Snapshot | None, source: Volume | None, known: Known) -> None:
-    """A type of one's own beside a source's: only where its volumes would be on the same backend anyway."""
+    """Check a type other than the source's: it is valid only if its volumes go to the same backend anyway."""
     if wanted is None:
         return
     for origin, advice in (
@@ -295,7 +295,7 @@ def _check_type(wanted: VolumeType | None, snapshot: Snapshot | None, source: Vo
 
 
 def _recorded(name: str | None, known: Known) -> VolumeType | None:
-    """The type of something that exists; it may be gone from the inventory meanwhile."""
+    """The type of an existing volume or snapshot; it may have been removed from the inventory."""
     if not name:
         return None
     return known.types.get(name) if name in set(known.types) else VolumeType(name)
@@ -310,8 +310,8 @@ def _type(
     options: CreateOptions,
     project: str,
 ) -> VolumeType | None:
-    """A snapshot's type whatever was asked for (later releases: what was asked for); the source's, the image's
-    (cinder_img_volume_type, where the project may use it) or the default one (whoever may use it) where nothing was.
+    """A snapshot's type, whatever was requested (later releases: the requested type). Without a requested type the source's,
+    the image's (cinder_img_volume_type, if the project may use it) or the default one (even if the project may not use it).
     """
     if snapshot is not None:
         return _recorded(snapshot.volume_type, known)
@@ -324,7 +324,7 @@ def _type(
         try:
             return known.types.get(of_image, project)
         except VolumeTypeNotFound:
-            of_image = None  # Cinder warns, and takes the default
+            of_image = None  # Cinder warns, and uses the default
     return known.types.get(options.default_volume_type) if options.default_volume_type else None
 
 

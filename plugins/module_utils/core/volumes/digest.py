@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What was requested of a volume, kept with it, to find out whether a later request is the same.
+"""The request of a volume, kept with it to find out whether a later request is the same.
 
-The digest is the request as written, not its outcome: a source that was deleted since, or another default type, makes no
-difference. A size may be the one requested, or the one that the volume was extended to.
+The digest is the request as written, not its outcome: a source deleted since, or another default type, makes no
+difference. A size may be the requested one, or the one that the volume was extended to.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..reading.formats import to_boolean
 from .catalogue import VolumeTypes
 from .model import Volume
 
-# Field -> its value where the request does not give it.
+# Field -> its value if the request leaves it out.
 _FIELDS: dict[str, t.Any] = {
     "size": None,
     "description": "",
@@ -53,7 +53,7 @@ class VolumeDigest:
         types: VolumeTypes,
         image: t.Callable[[str], Image],
     ) -> list[str]:
-        """In words, how ``volume`` is not as requested.
+        """Texts that say how ``volume`` differs from the request.
 
         :arg resolved: the same entry with ids for the names in it.
         """
@@ -65,16 +65,16 @@ class VolumeDigest:
                 continue
             if name == "size" and isinstance(now, int):
                 hint = " (volume_extend enlarges it)" if now > volume.size else ""
-                found.append("its size is %d GB, not %d%s" % (volume.size, now, hint))
+                found.append("size is %d GB, not %d%s" % (volume.size, now, hint))
             else:
-                found.append("its %s is %s, not %s" % (_WORDS.get(name, name), _shown(before), _shown(now)))
+                found.append("%s is %s, not %s" % (_WORDS.get(name, name), _shown(before), _shown(now)))
         return found
 
     @staticmethod
     def _means(
         name: str, now: t.Any, resolved: t.Any, volume: Volume, types: VolumeTypes, image: t.Callable[[str], Image]
     ) -> bool:
-        """Whether another name means what the volume has."""
+        """Whether another name refers to what the volume has."""
         if now is None:
             return False
         if name == "size":

@@ -4,7 +4,7 @@
 
 """The nouns of block storage as plain data: sizes in GB (GiB), times in seconds since the epoch.
 
-Making one of them, from_dict() too, raises InvalidInput where a size is no number or a mapping is none.
+Constructing one (also from_dict()) raises InvalidInput if a size is not a number or a mapping is not one.
 
 source: Cinder's Volume, Snapshot, VolumeType and PoolState (Queens)
 """
@@ -23,7 +23,7 @@ _Self = t.TypeVar("_Self", bound="_Record")
 
 
 class _Record:
-    """as_dict() and from_dict() of the dataclasses below; what from_dict() does not know it leaves out."""
+    """as_dict() and from_dict() of the dataclasses below; from_dict() ignores unknown fields."""
 
     def as_dict(self) -> dict[str, t.Any]:
         """Plain JSON: mappings, lists, texts and numbers."""
@@ -31,7 +31,7 @@ class _Record:
 
     @classmethod
     def from_dict(cls: type[_Self], data: t.Mapping[str, t.Any]) -> _Self:
-        """:raises InvalidInput: no mapping, or a field without default is missing."""
+        """:raises InvalidInput: not a mapping, or a field without default is missing."""
         what = _words(cls)
         if not isinstance(data, t.Mapping):
             raise InvalidInput(reason="%s must be a mapping of its fields" % what)
@@ -81,21 +81,21 @@ def _plain(value: t.Any) -> t.Any:
 
 @dataclass(frozen=True)
 class VolumeType(_Record):
-    """A volume type of the inventory (bootflow_volume_types). ``extra_specs``: what its backend has to be capable of."""
+    """A volume type of the inventory (bootflow_volume_types). ``extra_specs``: capabilities that its backend has to have."""
 
     name: str
     extra_specs: t.Mapping[str, str] = field(default_factory=dict)
     id: str = ""
     description: str = ""
     is_public: bool = True
-    projects: t.Sequence[str] = ()  # who may use it although it is not public
+    projects: t.Sequence[str] = ()  # that may use it although it is not public
 
     _mappings = ("extra_specs",)
     _texts = ("name", "id")
 
     @property
     def thick(self) -> bool:
-        """Whether its volumes are to be provisioned thick, whatever the backend could do (step 9)."""
+        """Whether its volumes are to be provisioned thick, even if the backend could do thin."""
         return self.extra_specs.get("provisioning:type") == "thick"
 
     @property
@@ -111,8 +111,8 @@ class Volume(_Record):
     """One volume.
 
     ``status``, ``attach_status``: see states; ``migration_status`` None: never migrated. ``host``: host@backend#pool, None
-    until it was scheduled. ``image_metadata``: of the image it was made from. ``group_id``, ``migration_status``: there are no
-    groups and migrations yet, but the rules look at them. ``previous_status``: to go back to after an extension or upload.
+    until scheduled. ``image_metadata``: of the image it was made from. ``group_id``, ``migration_status``: there are no
+    groups and migrations yet, but the rules check them. ``previous_status``: restored after an extension or upload.
     """
 
     id: str
@@ -148,7 +148,7 @@ class Volume(_Record):
 
 @dataclass(frozen=True)
 class Snapshot(_Record):
-    """A snapshot of a volume. ``volume_size``: GB of the volume when it was made; ``progress``: a text, as Cinder has it."""
+    """A snapshot of a volume. ``volume_size``: GB of the volume when it was made; ``progress``: a text, as in Cinder."""
 
     id: str
     volume_id: str
@@ -187,10 +187,10 @@ class Attachment(_Record):
 
 @dataclass(frozen=True)
 class VolumeRequest(_Record):
-    """One validated wish for a volume, all defaults filled in (create_request.py), and what the scheduler reads.
+    """One validated request for a volume with all defaults (create_request.py), and what the scheduler reads.
 
     ``resource_backend``: the backend, with or without its pool, that it has to be on: a snapshot's or source's.
-    ``new_size`` with ``size``: the volume exists and is to grow. ``exists_on``: the backend that has it already.
+    ``new_size`` with ``size``: the volume exists and is to grow. ``exists_on``: the backend of the existing volume.
     """
 
     size: int
@@ -224,7 +224,7 @@ class VolumeRequest(_Record):
 
     @property
     def requested_size(self) -> int:
-        """GB to be found: the size, or what it grows by (step 3)."""
+        """GB needed: the size, or the growth."""
         return self.new_size - self.size if self.new_size else self.size
 
     @property
@@ -233,7 +233,7 @@ class VolumeRequest(_Record):
 
     @property
     def extra_specs(self) -> dict[str, str]:
-        """Of the type; a volume for several instances wants a backend that can attach it to several."""
+        """The type's; a multiattach volume also needs a backend with multiattach."""
         specs = dict(self.volume_type.extra_specs) if self.volume_type is not None else {}
         if self.multiattach:
             specs.setdefault("multiattach", "<is> True")
@@ -255,7 +255,7 @@ class VolumeRequest(_Record):
 class PoolState(_Record):
     """A backend's pool as last reported. ``host`` is host@backend#pool. Amounts are GB, reserved_percentage 0 to 100.
 
-    free_capacity_gb None: the report said nothing of it. provisioned_capacity_gb None: as much as is allocated.
+    free_capacity_gb None: not reported. provisioned_capacity_gb None: the same as allocated.
     max_over_subscription_ratio: a number, ``auto``, or None for the setting's.
     """
 
@@ -276,11 +276,11 @@ class PoolState(_Record):
     driver_version: str = ""
     multiattach: bool = False
     volume_count: int = 0
-    capabilities: t.Mapping[str, t.Any] = field(default_factory=dict)  # whatever else it reports
+    capabilities: t.Mapping[str, t.Any] = field(default_factory=dict)  # all other reported values
     disabled: bool = False
     frozen: bool = False
     updated_at: float | None = None
-    not_ready: str = ""  # why nothing can be made on it now
+    not_ready: str = ""  # why it takes no volumes now
 
     _sizes = ("volume_count",)
     _mappings = ("capabilities",)
@@ -307,7 +307,7 @@ class PoolState(_Record):
         return self.allocated_capacity_gb if self.provisioned_capacity_gb is None else self.provisioned_capacity_gb
 
     def ratio(self, default: float | str = 20.0) -> float:
-        """max_over_subscription_ratio as the filter uses it; ``default`` where the backend says nothing."""
+        """max_over_subscription_ratio as the filter uses it; ``default`` if the backend reports none."""
         return oversubscription_ratio(
             self.max_over_subscription_ratio or default,
             total=self.total_capacity_gb,
@@ -317,9 +317,9 @@ class PoolState(_Record):
         )
 
     def all_capabilities(self) -> dict[str, t.Any]:
-        """What CapabilitiesFilter looks at: all that the backend reports, its own words last.
+        """The capabilities for CapabilitiesFilter: everything that the backend reports, its own values last.
 
-        A scheduler's Backends give the amounts as they stand after what a run took; Cinder those of the last report.
+        A scheduler's Backends give the amounts after what a run took; Cinder those of the last report.
         """
         return {
             "pool_name": extract_host(self.host, "pool", default_pool_name=True),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Names of volumes on a host: LV, target, device path, and the one-line forms in which Cinder keeps an export.
+"""Names of volumes on a host: LV, target, device path, and Cinder's one-line forms of an export.
 
 source: Cinder's LVM driver and iSCSI targets, os-brick's connector (Queens)
 """
@@ -19,7 +19,7 @@ from ..errors import InvalidInput, InvalidUUID
 from ..reading.identifiers import generate_password
 
 IQN_PREFIX = "iqn.2010-10.org.openstack:"
-#: of initiators that have no name of their own
+#: of initiators without a name of their own
 INITIATOR_PREFIX = "iqn.2026-01.compute.bootflow:"
 ISCSI_PORT = 3260
 #: the LUN of a volume's only disk: tgt keeps 0 for the controller
@@ -28,7 +28,7 @@ CHAP_USER_LENGTH = 20
 CHAP_SECRET_LENGTH = 16
 MAX_IQN_BYTES = 223
 
-#: what becomes of the data of a volume that is deleted
+#: how the data of a deleted volume are cleared
 ZERO, SHRED, NONE, DISCARD = "zero", "shred", "none", "discard"
 CLEARS = (ZERO, SHRED, NONE, DISCARD)
 
@@ -44,12 +44,12 @@ _PORT = re.compile(r"[0-9]{1,5}\Z")
 
 
 def volume_name(volume_id: str) -> str:
-    """volume-<uuid>. :raises InvalidUUID: so that no other text becomes a path."""
+    """volume-<uuid>. :raises InvalidUUID: another text, which must not become a path."""
     return "volume-%s" % _plain_uuid(volume_id)
 
 
 def volume_id_of(name: t.Any) -> str | None:
-    """The uuid of volume-<uuid>; None for the name of something else."""
+    """The uuid of volume-<uuid>; None for any other name."""
     found = _VOLUME.match(name) if isinstance(name, str) else None
     return found.group(1) if found else None
 
@@ -74,12 +74,12 @@ def _plain_uuid(value: t.Any) -> str:
 
 
 def target_iqn(name: str, prefix: str = IQN_PREFIX) -> str:
-    """The target of a volume: prefix and the volume's name. :raises InvalidInput: what comes out is no IQN."""
+    """The target of a volume: prefix and the volume's name. :raises InvalidInput: the result is not an IQN."""
     return check_iqn(_text(prefix, "prefix of targets") + _text(name, "name of a target"))
 
 
 def volume_id_of_target(iqn: t.Any, prefixes: t.Iterable[str]) -> str | None:
-    """The volume of a target that is named as ours are, one of the prefixes and volume-<uuid>; None for another name."""
+    """The volume of a target with one of our names, a prefix and volume-<uuid>; None for any other name."""
     if not isinstance(iqn, str):
         return None
     found = [volume_id_of(iqn[len(prefix) :]) for prefix in prefixes if iqn.startswith(prefix)]
@@ -87,27 +87,27 @@ def volume_id_of_target(iqn: t.Any, prefixes: t.Iterable[str]) -> str | None:
 
 
 def attachment_initiator(attachment_id: str) -> str:
-    """An initiator for one attachment alone: where guests of a host log in each by itself to a volume that they share.
+    """An initiator for one attachment: guests of a host that share a volume log in separately.
 
-    With one name, a target would take their logins for one initiator's, of which it knows one pair of credentials.
+    With one name a target would treat the logins as one initiator's, for which it has one pair of credentials.
     """
     return check_iqn(INITIATOR_PREFIX + _plain_uuid(attachment_id))
 
 
 def attachment_secret(iqn: str, attachment_id: str) -> str:
-    """The name of the secret of such an attachment: the target's, and the attachment."""
+    """The name of the secret of such an attachment: the target's name and the attachment."""
     return check_iqn("%s:%s" % (check_iqn(iqn), _plain_uuid(attachment_id)))
 
 
 def target_of_secret(name: str) -> str:
-    """The target of a secret that is named as the target or by attachment_secret()."""
+    """The target of a secret named after the target or by attachment_secret()."""
     found = _ATTACHMENT_SECRET.match(name)
     return found.group(1) if found else name
 
 
 def check_iqn(name: t.Any) -> str:
     """A target's name: ``iqn.2010-10.org.openstack:volume-...``. :raises InvalidInput:"""
-    # of its letters each is one byte
+    # each of its characters is one byte
     if not isinstance(name, str) or not _IQN.match(name) or len(name) > MAX_IQN_BYTES:
         raise InvalidInput(
             reason="%s is not an iSCSI qualified name" % ascii(name),
@@ -128,7 +128,7 @@ def check_initiator(name: t.Any) -> str:
 
 @dataclass(frozen=True)
 class ChapCredentials:
-    """Of one attachment. Its text shows no secret."""
+    """Credentials of one attachment. The text form shows no secret."""
 
     user: str
     secret: str
@@ -138,7 +138,7 @@ class ChapCredentials:
 
 
 def generate_chap(rng: t.Any) -> ChapCredentials:
-    """Credentials of Cinder's lengths. :arg rng: random.SystemRandom(), or for a test another of its interface."""
+    """Credentials of Cinder's lengths. :arg rng: random.SystemRandom(), or a substitute in tests."""
     return ChapCredentials(generate_password(rng, CHAP_USER_LENGTH), generate_password(rng, CHAP_SECRET_LENGTH))
 
 
@@ -146,7 +146,7 @@ def generate_chap(rng: t.Any) -> ChapCredentials:
 
 
 def portal(address: str, port: int = ISCSI_PORT) -> str:
-    """``address:port``, an IPv6 address in brackets. :raises InvalidInput: no IP address, or no port."""
+    """``address:port``, an IPv6 address in brackets. :raises InvalidInput: not an IP address, or not a port."""
     address = _text(address, "IP address")
     bare = address[1:-1] if address.startswith("[") and address.endswith("]") else address
     try:
@@ -171,7 +171,7 @@ def split_portal(text: str) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class ProviderLocation:
-    """Where a volume is exported: ``portal[;portal...],group iqn lun``, the form of iSCSI's discovery."""
+    """The location of an export: ``portal[;portal...],group iqn lun``, the form of iSCSI's discovery."""
 
     portals: tuple[str, ...]
     iqn: str
@@ -186,7 +186,7 @@ class ProviderLocation:
 
 
 def lun_id(lun: int) -> str:
-    """A LUN as the kernel's path shows it: beyond 255 in hexadecimal. :raises InvalidInput: no number of 0 or more"""
+    """A LUN as in the kernel's path: beyond 255 in hexadecimal. :raises InvalidInput: not a number of 0 or more"""
     if isinstance(lun, bool) or not isinstance(lun, int) or not 0 <= lun <= 0xFFFFFFFF:
         raise InvalidInput(reason="%s is not a valid LUN" % ascii(lun))
     return str(lun) if lun < 256 else "0x%04x%04x00000000" % (lun & 0xFFFF, lun >> 16 & 0xFFFF)
@@ -195,14 +195,14 @@ def lun_id(lun: int) -> str:
 def by_path(where: str, iqn: str, lun: int) -> str:
     """/dev/disk/by-path/ip-<portal>-iscsi-<iqn>-lun-<n>; udev writes an IPv6 address without brackets.
 
-    :raises InvalidInput: a portal or iqn that may not become a path.
+    :raises InvalidInput: a portal or iqn that must not become a path.
     """
     address, port = split_portal(where)
     return "/dev/disk/by-path/ip-%s:%d-iscsi-%s-lun-%s" % (address, port, check_iqn(iqn), lun_id(lun))
 
 
 def by_path_names(where: str, iqn: str, lun: int) -> tuple[str, ...]:
-    """Where the device may show up: by_path(), with the brackets of an IPv6 address, and as a pattern for glob behind
+    """Possible paths of the device: by_path(), with brackets around an IPv6 address, and as a glob pattern behind
     a PCI adapter.
     """
     plain = by_path(where, iqn, lun)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a create of a volume took to be rescheduled, and what never is. source: Cinder's manager flow (Queens)"""
+"""Whether a failed creation of a volume is rescheduled. source: Cinder's manager flow (Queens)"""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from . import states
 RESCHEDULE = "reschedule"
 ERROR = "error"
 
-REASON_LENGTH = 128  # characters of a reason that a row keeps
+REASON_LENGTH = 128  # characters of a reason stored in a row
 
-# The volume exists by then, or no other backend would find the thing either. Of image errors every kind, also those that are
-# none of Cinder's list (ImageNotFound, InvalidDiskFormat): any backend copies the same image. Not a download that failed:
-# nothing is made before it is there, and another host may reach it (Cinder tries it elsewhere as well).
+# Either the volume exists by then, or no other backend would succeed. All image errors, also those missing in Cinder's list
+# (ImageNotFound, InvalidDiskFormat): every backend copies the same image. A failed download is not included: the volume is
+# created after it, and another host may reach the image (Cinder tries it elsewhere as well).
 NO_RESCHEDULE: tuple[type[errors.BootflowError], ...] = (
     errors.ImageCopyFailure,
     errors.VolumeNotFound,
     errors.SnapshotNotFound,
     errors.VolumeTypeNotFound,
     errors.ImageNotFound,
-    errors.ImageError,  # ImageUnacceptable, ImageTooBig and what else Cinder wraps into ImageCopyFailure
+    errors.ImageError,  # ImageUnacceptable, ImageTooBig and others that Cinder wraps into ImageCopyFailure
 )
 RESCHEDULE_YET: tuple[type[errors.BootflowError], ...] = (errors.ImageDownloadFailed,)
 
 
 @dataclass(frozen=True)
 class VolumeOutcome:
-    """``values`` are for the row."""
+    """``values``: columns of the row."""
 
     kind: str
     values: t.Mapping[str, t.Any]
@@ -47,12 +47,12 @@ def outcome_of(
     copying: bool = False,
     now: float | None = None,
 ) -> VolumeOutcome:
-    """What becomes of a volume whose creation on a backend ``error`` ended.
+    """The outcome of a creation that failed on a backend with ``error``.
 
-    :arg retry: its retry record; without one nothing is rescheduled.
-    :arg allow_reschedule: False where it was sent to its source's backend without being scheduled.
-    :arg copying: it happened while the image was copied into it: then it is an ImageCopyFailure, whatever it was.
-    :arg now: epoch seconds, the new scheduled_at of one that is rescheduled.
+    :arg retry: the retry record; without one the volume is not rescheduled.
+    :arg allow_reschedule: False if the volume went to its source's backend without being scheduled.
+    :arg copying: the error occurred while the image was copied: it becomes an ImageCopyFailure.
+    :arg now: epoch seconds, the new scheduled_at of a rescheduled volume.
     """
     reason = clean_reason(error.message)
     final = copying or (isinstance(error, NO_RESCHEDULE) and not isinstance(error, RESCHEDULE_YET))
@@ -63,14 +63,14 @@ def outcome_of(
 
 
 def as_copy_failure(error: errors.BootflowError) -> errors.BootflowError:
-    """What went wrong while an image was copied, as ImageCopyFailure; what says that the image is bad stays what it is."""
+    """An error during the copy of an image, as ImageCopyFailure; an error of the image itself stays as it is."""
     if isinstance(error, (errors.ImageCopyFailure, errors.ImageError)) and not isinstance(error, RESCHEDULE_YET):
         return error
     return errors.ImageCopyFailure(reason=error.message, remedy=error.remedy or None)
 
 
 def clean_reason(reason: t.Any) -> str:
-    """As much of a reason as a row keeps."""
+    """A reason, cut to the length that a row stores."""
     if reason is None:
         return "Unknown reason"
     text = str(reason)

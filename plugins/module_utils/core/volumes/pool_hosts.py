@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where a volume is: ``host@backend#pool`` and its parts. source: Cinder's volume utils (Queens)"""
+"""The location of a volume: ``host@backend#pool`` and its parts. source: Cinder's volume utils (Queens)"""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ DEFAULT_POOL_NAME = "_pool0"
 def extract_host(host: str | None, level: str = "backend", default_pool_name: bool = False) -> str:
     """The part of host@backend#pool that ``level`` names: host, backend (host@backend) or pool.
 
-    Where it names no pool: ``_pool0`` with ``default_pool_name``, else "" (Cinder: None).
-    :raises InvalidVolume: there is no host at all. :raises InvalidInput: no text, or another level.
+    Without a pool: ``_pool0`` with ``default_pool_name``, else "" (Cinder: None).
+    :raises InvalidVolume: no host. :raises InvalidInput: not a text, or an unknown level.
     """
     if not host:
         raise InvalidVolume(reason="volume is not assigned to a host")
@@ -37,5 +37,5 @@ def append_host(host: str, pool: str) -> str:
 
 
 def same_backend(wanted: str, host: str) -> bool:
-    """Whether ``host`` is on the backend that is wanted; where that names no pool, any pool of it."""
+    """Whether ``host`` is on the wanted backend, in any pool if ``wanted`` names none."""
     return host == wanted or ("#" not in wanted and extract_host(host) == wanted)

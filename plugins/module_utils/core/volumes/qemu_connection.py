@@ -16,7 +16,7 @@ _NAMESPACE = uuid_module.UUID("5d3e1c1e-52a1-5b50-9c0f-5b2f5b0f7a11")
 
 
 def secret_uuid(iqn: str) -> str:
-    """The UUID of a target's secret: the same on every host, so that a guest's XML can be planned before it is there."""
+    """The UUID of a target's secret: the same on every host, so that a guest's XML can be planned before the secret exists."""
     return str(uuid_module.uuid5(_NAMESPACE, check_iqn(iqn)))
 
 
@@ -25,10 +25,10 @@ def iscsi_connection(
 ) -> dict[str, t.Any]:
     """``connection`` of a planned disk with ``source='network'``: core.guest.devices makes its XML.
 
-    libvirt takes one portal for iSCSI: the first.
+    libvirt accepts one portal for iSCSI: the first.
 
     :arg portals: (address, port) pairs, as core.volumes.names.split_portal() gives them.
-    :arg secret: under which name libvirt has the secret; the target's otherwise.
+    :arg secret: the secret's name in libvirt; the target's name by default.
     :raises InvalidInput: no portal.
     """
     if not portals:

@@ -36,7 +36,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}\Z")
 
 
 def is_volume_resource(name: t.Any) -> bool:
-    """Whether a word of bootflow_quotas is one of these: volumes, gigabytes_fast, ..."""
+    """Whether a key of bootflow_quotas is about volumes: volumes, gigabytes_fast, ..."""
     if not isinstance(name, str):
         return False
     return name in DEFAULTS or any(name.startswith(kind + "_") for kind in PER_TYPE)
@@ -45,9 +45,9 @@ def is_volume_resource(name: t.Any) -> bool:
 def limits_of(quotas: t.Mapping[str, t.Any] | None, project: str, type_names: t.Iterable[str] = ()) -> dict[str, int]:
     """The limits of one project from bootflow_quotas: {volumes, gigabytes_fast, ..., projects: {name: the same}}.
 
-    Words that are not of volumes are left to core.instances.quotas.
-    :arg type_names: the volume types there are; a quota of another one is an error.
-    :raises InvalidInput: no mapping, a type that does not exist, or a limit that is no integer from -1 to 2147483647.
+    core.instances.quotas reads the other keys.
+    :arg type_names: the known volume types; a quota of another type is an error.
+    :raises InvalidInput: not a mapping, an unknown type, or a limit that is not an integer from -1 to 2147483647.
     """
     found = {**DEFAULTS, **{"%s_%s" % (kind, name): UNLIMITED for name in type_names for kind in PER_TYPE}}
     quotas = _mapping(quotas, "the quotas")
@@ -85,12 +85,12 @@ def _mapping(value: t.Any, what: str) -> t.Mapping[str, t.Any]:
 
 
 def for_volume(size: int, volume_type: str | None) -> dict[str, int]:
-    """A new volume. Negated: one that is deleted."""
+    """A new volume. Negated: a deleted one."""
     return _with_type({VOLUMES: 1, GIGABYTES: _gigabytes(size)}, volume_type)
 
 
 def for_snapshot(size: int, volume_type: str | None, no_snapshot_gb_quota: bool = False) -> dict[str, int]:
-    """A new snapshot of a volume of that size; its gigabytes count unless they are not to."""
+    """A new snapshot of a volume of that size; its gigabytes count unless ``no_snapshot_gb_quota``."""
     amounts = {SNAPSHOTS: 1} if no_snapshot_gb_quota else {SNAPSHOTS: 1, GIGABYTES: _gigabytes(size)}
     return _with_type(amounts, volume_type)
 
@@ -101,7 +101,7 @@ def for_extend(size: int, new_size: int, volume_type: str | None) -> dict[str, i
 
 
 def total(amounts: t.Iterable[Amounts]) -> dict[str, int]:
-    """Several together: what a whole request reserves."""
+    """The sum of several: the amounts of a whole request."""
     found: dict[str, int] = {}
     for each in amounts:
         for name, amount in each.items():
@@ -110,7 +110,7 @@ def total(amounts: t.Iterable[Amounts]) -> dict[str, int]:
 
 
 def _gigabytes(size: t.Any) -> int:
-    """:raises InvalidInput: no whole number."""
+    """:raises InvalidInput: not a whole number."""
     if isinstance(size, bool) or not isinstance(size, int):
         raise InvalidInput(reason="%s is not a size in whole GB" % ascii(size))
     return size
@@ -126,14 +126,14 @@ def _with_type(amounts: dict[str, int], volume_type: str | None) -> dict[str, in
 
 
 def check_size(size: int, limits: Amounts) -> None:
-    """One volume's own limit, which is looked at first. :raises VolumeSizeExceedsLimit: (413) :raises InvalidInput: no size"""
+    """Check one volume's own limit, before all others. :raises VolumeSizeExceedsLimit: (413) :raises InvalidInput: not a size"""
     limit = limits.get(PER_VOLUME_GIGABYTES, UNLIMITED)
     if 0 <= limit < _gigabytes(size):
         raise VolumeSizeExceedsLimit(size=size, limit=limit)
 
 
 def overs_of(amounts: Amounts, used: Amounts, limits: Amounts) -> list[str]:
-    """The resources that would be exceeded, by name; what is given back never is."""
+    """The names of exceeded resources; a released resource is never exceeded."""
     return sorted(
         name
         for name, amount in amounts.items()
@@ -142,13 +142,13 @@ def overs_of(amounts: Amounts, used: Amounts, limits: Amounts) -> list[str]:
 
 
 def check_reserve(amounts: Amounts, used: Amounts, limits: Amounts, resource: str = VOLUMES, size: int = 0) -> None:
-    """Whether ``amounts`` may be taken.
+    """Check whether ``amounts`` may be taken.
 
-    :arg used: what the project has and has reserved.
-    :arg resource: volumes or snapshots: what is counted. :arg size: GB that the text tells of.
-    :raises VolumeSizeExceedsAvailableQuota: gigabytes, which are told before numbers.
+    :arg used: used and reserved by the project.
+    :arg resource: the counted resource, volumes or snapshots. :arg size: GB for the message.
+    :raises VolumeSizeExceedsAvailableQuota: gigabytes, reported before the number.
     :raises VolumeLimitExceeded: :raises SnapshotLimitExceeded: the number.
-    :raises UnexpectedOverQuota: something else. All are 413.
+    :raises UnexpectedOverQuota: another resource. All are 413.
     """
     unexpected = []
     for name in overs_of(amounts, used, limits):

@@ -18,7 +18,7 @@ _NEVER_KEPT = re.compile(r"[\x00\ud800-\udfff]")
 
 
 def check_length(value: t.Any, name: str, minimum: int = 0, maximum: int | None = None) -> str:
-    """:raises InvalidInput: (400) no text, its length, or a character that no database keeps (which Cinder finds out there)."""
+    """:raises InvalidInput: (400) not a text, a wrong length, or a character that databases cannot store (Cinder fails there)."""
     if not isinstance(value, str):
         raise InvalidInput(reason="%s is not a string or unicode" % name, remedy="Write it as a text: quote it.")
     if _NEVER_KEPT.search(value):
@@ -36,7 +36,7 @@ def check_length(value: t.Any, name: str, minimum: int = 0, maximum: int | None 
 
 
 def check_text(value: t.Any, name: str) -> str:
-    """A name or description without the blanks around it; "" where there is none. :raises InvalidInput: (400)"""
+    """A name or description without surrounding blanks; "" if there is none. :raises InvalidInput: (400)"""
     if value is None:
         return ""
     return check_length(value.strip() if isinstance(value, str) else value, name, maximum=MAX_LENGTH)
@@ -65,7 +65,7 @@ def check_metadata(metadata: t.Any) -> dict[str, str]:
 
 
 def check_size_form(size: t.Any) -> None:
-    """Whether a size that is given is a positive integer, or the text of one. :raises InvalidInput: (400)"""
+    """Check that a given size is a positive integer, or its text. :raises InvalidInput: (400)"""
     if not size:
         return  # nothing given, or 0: extract_size() decides
     try:
@@ -81,9 +81,9 @@ def check_size_form(size: t.Any) -> None:
 
 
 def extract_size(size: t.Any, source_size: int | None, snapshot_size: int | None) -> int:
-    """The size in GB: the one given, or the source's; never less than the source's.
+    """The size in GB: the given one, or the source's; never less than the source's.
 
-    A fraction is cut off (check_size_form() has refused it before), and beyond 2147483647 is no size, as in later releases.
+    A fraction is cut off (check_size_form() rejects it before), and the maximum is 2147483647, as in later releases.
     :raises InvalidInput: (400)
     """
     if not size:
@@ -111,7 +111,7 @@ def extract_size(size: t.Any, source_size: int | None, snapshot_size: int | None
 
 
 def _as_int(value: t.Any) -> t.Any:
-    """An integer out of a number or the text of one; what is neither stays as it is."""
+    """A number or its text as an integer; any other value unchanged."""
     for convert in (int, lambda text: int(float(text))):
         try:
             return convert(value)

@@ -4,7 +4,7 @@
 
 """The retry record of a volume: {num_attempts, backends, exc, exc_reason}. source: Cinder's FilterScheduler (Queens)
 
-Every function gives a new record and leaves the one given as it was; None means that the volume is not retried.
+Every function returns a new record and leaves the given one unchanged; None means that the volume is not retried.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Record = t.Dict[str, t.Any]
 
 
 def populate_retry(record: t.Mapping[str, t.Any] | None, max_attempts: int, volume_id: str) -> Record | None:
-    """The record for the attempt that now begins; None when there is only one.
+    """The record for the attempt that begins; None if there is only one.
 
-    :raises InvalidParameterValue: max_attempts below 1, or no integer. :raises InvalidInput: it is no such record.
+    :raises InvalidParameterValue: max_attempts below 1, or not an integer. :raises InvalidInput: not a retry record.
     :raises NoValidBackend: the attempts are used up.
     """
     if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or max_attempts < 1:
@@ -46,7 +46,7 @@ def populate_retry(record: t.Mapping[str, t.Any] | None, max_attempts: int, volu
 
 
 def record_backend(record: t.Mapping[str, t.Any] | None, backend: str) -> Record | None:
-    """With the backend that was chosen."""
+    """The record with the chosen backend."""
     if record is None:
         return None
     new = _copy(record)
@@ -55,7 +55,7 @@ def record_backend(record: t.Mapping[str, t.Any] | None, backend: str) -> Record
 
 
 def record_failure(record: t.Mapping[str, t.Any] | None, error: BootflowError) -> Record | None:
-    """With why the attempt failed."""
+    """The record with the reason of the failed attempt."""
     if record is None:
         return None
     new = _copy(record)

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Status and attach_status of volumes and snapshots: their values, which action may begin in which, and what comes of it.
+"""Status and attach_status of volumes and snapshots: their values, the actions allowed in each, and the results.
 
-source: Cinder's volume API and manager (Queens). Each check gives the compare-and-swap that the ledger has to
-do: a check alone would lose the race.
+source: Cinder's volume API and manager (Queens). Each check returns the compare-and-swap that the ledger has to
+do: a check alone would lose races.
 """
 
 from __future__ import annotations
@@ -62,22 +62,22 @@ DETACHED = "detached"
 
 ATTACH_STATES = (RESERVED, ATTACHING, ATTACHED, DETACHED, ERROR_ATTACHING, ERROR_DETACHING)
 
-# --- which statuses an action may begin in ---------------------------------------------------------------------------
+# --- statuses in which an action may begin ---------------------------------------------------------------------------
 
 NOT_MIGRATING = (None, "deleting", "error", "success")  # values of migration_status
 DELETABLE = (AVAILABLE, ERROR, ERROR_RESTORING, ERROR_EXTENDING, ERROR_MANAGING)
 SNAPSHOT_DELETABLE = (AVAILABLE, ERROR)
-CASCADE_DELETABLE = (AVAILABLE, ERROR, DELETING)  # snapshots that go with their volume
+CASCADE_DELETABLE = (AVAILABLE, ERROR, DELETING)  # snapshots deleted with their volume
 SNAPSHOT_SOURCE = (AVAILABLE,)  # a snapshot that a volume may be made from
 VOLUME_SOURCE = (AVAILABLE, IN_USE)  # a volume that a volume may be made from
 
 
-_INTEGER = re.compile(r"-?[0-9]{1,18}\Z")  # longer is no size
+_INTEGER = re.compile(r"-?[0-9]{1,18}\Z")  # longer is not a size
 
 
 @dataclass(frozen=True)
 class Transition:
-    """A compare-and-swap: ``values`` may be written where every field of ``expected`` has one of its values."""
+    """A compare-and-swap: ``values`` may be written if every field of ``expected`` has one of its values."""
 
     expected: t.Mapping[str, tuple[t.Any, ...]] = field(default_factory=dict)
     values: t.Mapping[str, t.Any] = field(default_factory=dict)
@@ -95,7 +95,7 @@ def any_of(states: t.Iterable[str]) -> str:
 
 
 def check_not_frozen(frozen: bool) -> None:
-    """Nothing on a frozen backend is deleted, and no snapshot is made. :raises InvalidInput: (400)"""
+    """A frozen backend deletes nothing and makes no snapshots. :raises InvalidInput: (400)"""
     if frozen:
         raise InvalidInput(
             reason="Modification operations are not allowed on frozen storage backends.",
@@ -110,14 +110,14 @@ def check_delete(
     cascade: bool = False,
     frozen: bool = False,
 ) -> Transition:
-    """Whether a volume may be deleted. One that was never scheduled goes at once, whatever its status.
+    """Check whether a volume may be deleted. A volume that was never scheduled is deleted at once, whatever its status.
 
-    :arg snapshots: those of the volume that are not deleted.
+    :arg snapshots: the volume's live snapshots.
     :arg force: in any status; but not attached, migrating, in a group or with snapshots.
-    :arg cascade: the snapshots go with it: those available or in error, and those that an earlier cascade began with (Cinder
-        means to take these too, but its first test refuses them); with ``force`` in any status.
-    :arg frozen: whether its backend is.
-    :raises InvalidVolume: (400) the text is Cinder's, the remedy says which of its conditions failed.
+    :arg cascade: delete the snapshots too: those available or in error, and those of an interrupted cascade (Cinder
+        intends this too, but its first test rejects them); with ``force`` in any status.
+    :arg frozen: whether the backend is frozen.
+    :raises InvalidVolume: (400) the text is Cinder's, the remedy names the failed condition.
     :raises InvalidInput: (400) the backend is frozen.
     """
     if not volume.host:
@@ -162,10 +162,10 @@ def _why_not_deleted(volume: Volume, transition: Transition, stuck: t.Sequence[S
 
 
 def check_extend(volume: Volume, new_size: t.Any, attached: bool = False) -> Transition:
-    """Whether a volume may grow to ``new_size`` GB; quota and backend are asked after this.
+    """Check whether a volume may grow to ``new_size`` GB; quota and backend are checked after this.
 
-    :arg attached: extend it while it is in use, which the host has to be able to do.
-    :raises InvalidInput: (400) no integer, not larger, or beyond what a database keeps (2147483647, as in later releases).
+    :arg attached: extend it while it is in use, if the host can do that.
+    :raises InvalidInput: (400) not an integer, not larger, or above the maximum (2147483647, as in later releases).
     :raises InvalidVolume: (400) the status.
     """
     text = str(new_size).strip()
@@ -195,8 +195,8 @@ _WHILE_MOVING = "Volume %s: what was begun with it has not ended. Run the same a
 def check_reserve(volume: Volume, together: bool = False) -> Transition:
     """The first step of attaching. :raises InvalidVolume: (400) the status.
 
-    :arg together: a volume with multiattach that is attaching is so for other instances of the same run. (Cinder has one
-        reservation at a time, so that nobody's connection is in another one's way.)
+    :arg together: a multiattach volume in attaching is being attached to other instances by the same run. (Cinder allows
+        one reservation at a time, so that connections do not interfere.)
     """
     allowed: tuple[str, ...] = (AVAILABLE, IN_USE) if volume.multiattach else (AVAILABLE,)
     if volume.multiattach and together:
@@ -218,7 +218,7 @@ def check_begin_detaching(volume: Volume) -> Transition:
         {"status": DETACHING},
     )
     if volume.migration_status not in NOT_MIGRATING:
-        return Transition()  # its status stays, as the migration needs it
+        return Transition()  # the status stays, as the migration needs it
     if not transition.applies_to(volume):
         raise InvalidVolume(
             reason="Unable to detach volume. Volume status must be 'in-use' and attach_status must be 'attached' to detach.",
@@ -228,7 +228,7 @@ def check_begin_detaching(volume: Volume) -> Transition:
 
 
 def roll_detaching() -> Transition:
-    """Back from check_begin_detaching()."""
+    """Undoes check_begin_detaching()."""
     return Transition({"status": (DETACHING,)}, {"status": IN_USE})
 
 
@@ -236,9 +236,9 @@ def roll_detaching() -> Transition:
 
 
 def check_snapshot(volume: Volume, force: bool = False, frozen: bool = False) -> Transition:
-    """Whether a snapshot may be made of a volume; its status stays.
+    """Check whether a snapshot of a volume may be made; the volume's status stays.
 
-    :arg force: of a volume in use too. :arg frozen: whether its backend is.
+    :arg force: also of a volume in use. :arg frozen: whether the backend is frozen.
     :raises InvalidVolume: (400) not scheduled, maintenance, migrating, the status. :raises InvalidInput: (400) frozen
     """
     check_not_frozen(frozen)
@@ -264,10 +264,10 @@ def check_snapshot(volume: Volume, force: bool = False, frozen: bool = False) ->
 
 
 def check_snapshot_delete(snapshot: Snapshot, force: bool = False, frozen: bool = False) -> Transition:
-    """Whether a snapshot may be deleted.
+    """Check whether a snapshot may be deleted.
 
-    :arg force: in any status. :arg frozen: whether its volume's backend is.
-    :raises InvalidSnapshot: (400) the status, or a group has it. :raises InvalidInput: (400) frozen
+    :arg force: in any status. :arg frozen: whether the backend is frozen.
+    :raises InvalidSnapshot: (400) the status, or in a group. :raises InvalidInput: (400) frozen
     """
     check_not_frozen(frozen)
     expected: dict[str, tuple[t.Any, ...]] = {"group_snapshot_id": (None,)}
@@ -283,7 +283,7 @@ def check_snapshot_delete(snapshot: Snapshot, force: bool = False, frozen: bool 
     return transition
 
 
-# --- what comes of the backend's work --------------------------------------------------------------------------------
+# --- results of the backend's work -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -309,13 +309,13 @@ ENDS: dict[str, End] = {
 def status_after(
     action: str, error: BootflowError | None, previous_status: str | None = None, attachments: int = 0
 ) -> str:
-    """The status that an action leaves.
+    """The status after an action.
 
-    What a deletion found busy ends in error_deleting like any other failure, where Cinder goes back to available: the host
-    may have begun to wipe it.
+    A busy volume ends in error_deleting after a deletion like after any other failure (Cinder returns it to available): the
+    host may have begun to wipe it.
 
-    :arg attachments: how many instances the volume is attached to now: a volume that one of several let go is still in use,
-        and after an upload it is what the attachments say, whether or not it worked.
+    :arg attachments: the number of instances the volume is attached to now: after one of several detached it is still in
+        use, and after an upload (successful or not) the attachments decide.
     """
     by_attachments = IN_USE if attachments else AVAILABLE
     if action == "upload":

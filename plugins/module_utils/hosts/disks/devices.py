@@ -127,7 +127,7 @@ def _why_used(node: Node, what: str) -> str:
     for child in node.get("children") or ():
         if child.get("type") != "part":
             return "%s is held by %s (%s)" % (what, child.get("kname"), child.get("type"))
-        reason = _why_used(child, "its partition %s" % child.get("kname"))
+        reason = _why_used(child, "partition %s" % child.get("kname"))
         if reason:
             return reason
     return ""

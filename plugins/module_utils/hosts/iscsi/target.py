@@ -361,7 +361,7 @@ def _apply(
     if len({login.chap is None for login in export.logins}) > 1:
         raise create_failed(
             export,
-            "some initiators have CHAP credentials, others have none",
+            "only some of the initiators have CHAP credentials",
             "Set credentials for all initiators, or for none.",
         )
     desired = target.aspects(export)

@@ -185,7 +185,7 @@ class SecretCarrier:
         if done.rc != 0:
             raise CommandFailed(cmd="tgtadm", rc=done.rc, stderr=(done.stderr or done.stdout).strip() or state["error"])
         if not state["replaced"]:
-            raise CommandFailed(cmd="tgtadm", rc=1, stderr="this version of tgtadm ignores TGT_IPC_SOCKET")
+            raise CommandFailed(cmd="tgtadm", rc=1, stderr="the installed tgtadm ignores TGT_IPC_SOCKET")
 
     def _relay(self, listener: socket.socket, word: bytes, secret: bytes, state: dict[str, t.Any]) -> None:
         try:

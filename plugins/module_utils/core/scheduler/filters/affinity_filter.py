@@ -20,7 +20,7 @@ DEFAULT_CIDR = "/24"
 
 
 def _beside(spec: RequestSpec, name: str) -> tuple[str, ...]:
-    """The instances of a hint. Raises InvalidInput where same_host and different_host leave no host at all."""
+    """The instances of a hint. Raises InvalidInput if same_host and different_host leave no host."""
     same, different = uuids_hint(spec, "same_host"), uuids_hint(spec, "different_host")
     if same and set(same) <= set(different):
         raise bad_hint(
@@ -32,7 +32,7 @@ def _beside(spec: RequestSpec, name: str) -> tuple[str, ...]:
 
 
 def _present(fleet: Fleet, uuids: t.Sequence[str]) -> Groups:
-    """Hosts by which of these instances they have."""
+    """Hosts grouped by the instances of ``uuids`` that they run."""
 
     def key(host: HostState) -> tuple[str, ...]:
         return tuple(u for u in uuids if u in host.instances) if host.instances else ()
@@ -41,7 +41,7 @@ def _present(fleet: Fleet, uuids: t.Sequence[str]) -> Groups:
 
 
 class SameHostFilter(Filter):
-    """Passes hosts that run at least one of the instances that the hint same_host names."""
+    """Passes hosts that run at least one instance of the hint same_host."""
 
     name = "SameHostFilter"
     run_once_per_request = True
@@ -58,7 +58,7 @@ class SameHostFilter(Filter):
 
 
 class DifferentHostFilter(Filter):
-    """Passes hosts that run none of the instances that the hint different_host names."""
+    """Passes hosts that run no instance of the hint different_host."""
 
     name = "DifferentHostFilter"
     run_once_per_request = True

@@ -15,10 +15,10 @@ from .image_props_filter import LEGACY
 
 
 class AggregateImagePropertiesIsolation(AggregateRule):
-    """Turns down where the image has a property that an aggregate's metadata names with other values.
+    """Rejects hosts with an aggregate whose metadata have other values for a property of the image.
 
-    A property that the image does not have, or has without a value, is not tested. With a namespace, only metadata keys
-    that begin with it and the separator count.
+    A property that the image lacks or leaves empty is not tested. With a namespace, only metadata keys that begin
+    with it and the separator count.
     """
 
     name = "AggregateImagePropertiesIsolation"

@@ -15,9 +15,9 @@ SCOPE = "aggregate_instance_extra_specs"
 
 
 class AggregateInstanceExtraSpecsFilter(AggregateRule):
-    """Passes hosts whose aggregates satisfy every unscoped extra spec and every one of the scope.
+    """Passes hosts whose aggregates satisfy every extra spec that has the filter's scope or none.
 
-    Other scopes are not its business. A metadata value is a comma list, of which one entry has to do.
+    Other scopes are ignored. A metadata value is a comma list; one of its entries has to match.
     """
 
     name = "AggregateInstanceExtraSpecsFilter"

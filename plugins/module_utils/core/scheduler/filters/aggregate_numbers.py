@@ -18,7 +18,7 @@ class AggregateNumber:
     def __init__(self, key: str, cast: t.Callable[[str], float] = float):
         self.key = key
         self.cast = cast
-        self._made: tuple[Fleet, Column] | None = None  # aggregates do not change within a request
+        self._made: tuple[Fleet, Column] | None = None  # aggregates stay the same within a request
 
     def column(self, fleet: Fleet, own: Column) -> Column:
         """One number for each host of the fleet. ``own``: a column, or one number for all."""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What filters that look at nothing but a host's aggregates have in common."""
+"""The base of filters that read only a host's aggregates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .verdicts import by_group
 
 
 class AggregateRule(Filter):
-    """Asked once for each set of aggregates that some host is in. Neither they nor the request change meanwhile."""
+    """Asked once for each set of aggregates that hosts are in: within a request it does not change."""
 
     run_once_per_request = True
 
@@ -27,4 +27,4 @@ class AggregateRule(Filter):
 
     @abc.abstractmethod
     def refusal(self, membership: Membership, spec: RequestSpec) -> str | None:
-        """Why a host in these aggregates is turned down; None: it passes."""
+        """Why a host in these aggregates is rejected; None: it passes."""

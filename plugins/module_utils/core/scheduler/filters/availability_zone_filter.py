@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""AvailabilityZoneFilter: hosts of the zone asked for."""
+"""AvailabilityZoneFilter: hosts of the requested zone."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ KEY = "availability_zone"
 
 
 def zones_of(host: HostState) -> tuple[str, ...]:
-    """The zones that a host says it is in; an entry may be a comma list."""
+    """The zones that a host states; an entry may be a comma list."""
     return tuple(z.strip() for entry in host.availability_zones if entry for z in entry.split(",") if z.strip())
 
 
 class AvailabilityZoneFilter(Filter):
-    """Passes hosts in the zone asked for, which they or their aggregates name; with neither, a host is in the default zone."""
+    """Passes hosts in the requested zone. The host or its aggregates name zones; otherwise it is in the default zone."""
 
     name = "AvailabilityZoneFilter"
     run_once_per_request = True

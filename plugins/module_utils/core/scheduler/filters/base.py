@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a filter is.
+"""The base of filters.
 
 A filter is a class with a ``name``. It is made once per request with the SchedulerOptions and asked with
-``evaluate(fleet, spec, rows)`` about the hosts that passed the filters before it (or about one of them, where ``rows``
-is a number). Mask and explanation come from the same arrays, so they can not disagree.
+``evaluate(fleet, spec, rows)`` about the hosts that passed the filters before it (or one of them, if ``rows``
+is a number). Mask and explanation come from the same arrays, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from ..request_spec import RequestSpec
 
 @dataclass
 class FilterResult:
-    """One filter's answer; arrays are as long as the ``rows`` asked about."""
+    """One filter's answer; its arrays are as long as ``rows``."""
 
     mask: Column  # True: passes
-    available: Column = None  # number that was compared, where there is one
-    needed: Column = None  # number that it was compared with
+    available: Column = None  # the number compared, if there is one
+    needed: Column = None  # the number it was compared with
     unit: str = ""
-    text: t.Callable[[int], str] | None = None  # position among the rows -> why that host was turned down
+    text: t.Callable[[int], str] | None = None  # position among the rows -> why that host was rejected
 
 
 class Filter(abc.ABC):
     """Base of the filters.
 
-    ``run_once_per_request``: the answer can not change between the instances of a request.
-    ``per_host``: what it says of a host depends on that host alone, so that after a pick only that host is asked again.
-    ``settings``: variables that it reads, as attributes of ``conf``.
-    ``hints``: the scheduler hints that it reads. ``needs_*``: what the ledger has to fill in of HostState for it.
+    ``run_once_per_request``: the answer is the same for all instances of a request.
+    ``per_host``: the answer for a host depends on that host alone; after a pick only that host is asked again.
+    ``settings``: the variables it reads, as attributes of ``conf``.
+    ``hints``: the scheduler hints it reads. ``needs_*``: the fields of HostState that the ledger has to fill in for it.
     """
 
     name = ""
@@ -50,14 +50,14 @@ class Filter(abc.ABC):
     run_once_per_request = False
     per_host = True
     settings: tuple[Setting, ...] = ()
-    counts_capacity = False  # compares a need with what is left: its shortfalls are what "nearest miss" weighs up
+    counts_capacity = False  # compares a need with free capacity; "nearest miss" compares its shortfalls
 
     def __init__(self, options: SchedulerOptions):
         self.options = options
         self.conf = options.of(self.settings)
 
     def concerns(self, spec: RequestSpec) -> bool:
-        """Whether the filter has anything to say to such a request; where not, it passes every host and is not asked again."""
+        """Whether the filter applies to the request; otherwise it passes every host and is not asked again."""
         return True
 
     @abc.abstractmethod
@@ -65,9 +65,9 @@ class Filter(abc.ABC):
         """Which of ``rows`` pass, and the numbers that were compared."""
 
     def passes(self, fleet: Fleet, spec: RequestSpec, row: int) -> bool:
-        """evaluate() for one host, by filters that are asked after every pick without making what only people read."""
+        """evaluate() for one host without explanation; filters asked after every pick override it."""
         return bool(self.evaluate(fleet, spec, row).mask)
 
     def limits(self, fleet: Fleet, row: int) -> dict[str, t.Any]:
-        """What this filter wants the claim to hold on to, as plain JSON."""
+        """The limits that the claim has to respect, as plain JSON."""
         return {}

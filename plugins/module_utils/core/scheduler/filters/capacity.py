@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What RamFilter, DiskFilter and CoreFilter have in common: a need against what is usable."""
+"""The comparison of RamFilter, DiskFilter and CoreFilter: a need against usable capacity."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .base import FilterResult
 
 
 def at(column: t.Any, position: int) -> t.Any:
-    """The value at a position of a column, of a single value too."""
+    """The value at a position of a column, or the single value."""
     return column[position] if getattr(column, "ndim", 0) else column
 
 
 def capacity_result(
     needed: int, usable: Column, physical: Column | None, unit: str, what: str, ratio: Column
 ) -> FilterResult:
-    """Passes where ``needed`` fits ``usable`` and, where given, the ``physical`` total: a guest never over-commits against itself."""
+    """Passes if ``needed`` fits ``usable`` and, if given, the ``physical`` total: a guest never over-commits against itself."""
     mask = usable >= needed
     available = usable
     if physical is not None:

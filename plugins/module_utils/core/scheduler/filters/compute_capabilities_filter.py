@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""ComputeCapabilitiesFilter: what the flavor's extra specs ask of a host's own facts."""
+"""ComputeCapabilitiesFilter: hosts whose facts satisfy the flavor's extra specs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .verdicts import pass_all
 SCOPE = "capabilities"
 
 
-# What a request takes of: it is looked up as it stands, all else once for all hosts that are alike in it.
+# Attributes that requests take from are read as they are; all others once for all hosts that are equal in them.
 LIVE = frozenset(
     (
         "memory_mb_used",
@@ -38,7 +38,7 @@ LIVE = frozenset(
         "free_disks",
     )
 )
-# Property of HostState -> the attribute that it is made from.
+# Property of HostState -> the attribute it is computed from.
 MADE_FROM = {
     "hypervisor_hostname": "nodename",
     "total_usable_ram_mb": "memory_mb",
@@ -49,23 +49,23 @@ ATTRIBUTES = frozenset(f.name for f in dataclasses.fields(HostState))
 
 
 class ComputeCapabilitiesFilter(Filter):
-    """Passes hosts that satisfy ``capabilities:a:b`` specs, and unscoped ones that name a fact of theirs.
+    """Passes hosts that satisfy ``capabilities:a:b`` specs, and unscoped specs that name one of their facts.
 
-    Other scopes (hw:, quota:, aggregate_instance_extra_specs:...) are not its business.
+    Other scopes (hw:, quota:, aggregate_instance_extra_specs:...) are ignored.
     """
 
     name = "ComputeCapabilitiesFilter"
     run_once_per_request = True
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
-        wishes = _wishes(spec.flavor.extra_specs)
-        if not wishes:
+        requirements = _requirements(spec.flavor.extra_specs)
+        if not requirements:
             return pass_all(rows)
         mask = np.ones(np.shape(rows), dtype=bool)
         answers: list[tuple[Column, list[str | None]]] = []
-        for wish in wishes:
-            codes, values = _values(fleet, wish, rows)
-            refusals = [_refusal(wish, value) for value in values]
+        for required in requirements:
+            codes, values = _values(fleet, required, rows)
+            refusals = [_refusal(required, value) for value in values]
             mask = mask & np.array([refusal is None for refusal in refusals], dtype=bool)[codes]
             answers.append((codes, refusals))
 
@@ -76,29 +76,29 @@ class ComputeCapabilitiesFilter(Filter):
         return FilterResult(mask=mask, text=text)
 
 
-Wish = t.Tuple[str, t.List[str], str]  # the key as written, the path, the requirement
-Value = t.Tuple[bool, t.Optional[str]]  # whether the wish concerns the host, and what the host has
+Requirement = t.Tuple[str, t.List[str], str]  # the key as written, the path, the requirement
+Value = t.Tuple[bool, t.Optional[str]]  # whether the requirement concerns the host, and the host's value
 
 
-def _wishes(extra_specs: t.Mapping[str, t.Any]) -> list[Wish]:
-    wishes: list[Wish] = []
+def _requirements(extra_specs: t.Mapping[str, t.Any]) -> list[Requirement]:
+    requirements: list[Requirement] = []
     for key, requirement in extra_specs.items():
         path = key.split(":")
         if key == "hw:maxphysaddr_bits":
-            wishes.append((key, ["cpu_info", "maxphysaddr", "bits"], ">= %s" % requirement))
+            requirements.append((key, ["cpu_info", "maxphysaddr", "bits"], ">= %s" % requirement))
         elif len(path) == 1:
-            wishes.append((key, path, str(requirement)))
+            requirements.append((key, path, str(requirement)))
         elif path[0] == SCOPE:
-            wishes.append((key, path[1:], str(requirement)))
-    return wishes
+            requirements.append((key, path[1:], str(requirement)))
+    return requirements
 
 
-def _values(fleet: Fleet, wish: Wish, rows: Rows) -> tuple[Column, list[Value]]:
-    """What the hosts of ``rows`` have for a wish, as numbers of values."""
-    key, path, dummy = wish
+def _values(fleet: Fleet, required: Requirement, rows: Rows) -> tuple[Column, list[Value]]:
+    """The hosts' values for a requirement: the index of each row's value, and the values."""
+    key, path, dummy = required
 
     def value(host: HostState) -> Value:
-        # an unscoped key that the host knows nothing of is somebody else's
+        # an unscoped key that the host does not know concerns other filters
         concerned = ":" in key or hasattr(host, key) or key in host.stats
         found = capability(host, path) if concerned else None
         return concerned, None if found is None else str(found)
@@ -113,8 +113,8 @@ def _values(fleet: Fleet, wish: Wish, rows: Rows) -> tuple[Column, list[Value]]:
     return groups.codes[rows], groups.values
 
 
-def _refusal(wish: Wish, value: Value) -> str | None:
-    key, dummy, requirement = wish
+def _refusal(required: Requirement, value: Value) -> str | None:
+    key, dummy, requirement = required
     concerned, found = value
     if not concerned:
         return None

@@ -17,7 +17,7 @@ from .capacity import capacity_result
 
 
 class CoreFilter(Filter):
-    """Passes where the request fits the physical CPUs and total x cpu_allocation_ratio - used; where no count is known, too."""
+    """Passes if the request fits the physical CPUs and total x cpu_allocation_ratio - used, or if no count is known."""
 
     name = "CoreFilter"
     counts_capacity = True

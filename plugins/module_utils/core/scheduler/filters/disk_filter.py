@@ -17,9 +17,9 @@ from .capacity import capacity_result
 
 
 class DiskFilter(Filter):
-    """Passes where root, ephemeral and swap fit the physical total and total x disk_allocation_ratio - used.
+    """Passes if root, ephemeral and swap fit the physical total and total x disk_allocation_ratio - used.
 
-    Used is at least what the file system lacks (HostState.free_disk_mb).
+    Used is at least what is used on the file system (HostState.free_disk_mb).
     """
 
     name = "DiskFilter"

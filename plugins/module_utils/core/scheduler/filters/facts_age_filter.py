@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""FactsAgeFilter: hosts whose facts are fresh enough to be believed."""
+"""FactsAgeFilter: hosts whose facts are recent enough."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .verdicts import pass_all
 
 
 class FactsAgeFilter(Filter):
-    """Passes hosts whose last report is at most max_facts_age seconds old; without that setting (or a clock) all of them."""
+    """Passes hosts whose last report is at most max_facts_age seconds old; without that setting (or a clock) all hosts."""
 
     name = "FactsAgeFilter"
     run_once_per_request = True
@@ -40,7 +40,7 @@ class FactsAgeFilter(Filter):
 
         def text(position: int) -> str:
             if np.isnan(at(age, position)):
-                return "no facts of it are known, they may be %.10g s old" % limit
-            return "its facts are %.0f s old, more than %.10g s" % (at(age, position), limit)
+                return "the host has reported no facts (they may be %.10g s old)" % limit
+            return "the facts of the host are %.0f s old, more than %.10g s" % (at(age, position), limit)
 
         return FilterResult(mask=age <= limit, available=age, needed=limit, unit="s since the last report", text=text)

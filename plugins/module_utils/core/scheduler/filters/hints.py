@@ -40,5 +40,5 @@ def uuids_hint(spec: RequestSpec, name: str) -> tuple[str, ...]:
 
 
 def bad_hint(name: str, reason: str, remedy: str) -> InvalidInput:
-    """What to raise for a hint that can not be used."""
+    """The error for a hint that cannot be used."""
     return InvalidInput(reason="the scheduler hint %s %s" % (name, reason), remedy=remedy)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What PciPassthroughFilter and WholeDiskFilter have in common: things that a host has or has not, one by one."""
+"""The common part of PciPassthroughFilter and WholeDiskFilter: devices that a host has or lacks, one by one."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def holdings_result(
     served: t.Callable[[H], tuple[int, str]],
     unit: str,
 ) -> FilterResult:
-    """Passes where ``served`` has no complaint; all hosts at once where nothing is needed.
+    """Passes if ``served`` gives no reason; passes all hosts if nothing is needed.
 
     :arg holding: what the host at a row has; hosts with equal holdings are asked once.
-    :arg served: how many of the ``needed`` things such a holding serves, and why that does not suffice ("": it does).
+    :arg served: how many of the ``needed`` things a holding serves, and why that is not enough ("": it is).
     """
     if not needed:
         return FilterResult(mask=np.ones(np.shape(rows), dtype=bool))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters that count what a host has already: I/O heavy operations and instances."""
+"""Filters that count what a host already has: I/O heavy operations and instances."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .capacity import at
 
 
 class CountFilter(Filter):
-    """Passes while a count is below its limit: its one setting, or the least value that the host's aggregates give it."""
+    """Passes while a count is below its limit: the filter's one setting, or the least value of the host's aggregates."""
 
     counts_capacity = True
     unit = ""
 
     def __init__(self, options: SchedulerOptions):
         super().__init__(options)
-        (self.setting,) = (setting.name for setting in self.settings)  # and the metadata key of aggregates
+        (self.setting,) = (setting.name for setting in self.settings)  # also the metadata key of aggregates
         self.limit: int = getattr(self.conf, self.setting)
 
     @abc.abstractmethod
     def counts(self, fleet: Fleet) -> Column:
-        """What there is of it on each host of the fleet."""
+        """The count on each host of the fleet."""
 
     def limit_of(self, fleet: Fleet, rows: Rows) -> Column:
         return self.limit
@@ -45,7 +45,7 @@ class CountFilter(Filter):
 
 
 class AggregateCountFilter(CountFilter):
-    """A CountFilter whose limit aggregates may set."""
+    """A CountFilter whose limit can be set by aggregates."""
 
     def __init__(self, options: SchedulerOptions):
         super().__init__(options)

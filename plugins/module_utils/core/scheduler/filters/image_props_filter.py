@@ -16,7 +16,7 @@ from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
 from .verdicts import by_group, pass_all
 
-# Property -> the name that Glance had for it before.
+# Property -> its former name in Glance.
 LEGACY = {
     "hw_architecture": "architecture",
     "img_hv_type": "hypervisor_type",
@@ -34,9 +34,9 @@ def _kind(host: HostState) -> Supported:
 
 
 class ImagePropertiesFilter(Filter):
-    """Passes hosts that support the image's architecture, hypervisor type and vm mode, in a version that the image asks for.
+    """Passes hosts that support the image's architecture, hypervisor type and vm mode, in a version the image accepts.
 
-    Without any of the three nothing is tested. Raises InvalidInput for a name that does not exist.
+    Without any of the three nothing is tested. Raises InvalidInput for an unknown name.
     """
 
     name = "ImagePropertiesFilter"
@@ -46,7 +46,7 @@ class ImagePropertiesFilter(Filter):
             "image_properties_default_architecture",
             Kind("an architecture such as x86_64 or aarch64", names.architecture, "str"),
             help="ImagePropertiesFilter: architecture of images that name none.",
-            default_text="none: they go to any host",
+            default_text="none; such images fit any host",
         ),
     )
 

@@ -54,7 +54,7 @@ class IsolatedHostsFilter(Filter):
         mask = isolated if image_isolated else ~isolated
         image = spec.image_name or spec.image_id
         if image_isolated:
-            reason = "the image %s is isolated, this host is not one of isolated_hosts" % image
+            reason = "image %s is isolated, the host is not one of isolated_hosts" % image
         else:
-            reason = "this host is one of isolated_hosts, the image %s is not isolated" % (image or "(none)")
+            reason = "the host is one of isolated_hosts, image %s is not isolated" % (image or "(none)")
         return FilterResult(mask=mask, text=lambda position: reason)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""JsonFilter: a query of the user over what is known of a host."""
+"""JsonFilter: a user's query over the facts of a host."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def _bad(reason: str) -> InvalidInput:
 
 
 class JsonFilter(Filter):
-    """Passes hosts for which the hint ``query`` holds; its grammar stands in json_query.
+    """Passes hosts for which the hint ``query`` holds; json_query has its grammar.
 
-    Raises InvalidInput for a query that is none, or that compares what can not be compared.
+    Raises InvalidInput for an invalid query, or one that compares values that cannot be compared.
     """
 
     name = "JsonFilter"

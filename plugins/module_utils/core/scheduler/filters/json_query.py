@@ -5,11 +5,11 @@
 """The grammar of JsonFilter: ``["and", [">=", "$free_ram_mb", 1024], ["=", "$hypervisor_type", "QEMU"]]``.
 
 A query is a list of an operator and its arguments: values, queries, and texts that begin with $ and name an attribute of
-HostState, with dots into mappings. What a host does not have is left out of the arguments, as if it were not written.
+HostState, with dots into mappings. Values that a host lacks are left out of the arguments.
 
 - ``= < > <= >=``: the first argument against all others; ``in``: it equals one of them. False with fewer than two.
-- ``and``, ``or``: of all arguments. ``not``: a list, with each argument turned; at the top one true entry will do, and
-  as an argument a list that has entries is true.
+- ``and``, ``or``: of all arguments. ``not``: a list with each argument negated; at the top it is true if one entry is,
+  and as an argument if it has entries.
 - An empty query is true.
 """
 
@@ -28,7 +28,7 @@ Value = t.Callable[[HostState], t.Any]
 
 
 class QueryError(ValueError):
-    """The query can not be read, or can not be answered for a host."""
+    """The query cannot be read, or cannot be answered for a host."""
 
 
 def _against_others(op: str, compare: t.Callable[[t.Any, t.Any], bool]) -> t.Callable[[Arguments], bool]:
@@ -69,7 +69,7 @@ OPERATORS: dict[str, t.Callable[[Arguments], t.Any]] = {
 
 
 def parse_query(given: t.Any) -> t.Any:
-    """The query of a hint, which is JSON text or what such a text says, or a list of one such. Empty: nothing is asked.
+    """The query of a hint: JSON text, its parsed value, or a list of one of these. Empty: no query.
 
     Raises QueryError for text that is not JSON.
     """
@@ -88,9 +88,9 @@ def parse_query(given: t.Any) -> t.Any:
 
 
 def compile_query(query: t.Any) -> t.Callable[[HostState], bool]:
-    """The query as a function of a host, which raises QueryError where values of that host can not be compared.
+    """The query as a function of a host, which raises QueryError if values of the host cannot be compared.
 
-    Raises QueryError for what is no query.
+    Raises QueryError for an invalid query.
     """
     answer = _compile(query, 0)
 
@@ -107,7 +107,7 @@ def _compile(query: t.Any, depth: int) -> Value:
     if not isinstance(query, (list, tuple)):
         raise QueryError("%r is not a list of an operator and its arguments" % (query,))
     if depth > MAX_DEPTH:
-        raise QueryError("it is nested more than %d deep" % MAX_DEPTH)
+        raise QueryError("the query is nested more than %d deep" % MAX_DEPTH)
     name = query[0]
     if not isinstance(name, str) or name not in OPERATORS:
         raise QueryError("%r is not an operator; known operators are %s" % (name, " ".join(OPERATORS)))
@@ -131,7 +131,7 @@ def _argument(argument: t.Any, depth: int) -> Value:
 
 
 def variables(query: t.Any) -> list[str]:
-    """The names with $ that a query asks for, each once, in the order in which they stand."""
+    """The $names in a query, each once, in the order in which they occur."""
     found: dict[str, None] = {}
     for argument in query[1:] if isinstance(query, (list, tuple)) else ():
         if isinstance(argument, str) and argument.startswith("$"):
@@ -142,9 +142,9 @@ def variables(query: t.Any) -> list[str]:
 
 
 def lookup(host: HostState, name: str) -> t.Any:
-    """What ``$attribute.key.key`` is of a host; None where there is nothing of the kind. Raises QueryError for a key of what has none.
+    """The value of ``$attribute.key.key`` on a host, or None. Raises QueryError for a key of something that is not a mapping.
 
-    A key may have dots of its own ($metrics.cpu.percent).
+    A key may contain dots ($metrics.cpu.percent).
     """
     path = name[1:].split(".")
     value = None if path[0].startswith("_") else getattr(host, path[0], None)

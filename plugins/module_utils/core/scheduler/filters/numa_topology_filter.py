@@ -14,15 +14,15 @@ from ..columns import Fleet, Rows, np
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
 
-# A host as this filter sees it: hosts that are equal in this are fitted once.
+# A host as this filter sees it: equal hosts are fitted once.
 Kind = t.Tuple[t.Optional[HostNUMATopology], float, float, t.Tuple[t.Any, ...]]
 
 
 class NUMATopologyFilter(Filter):
-    """Passes where the guest's cells fit the host's, on cells that also have the PCI devices asked for.
+    """Passes if the guest's cells fit the host's, on cells that also have the requested PCI devices.
 
-    A guest that wishes no cells passes everywhere, one that does passes no host without. CPUs and memory of guests
-    that are not pinned are over-committed by the host's ratios, which the claim is told too.
+    A guest without cells passes everywhere; a guest with cells passes only on hosts that report theirs. CPUs and memory
+    of guests that are not pinned are over-committed by the host's ratios, which are limits of the claim too.
     """
 
     name = "NUMATopologyFilter"
@@ -54,7 +54,7 @@ class NUMATopologyFilter(Filter):
 
     def _kinds(self, fleet: Fleet, spec: RequestSpec, rows: t.Any) -> list[Kind]:
         groups = fleet.groups("numa_topology", lambda host: host.numa_topology, of=("numa_topology",))
-        # The groups are of the hosts as they came; those taken from in this request are looked at again.
+        # The groups are of the hosts as read; those taken from in this request are fitted again.
         changed = fleet.num_instances[rows] != fleet.column("num_instances", np.int64)[rows]
         kinds: list[Kind] = []
         for row, code, taken in zip(rows.tolist(), groups.codes[rows].tolist(), changed.tolist()):

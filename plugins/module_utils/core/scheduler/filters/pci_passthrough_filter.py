@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""PciPassthroughFilter: hosts that have the PCI devices asked for."""
+"""PciPassthroughFilter: hosts that have the requested PCI devices."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .holdings import holdings_result
 
 
 class PciPassthroughFilter(Filter):
-    """Passes where the free devices satisfy all PCI requests, one after the other, wherever in the host they are.
+    """Passes if the free devices satisfy all PCI requests, one after the other, on any NUMA cell.
 
-    Which NUMA cell they are on is for NUMATopologyFilter. Hosts with the same free devices are asked once.
+    NUMATopologyFilter checks the cells. Hosts with the same free devices are asked once.
     """
 
     name = "PciPassthroughFilter"

@@ -17,7 +17,7 @@ from .capacity import capacity_result
 
 
 class RamFilter(Filter):
-    """Passes where the request fits the physical total and total x ram_allocation_ratio - used."""
+    """Passes if the request fits the physical total and total x ram_allocation_ratio - used."""
 
     name = "RamFilter"
     counts_capacity = True

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""RetryFilter: not where this build was tried already."""
+"""RetryFilter: no host on which this build was already tried."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ class RetryFilter(Filter):
         mask = np.array([pair not in tried for pair in pairs], dtype=bool)[rows]
 
         def text(position: int) -> str:
-            return "this build was tried there already (on %s)" % ", ".join(sorted("%s/%s" % pair for pair in tried))
+            return "the build was already tried on %s" % ", ".join(sorted("%s/%s" % pair for pair in tried))
 
         return FilterResult(mask=mask, text=text)

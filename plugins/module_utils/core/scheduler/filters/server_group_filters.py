@@ -28,7 +28,7 @@ def _title(group: ServerGroup) -> str:
 
 
 class ServerGroupAntiAffinityFilter(Filter):
-    """Passes hosts with fewer than max_server_per_host members, and the host that an instance is on while it is moved."""
+    """Passes hosts with fewer than max_server_per_host members, and the current host of an instance that is moved."""
 
     name = "ServerGroupAntiAffinityFilter"
     hints = ("group",)
@@ -58,11 +58,11 @@ class ServerGroupAntiAffinityFilter(Filter):
 
 
 class ServerGroupAffinityFilter(Filter):
-    """Passes hosts where members are; any host while there are none."""
+    """Passes hosts that have members; any host while the group has none."""
 
     name = "ServerGroupAffinityFilter"
     hints = ("group",)
-    per_host = False  # the first one placed shuts out all other hosts
+    per_host = False  # the first instance placed excludes all other hosts
 
     def concerns(self, spec: RequestSpec) -> bool:
         return _group(spec, AFFINITY) is not None

@@ -25,7 +25,7 @@ class TypeAffinityFilter(Filter):
     """Passes hosts that run nothing, or only instances of the same flavor."""
 
     name = "TypeAffinityFilter"
-    run_once_per_request = True  # what is picked meanwhile has the same flavor
+    run_once_per_request = True  # instances placed meanwhile have the same flavor
     needs_instances = True
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:

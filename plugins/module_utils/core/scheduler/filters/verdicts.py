@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Answers that many filters give."""
+"""Answers common to many filters."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def pass_all(rows: Rows) -> FilterResult:
 
 
 def by_group(groups: Groups, refusals: t.Sequence[str | None], rows: Rows) -> FilterResult:
-    """One refusal (None: passes) for each group of alike hosts, as the answer for ``rows``."""
+    """The answer for ``rows`` from one refusal (None: passes) for each group of hosts."""
     mask = np.array([refusal is None for refusal in refusals], dtype=bool)[groups.codes[rows]]
     return FilterResult(mask=mask, text=lambda position: refusals[groups.codes[at(rows, position)]] or "")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""WholeDiskFilter: hosts that have physical disks to give away whole."""
+"""WholeDiskFilter: hosts with free whole disks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
 from .holdings import holdings_result
 
-#: What matters of a free disk: path, size in GiB, medium.
+#: A free disk: path, size in GiB, medium.
 Holding = t.Tuple[t.Tuple[str, int, str], ...]
 
 
 class WholeDiskFilter(Filter):
-    """Passes where each disk asked for can have a free one of its own. Hosts with the same free disks are asked once."""
+    """Passes if each requested disk gets a free one of its own. Hosts with the same free disks are asked once."""
 
     name = "WholeDiskFilter"
     counts_capacity = True

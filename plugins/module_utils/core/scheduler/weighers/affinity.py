@@ -13,7 +13,7 @@ from .base import Changes, Weigher
 
 
 class _SoftGroupWeigher(Weigher):
-    """Members of the request's group on a host, those placed in this request too; 0 for other policies."""
+    """Members of the request's group on a host, including those placed in this request; 0 for other policies."""
 
     policy = ""
     sign = 1.0
@@ -29,7 +29,7 @@ class _SoftGroupWeigher(Weigher):
 
     def changes(self, fleet: Fleet, spec: RequestSpec) -> Changes:
         if not self._concerned(spec):
-            return Changes.NOBODY
+            return Changes.NONE
         one_node_each = len(set(fleet.values("host"))) == len(fleet)
         return Changes.PICKED if one_node_each else Changes.ALL
 

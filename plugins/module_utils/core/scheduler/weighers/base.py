@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a weigher is: one raw number per host; weighing normalises, multiplies and adds."""
+"""The base of weighers: a weigher gives one raw number per host; weighing normalises, multiplies and adds."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ..request_spec import RequestSpec
 
 
 class Changes(enum.Enum):
-    """Whose raw numbers may be others after an instance was placed."""
+    """The hosts whose raw numbers may change when an instance is placed."""
 
-    NOBODY = 0
+    NONE = 0
     PICKED = 1
     ALL = 2
 
@@ -28,11 +28,11 @@ class Changes(enum.Enum):
 class Weigher(abc.ABC):
     """Base of the weighers.
 
-    ``minval`` and ``maxval`` are the ends of the scale where they are fixed. ``per_host``: the number of a host
-    depends on that host alone, so that after a pick only that host is weighed again.
-    ``multiplier``: what is configured; ``least_multiplier``: nothing below is accepted. ``aggregate_key``: the metadata
-    key of aggregates that replaces it for their hosts. ``negated``: it counts against the host.
-    ``settings``: variables that it reads, as attributes of ``conf``. ``needs_*``: what the ledger has to fill in of HostState for it.
+    ``minval`` and ``maxval``: the ends of the scale, if fixed. ``per_host``: the number of a host
+    depends on that host alone; after a pick only that host is weighed again.
+    ``multiplier``: the configured one; ``least_multiplier``: its minimum. ``aggregate_key``: the metadata
+    key of aggregates that replaces it for their hosts. ``negated``: the number counts against the host.
+    ``settings``: the variables it reads, as attributes of ``conf``. ``needs_*``: the fields of HostState that the ledger fills in.
     """
 
     name = ""
@@ -59,9 +59,9 @@ class Weigher(abc.ABC):
         return Changes.PICKED if self.per_host else Changes.ALL
 
     def multipliers(self, fleet: Fleet, rows: Rows) -> t.Any:
-        """What a host's normalised number is multiplied with: one for each of ``rows``, or one number where it is the same for all.
+        """The multipliers of the normalised numbers: one for each of ``rows``, or one number for all.
 
-        The least value that a host's aggregates give; the configured one where they give none or something that is no number.
+        The least value of a host's aggregates; the configured one if they have none, or a value that is not a number.
         """
         sign = -1.0 if self.negated else 1.0
         configured = float(self.multiplier)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""BuildFailureWeigher: hosts where builds failed last."""
+"""BuildFailureWeigher: hosts with recently failed builds last."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .base import Changes, Weigher
 
 
 class BuildFailureWeigher(Weigher):
-    """Failed builds since the last success, against the host. Its multiplier is larger than all others together."""
+    """Failed builds since the last success count against the host. The multiplier exceeds the sum of all others."""
 
     name = "BuildFailureWeigher"
     multiplier = 1000000.0
@@ -23,4 +23,4 @@ class BuildFailureWeigher(Weigher):
         return fleet.column("failed_builds", np.int64)[rows] * 1.0
 
     def changes(self, fleet: Fleet, spec: RequestSpec) -> Changes:
-        return Changes.NOBODY
+        return Changes.NONE

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""MetricsWeigher: hosts by what they measured of themselves."""
+"""MetricsWeigher: hosts by their reported metrics."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ METRICS_WEIGHT_SETTING = Setting(
 class MetricsWeigher(Weigher):
     """The sum of metric x ratio over metrics_weight_setting.
 
-    A host that lacks one of them is an error while metrics_required is set; else it counts metrics_weight_of_unavailable
-    in all, unless the ratio or the host's multiplier is 0, and the missing metric would not have counted anyway.
+    With metrics_required, a host without one of the metrics is an error. Otherwise its sum is metrics_weight_of_unavailable,
+    unless the missing metric would not count because its ratio or the host's multiplier is 0.
     """
 
     name = "MetricsWeigher"
@@ -57,7 +57,7 @@ class MetricsWeigher(Weigher):
         return values if np.ndim(rows) else values[0]
 
     def changes(self, fleet: Fleet, spec: RequestSpec) -> Changes:
-        return Changes.NOBODY
+        return Changes.NONE
 
     def _sum(self, fleet: Fleet, row: int, multiplier: float) -> float:
         host = fleet.hosts[row]

@@ -11,7 +11,7 @@ from ..host_state import HostState
 from ..request_spec import RequestSpec
 from .base import Changes, Weigher
 
-#: More free devices than this less one are as good as these: nobody runs short there.
+#: From one less than this, more free devices make no difference: such hosts are not short of devices.
 PLENTY = 100
 
 
@@ -22,7 +22,7 @@ def _devices(host: HostState) -> int:
 class PCIWeigher(Weigher):
     """100 less the free devices, at least 1.
 
-    Guests that want a device are stacked, so that hosts with many stay whole; guests that want none keep away from devices.
+    Guests with devices are stacked, so that hosts with many keep them; guests without devices avoid such hosts.
     """
 
     name = "PCIWeigher"
@@ -42,4 +42,4 @@ class PCIWeigher(Weigher):
         return PLENTY - np.minimum(free, PLENTY - 1)
 
     def changes(self, fleet: Fleet, spec: RequestSpec) -> Changes:
-        return Changes.PICKED if spec.pci_requests else Changes.NOBODY
+        return Changes.PICKED if spec.pci_requests else Changes.NONE

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The pools as columns, and what a run has virtually taken of them: what Fleet is to instances.
+"""The pools as columns, and what a run has provisionally taken from them: the Fleet of volumes.
 
 source: Cinder's host_manager, PoolState.consume_from_volume (Queens)
 """
@@ -18,11 +18,11 @@ from ..model import PoolState, VolumeRequest
 
 
 class Backends:
-    """Columns over PoolStates. The states given are never written to; they keep the order given, which decides between equals.
+    """Columns over PoolStates. The given states are never written to; their order decides between equals.
 
     :arg volume_hosts: uuid of a volume -> host@backend#pool, for the hints same_host and different_host.
     :arg instance_hosts: uuid of an instance -> its host, for the hint local_to_instance.
-    :arg default_ratio: max_over_subscription_ratio where a backend says nothing; a number or ``auto``.
+    :arg default_ratio: max_over_subscription_ratio of backends that report none; a number or ``auto``.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Backends:
         self.volume_hosts = dict(volume_hosts or {})
         self.instance_hosts = dict(instance_hosts or {})
         self.capabilities: list[dict[str, t.Any] | None] = [None] * len(self.states)
-        # What a filter found out of a row's capabilities, by what it was asked; forgotten when they change.
+        # Results of a filter on a row's capabilities, by request; cleared when they change.
         self.judged: list[dict[str, t.Any]] = [{} for _state in self.states]
         self.ids = np.array([s.host for s in self.states], dtype=object)
         self.zones = np.array([s.availability_zone for s in self.states], dtype=object)
@@ -63,22 +63,22 @@ class Backends:
 
     @property
     def reserved_gb(self) -> Column:
-        """Whole GB kept free; 0 where the total is a word."""
+        """Whole GB kept free; 0 if the total is a word."""
         return np.floor(self.total_gb * (self.reserved_percentage / 100))
 
     def capabilities_of(self, row: int) -> dict[str, t.Any]:
-        """What CapabilitiesFilter looks at, with the amounts as they stand after what was taken."""
+        """The capabilities for CapabilitiesFilter, with the amounts after what was taken."""
         found = self.capabilities[row]
         if found is None:
             found = self.capabilities[row] = self.state(row).all_capabilities()
         return found
 
     def consume(self, row: int, request: VolumeRequest, sign: int = 1) -> None:
-        """Take (``sign`` 1) or give back (-1) what a volume needs: allocated, provisioned, and free where it is a number."""
+        """Take (``sign`` 1) or release (-1) what a volume needs: allocated, provisioned, and free if that is a number."""
         size = sign * request.requested_size
         self.allocated_gb[row] += size
         self.provisioned_gb[row] += size
-        self.free_gb[row] -= size  # stays 0 or nothing where it is a word: see state()
+        self.free_gb[row] -= size  # without meaning if free is a word: see state()
         if request.new_size is None:
             self.volume_count[row] += sign
         if request.volume_id and request.new_size is None:
@@ -90,7 +90,7 @@ class Backends:
         self.judged[row] = {}
 
     def state(self, row: int) -> PoolState:
-        """One pool as it stands after what was taken."""
+        """One pool as it is after what was taken."""
         original = self.states[row]
         numeric = not self.free_word[row] and not self.free_unset[row]
         return dataclasses.replace(

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What filters and weighers of backends have in common.
+"""The bases of filters and weighers of backends.
 
-They are the filters and weighers of hosts, asked about Backends and a VolumeRequest instead of a Fleet and a RequestSpec.
+They are filters and weighers of hosts that read Backends and a VolumeRequest instead of a Fleet and a RequestSpec.
 """
 
 from __future__ import annotations

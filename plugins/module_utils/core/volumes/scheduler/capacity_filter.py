@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""CapacityFilter: whether a pool has room. source: Cinder's capacity_filter (Queens)"""
+"""CapacityFilter: pools with enough space. source: Cinder's capacity_filter (Queens)"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..model import VolumeRequest
 from .backends import Backends
 from .base import BackendFilter
 
-# The cases in their order: the first that fits a pool decides.
+# The cases in order: the first that applies to a pool decides.
 _PASS = 0
 _NO_REPORT = 1
 _RESERVED_OF_WORD = 2
@@ -26,11 +26,11 @@ _NO_SPACE = 7
 
 
 class CapacityFilter(BackendFilter):
-    """Passes pools with room for the size, or for what the volume grows by.
+    """Passes pools with space for the size, or for the volume's growth.
 
-    Thin: neither are the promises over total x ratio, nor is the size over what is free x ratio. Reserved space is not free.
-    The arithmetic is that of Queens. Later releases take what is reserved off the total before they multiply by the ratio, and
-    of thick pools look at what is provisioned, too.
+    Thin: provisioned space is at most total x ratio, and the size at most free x ratio. Reserved space is not free.
+    The arithmetic is that of Queens. Later releases subtract reserved space from the total before they multiply by the
+    ratio, and check provisioned space of thick pools too.
     """
 
     name = "CapacityFilter"
@@ -81,7 +81,7 @@ class CapacityFilter(BackendFilter):
             ],
             default=_NO_SPACE,
         )
-        # What may still be asked for: thin pools are bounded by promises and by what is free x ratio.
+        # The largest possible request: thin pools are bounded by provisioned space and by free x ratio.
         room = np.where(sound, np.minimum(total * ratio - backends.provisioned_gb[rows], virtual), free)
         unmeasured = backends.free_unset[rows] | backends.free_word[rows] | total_word
         room = np.where(unmeasured, np.nan, room)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Why a volume went where it went: the decision as plain data, and as lines for people."""
+"""Explanation of a volume's destination: the decision as plain data, and as lines for people."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def explain(
     ranking: Ranking,
     order: t.Sequence[int],
 ) -> dict[str, t.Any]:
-    """One decision over the backends as they stand, before the chosen one is taken from.
+    """One decision over the backends as they are, before anything is taken from the chosen one.
 
     Returns {volume_id, size, chosen: host|None, filters: [{name, start, end}], backends}. A backend is {host, passed,
     rejected_by: {filter, reason, available, needed, unit}|None, filters: [{name, passed, available, needed, unit, reason}],
     rank: 1 is the best|None, weight, weighers: [{name, raw, normalised, multiplier, score}]}; those that may take the volume
-    come first, best first. ``filters`` of a backend are the verdicts of all, those not reached too.
+    come first, best first. ``filters`` of a backend has the verdicts of all filters, also of those not reached.
     """
     entries = {row: _entry(state) for row, state in enumerate(backends.states)}
     for row in set(entries) - {int(r) for r in candidates}:
@@ -76,7 +76,7 @@ def explain(
             for scale in ranking.scales
         ]
         if row not in order:
-            entries[row]["rejected_by"] = _refusal("", "its source is on %s" % request.resource_backend)
+            entries[row]["rejected_by"] = _refusal("", "the source is on %s" % request.resource_backend)
     for rank, row in enumerate(order, 1):
         entries[row].update(rank=rank, passed=True)
     rest = [row for row in entries if row not in set(order)]
@@ -90,7 +90,7 @@ def explain(
 
 
 def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None) -> list[str]:
-    """The decision as lines. :arg limit: at most this many backends are listed; the rest is counted."""
+    """The decision as lines. :arg limit: the maximum of backends listed; the rest is counted."""
     lines = ["volume %s (%s GB) -> %s" % (decision["volume_id"], decision["size"], decision["chosen"] or "no backend")]
     for entry in decision["backends"][:limit]:
         if entry["passed"]:

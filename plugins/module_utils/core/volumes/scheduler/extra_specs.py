@@ -4,9 +4,9 @@
 
 """Whether a capability satisfies a volume type's extra spec. source: Cinder's extra_specs_ops (Queens)
 
-Cinder's grammar is that of flavors (core.scheduler.extra_specs_ops) with <is> for truth and without <all-in>; a number
-that is none satisfies nothing instead of being an error. Capabilities keep their types: only <is> takes True for "True", and
-<in> asks a list or mapping for a member. Where Cinder would end with an exception (s< of a number, <in> of a truth, <or>
+Cinder's grammar is that of flavors (core.scheduler.extra_specs_ops) with <is> for booleans and without <all-in>; an invalid
+number satisfies nothing instead of being an error. Capabilities keep their types: only <is> accepts True for "True", and
+<in> tests the members of a list or mapping. Where Cinder raises an exception (s< of a number, <in> of a boolean, <or>
 without a word) nothing is satisfied.
 """
 
@@ -21,7 +21,7 @@ _TRUE_WORDS = frozenset(("1", "t", "true", "on", "y", "yes"))
 
 
 def match(value: t.Any, requirement: str | None) -> bool:
-    """Does a capability (``value``: text, number, truth) satisfy the requirement?"""
+    """Whether a capability (``value``: text, number or boolean) satisfies the requirement."""
     if requirement is None:
         return value is None
     words = requirement.split()
@@ -53,10 +53,10 @@ def _truth(value: t.Any) -> bool:
 def satisfies(
     capabilities: t.Mapping[str, t.Any], extra_specs: t.Mapping[str, t.Any]
 ) -> tuple[str, t.Any, t.Any] | None:
-    """None where all extra specs that concern capabilities are met, else (key, requirement, capability) of the first that is not.
+    """None if all extra specs about capabilities are met, else (key, requirement, capability) of the first that is not.
 
-    A key concerns them without a scope, or in the scope ``capabilities:``; what follows may lead down into mappings. Of a
-    list of capabilities one has to match.
+    These are the keys without a scope and those of the scope ``capabilities:``, which may lead down into mappings. One of
+    a list of capabilities has to match.
     """
     for key, requirement in extra_specs.items():
         scope = key.split(":")

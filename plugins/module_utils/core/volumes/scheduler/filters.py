@@ -16,7 +16,7 @@ from .extra_specs import satisfies
 
 
 class AvailabilityZoneFilter(BackendFilter):
-    """Passes pools of the zone asked for."""
+    """Passes pools of the requested zone."""
 
     name = "AvailabilityZoneFilter"
     run_once_per_request = True

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters that read scheduler hints: where other volumes are, or an instance. source: Cinder's affinity_filter and
+"""Filters that read scheduler hints: the places of other volumes or of an instance. source: Cinder's affinity_filter and
 instance_locality_filter (Queens)
 """
 
@@ -35,10 +35,10 @@ class _AffinityFilter(BackendFilter):
 
     def judge(self, backends: Backends, request: VolumeRequest, rows: Rows) -> FilterResult:
         (hint,) = self.hints
-        wish = (request.scheduler_hints or {}).get(hint, [])
-        uuids = wish if isinstance(wish, list) else [wish]
+        given = (request.scheduler_hints or {}).get(hint, [])
+        uuids = given if isinstance(given, list) else [given]
         bad = [value for value in uuids if not is_uuid_like(value)]
-        if bad:  # better no backend than one that was not asked for
+        if bad:  # better no backend than a wrong one
             return FilterResult(
                 mask=np.zeros(len(rows), dtype=bool),
                 text=lambda position: "hint %s: %s is not a UUID" % (hint, ascii(bad[0])),
@@ -72,7 +72,7 @@ class DifferentBackendFilter(_AffinityFilter):
 class InstanceLocalityFilter(BackendFilter):
     """Passes pools on the host of the instance of the hint local_to_instance.
 
-    Raises InvalidUUID, and InstanceNotFound where nobody knows the instance's host.
+    Raises InvalidUUID, and InstanceNotFound if the instance's host is unknown.
     """
 
     name = "InstanceLocalityFilter"

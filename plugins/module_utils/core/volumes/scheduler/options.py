@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from ...scheduler.options import DeclaredSettings
 
-AUTO = "auto"  # of max_over_subscription_ratio: of what the volumes really use
-MOST_ATTEMPTS = 3  # the playbooks have so many rounds
+AUTO = "auto"  # of max_over_subscription_ratio: from what the volumes really use
+MOST_ATTEMPTS = 3  # the number of rounds of the playbooks
 
 
 @dataclass
@@ -24,8 +24,8 @@ class VolumeSchedulerOptions(DeclaredSettings):
     multipliers: t.Mapping[str, float] = field(default_factory=dict)  # weigher name -> multiplier
     max_attempts: int = 3
     max_over_subscription_ratio: float | str = 20.0  # of backends that report none; a number or auto
-    now: float | None = None  # epoch seconds; None: the age of reports is not looked at
+    now: float | None = None  # epoch seconds; None: the age of reports is ignored
     service_down_time: float = 60.0  # seconds
-    prefer_untried: bool = True  # a rescheduled volume goes to a backend that has not failed it while there is one
+    prefer_untried: bool = True  # prefer backends that have not failed a rescheduled volume
     explain: bool = False
-    hosts: t.Collection[str] | None = None  # storage hosts that can be reached: other pools take nothing; None: all
+    hosts: t.Collection[str] | None = None  # reachable storage hosts, the only ones that take volumes; None: all

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters and weighers of backends by Cinder's names: the second registry of the one machinery.
+"""Filters and weighers of backends by Cinder's names.
 
-DriverFilter and GoodnessWeigher need a driver's functions, JsonFilter and ChanceWeigher nobody asked for: they are not here.
+Not included: DriverFilter and GoodnessWeigher (they need a driver's functions), JsonFilter and ChanceWeigher.
 """
 
 from __future__ import annotations

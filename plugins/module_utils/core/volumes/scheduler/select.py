@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Choosing backends: filter, weigh, keep to a source's backend, pick, take in memory, next volume.
+"""Choosing backends: filter, weigh, keep to a source's backend, pick, consume in memory, next volume.
 
-source: Cinder's FilterScheduler (Queens). The machinery is that of instances: core.scheduler.
+source: Cinder's FilterScheduler (Queens). core.scheduler has the common code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .registry import make_filters, make_weighers
 
 @dataclass(frozen=True)
 class BackendSelection:
-    """Where one volume goes. ``retry``: the record to keep with it, None where it is tried once only."""
+    """The destination of one volume. ``retry``: the record to keep with it, None if there is only one attempt."""
 
     volume_id: str
     host: str  # host@backend#pool
@@ -37,7 +37,7 @@ class BackendSelection:
 
 
 class VolumeScheduler:
-    """Backends that are asked for one volume after the other, and remember what each took.
+    """Chooses backends for one volume after the other, and keeps track of what each took.
 
     :arg volume_hosts: see Backends; :arg instance_hosts: see Backends.
     Raises InvalidInput for unknown names of filters and weighers.
@@ -55,17 +55,17 @@ class VolumeScheduler:
         self.weighers = make_weighers(self.options)
         self.backends = Backends(states, volume_hosts, instance_hosts, self.options.max_over_subscription_ratio)
         self.counts: list[FilterCount] = []
-        self._candidates: Column = None  # the same for every volume: what one takes makes no difference to it
+        self._candidates: Column = None  # the same for every volume, whatever others took
 
     def candidates(self) -> Column:
-        """Rows of the pools that are enabled and reported lately."""
+        """Rows of the pools that are enabled and reported recently."""
         if self._candidates is None:
             usable = [row for row, state in enumerate(self.backends.states) if not self.why_out(state)]
             self._candidates = np.array(usable, dtype=np.int64)
         return self._candidates
 
     def why_out(self, state: PoolState) -> str:
-        """Why a pool is not even filtered; "" where it is."""
+        """Why a pool is excluded before the filters; "" if it is not."""
         if self.options.hosts is not None and extract_host(state.host, "host") not in self.options.hosts:
             return "the host of %s is not in the inventory" % state.host
         if state.disabled:
@@ -83,19 +83,19 @@ class VolumeScheduler:
         return ""
 
     def select(self, request: VolumeRequest) -> BackendSelection:
-        """The best backend for this volume, which is taken from in memory; then the alternates.
+        """The best backend for this volume and the alternates; the volume is consumed from the best in memory.
 
         A backend that has failed this volume comes last (options.prefer_untried); Cinder weighs it like the others, unless
-        IgnoreAttemptedHostsFilter leaves it out.
+        IgnoreAttemptedHostsFilter excludes it.
 
         :raises NoValidBackend: no backend passes (``details``: filters, volume_id, decision), or the attempts are used up.
-        :raises InvalidInput: a hint or setting that makes no sense.
+        :raises InvalidInput: an invalid hint or setting.
         """
         retry = populate_retry(request.retry, self.options.max_attempts, request.volume_id)
-        request = replace(request, retry=retry)  # without a record what was tried before does not count, as in Cinder
+        request = replace(request, retry=retry)  # without a record earlier attempts do not count, as in Cinder
         candidates = self.candidates()
         rows = self._filter(request, candidates)
-        # The machinery only ever asks them for what Backends and VolumeRequest have.
+        # Ranking only uses attributes that Backends and VolumeRequest have.
         ranking = Ranking(t.cast(t.Any, self.backends), t.cast(t.Any, request), rows, self.weighers, weigh_one=True)
         order = self._order(request, ranking)
         chosen = order[0] if order else None
@@ -125,7 +125,7 @@ class VolumeScheduler:
         return rows
 
     def _order(self, request: VolumeRequest, ranking: Ranking) -> list[int]:
-        """Rows that may take it, best first; those that have failed it go behind the others."""
+        """Rows that may take the volume, best first; those that have failed it come last."""
         rows = [int(ranking.rows[position]) for position in ranking.order]
         if request.resource_backend:
             rows = [row for row in rows if same_backend(request.resource_backend, self.backends.states[row].host)]
@@ -139,7 +139,7 @@ class VolumeScheduler:
         if not len(self.backends):
             parts.append("There is no backend.")
         elif passed:
-            parts.append("None that passed is on %s, where its source is." % request.resource_backend)
+            parts.append("The source is on %s, which did not pass." % request.resource_backend)
         elif self.counts and self.counts[0].start:
             parts.append(
                 "Filtering removed all hosts for the request with volume ID '%s'. Filter results: %s"

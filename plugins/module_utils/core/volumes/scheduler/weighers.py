@@ -11,21 +11,21 @@ from ..model import VolumeRequest
 from .backends import Backends
 from .base import BackendWeigher
 
-# What stands for a word when the least is favoured: so much beyond the largest number.
+# The value of a word when stacking: this much beyond the largest number.
 _SPREAD_TIMES = 100.0
 _LEAST_OFFSET = 10000.0
 
 
 class CapacityWeigher(BackendWeigher):
-    """More free space is better, virtual space where the volume may be thin. A negative multiplier stacks.
+    """More free space is better, virtual space if the volume may be thin. A negative multiplier stacks.
 
-    Backends that can not tell come last: -1 when spreading, else beyond all the others; where none can tell, all weigh the
-    same (Cinder ends with a ValueError there when it stacks). The arithmetic is that of Queens: see CapacityFilter.
+    Backends without numbers come last: -1 when spreading, else beyond all others. Without any number all weigh the
+    same (Cinder raises a ValueError then when stacking). The arithmetic is that of Queens: see CapacityFilter.
     """
 
     name = "CapacityWeigher"
     multiplier = 1.0
-    per_host = False  # what stands for a word depends on the others
+    per_host = False  # the value of a word depends on the other backends
 
     def weigh(self, backends: Backends, request: VolumeRequest, rows: Rows) -> Column:
         total = backends.total_gb[rows]

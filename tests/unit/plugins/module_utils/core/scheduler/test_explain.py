@@ -152,7 +152,7 @@ def test_lines():
     assert any(line.startswith("  - full (n5)  DiskFilter: disk: needs 10240 MB, 5120 MB usable") for line in lines)
     short = explanation_text(selection.decision, limit=1)
     assert "  ... and 1 more passed" in short
-    assert "  ... and 2 more turned down" in short
+    assert "  ... and 2 more rejected" in short
 
 
 def test_forced_and_ignored():
@@ -222,8 +222,7 @@ def test_lines_pass_over_weighers_that_tell_no_host_from_another():
     assert any("RAMWeigher" in line for line in lines)
     assert not any("MetricsWeigher" in line or "SoftAffinity" in line for line in lines)
     assert (
-        "  filters: of 5 hosts: ComputeFilter 5->4, RamFilter 4->3, DiskFilter 3->2, 10 others turned none down"
-        in lines
+        "  filters: of 5 hosts: ComputeFilter 5->4, RamFilter 4->3, DiskFilter 3->2, 10 others rejected none" in lines
     )
 
 

@@ -176,7 +176,7 @@ def test_what_no_pick_changes_is_not_asked_again():
             return super().raw(fleet, spec, rows)
 
         def changes(self, fleet, spec):
-            return Changes.NOBODY
+            return Changes.NONE
 
     fixed = Fixed([3, 1, 2])
     made = ranking(fixed)

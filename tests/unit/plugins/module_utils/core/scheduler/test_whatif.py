@@ -62,7 +62,7 @@ def test_each_host_to_its_own_end():
     ]
     turned_down = {f["name"]: f["start"] - f["end"] for f in answer.stopped_by["filters"]}
     assert {k: v for k, v in turned_down.items() if v} == {"ComputeFilter": 1, "RamFilter": 2, "DiskFilter": 1}
-    assert answer.stopped_by["reason"] == "turned down by: ComputeFilter 1, RamFilter 2, DiskFilter 1"
+    assert answer.stopped_by["reason"] == "rejected by: ComputeFilter 1, RamFilter 2, DiskFilter 1"
     assert answer.stopped_by["decision"] is None
     assert answer.as_dict()["total"] == 7
 
@@ -76,7 +76,7 @@ def test_explained():
 def test_none_fits():
     answer = how_many(Fleet([host("a")]), spec(9999), OPTIONS)
     assert (answer.total, answer.by_host) == (0, [])
-    assert answer.stopped_by["reason"] == "turned down by: RamFilter 1"
+    assert answer.stopped_by["reason"] == "rejected by: RamFilter 1"
 
 
 def test_no_hosts():

@@ -288,7 +288,7 @@ def test_a_clone_stays_with_its_source(backend, expected):
 
 
 def test_a_source_on_a_full_backend_leaves_no_choice():
-    with pytest.raises(NoValidBackend, match="where its source is") as caught:
+    with pytest.raises(NoValidBackend, match="which did not pass") as caught:
         chosen([state(1, 5), state(2, 500)], VolumeRequest(10, "v", resource_backend=host(1)))
     assert "No valid backend was found. No weighed backends available" in caught.value.message
 

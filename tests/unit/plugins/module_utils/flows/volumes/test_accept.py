@@ -64,13 +64,13 @@ def test_the_same_again_changes_nothing(vw: VolumeWorld) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"size": 12}, "its size is 10 GB, not 12 (volume_extend enlarges it)"),
-        ({"size": 8}, "its size is 10 GB, not 8"),
-        ({"description": "x"}, "its description is none, not x"),
-        ({"volume_type": "fast"}, "its volume_type is none, not fast"),
-        ({"image": "cirros"}, "its image is none, not cirros"),
-        ({"metadata": {"a": "b"}}, "its metadata is none, not {'a': 'b'}"),
-        ({"multiattach": True}, "its multiattach is False, not True"),
+        ({"size": 12}, "size is 10 GB, not 12 (volume_extend enlarges it)"),
+        ({"size": 8}, "size is 10 GB, not 8"),
+        ({"description": "x"}, "description is none, not x"),
+        ({"volume_type": "fast"}, "volume_type is none, not fast"),
+        ({"image": "cirros"}, "image is none, not cirros"),
+        ({"metadata": {"a": "b"}}, "metadata is none, not {'a': 'b'}"),
+        ({"multiattach": True}, "multiattach is False, not True"),
     ],
 )
 def test_another_definition_is_refused_and_says_what_differs(vw: VolumeWorld, change: t.Any, words: str) -> None:

@@ -94,12 +94,12 @@ def test_media(tree, expected):
         (node(mountpoint="[SWAP]"), "the disk is mounted at [SWAP]"),
         (node(fstype="LVM2_member"), "the disk is an LVM physical volume"),
         (node(fstype="linux_raid_member"), "the disk is a member of a linux_raid set"),
-        (node(children=[part("sdb1"), part("sdb2", mountpoint="/")]), "its partition sdb2 is mounted at /"),
-        (node(children=[part("sdb1", fstype="LVM2_member")]), "its partition sdb1 is an LVM physical volume"),
+        (node(children=[part("sdb1"), part("sdb2", mountpoint="/")]), "partition sdb2 is mounted at /"),
+        (node(children=[part("sdb1", fstype="LVM2_member")]), "partition sdb1 is an LVM physical volume"),
         (node(children=[node("dm-0", type="crypt")]), "the disk is held by dm-0 (crypt)"),
         (
             node(children=[part("sdb1", children=[node("md0", type="raid1")])]),
-            "its partition sdb1 is held by md0 (raid1)",
+            "partition sdb1 is held by md0 (raid1)",
         ),
     ],
 )

@@ -212,10 +212,10 @@ def test_metrics_setting_is_a_mapping():
         (None, 0.0, ""),
         (100, NOW, ""),
         (100, NOW - 100, ""),
-        (100, NOW - 101, "its facts are 101 s old, more than 100 s"),
-        ("100", NOW - 101, "its facts are 101 s old, more than 100 s"),
+        (100, NOW - 101, "the facts of the host are 101 s old, more than 100 s"),
+        ("100", NOW - 101, "the facts of the host are 101 s old, more than 100 s"),
         (100, NOW + 1000, ""),  # another clock: they are not old
-        (100, None, "no facts of it are known, they may be 100 s old"),
+        (100, None, "the host has reported no facts (they may be 100 s old)"),
     ],
 )
 def test_facts_age(limit, updated_at, reason):
