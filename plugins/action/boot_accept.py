@@ -42,7 +42,9 @@ class ActionModule(LedgerAction):
         scheduler_inputs.check(self, problems)
 
     def act(self) -> dict[str, t.Any]:
-        inputs = request_inputs.RequestInputs(self.options, scheduler_inputs.reading_of(self))
+        inputs = request_inputs.RequestInputs(
+            self.options, scheduler_inputs.reading_of(self), scheduler_inputs.zones(self)
+        )
         scheduler_inputs.check(self)
         variable_names.warn(self, scheduler_inputs.host_variables(self))
         options = boot_volume_inputs.accept_options(self, inputs)

@@ -56,19 +56,18 @@ class ActionModule(StageAction):
     def _local_disks(self, builds: list[Build]) -> Outcomes:
         images = self._images(builds)
         local = is_local(self)
+        settings = host_settings.of(self)
         arguments: dict[str, t.Any] = {
-            "instances_path": host_settings.of(self).instances_path,
+            "instances_path": settings.instances_path,
             "images": [module_image(i, local) for i in images.values()],
             "instances": [
                 {
                     "uuid": b.uuid,
-                    "disks": [
-                        module_disk(d, b, host_settings.of(self).disk_backend) for d in b.disks if d["kind"] != VOLUME
-                    ],
+                    "disks": [module_disk(d, b, settings) for d in b.disks if d["kind"] != VOLUME],
                 }
                 for b in builds
             ],
-            "volume_group": host_settings.volume_group(host_settings.of(self)),
+            "volume_group": host_settings.volume_group(settings),
             "uploads": {},
             "workers": host_settings.workers(self, len(builds)),
             # The catalogue has refused an image without a checksum unless it says allow_unverified.

@@ -23,9 +23,10 @@ options:
     description:
       - >-
         Limits of a project: C(instances), C(cores), C(ram) (MB), C(ports) (-1, unlimited, by default), C(server_groups),
-        C(server_group_members) (10 by default); for volumes C(volumes), C(snapshots) (10), C(gigabytes) (1000),
-        C(per_volume_gigabytes), and with a volume type C(volumes_TYPE), C(gigabytes_TYPE), C(snapshots_TYPE) (unlimited);
-        C(projects) (project name to its own limits).
+        C(server_group_members) (10 by default); of an instance C(metadata_items) (128), C(injected_files) (5),
+        C(injected_file_content_bytes) (10240), C(injected_file_path_length) (255); for volumes C(volumes), C(snapshots)
+        (10), C(gigabytes) (1000), C(per_volume_gigabytes), and with a volume type C(volumes_TYPE), C(gigabytes_TYPE),
+        C(snapshots_TYPE) (unlimited); C(projects) (project name to its own limits).
       - >-
         Read from the variable C(bootflow_quotas), else V({}).
     type: dict
@@ -42,6 +43,13 @@ options:
         Availability zone of hosts that name none.
       - >-
         Read from the variable C(bootflow_default_availability_zone), else V(nova).
+    type: str
+  default_schedule_zone:
+    description:
+      - >-
+        Availability zone of entries that name none.
+      - >-
+        Read from the variable C(bootflow_default_schedule_zone), else any.
     type: str
   default_flavor:
     description:
@@ -71,6 +79,15 @@ options:
       - >-
         Read from the variable C(bootflow_force_config_drive), else V(true).
     type: bool
+  max_local_block_devices:
+    description:
+      - >-
+        Most local disks (root, ephemeral, swap) of an instance; -1: no limit; 0: instances boot from volumes only.
+      - >-
+        A whole number, at least -1.
+      - >-
+        Read from the variable C(bootflow_max_local_block_devices), else V(3).
+    type: int
   schema_dirs:
     description:
       - >-

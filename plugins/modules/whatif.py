@@ -22,7 +22,7 @@ author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
-  - bootflow.compute.catalogue
+  - bootflow.compute.request
   - bootflow.compute.scheduler
 attributes:
   check_mode:
@@ -87,43 +87,6 @@ options:
   print_table:
     description: Print the answer. Read from the variable C(bootflow_print_table), else true.
     type: bool
-  quotas:
-    description:
-      - The limits of a project, C(instances), C(cores), C(ram) (MB), C(ports), C(server_groups), C(server_group_members); -1 is unlimited.
-      - Those of server groups are 10 by default, all others unlimited. Read from the variable C(bootflow_quotas).
-    type: dict
-  project:
-    description: The project of entries that name none. Read from the variable C(bootflow_project), else V(default).
-    type: str
-  default_availability_zone:
-    description: The zone of hosts that name none. Read from the variable C(bootflow_default_availability_zone), else V(nova).
-    type: str
-  default_flavor:
-    description: The flavor of entries that name none. Read from the variable C(bootflow_default_flavor).
-    type: str
-  allow_forced_host:
-    description: Allow C(zone:host:node) in C(availability_zone), which is for administrators. Read from the variable C(bootflow_allow_forced_host), else false.
-    type: bool
-  allow_duplicate_networks:
-    description: An instance may have several ports on the same network. Read from the variable C(bootflow_allow_duplicate_networks), else V(true).
-    type: bool
-  force_config_drive:
-    description: Give every instance a config drive. Read from the variable C(bootflow_force_config_drive), else true.
-    type: bool
-  schema_dirs:
-    description: Folders with more schema fragments. Read from the variable C(bootflow_schema_dirs).
-    type: list
-    elements: path
-  scheduler_hint_names:
-    description: Scheduler hints that filters of your own read. Read from the variable C(bootflow_scheduler_hint_names).
-    type: list
-    elements: str
-  server_groups:
-    description: The server groups that the hint C(group) may name. Read from the variable C(bootflow_server_groups).
-    type: raw
-  pci_alias:
-    description: Names for kinds of PCI devices that flavors may ask for, as Nova's C([pci]alias). Read from the variable C(bootflow_pci_alias).
-    type: raw
 requirements:
   - SQLAlchemy >= 2.0 (on the controller)
   - alembic (on the controller)

@@ -128,16 +128,16 @@ def _random_seed() -> bytes:
     return os.urandom(metadata.RANDOM_SEED_BYTES)
 
 
-def module_disk(disk: t.Mapping[str, t.Any], build: Build, backend: str) -> dict[str, t.Any]:
+def module_disk(disk: t.Mapping[str, t.Any], build: Build, settings: Values) -> dict[str, t.Any]:
     """A planned disk as the module instance_disks takes it."""
     wanted = {
         "name": disk["name"],
         "kind": disk["kind"],
-        "backend": backend,
+        "backend": settings.disk_backend,
         "image_id": build.row.spec["image"]["id"] if disk["kind"] == "image" else None,
         "size_gb": disk["size_gb"],
         "size_mb": disk["size_mb"],
-        "fs": disk["guest_format"] if disk["kind"] == "ephemeral" else None,
+        "fs": (disk["guest_format"] or settings.default_ephemeral_format) if disk["kind"] == "ephemeral" else None,
     }
     return {k: v for k, v in wanted.items() if v is not None}
 

@@ -23,9 +23,15 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_inputs 
 class RequestInputs:
     """The entries of the request and the catalogue they name things of."""
 
-    def __init__(self, options: t.Mapping[str, t.Any], reading: Reading | None = None):
+    def __init__(
+        self,
+        options: t.Mapping[str, t.Any],
+        reading: Reading | None = None,
+        zones: t.Collection[str] | None = None,
+    ):
         """:arg reading: what the scheduler looks at. Without it, what its settings among the options tell; where they
-        are not among them, hints are not held against filters.
+            are not among them, hints are not held against filters.
+        :arg zones: the availability zones that exist; None: any may be requested.
         """
         self.options = options
         self.catalogue = catalogue_module.parse_catalogue(
@@ -48,6 +54,8 @@ class RequestInputs:
             self.catalogue,
             server_request.RequestOptions(
                 allow_forced_host=options["allow_forced_host"],
+                default_schedule_zone=options["default_schedule_zone"],
+                availability_zones=zones,
                 default_flavor=options.get("default_flavor"),
                 default_project=options["project"],
                 allow_duplicate_networks=options["allow_duplicate_networks"],
@@ -57,6 +65,7 @@ class RequestInputs:
                 enabled_filters=None if reading is None else reading.filters,
                 enabled_weighers=None if reading is None else reading.weighers,
                 schema_dirs=tuple(options["schema_dirs"]),
+                quotas=options["quotas"],
             ),
         )
 
@@ -66,7 +75,10 @@ class RequestInputs:
             by_name[network.id] = network
             by_name[network.name] = network
         return accept.AcceptOptions(
-            quotas=self.options["quotas"], force_config_drive=self.options["force_config_drive"], networks=by_name
+            quotas=self.options["quotas"],
+            force_config_drive=self.options["force_config_drive"],
+            networks=by_name,
+            max_local_block_devices=self.options["max_local_block_devices"],
         )
 
     def names(self) -> list[tuple[str, str]]:

@@ -172,6 +172,15 @@ def configurations(action: LedgerAction) -> dict[str, dict[str, t.Any]]:
     return found
 
 
+def zones(action: LedgerAction) -> frozenset[str] | None:
+    """The availability zones of the compute hosts; None where a setting of theirs is wrong, which check() reports."""
+    try:
+        found = configurations(action)
+    except errors.InvalidRequest:
+        return None
+    return frozenset(z.strip() for c in found.values() for z in str(c["availability_zone"]).split(","))
+
+
 def aggregates_of(action: LedgerAction) -> dict[str, tuple[Aggregate, ...]]:
     """host -> its aggregates, for HostState.aggregates; a host that is in none is left out.
 

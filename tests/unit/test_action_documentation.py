@@ -25,10 +25,11 @@ HOST_SIDE = sorted(p.stem for p in (ROOT / "plugins" / "modules").glob("*.py") i
 def documented(name: str) -> dict[str, dict]:
     module = importlib.import_module("%s.modules.%s" % (PACKAGE, name))
     text = yaml.safe_load(module.DOCUMENTATION)
-    options = dict(text.get("options") or {})
+    options = {}
     for fragment in text["extends_documentation_fragment"]:
         found = importlib.import_module("%s.doc_fragments.%s" % (PACKAGE, fragment.rpartition(".")[2]))
         options.update(yaml.safe_load(found.ModuleDocFragment.DOCUMENTATION).get("options") or {})
+    options.update(text.get("options") or {})  # as in Ansible, what the module says itself counts
     return options
 
 

@@ -25,6 +25,7 @@ from ..model import BlockDevice, Flavor, Image
 from .disk_names import VALID_BUSES
 
 SOURCE_TYPES = ("image", "volume", "snapshot", "blank")
+MAX_LOCAL_BLOCK_DEVICES = 3  # Nova's default
 DESTINATION_TYPES = ("local", "volume")
 DEVICE_TYPES = ("disk", "cdrom", "floppy", "lun")
 LEGAL_PAIRS = frozenset(
@@ -130,7 +131,10 @@ def check_disk_bus(bdm: BlockDevice) -> None:
 
 
 def validate_bdms(
-    bdms: t.Sequence[BlockDevice], flavor: Flavor, image: Image | None, max_local_block_devices: int = 3
+    bdms: t.Sequence[BlockDevice],
+    flavor: Flavor,
+    image: Image | None,
+    max_local_block_devices: int = MAX_LOCAL_BLOCK_DEVICES,
 ) -> None:
     """Nova's checks of the merged mappings (semantics of block devices v2), in Nova's order.
 
@@ -170,7 +174,7 @@ def validate_bdms(
     local = sum(1 for bdm in bdms if bdm.destination_type == "local")
     if 0 <= max_local_block_devices < local:
         raise InvalidBDMLocalsLimit(
-            remedy="%d local disks (root, ephemeral, swap) are requested, max_local_block_devices is %d; -1 removes the limit."
+            remedy="%d local disks (root, ephemeral, swap) are requested, bootflow_max_local_block_devices is %d; -1 removes the limit."
             % (local, max_local_block_devices)
         )
     _check_names(bdms)

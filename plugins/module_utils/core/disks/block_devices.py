@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ..errors import DevicePathInUse, InvalidInput
 from ..model import BlockDevice, Flavor, Image
-from .block_device_checks import check_disk_bus, check_words
+from .block_device_checks import MAX_LOCAL_BLOCK_DEVICES, check_disk_bus, check_words
 from .block_device_mapping import is_swap, normalise_bdms, prepend_dev, root_name_of, strip_dev, validate_bdms
 from .disk_names import (
     BUS_PREFIX,
@@ -30,7 +30,6 @@ from .disk_names import (
 )
 
 __all__ = [
-    "BlockDeviceOptions",
     "PlannedDisk",
     "attached_disk",
     "block_device_plan",
@@ -39,19 +38,6 @@ __all__ = [
     "normalise_bdms",
     "validate_bdms",
 ]
-
-
-@dataclass(frozen=True)
-class BlockDeviceOptions:
-    """What the plan depends on besides the request."""
-
-    virt_type: str = "kvm"
-    machine_type: str | None = None  # pc, q35, pc-q35-7.2...; the image's hw_machine_type comes first
-    arch: str = "x86_64"
-    backend: str = "qcow2"  # how local disks are kept: qcow2, raw
-    default_ephemeral_format: str = "ext4"
-    max_local_block_devices: int = 3
-    max_count: int = 1
 
 
 @dataclass(frozen=True)
@@ -68,8 +54,7 @@ class PlannedDisk:
     size_mb: int | None = None  # swap
     image_id: str | None = None
     volume_id: str | None = None
-    guest_format: str | None = None  # file system of an ephemeral disk
-    backend: str = "qcow2"
+    guest_format: str | None = None  # file system of an ephemeral disk; None: the host's default
     delete_on_termination: bool = False
     tag: str | None = None
     # of a volume: where it comes from (volume, image, snapshot, blank), and how one that does not exist is made
@@ -125,9 +110,10 @@ def block_device_plan(
     flavor: Flavor,
     image: Image | None,
     bdms: t.Sequence[BlockDevice] = (),
-    options: BlockDeviceOptions | None = None,
     properties: t.Mapping[str, t.Any] | None = None,
     meta: Image | None = None,
+    max_count: int = 1,
+    max_local_block_devices: int = MAX_LOCAL_BLOCK_DEVICES,
 ) -> list[PlannedDisk]:
     """All disks of a guest but the config drive: root first, then ephemerals, swap, volumes.
 
@@ -140,15 +126,14 @@ def block_device_plan(
     :arg properties: of the guest, where the root is a volume that exists and there is no image: they choose buses.
     :arg meta: the image that the root volume is made of, where there is no image: its properties choose buses, and its
         mappings count.
+    :arg max_count: how many instances have these disks. :arg max_local_block_devices: see validate_bdms.
     :raises InvalidBDM: see normalise_bdms and validate_bdms; a device name that does not fit its bus.
     :raises TooManyDiskDevices: (403) the bus is full.
     :raises UnsupportedHardware: a bus that the machine has not, or that has no such devices.
     """
-    options = options or BlockDeviceOptions()
-    merged = normalise_bdms(flavor, image, bdms, options.max_count, meta)
-    validate_bdms(merged, flavor, image, options.max_local_block_devices)
-    planner = _Planner(flavor, image, options, properties, meta)
-    return planner.plan(merged)
+    merged = normalise_bdms(flavor, image, bdms, max_count, meta)
+    validate_bdms(merged, flavor, image, max_local_block_devices)
+    return _Planner(flavor, image, properties, meta).plan(merged)
 
 
 def attached_disk(
@@ -156,7 +141,6 @@ def attached_disk(
     bdm: BlockDevice,
     taken: t.Collection[str],
     properties: t.Mapping[str, t.Any] | None = None,
-    options: BlockDeviceOptions | None = None,
 ) -> PlannedDisk:
     """A volume that a guest gets beside the disks that it has.
 
@@ -169,7 +153,7 @@ def attached_disk(
     check_disk_bus(bdm)
     if bdm.device_name and strip_dev(bdm.device_name) in taken:
         raise DevicePathInUse(path=prepend_dev(bdm.device_name))
-    planner = _Planner(flavor, None, options or BlockDeviceOptions(), properties)
+    planner = _Planner(flavor, None, properties)
     planner.taken = set(taken)
     return planner.volume(bdm)
 
@@ -181,20 +165,18 @@ def config_drive_disk(
     virt_type: str = "kvm",
     machine: str | None = None,
     arch: str = "x86_64",
-    bus: str | None = None,
 ) -> PlannedDisk:
     """The config drive beside these disks: a CD-ROM when it is iso9660, a disk when it is vfat.
 
     A CD-ROM takes the first free name of its bus (hda), a disk the last (vdz), out of the way of volumes to come.
 
-    :arg bus: the setting config_drive_bus; None: see disk_names.config_drive_bus.
     :raises InvalidInput: an unknown format.
     :raises UnsupportedHardware: a bus that the machine has not.
     """
     if drive_format not in ("iso9660", "vfat"):
         raise InvalidInput(reason="config_drive_format %r is neither iso9660 nor vfat" % drive_format)
     device_type = "cdrom" if drive_format == "iso9660" else "disk"
-    chosen = config_drive_bus(device_type, properties, virt_type, machine, arch, bus)
+    chosen = config_drive_bus(device_type, properties, virt_type, machine, arch)
     return PlannedDisk(
         name="disk.config",
         kind="config_drive",
@@ -202,7 +184,6 @@ def config_drive_disk(
         disk_bus=chosen,
         device_type=device_type,
         driver_format="raw",
-        backend="raw",
         readonly=device_type == "cdrom",
         delete_on_termination=True,
     )
@@ -215,16 +196,15 @@ class _Planner:
         self,
         flavor: Flavor,
         image: Image | None,
-        options: BlockDeviceOptions,
         properties: t.Mapping[str, t.Any] | None = None,
         meta: Image | None = None,
     ):
         self.flavor = flavor
         meta = image if image is not None else meta
         self.of_iso = meta is not None and meta.disk_format == "iso"
-        self.options = options
         self.properties: t.Mapping[str, t.Any] = meta.properties if meta is not None else properties or {}
-        self.machine = str(self.properties.get("hw_machine_type") or options.machine_type or "") or None
+        self.machine = str(self.properties.get("hw_machine_type") or "") or None
+        self.arch = str(self.properties.get("hw_architecture") or self.properties.get("architecture") or "x86_64")
         self.taken: set[str] = set()
 
     def plan(self, bdms: t.Sequence[BlockDevice]) -> list[PlannedDisk]:
@@ -267,8 +247,7 @@ class _Planner:
         """The root of an ISO image. source: Nova's get_root_info"""
         if bdm.source_type == "blank":
             return bdm
-        options = self.options
-        bus = default_bus("cdrom", self.properties, options.virt_type, self.machine, options.arch)
+        bus = default_bus("cdrom", self.properties, machine=self.machine, arch=self.arch)
         return dataclasses.replace(bdm, device_type="cdrom", disk_bus=bus)
 
     def _named(self, root: BlockDevice) -> BlockDevice:
@@ -281,11 +260,11 @@ class _Planner:
 
     def _fitted(self, bdm: BlockDevice) -> BlockDevice:
         """The root and local disks are on the bus that the image names, whatever they are called (Nova); the letter stays."""
-        options, device_type = self.options, bdm.device_type or "disk"
+        device_type = bdm.device_type or "disk"
         dev = strip_dev(bdm.device_name)
         if bdm.disk_bus or not dev or not self.properties.get("hw_%s_bus" % device_type):
             return bdm
-        bus = default_bus(device_type, self.properties, options.virt_type, self.machine, options.arch)
+        bus = default_bus(device_type, self.properties, machine=self.machine, arch=self.arch)
         if BUS_PREFIX[bus_of_name(dev)] == BUS_PREFIX[bus]:
             return bdm
         name = BUS_PREFIX[bus] + dev[len(BUS_PREFIX[bus]) :]
@@ -295,8 +274,7 @@ class _Planner:
         return self._disk(bdm, "disk.swap", "swap", size_mb=size, guest_format="swap")
 
     def _ephemeral(self, bdm: BlockDevice, number: int, size: int) -> PlannedDisk:
-        guest_format = bdm.guest_format or self.options.default_ephemeral_format
-        return self._disk(bdm, "disk.eph%d" % number, "ephemeral", size_gb=size, guest_format=guest_format)
+        return self._disk(bdm, "disk.eph%d" % number, "ephemeral", size_gb=size, guest_format=bdm.guest_format)
 
     def volume(self, bdm: BlockDevice) -> PlannedDisk:
         volume_id = bdm.uuid if bdm.source_type == "volume" else None
@@ -305,7 +283,6 @@ class _Planner:
         return dataclasses.replace(
             disk,
             name=volume_id or disk.device_name,
-            backend="volume",
             serial=volume_id,
             volume_source=bdm.source_type,
             snapshot_id=bdm.uuid if bdm.source_type == "snapshot" else None,
@@ -329,20 +306,18 @@ class _Planner:
             disk_bus=bus,
             device_type=device_type,
             boot_index=index if index is not None and index >= 0 else None,
-            backend=self.options.backend,
             delete_on_termination=bdm.delete_on_termination,
             tag=bdm.tag,
             **more,
         )
 
     def _bus(self, asked: str | None, device_type: str, dev: str | None) -> str:
-        options = self.options
         if asked:
-            return check_device(device_type, check_bus(asked, options.virt_type, self.machine), options.virt_type)
-        bus = default_bus(device_type, self.properties, options.virt_type, self.machine, options.arch)
+            return check_device(device_type, check_bus(asked, machine=self.machine))
+        bus = default_bus(device_type, self.properties, machine=self.machine, arch=self.arch)
         if dev:
             named = bus_of_name(dev)
             # sd is what SCSI, SATA and USB share: the default stays when it is one of them.
             if not (named == "scsi" and bus in ("scsi", "sata", "usb")) and named != bus:
-                return check_device(device_type, check_bus(named, options.virt_type, self.machine), options.virt_type)
+                return check_device(device_type, check_bus(named, machine=self.machine))
         return bus

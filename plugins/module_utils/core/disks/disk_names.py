@@ -33,7 +33,7 @@ DEVICE_BUSES: t.Mapping[str, t.Sequence[str]] = {
 
 _NAME = re.compile(r"(vd|sd|hd|fd)([a-z]{1,2})\Z")
 # No legacy IDE exists on these, so Nova gives their CD-ROMs SCSI (riscv64 is not in its list, and has none either).
-_SCSI_CDROM_ARCHES = frozenset({"aarch64", "ppc", "ppc64", "ppcle", "ppc64le", "s390", "s390x", "riscv64"})
+_SCSI_CDROM_ARCHES = frozenset({"aarch64", "arm64", "ppc", "ppc64", "ppcle", "ppc64le", "s390", "s390x", "riscv64"})
 
 
 def is_q35(machine: str | None) -> bool:
@@ -101,22 +101,19 @@ def config_drive_bus(
     virt_type: str = "kvm",
     machine: str | None = None,
     arch: str = "x86_64",
-    setting: str | None = None,
 ) -> str:
-    """The bus of the config drive: the image's property, else the setting ``config_drive_bus``, else as any CD-ROM.
+    """The bus of the config drive: the image's property (hw_cdrom_bus, hw_disk_bus), else as any CD-ROM.
 
     One default differs from Nova's: with q35 the drive sits on virtio-scsi and not on SATA. Kernels made for clouds
     (Debian's linux-image-cloud, for one) have virtio-scsi but no AHCI, would not see the drive and come up without
     hostname, address and keys. Windows images, and images that are not themselves on virtio or SCSI, keep SATA:
-    nothing says that they have the driver. ``config_drive_bus: sata`` is Nova's behaviour for all.
+    nothing says that they have the driver. ``hw_cdrom_bus: sata`` is Nova's behaviour.
 
     :raises UnsupportedHardware: the bus does not exist on the machine, or does not carry such a drive.
     """
     properties = properties or {}
     if properties.get("hw_%s_bus" % device_type):
         return default_bus(device_type, properties, virt_type, machine, arch)
-    if setting:
-        return check_device(device_type, check_bus(setting, virt_type, machine), virt_type)
     if device_type == "cdrom" and is_q35(machine) and str(properties.get("os_type", "")).lower() != "windows":
         disk_bus = str(properties.get("hw_disk_bus") or "virtio")
         if disk_bus in ("virtio", "scsi"):

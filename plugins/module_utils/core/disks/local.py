@@ -16,6 +16,8 @@ ON_LVM = (LVM, QCOW2_ON_LVM)
 ZERO, SHRED, NONE = "zero", "shred", "none"
 #: What becomes of the data of a volume whose instance is deleted.
 CLEARS = (ZERO, SHRED, NONE)
+#: Of ephemeral disks.
+FILE_SYSTEMS = ("ext4", "ext3", "ext2", "xfs", "vfat", NONE)
 #: Of qcow2_on_lvm: the one volume of an instance, and the folder where it is mounted.
 DISK = "disk"
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .base import BootflowError, Forbidden, NotFound
+from .base import BootflowError, NotFound
 
 
 class ImageNotFound(NotFound):
@@ -91,13 +91,6 @@ class FlavorDiskSmallerThanMinDisk(ImageError):
         "Flavor disk is %(flavor_size)i bytes, minimum size is %(image_min_disk)i bytes."
     )
     remedy = "Take a flavor with a larger root_gb."
-
-
-class BootFromVolumeRequiredForZeroDiskFlavor(Forbidden):
-    """The flavor has no root disk and the instance does not boot from a volume."""
-
-    msg_fmt = "Only volume-backed servers are allowed for flavors with zero disk."
-    remedy = "Take a flavor with a root_gb, or boot from a volume."
 
 
 class FlavorMemoryTooSmall(ImageError):

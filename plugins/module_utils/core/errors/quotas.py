@@ -20,28 +20,28 @@ class MetadataLimitExceeded(OverQuota):
     """An instance has more metadata than the quota allows."""
 
     msg_fmt = "Maximum number of metadata items exceeds %(allowed)d"
-    remedy = "Give fewer metadata items."
+    remedy = "Give fewer metadata items, or raise metadata_items in bootflow_quotas."
 
 
 class OnsetFileLimitExceeded(OverQuota):
     """An instance has more injected files than the quota allows."""
 
     msg_fmt = "Personality file limit exceeded: %(used)d of %(allowed)d files"
-    remedy = "Inject fewer files; user_data can write the rest (write_files)."
+    remedy = "Let user_data write the rest (write_files), or raise injected_files in bootflow_quotas."
 
 
 class OnsetFilePathLimitExceeded(OnsetFileLimitExceeded):
     """The path of an injected file is too long."""
 
     msg_fmt = "Personality file path exceeds maximum %(allowed)s"
-    remedy = "Use a shorter path."
+    remedy = "Use a shorter path, or raise injected_file_path_length in bootflow_quotas."
 
 
 class OnsetFileContentLimitExceeded(OnsetFileLimitExceeded):
     """An injected file is too large."""
 
     msg_fmt = "Personality file content exceeds maximum %(allowed)s"
-    remedy = "Inject a smaller file, or let user_data fetch it."
+    remedy = "Let user_data fetch the file, or raise injected_file_content_bytes in bootflow_quotas."
 
 
 class PortLimitExceeded(Forbidden):

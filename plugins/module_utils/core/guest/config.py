@@ -135,7 +135,6 @@ def _all_disks(guest: GuestSpec, host: HostCapabilities, machine: str | None) ->
             host.virt_type,
             machine,
             host.arch,
-            guest.options.config_drive_bus,
         )
         disks.append(drive.placed(guest.config_drive, "raw"))
     return disks

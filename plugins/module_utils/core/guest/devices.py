@@ -153,7 +153,6 @@ def whole_disk_plan(
                 kind="whole_disk",
                 device_name="/dev/" + name,
                 disk_bus=bus,
-                backend="raw",
                 source="block",
                 path=path,
                 driver_format="raw",
@@ -269,11 +268,11 @@ def controller_configs(
 
 
 def scsi_model(guest: GuestSpec, virt_type: str) -> str:
-    """The image's hw_scsi_model, else the setting.
+    """The image's hw_scsi_model, else virtio-scsi.
 
     :raises UnsupportedHardware: an unknown one.
     """
-    model = str(guest.image_properties.get("hw_scsi_model") or guest.options.scsi_model)
+    model = str(guest.image_properties.get("hw_scsi_model") or "virtio-scsi")
     _one_of("SCSI model", model, SCSI_MODELS, virt_type)
     return model
 
@@ -331,7 +330,8 @@ def console_configs(guest: GuestSpec) -> tuple[tuple[SerialConfig, ...], tuple[C
     serial = SerialConfig(
         type="pty",
         log_file=guest.console_log,
-        log_append=guest.options.console_log_append if guest.console_log else None,
+        # The log is that of this boot: a pattern that is waited for is new.
+        log_append=False if guest.console_log else None,
         target_port=0,
     )
     # libvirt takes the console's source and log from the serial port it stands for.
@@ -377,8 +377,7 @@ def video_configs(guest: GuestSpec, host: HostCapabilities) -> tuple[VideoConfig
     """
     if not guest.options.vnc_enabled:
         return ()
-    model = guest.image_properties.get("hw_video_model") or guest.options.video_model
-    model = str(model or ("vga" if is_windows(guest) else "virtio"))
+    model = str(guest.image_properties.get("hw_video_model") or ("vga" if is_windows(guest) else "virtio"))
     _one_of("video model", model, VIDEO_MODELS, host.virt_type)
     ram, limit = guest.image_properties.get("hw_video_ram"), guest.extra_specs.get("hw_video:ram_max_mb")
     vram = None
@@ -413,10 +412,7 @@ def rng_configs(guest: GuestSpec, virt_type: str) -> tuple[RngConfig, ...]:
     if model is not None:
         _one_of("rng model", str(model), ("virtio",), virt_type)
     allowed = guest.extra_specs.get("hw_rng:allowed")
-    device = guest.options.rng_device
-    if device is None and model is not None and is_true(allowed):
-        device = "/dev/urandom"
-    if device is None or (allowed is not None and not is_true(allowed)):
+    if allowed is not None and not is_true(allowed):
         return ()
     rate, period = guest.extra_specs.get("hw_rng:rate_bytes"), guest.extra_specs.get("hw_rng:rate_period")
     for value in (rate, period):
@@ -424,7 +420,7 @@ def rng_configs(guest: GuestSpec, virt_type: str) -> tuple[RngConfig, ...]:
             raise InvalidInput(reason="hw_rng:rate_bytes and rate_period must be numbers, got %r" % value)
     return (
         RngConfig(
-            backend=device,
+            backend=guest.options.rng_dev_path,
             rate_bytes=int(rate) if rate else None,
             rate_period=int(period) if rate and period else None,
         ),

@@ -28,12 +28,8 @@ class GuestOptions:
     vnc_keymap: str | None = None
     disk_cachemodes: t.Mapping[str, str] = field(default_factory=dict)  # {file, block, network: mode}
     disk_discard: str | None = None  # unmap, ignore
-    config_drive_bus: str | None = None  # see disk_names.config_drive_bus
-    scsi_model: str = "virtio-scsi"  # of guests with SCSI disks; the image's hw_scsi_model comes first
-    video_model: str | None = None  # None: virtio (vga for Windows); the image's hw_video_model comes first
-    rng_device: str | None = "/dev/urandom"  # None: no rng unless the flavor allows and the image asks
+    rng_dev_path: str = "/dev/urandom"
     mem_stats_period_seconds: int = 10  # 0: no balloon statistics
-    console_log_append: bool = False  # False: the log is that of this boot, and a pattern waited for is new
     max_queues: int = 8  # of multi-queue interfaces
 
 

@@ -5,7 +5,7 @@
 """How many instances a project's quotas let through. source: Nova's check_num_instances_quota.
 
 Resources: instances, cores, ram (MB) and, where the caller counts them, ports. A limit of -1, or none, is unlimited.
-Server groups of a project, and members of one of them, are limited to 10 unless the quotas say otherwise.
+What else is limited, and to how much unless the quotas say otherwise, is in DEFAULTS.
 """
 
 from __future__ import annotations
@@ -22,16 +22,28 @@ RESOURCES = ("instances", "cores", "ram")
 PORTS = "ports"
 SERVER_GROUPS = "server_groups"
 SERVER_GROUP_MEMBERS = "server_group_members"
-#: where the quotas say nothing
-DEFAULTS = {SERVER_GROUPS: 10, SERVER_GROUP_MEMBERS: 10}
+#: of one instance
+METADATA_ITEMS = "metadata_items"
+INJECTED_FILES = "injected_files"
+INJECTED_FILE_CONTENT_BYTES = "injected_file_content_bytes"
+INJECTED_FILE_PATH_LENGTH = "injected_file_path_length"
+#: where the quotas say nothing, as in Nova
+DEFAULTS = {
+    SERVER_GROUPS: 10,
+    SERVER_GROUP_MEMBERS: 10,
+    METADATA_ITEMS: 128,
+    INJECTED_FILES: 5,
+    INJECTED_FILE_CONTENT_BYTES: 10240,
+    INJECTED_FILE_PATH_LENGTH: 255,
+}
 UNLIMITED = -1
 
 Amounts = t.Mapping[str, int]
 
 
 def limits_of(quotas: t.Optional[t.Mapping[str, t.Any]], project: str) -> dict[str, int]:
-    """The limits of one project from bootflow_quotas: {instances, cores, ram, ports, server_groups,
-    server_group_members, projects: {name: the same}}. Words of volumes are left to core.volumes.quotas.
+    """The limits of one project from bootflow_quotas: {instances, cores, ram, ports, those of DEFAULTS, projects: {name:
+    the same}}. Words of volumes are left to core.volumes.quotas.
 
     :raises InvalidInput: an unknown resource, or a limit that is no integer of -1 or more.
     """

@@ -34,14 +34,12 @@ from ..errors import (
     InvalidBDMFormat,
     InvalidBDMImage,
     InvalidInput,
-    PolicyNotAuthorized,
     VolumeSmallerThanMinDisk,
 )
 from ..model import BlockDevice, Image
 from ..reading.formats import to_boolean, to_integer
 from ..reading.problems import Problems
 from ..volumes.create_request import check_image
-from .options import RequestOptions
 
 _ID_FIELDS = {"volume_id": "volume", "snapshot_id": "snapshot", "image_id": "image"}
 # What the older form knows. source: Nova's schema of block_device_mapping (version 1)
@@ -58,7 +56,6 @@ def requested_block_devices(
     has_image: bool,
     max_count: int,
     root_device_name: str,
-    options: RequestOptions,
     path: str,
     problems: Problems,
     find_image: FindImage,
@@ -76,7 +73,7 @@ def requested_block_devices(
             device = _one(item, has_image)
         if device is None:
             continue
-        for error in _refusals(device, has_image, max_count, root_device_name, options):
+        for error in _refusals(device, has_image, max_count, root_device_name):
             problems.add(where, error)
         with problems.collect(where):
             device = _of_image(device, find_image)
@@ -92,7 +89,6 @@ def legacy_block_devices(
     wished: t.Sequence[t.Mapping[str, t.Any]],
     image: t.Optional[Image],
     max_count: int,
-    options: RequestOptions,
     path: str,
     problems: Problems,
 ) -> tuple[BlockDevice, ...]:
@@ -113,7 +109,7 @@ def legacy_block_devices(
     image_id = image.id if image is not None else None
     found = from_legacy(plain, image_id, name, own_root)
     for index, device in enumerate(found[-len(plain) :] if plain else ()):
-        for error in _refusals(device, image is not None, max_count, name, options):
+        for error in _refusals(device, image is not None, max_count, name):
             problems.add("%s[%d]" % (path, index), error)
     if found and not boots(found, own_root):
         problems.add(path, InvalidBDMBootSequence(remedy="Give image, or a volume or snapshot to boot from."))
@@ -268,13 +264,9 @@ def _of_image(device: BlockDevice, find_image: FindImage) -> BlockDevice:
     return dataclasses.replace(device, uuid=image.id)
 
 
-def _refusals(
-    device: BlockDevice, has_image: bool, max_count: int, root_device_name: str, options: RequestOptions
-) -> t.Iterator[BootflowError]:
+def _refusals(device: BlockDevice, has_image: bool, max_count: int, root_device_name: str) -> t.Iterator[BootflowError]:
     if device.no_device or device.destination_type != "volume":
         return
-    if "create:attach_volume" in options.denied_policies:
-        yield PolicyNotAuthorized(action="create:attach_volume")
     if device.source_type == "volume" and max_count > 1:
         yield InvalidInput(
             message="Cannot attach one or more volumes to multiple instances",

@@ -4,8 +4,8 @@
 
 """Schema fragments: JSON files, one subject each, that together make the schema of a create request.
 
-A fragment is an object {name, description, min_version?, max_version?, override?, required?, server_create}. Its
-``server_create`` maps properties of an instance to their JSON schemas. Files without it are skipped, as Nova skips
+A fragment is an object {name, description, override?, required?, server_create}. Its ``server_create`` maps
+properties of an instance to their JSON schemas. Files without it are skipped, as Nova skips
 an extension that has no server_create.
 """
 
@@ -13,28 +13,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import typing as t
 
 from ..errors import InvalidInput
 
 #: the folder of the fragments that come with the collection
 BUILTIN_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fragments")
-
-_VERSION = re.compile(r"([0-9]+)\.([0-9]+)\Z")
-
-
-def parse_version(text: t.Any) -> tuple[int, int]:
-    """(2, 37) of "2.37".
-
-    :raises InvalidInput: any other form.
-    """
-    match = _VERSION.match(text) if isinstance(text, str) else None
-    if match is None:
-        raise InvalidInput(
-            reason="API version %r is not of the form 2.37" % (text,), remedy="Write it in quotes, such as '2.37'."
-        )
-    return int(match.group(1)), int(match.group(2))
 
 
 def load_fragments(dirs: t.Iterable[str] = ()) -> list[dict[str, t.Any]]:
@@ -91,9 +75,6 @@ def _read(path: str) -> dict[str, t.Any]:
     required = fragment.get("required", [])
     if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
         raise InvalidInput(reason="required of schema fragment %s must be a list of property names" % path)
-    for key in ("min_version", "max_version"):
-        if key in fragment:
-            parse_version(fragment[key])
     fragment.setdefault("name", os.path.splitext(os.path.basename(path))[0])
     fragment["file"] = path
     return fragment
@@ -101,10 +82,3 @@ def _read(path: str) -> dict[str, t.Any]:
 
 def _unreadable(path: str, error: OSError) -> InvalidInput:
     return InvalidInput(reason="schema fragment %s cannot be read: %s" % (path, error.strerror))
-
-
-def covers(fragment: t.Mapping[str, t.Any], version: tuple[int, int]) -> bool:
-    """Whether the fragment holds at ``version``; both ends of its range are included."""
-    if "min_version" in fragment and version < parse_version(fragment["min_version"]):
-        return False
-    return not ("max_version" in fragment and version > parse_version(fragment["max_version"]))

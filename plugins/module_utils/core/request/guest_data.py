@@ -20,21 +20,29 @@ from ..errors import (
     OnsetFileLimitExceeded,
     OnsetFilePathLimitExceeded,
 )
+from ..instances.quotas import (
+    INJECTED_FILE_CONTENT_BYTES,
+    INJECTED_FILE_PATH_LENGTH,
+    INJECTED_FILES,
+    METADATA_ITEMS,
+    UNLIMITED,
+)
 from ..model import InjectedFile
 from ..reading.formats import decode_base64, to_integer
 from ..reading.problems import Problems
-from .options import RequestOptions
 
+#: of requests that were accepted
+NO_LIMITS: t.Mapping[str, int] = {}
 #: bytes of the user data once base64 encoded
 MAX_USER_DATA = 65535
 
 
 def requested_metadata(
-    items: t.Mapping[str, t.Any], options: RequestOptions, path: str, problems: Problems
+    items: t.Mapping[str, t.Any], limits: t.Mapping[str, int], path: str, problems: Problems
 ) -> dict[str, str]:
-    """The metadata, with the quota of items tested."""
-    if 0 <= options.metadata_items < len(items):
-        problems.add(path, MetadataLimitExceeded(allowed=options.metadata_items))
+    """The metadata, with the quota of items tested. :arg limits: see instances.quotas.limits_of()"""
+    if _exceeds(limits, METADATA_ITEMS, len(items)):
+        problems.add(path, MetadataLimitExceeded(allowed=limits[METADATA_ITEMS]))
     return {str(key): str(value) for key, value in items.items()}
 
 
@@ -84,25 +92,20 @@ def _decoded(encoded: str) -> str:
 
 
 def requested_files(
-    items: t.Sequence[t.Mapping[str, t.Any]], options: RequestOptions, path: str, problems: Problems
+    items: t.Sequence[t.Mapping[str, t.Any]], limits: t.Mapping[str, int], path: str, problems: Problems
 ) -> tuple[InjectedFile, ...]:
-    """The injected files, their base64 without blanks, with number, size and path length tested."""
-    if items and not options.enable_injected_files:
-        problems.add(
-            path,
-            InvalidInput(
-                message="File injection is disabled here.", remedy="Let user_data write the files (write_files)."
-            ),
-        )
-        return ()
-    if 0 <= options.injected_files < len(items):
-        problems.add(path, OnsetFileLimitExceeded(used=len(items), allowed=options.injected_files))
+    """The injected files, their base64 without blanks, with number, size and path length tested.
+
+    :arg limits: see instances.quotas.limits_of()
+    """
+    if _exceeds(limits, INJECTED_FILES, len(items)):
+        problems.add(path, OnsetFileLimitExceeded(used=len(items), allowed=limits[INJECTED_FILES]))
     files: list[InjectedFile] = []
     for index, item in enumerate(items):
         where = "%s[%d]" % (path, index)
         name = str(item["path"])
-        if 0 <= options.injected_file_path_length < len(name):
-            problems.add(where + ".path", OnsetFilePathLimitExceeded(allowed=options.injected_file_path_length))
+        if _exceeds(limits, INJECTED_FILE_PATH_LENGTH, len(name)):
+            problems.add(where + ".path", OnsetFilePathLimitExceeded(allowed=limits[INJECTED_FILE_PATH_LENGTH]))
         if any(name == other.path for other in files):
             problems.add(
                 where + ".path",
@@ -113,12 +116,16 @@ def requested_files(
         except ValueError:
             problems.add(where + ".contents", Base64Exception(path=name))
             continue
-        if 0 <= options.injected_file_content_bytes < len(data):
+        if _exceeds(limits, INJECTED_FILE_CONTENT_BYTES, len(data)):
             problems.add(
-                where + ".contents", OnsetFileContentLimitExceeded(allowed=options.injected_file_content_bytes)
+                where + ".contents", OnsetFileContentLimitExceeded(allowed=limits[INJECTED_FILE_CONTENT_BYTES])
             )
         files.append(InjectedFile(path=name, contents=base64.b64encode(data).decode("ascii")))
     return tuple(files)
+
+
+def _exceeds(limits: t.Mapping[str, int], name: str, amount: int) -> bool:
+    return 0 <= limits.get(name, UNLIMITED) < amount
 
 
 class GuestSecrets(t.NamedTuple):
@@ -173,7 +180,7 @@ def _secrets(entry: t.Mapping[str, t.Any], path: str) -> GuestSecrets:
     password = entry.get("admin_password")
     found = GuestSecrets(
         requested_user_data(entry.get("user_data"), entry.get("user_data_base64"), path, problems),
-        requested_files(entry.get("injected_files") or (), RequestOptions(), path + ".injected_files", problems),
+        requested_files(entry.get("injected_files") or (), NO_LIMITS, path + ".injected_files", problems),
         None if password is None or password == "" else str(password),
     )
     problems.raise_if_any()

@@ -11,7 +11,6 @@ import typing as t
 from ..errors import (
     AutoDiskConfigDisabledByImage,
     BootflowError,
-    BootFromVolumeRequiredForZeroDiskFlavor,
     FlavorDiskSmallerThanImage,
     FlavorDiskSmallerThanMinDisk,
     FlavorMemoryTooSmall,
@@ -31,12 +30,10 @@ def image_errors(
     image: Image,
     flavor: t.Optional[Flavor],
     root: t.Optional[BlockDevice] = None,
-    denied_policies: t.Collection[str] = (),
 ) -> t.Iterator[BootflowError]:
     """What speaks against booting ``image`` on a local disk of ``flavor``; root_gb 0 is as large as the image.
 
     :arg root: the root that the image maps itself. On a volume the flavor's root_gb does not count.
-    :arg denied_policies: with create:zero_disk_flavor a flavor of root_gb 0 boots from volumes only.
     source: Nova's _detect_nonbootable_image_from_properties and _validate_flavor_image_nostatus
     """
     try:
@@ -60,9 +57,8 @@ def image_errors(
         return
     disk = flavor.root_gb * _GIB
     if not disk:
-        if "create:zero_disk_flavor" in denied_policies:
-            yield BootFromVolumeRequiredForZeroDiskFlavor()
-    elif image.size is not None and image.size > disk:
+        return
+    if image.size is not None and image.size > disk:
         yield FlavorDiskSmallerThanImage(flavor_size=disk, image_size=image.size)
     elif image.min_disk * _GIB > disk:
         yield FlavorDiskSmallerThanMinDisk(flavor_size=disk, image_min_disk=image.min_disk * _GIB)

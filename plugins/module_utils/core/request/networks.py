@@ -17,7 +17,6 @@ from ..errors import (
     NetworkAmbiguous,
     NetworkDuplicated,
     NotSupportedYet,
-    PolicyNotAuthorized,
 )
 from ..model import Network, NetworkRequest, Subnet
 from ..networks.ipam import check_fixed_ip
@@ -41,8 +40,6 @@ def requested_networks(
         return ()
     if wished == "none" or not wished:
         return ()
-    if "create:attach_network" in options.denied_policies:
-        problems.add(path, PolicyNotAuthorized(action="create:attach_network"))
     found: list[NetworkRequest] = []
     for index, item in enumerate(wished):
         where = "%s[%d]" % (path, index)

@@ -15,7 +15,7 @@ from .. import errors as error_classes
 from ..errors import BootflowError, InvalidInput, MalformedRequestBody
 from ..optional import optional_import, require
 from ..reading.formats import FORMATS
-from .fragment_files import BUILTIN_DIR, covers, load_fragments, parse_version, state_of_files
+from .fragment_files import BUILTIN_DIR, load_fragments, state_of_files
 
 if t.TYPE_CHECKING:
     import jsonschema
@@ -38,26 +38,18 @@ _KEEP_NULLS = ("metadata", "scheduler_hints")
 _REMEDY = "Correct the value; docs/request.md lists the fields."
 
 
-def create_schema(fragments: t.Iterable[t.Mapping[str, t.Any]], api_version: str) -> dict[str, t.Any]:
-    """The JSON schema of one instance at ``api_version``.
+def create_schema(fragments: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+    """The JSON schema of one instance.
 
-    Only fragments whose version range covers it take part. Of two that give the same property the later one
-    must say ``override: true``. Properties of other versions are kept under ``x-other-versions``, for the
-    error text.
+    Of two fragments that give the same property the later one must say ``override: true``.
 
     :raises InvalidInput: a property given twice, a required one that no fragment gives, a schema that is none.
     """
-    version = parse_version(api_version)
     properties: dict[str, t.Any] = {}
     givers: dict[str, str] = {}
     required: list[str] = []
-    elsewhere: dict[str, str] = {}
     for fragment in fragments:
         where = str(fragment.get("file") or fragment.get("name") or "fragment")
-        if not covers(fragment, version):
-            span = "%s to %s" % (fragment.get("min_version", "the first"), fragment.get("max_version", "the newest"))
-            elsewhere.update(dict.fromkeys(fragment["server_create"], span))
-            continue
         for name, schema in fragment["server_create"].items():
             if name in properties and not fragment.get("override", False):
                 raise InvalidInput(
@@ -75,8 +67,6 @@ def create_schema(fragments: t.Iterable[t.Mapping[str, t.Any]], api_version: str
         "properties": properties,
         "required": required,
         "additionalProperties": False,
-        "x-other-versions": {name: span for name, span in elsewhere.items() if name not in properties},
-        "x-api-version": api_version,
     }
     require(jsonschema, "jsonschema", "jsonschema")
     try:
@@ -89,19 +79,19 @@ def create_schema(fragments: t.Iterable[t.Mapping[str, t.Any]], api_version: str
     return schema
 
 
-def request_validator(dirs: t.Iterable[str], api_version: str) -> t.Any:
+def request_validator(dirs: t.Iterable[str]) -> t.Any:
     """The validator of create requests, made once in a process as long as the fragments stay as they are.
 
     :arg dirs: folders with fragments beside the collection's.
     :raises InvalidInput: as load_fragments() and create_schema().
     """
     folders = tuple(dirs)
-    return _validator(state_of_files(folders), folders, api_version)
+    return _validator(state_of_files(folders), folders)
 
 
 @functools.lru_cache(maxsize=4)
-def _validator(_files: t.Hashable, dirs: tuple[str, ...], api_version: str) -> t.Any:
-    return schema_validator(create_schema(load_fragments(dirs), api_version))
+def _validator(_files: t.Hashable, dirs: tuple[str, ...]) -> t.Any:
+    return schema_validator(create_schema(load_fragments(dirs)))
 
 
 def schema_validator(schema: t.Mapping[str, t.Any]) -> t.Any:
@@ -181,13 +171,9 @@ def _extras(error: t.Any) -> list[t.Any]:
 
 def _unknown(path: str, name: str, schema: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     known = sorted(schema.get("properties", {}))
-    elsewhere = schema.get("x-other-versions", {})
     where = _join(path, name)
     if "x-code" in schema:
         return _coded(where, schema, "%s is not a valid key" % _cut(name))
-    if name in elsewhere:
-        message = "Field %s is not part of API version %s, but of %s" % (name, schema["x-api-version"], elsewhere[name])
-        return _error(where, InvalidInput(message=message, remedy="Leave the field out."))
     close = difflib.get_close_matches(name, known, n=1)
     remedy = ("Did you mean %s? " % close[0] if close else "") + "Known fields: %s." % ", ".join(known)
     return _error(where, InvalidInput(message="Unknown field %s" % _cut(name), remedy=remedy))

@@ -22,6 +22,7 @@ from ..errors import (
     MalformedRequestBody,
     PolicyNotAuthorized,
 )
+from ..instances.quotas import DEFAULTS, limits_of
 from ..instances.request import ServerRequest
 from ..instances.server_groups import ServerGroup
 from ..model import BlockDevice, Flavor, Image, InjectedFile, NetworkRequest
@@ -68,12 +69,10 @@ def parse_requests(
     """
     options = options or RequestOptions()
     problems = Problems()
-    validator = request_validator(options.schema_dirs, options.api_version)
+    validator = request_validator(options.schema_dirs)
+    limits = _Limits(options.quotas, problems)
     if not isinstance(entries, (list, tuple)):
         problems.add("instances", MalformedRequestBody(reason="the instances must be a list"))
-        problems.raise_if_any()
-    if "create" in options.denied_policies:
-        problems.add("instances", PolicyNotAuthorized(action="create"))
         problems.raise_if_any()
     requests = []
     for index, raw in enumerate(entries):
@@ -83,7 +82,7 @@ def parse_requests(
         problems.extend(found)
         if isinstance(entry, t.Mapping):
             bad = {_top_field(error["path"], path) for error in found}
-            requests.append((path, _Entry(entry, bad, path, catalogue, options, problems).request()))
+            requests.append((path, _Entry(entry, bad, path, catalogue, options, limits, problems).request()))
     _check_batch(requests, problems)
     problems.raise_if_any()
     return [request for _path, request in requests]
@@ -91,6 +90,22 @@ def parse_requests(
 
 def _top_field(error_path: str, entry_path: str) -> str:
     return error_path[len(entry_path) + 1 :].partition(".")[0].partition("[")[0]
+
+
+class _Limits:
+    """The limits of each project, read once."""
+
+    def __init__(self, quotas: t.Mapping[str, t.Any], problems: Problems):
+        self.quotas = quotas
+        self.problems = problems
+        self._read: dict[str, dict[str, int]] = {}
+
+    def of(self, project: str) -> dict[str, int]:
+        if project not in self._read:
+            self._read[project] = DEFAULTS
+            with self.problems.collect("bootflow_quotas"):
+                self._read[project] = limits_of(self.quotas, project)
+        return self._read[project]
 
 
 class _Entry:
@@ -103,6 +118,7 @@ class _Entry:
         path: str,
         catalogue: Catalogue,
         options: RequestOptions,
+        limits: _Limits,
         problems: Problems,
     ):
         self.entry = entry
@@ -110,6 +126,7 @@ class _Entry:
         self.path = path
         self.catalogue = catalogue
         self.options = options
+        self.limits = limits
         self.problems = problems
 
     def get(self, name: str, default: t.Any = None) -> t.Any:
@@ -136,9 +153,10 @@ class _Entry:
                 self.get("networks"), max_count, self.catalogue, self.options, self.at("networks"), self.problems
             )
         user_data = requested_user_data(self.get("user_data"), self.get("user_data_base64"), self.path, self.problems)
-        files = requested_files(self.get("injected_files", ()), self.options, self.at("injected_files"), self.problems)
-        key_name, key_data = self._key()
         project = self.text("project", self.options.default_project)
+        limits = self.limits.of(project)
+        files = requested_files(self.get("injected_files", ()), limits, self.at("injected_files"), self.problems)
+        key_name, key_data = self._key()
         hints, group = self._hints(project)
         wishes = ResourceWishes()
         if flavor is not None:
@@ -153,14 +171,14 @@ class _Entry:
             min_count=min_count,
             max_count=max_count,
             project=project,
-            user=self.text("user", self.options.default_user),
+            user=self.text("user", ""),
             description=self.text("description", ""),
             networks=networks,
             availability_zone=zone,
             forced_host=host,
             forced_node=node,
             scheduler_hints=hints,
-            metadata=requested_metadata(self.get("metadata", {}), self.options, self.at("metadata"), self.problems),
+            metadata=requested_metadata(self.get("metadata", {}), limits, self.at("metadata"), self.problems),
             user_data=user_data,
             config_drive=self._config_drive(meta, user_data, files, key_name),
             key_name=key_name,
@@ -239,7 +257,7 @@ class _Entry:
         zone = host = node = None
         text = self.text("availability_zone")
         with self.problems.collect(self.at("availability_zone")):
-            zone, host, node = parse_az(text, self.options.default_availability_zone)
+            zone, host, node = parse_az(text, self.options.default_schedule_zone)
             if (host or node) and not self.options.allow_forced_host:
                 raise ForcedHostForbidden(zone=text)
             known = self.options.availability_zones
@@ -296,11 +314,6 @@ class _Entry:
     ) -> t.Optional[bool]:
         wished = self.get("config_drive")
         asked = None if wished is None else to_boolean(wished)
-        if asked and not self.options.enable_config_drive:
-            self.problems.add(
-                self.at("config_drive"),
-                InvalidInput(message="Config drives are disabled here.", remedy="Leave config_drive out."),
-            )
         needs = {
             "user_data": user_data,
             "injected_files": files,
@@ -311,8 +324,10 @@ class _Entry:
         if not needing or asked:
             return asked
         mandatory = image is not None and image.properties.get("img_config_drive") == "mandatory"
-        if (asked is None and self.options.enable_config_drive) or self.options.force_config_drive or mandatory:
-            return True if asked is None else asked
+        if asked is None:
+            return True
+        if self.options.force_config_drive or mandatory:
+            return asked
         self.problems.add(
             self.at("config_drive"),
             InvalidInput(
@@ -328,15 +343,12 @@ class _Entry:
         with self.problems.collect(self.at("image")):
             name = root_name(image)
         if to_boolean(self.get("legacy_bdm", False)):
-            return legacy_block_devices(
-                wished, image, max_count, self.options, self.at("block_device_mapping"), self.problems
-            )
+            return legacy_block_devices(wished, image, max_count, self.at("block_device_mapping"), self.problems)
         return requested_block_devices(
             wished,
             has_image=self.text("image") is not None,
             max_count=max_count,
             root_device_name=name,
-            options=self.options,
             path=self.at("block_device_mapping"),
             problems=self.problems,
             find_image=self.catalogue.image,
@@ -345,7 +357,7 @@ class _Entry:
     def _disk_config(self, image: t.Optional[Image], meta: t.Optional[Image], flavor: t.Optional[Flavor]) -> str:
         if image is not None:
             with self.problems.collect(self.at("image")):
-                for error in image_errors(image, flavor, brings_root(image), self.options.denied_policies):
+                for error in image_errors(image, flavor, brings_root(image)):
                     self.problems.add(self.at("image"), error)
         elif meta is not None and flavor is not None and flavor.memory_mb < meta.min_ram:
             self.problems.add(self.at("block_device_mapping"), FlavorMemoryTooSmall())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..disks.local import BACKENDS, CLEARS
+from ..disks.local import BACKENDS, CLEARS, FILE_SYSTEMS
 from ..disks.logical_volumes import checked_lvm_name
 from ..disks.whole_disks import CLEARS as WHOLE_DISK_CLEARS
 from ..disks.whole_disks import MEDIA
@@ -150,6 +150,14 @@ COMPUTE = Table(
             unit="MiB",
         ),
         Setting(
+            "default_ephemeral_format",
+            str,
+            "ext4",
+            "File system of ephemeral disks whose block device names none; `none`: they are not formatted. The host needs the"
+            " program (`xfs`: xfsprogs).",
+            choices=FILE_SYSTEMS,
+        ),
+        Setting(
             "disk_medium",
             str,
             "",
@@ -272,6 +280,13 @@ GUEST = Table(
             "Interval of guests' memory statistics; 0: none.",
             least=0,
             unit="seconds",
+        ),
+        Setting(
+            "rng_dev_path",
+            ABSOLUTE,
+            "/dev/urandom",
+            "Device that guests' random number generators (virtio-rng) read, such as `/dev/hwrng`. A flavor with the extra spec"
+            " `hw_rng:allowed: false` has none.",
         ),
         Setting("max_queues", int, 8, "Most queues of a guest's multi-queue interfaces.", least=1),
         Setting(

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from ..reading.setting import ENTRIES, PATHS, REQUESTS, Setting, Table
+from ..disks.block_device_checks import MAX_LOCAL_BLOCK_DEVICES
+from ..reading.setting import ENTRIES, FILLED, PATHS, REQUESTS, Setting, Table
 
 CATALOGUE = Table(
     (
@@ -45,7 +46,8 @@ QUOTA = Table(
             dict,
             {},
             "Limits of a project: `instances`, `cores`, `ram` (MB), `ports` (-1, unlimited, by default), `server_groups`,"
-            " `server_group_members` (10 by default); for volumes `volumes`, `snapshots` (10), `gigabytes` (1000),"
+            " `server_group_members` (10 by default); of an instance `metadata_items` (128), `injected_files` (5),"
+            " `injected_file_content_bytes` (10240), `injected_file_path_length` (255); for volumes `volumes`, `snapshots` (10), `gigabytes` (1000),"
             " `per_volume_gigabytes`, and with a volume type `volumes_TYPE`, `gigabytes_TYPE`, `snapshots_TYPE` (unlimited);"
             " `projects` (project name to its own limits).",
         ),
@@ -69,6 +71,12 @@ REQUEST = Table(
         ),
         *QUOTA,
         Setting("default_availability_zone", str, "nova", "Availability zone of hosts that name none."),
+        Setting(
+            "default_schedule_zone",
+            FILLED,
+            help="Availability zone of entries that name none.",
+            default_text="any",
+        ),
         Setting("default_flavor", str, help="Flavor of entries that name none."),
         Setting(
             "allow_forced_host",
@@ -78,6 +86,13 @@ REQUEST = Table(
         ),
         Setting("allow_duplicate_networks", bool, True, "An instance may have several ports on the same network."),
         Setting("force_config_drive", bool, True, "Give every instance a config drive."),
+        Setting(
+            "max_local_block_devices",
+            int,
+            MAX_LOCAL_BLOCK_DEVICES,
+            "Most local disks (root, ephemeral, swap) of an instance; -1: no limit; 0: instances boot from volumes only.",
+            least=-1,
+        ),
         Setting("schema_dirs", PATHS, (), "Folders with additional schema fragments."),
         Setting("scheduler_hint_names", list, (), "Scheduler hints that your own filters read."),
         Setting(

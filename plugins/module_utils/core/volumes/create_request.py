@@ -24,7 +24,6 @@ from ..errors import (
     InvalidSnapshot,
     InvalidVolume,
     NotSupportedYet,
-    PolicyNotAuthorized,
     SnapshotNotFound,
     VolumeNotFound,
     VolumeTypeNotFound,
@@ -55,12 +54,8 @@ class CreateOptions:
     """
 
     default_volume_type: str | None = None
-    default_availability_zone: str | None = None
     storage_availability_zone: str = "nova"
     allow_availability_zone_fallback: bool = False
-    cloned_volume_same_az: bool = True
-    snapshot_same_host: bool = True  # a volume of a snapshot stays on its backend
-    denied_policies: t.Collection[str] = ()  # out of volume:create, volume:create_from_image, volume:multiattach
 
 
 @dataclass(frozen=True)
@@ -92,8 +87,7 @@ def volume_request(
     :arg entry: size, name, description, volume_type, metadata, snapshot_id, source_volid, image_id, availability_zone,
         scheduler_hints, multiattach.
     :raises InvalidInput: and what derives from it (400). :raises VolumeTypeNotFound: :raises VolumeNotFound:
-        :raises SnapshotNotFound: :raises ImageNotFound: (404). :raises PolicyNotAuthorized: (403): volume:create_from_image
-        with an image, volume:create always, volume:multiattach last, whether the request or the type sets it.
+        :raises SnapshotNotFound: :raises ImageNotFound: (404).
     """
     options = options or CreateOptions()
     given = fields_of(entry)
@@ -103,13 +97,11 @@ def volume_request(
     source = _named(known.volumes, given.get("source_volid"), lambda i: VolumeNotFound(volume_id=i))
     image = known.image(_image_name(given["image_id"])) if given.get("image_id") is not None else None
     multiattach = _truth(given.get("multiattach"))
-    _authorize("volume:create" if image is None else "volume:create_from_image", options)
     check_size_form(given.get("size"))
     _check_type(wanted_type, snapshot, source, known)
     metadata = check_metadata(given.get("metadata"))
     if sum(each is not None for each in (snapshot, image, source)) > 1:
         raise InvalidInput(reason="May specify only one of %s" % _SOURCES, remedy="Give one of them.")
-    _authorize("volume:create", options)
     _check_sources(snapshot, source)
     size = extract_size(
         given.get("size"),
@@ -121,8 +113,6 @@ def volume_request(
     zone = _zone(given.get("availability_zone"), snapshot, source, known, options)
     volume_type = _type(wanted_type, snapshot, source, image, known, options, project)
     multiattach = multiattach or (volume_type is not None and volume_type.multiattach)
-    if multiattach:
-        _authorize("volume:multiattach", options)
     return VolumeRequest(
         size=size,
         volume_id=volume_id,
@@ -139,7 +129,7 @@ def volume_request(
         scheduler_hints=_hints(given.get("scheduler_hints")),
         project=project,
         user=user,
-        resource_backend=_backend(snapshot, source, options),
+        resource_backend=next((origin.host for origin in (snapshot, source) if origin is not None), None),
     )
 
 
@@ -238,11 +228,6 @@ def _image_name(value: t.Any) -> str:
     return value
 
 
-def _authorize(policy: str, options: CreateOptions) -> None:
-    if policy in (options.denied_policies or ()):
-        raise PolicyNotAuthorized(action=policy)
-
-
 def _truth(value: t.Any) -> bool:
     if value is None:
         return False
@@ -331,25 +316,18 @@ def _type(
 def _zone(wanted: t.Any, snapshot: Snapshot | None, source: Volume | None, known: Known, options: CreateOptions) -> str:
     if wanted is not None and not isinstance(wanted, str):
         raise InvalidAvailabilityZone(az=ascii(wanted))
-    fallback = options.default_availability_zone or options.storage_availability_zone
+    fallback = options.storage_availability_zone
     of_snapshot = snapshot.availability_zone if snapshot is not None else None
     of_source = source.availability_zone if source is not None else None
     zone = next((z for z in (wanted, of_snapshot, of_source) if z is not None), fallback)
-    if zone not in known.zones and zone != options.storage_availability_zone:
+    if zone not in known.zones and zone != fallback:
         if not options.allow_availability_zone_fallback:
             raise InvalidAvailabilityZone(az=zone)
         zone = fallback
-    if options.cloned_volume_same_az:
-        for theirs, what in ((of_snapshot, "snapshot"), (of_source, "source volume")):
-            if theirs and theirs != zone:
-                raise InvalidInput(
-                    reason="Volume must be in the same availability zone as the %s" % what,
-                    remedy="Leave availability_zone out: it is %s then." % theirs,
-                )
+    for theirs, what in ((of_snapshot, "snapshot"), (of_source, "source volume")):
+        if theirs and theirs != zone:
+            raise InvalidInput(
+                reason="Volume must be in the same availability zone as the %s" % what,
+                remedy="Leave availability_zone out: it is %s then." % theirs,
+            )
     return zone
-
-
-def _backend(snapshot: Snapshot | None, source: Volume | None, options: CreateOptions) -> str | None:
-    if snapshot is not None and options.snapshot_same_host:
-        return snapshot.host
-    return source.host if source is not None else None

@@ -15,6 +15,7 @@ import uuid as uuid_module
 from dataclasses import asdict, dataclass, field, replace
 
 from ...core import errors
+from ...core.disks.block_device_checks import MAX_LOCAL_BLOCK_DEVICES
 from ...core.disks.block_devices import PlannedDisk
 from ...core.guest import config_drive_rules
 from ...core.guest.config import domain_name
@@ -60,6 +61,7 @@ class AcceptOptions:
     quotas: t.Mapping[str, t.Any] = field(default_factory=dict)
     force_config_drive: bool = True
     networks: t.Mapping[str, Network] = field(default_factory=dict)  # by id and by name
+    max_local_block_devices: int = MAX_LOCAL_BLOCK_DEVICES
     volumes: BootVolumeOptions = field(default_factory=BootVolumeOptions)
 
 
@@ -161,12 +163,15 @@ def _plan(
     if kept or any(names and volumes_requested(r) for r, names in zip(entries, new)):
         from . import boot_volumes
 
-        return boot_volumes.read(conn, entries, new, options.volumes, context, refusals, kept)
+        return boot_volumes.read(
+            conn, entries, new, options.volumes, options.max_local_block_devices, context, refusals, kept
+        )
     planned = [Planned(request) for request in entries]
+    most = options.max_local_block_devices
     for index, (request, names) in enumerate(zip(entries, new)):
         if names:
             with refusals.collect("instances[%d].block_device_mapping" % index):
-                planned[index] = without_volumes(request)
+                planned[index] = without_volumes(request, most)
     return planned
 
 

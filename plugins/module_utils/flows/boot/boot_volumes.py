@@ -40,6 +40,7 @@ def read(
     requests: t.Sequence[ServerRequest],
     new: t.Sequence[t.Sequence[str]],
     options: BootVolumeOptions,
+    max_local_block_devices: int,
     context: Context,
     refusals: Problems,
     kept: t.Collection[str] = (),
@@ -64,8 +65,10 @@ def read(
     taken: set[str] = set()
     for index, (request, names, rows) in enumerate(zip(requests, new, found)):
         path = "instances[%d]" % index
-        reader = BootVolumeReader(conn, request, path, rows, attached, sources, options, context, refusals, taken)
-        result.append(reader.read() if names else Planned(request))
+        planned = Planned(request, max_local_block_devices=max_local_block_devices)
+        if names:
+            BootVolumeReader(conn, planned, path, rows, attached, sources, options, context, refusals, taken).read()
+        result.append(planned)
     return result
 
 
@@ -152,7 +155,7 @@ class BootVolumeReader:
     def __init__(
         self,
         conn: t.Any,
-        request: ServerRequest,
+        planned: Planned,
         path: str,
         rows: t.Mapping[str, t.Any],
         attached: t.Mapping[str, t.Sequence[t.Any]],
@@ -171,11 +174,11 @@ class BootVolumeReader:
         self.context = context
         self.refusals = refusals
         self.taken = taken
-        self.planned = Planned(request)
-        self.asked_zone = request.availability_zone
-        self.unused = list(enumerate(request.block_device_mapping))
+        self.planned = planned
+        self.asked_zone = planned.request.availability_zone
+        self.unused = list(enumerate(planned.request.block_device_mapping))
 
-    def read(self) -> Planned:
+    def read(self) -> None:
         planned = self.planned
         with self.refusals.collect(self.path + ".block_device_mapping"):
             planned.meta = self._meta()
@@ -192,7 +195,6 @@ class BootVolumeReader:
                     planned.to_create[disk.name] = volume_to_create(
                         self.sources, disk, where, project, zone, self.options, self.context
                     )
-        return planned
 
     # --- the guest's properties -----------------------------------------------------------------------------------------
 

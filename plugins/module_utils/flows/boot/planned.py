@@ -10,8 +10,9 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field, replace
 
+from ...core.disks.block_device_checks import MAX_LOCAL_BLOCK_DEVICES
 from ...core.disks.block_device_mapping import image_defined_bdms
-from ...core.disks.block_devices import BlockDeviceOptions, PlannedDisk, block_device_plan
+from ...core.disks.block_devices import PlannedDisk, block_device_plan
 from ...core.errors import InvalidBDMFormat
 from ...core.instances import states
 from ...core.instances.request import ServerRequest
@@ -41,6 +42,7 @@ class Planned:
     meta: Image | None = None  # whose properties the guest has
     existing: dict[str, t.Any] = field(default_factory=dict)  # as the disk calls it -> row of volumes
     to_create: dict[str, VolumeToCreate] = field(default_factory=dict)  # by the disk's name
+    max_local_block_devices: int = MAX_LOCAL_BLOCK_DEVICES
 
     @property
     def properties(self) -> t.Mapping[str, t.Any]:
@@ -64,9 +66,10 @@ class Planned:
             request.flavor,
             request.image,
             request.block_device_mapping,
-            BlockDeviceOptions(max_count=request.max_count),
             self.properties,
             request.root_image,
+            request.max_count,
+            self.max_local_block_devices,
         )
 
 
@@ -97,12 +100,12 @@ def may_have_volumes(row: t.Any) -> bool:
     return bool(row.vm_state != states.BUILDING or row.spec.get("has_volumes", True))
 
 
-def without_volumes(request: ServerRequest) -> Planned:
+def without_volumes(request: ServerRequest, max_local_block_devices: int) -> Planned:
     """An entry none of whose disks is a volume. :raises BootflowError: as Planned.plan_disks()"""
     image = request.image
     if image is None and request.root_image is not None:
         image = anonymous(request.root_image)
-    planned = Planned(request, meta=image)
+    planned = Planned(request, meta=image, max_local_block_devices=max_local_block_devices)
     planned.plan_disks()
     return planned
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import typing as t
 
 from ...core.disks.image_checks import check_fits_disk
-from ...core.disks.local import BACKENDS
+from ...core.disks.local import BACKENDS, FILE_SYSTEMS
 from ...core.errors import BootflowError, FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidInput, from_dict
 from ..images.images import BaseImage, ImageSource, TooLarge, cached_image, ensure_image
 from ..os.batch import run_batch
 from ..os.paths import checked_id, checked_instances_path, checked_uuid
-from .file_disks import FILE_SYSTEMS, KINDS, MIB, DiskSpec
+from .file_disks import KINDS, MIB, DiskSpec
 from .local_disks import ensure_disks
 
 GIB = 1024**3

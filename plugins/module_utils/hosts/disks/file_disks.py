@@ -17,7 +17,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...core.disks.image_checks import check_fits_disk
-from ...core.disks.local import BACKENDS
+from ...core.disks.local import BACKENDS, FILE_SYSTEMS
 from ...core.errors import InvalidDiskInfo, InvalidInput
 from ..images.images import CONVERT_TIMEOUT, QEMU_IMG_PACKAGE, BaseImage
 from ..os.batch import progress
@@ -28,7 +28,6 @@ from ..os.paths import checked_disk_name, make_dirs
 
 MIB = 1024**2
 KINDS = ("image", "ephemeral", "swap")
-FILE_SYSTEMS = ("ext4", "ext3", "ext2", "xfs", "vfat", "none")
 _LABEL = re.compile(r"[A-Za-z0-9_.-]{1,16}\Z")
 _PART = ".part"
 

@@ -76,7 +76,7 @@ def test_every_setting_arrives():
     inputs.check(made)
     found = inputs.volume_inputs(made.options)
     assert found.types.get("fast").extra_specs == {"medium": "ssd"} and found.image("debian").disk_format == "qcow2"
-    assert found.options == CreateOptions("fast", None, "z", True)
+    assert found.options == CreateOptions("fast", "z", True)
     assert (found.quotas["volumes"], found.project, found.max_attempts) == ("5", "red", 2)
     assert found.no_snapshot_gb_quota is True
     with pytest.raises(ImageNotFound):

@@ -26,6 +26,5 @@ class VolumeSchedulerOptions(DeclaredSettings):
     max_over_subscription_ratio: float | str = 20.0  # of backends that report none; a number or auto
     now: float | None = None  # epoch seconds; None: the age of reports is ignored
     service_down_time: float = 60.0  # seconds
-    prefer_untried: bool = True  # prefer backends that have not failed a rescheduled volume
     explain: bool = False
     hosts: t.Collection[str] | None = None  # reachable storage hosts, the only ones that take volumes; None: all

@@ -85,7 +85,7 @@ class VolumeScheduler:
     def select(self, request: VolumeRequest) -> BackendSelection:
         """The best backend for this volume and the alternates; the volume is consumed from the best in memory.
 
-        A backend that has failed this volume comes last (options.prefer_untried); Cinder weighs it like the others, unless
+        A backend that has failed this volume comes last; Cinder weighs it like the others, unless
         IgnoreAttemptedHostsFilter excludes it.
 
         :raises NoValidBackend: no backend passes (``details``: filters, volume_id, decision), or the attempts are used up.
@@ -130,9 +130,7 @@ class VolumeScheduler:
         if request.resource_backend:
             rows = [row for row in rows if same_backend(request.resource_backend, self.backends.states[row].host)]
         tried = set((request.retry or {}).get("backends", ()))
-        if tried and self.options.prefer_untried:
-            rows.sort(key=lambda row: self.backends.states[row].host in tried)
-        return rows
+        return sorted(rows, key=lambda row: self.backends.states[row].host in tried)
 
     def _none(self, request: VolumeRequest, passed: int, decision: dict[str, t.Any] | None) -> NoValidBackend:
         parts = ["No weighed backends available"]

@@ -19,7 +19,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks import block_device_mapping as mapping
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_device_checks import check_words
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import (
-    BlockDeviceOptions,
     attached_disk,
     block_device_plan,
     planned_disk,
@@ -135,9 +134,9 @@ def test_pairs(source, destination, legal):
 
 def test_the_limit_counts_local_disks_only():
     volumes = [bdm("blank", "volume", volume_size=1) for dummy in range(9)]
-    assert len(block_device_plan(flavor(0, 0), image(), volumes, BlockDeviceOptions(max_local_block_devices=1))) == 10
+    assert len(block_device_plan(flavor(0, 0), image(), volumes, max_local_block_devices=1)) == 10
     with pytest.raises(errors.InvalidBDMLocalsLimit):
-        block_device_plan(flavor(), image(), volumes, BlockDeviceOptions(max_local_block_devices=2))
+        block_device_plan(flavor(), image(), volumes, max_local_block_devices=2)
 
 
 # --- what an image maps ----------------------------------------------------------------------------------------------------
@@ -279,7 +278,7 @@ def test_who_goes_with_the_instance():
 
 
 def plan(*bdms, with_image=None, meta=None, properties=None, sizes=None, **options):
-    disks = block_device_plan(sizes or flavor(0, 0), with_image, bdms, BlockDeviceOptions(**options), properties, meta)
+    disks = block_device_plan(sizes or flavor(0, 0), with_image, bdms, properties, meta, **options)
     return [(d.kind, d.dev, d.disk_bus, d.device_type) for d in disks]
 
 
@@ -292,7 +291,7 @@ def plan(*bdms, with_image=None, meta=None, properties=None, sizes=None, **optio
         ("an ISO keeps its bus beside a name of another",
          [], {"with_image": image("iso", root_device_name="/dev/vda")}, [("image", "hda", "ide", "cdrom")]),
         ("an ISO on a volume", [bdm("image", "volume", 0, volume_size=1)],
-         {"meta": image("iso"), "machine_type": "q35"}, [("volume", "sda", "sata", "cdrom")]),
+         {"meta": image("iso", hw_machine_type="q35")}, [("volume", "sda", "sata", "cdrom")]),
         ("a volume has the properties of the image that it is made of", [bdm("image", "volume", 0, volume_size=1)],
          {"meta": image(hw_disk_bus="scsi")}, [("volume", "sda", "scsi", "disk")]),
         ("the root's name is in a volume's properties too", [bdm("volume", "volume", 0)],
@@ -315,7 +314,7 @@ def plan(*bdms, with_image=None, meta=None, properties=None, sizes=None, **optio
         ("a floppy", [bdm("volume", "volume", 0), bdm("volume", "volume", device_type="floppy")], {},
          [("volume", "vda", "virtio", "disk"), ("volume", "fda", "fdc", "floppy")]),
         ("a volume as CD-ROM", [bdm("volume", "volume", 0), bdm("volume", "volume", device_type="cdrom")],
-         {"machine_type": "ubuntu-q35"}, [("volume", "vda", "virtio", "disk"), ("volume", "sda", "sata", "cdrom")]),
+         {"properties": {"hw_machine_type": "ubuntu-q35"}}, [("volume", "vda", "virtio", "disk"), ("volume", "sda", "sata", "cdrom")]),
         ("a volume's name decides its bus", [bdm("volume", "volume", 0), bdm("volume", "volume", device_name="sdc")], {},
          [("volume", "vda", "virtio", "disk"), ("volume", "sdc", "scsi", "disk")]),
         ("volumes behind local disks", [bdm("volume", "volume", 0), bdm("volume", "volume")],

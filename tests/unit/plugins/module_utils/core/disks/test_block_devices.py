@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks import block_device_mapping as mapping
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import (
-    BlockDeviceOptions,
     attached_disk,
     block_device_plan,
     config_drive_disk,
@@ -191,7 +190,7 @@ def test_plan(the_flavor, the_image, bdms, expected):
 def test_plan_tells_what_the_disks_are():
     disks = block_device_plan(flavor(ephemeral=1, swap=1), image(), ())
     assert [d.kind for d in disks] == ["image", "ephemeral", "swap"]
-    assert [d.guest_format for d in disks] == [None, "ext4", "swap"]
+    assert [d.guest_format for d in disks] == [None, None, "swap"]
     assert [d.delete_on_termination for d in disks] == [True, True, True]
     assert disks[0].image_id == IMAGE_ID
     assert disks[0].dev == "vda"
@@ -202,6 +201,9 @@ def test_plan_of_an_iso_is_a_readonly_cdrom_on_the_cdrom_bus():
     assert (disk.device_type, disk.disk_bus, disk.device_name, disk.readonly) == ("cdrom", "ide", "/dev/hda", True)
     (disk,) = block_device_plan(flavor(), image("iso", hw_machine_type="q35"))
     assert (disk.device_type, disk.disk_bus, disk.device_name) == ("cdrom", "sata", "/dev/sda")
+    for word in ("aarch64", "arm64"):
+        (disk,) = block_device_plan(flavor(), image("iso", hw_architecture=word))
+        assert (disk.device_type, disk.disk_bus, disk.device_name) == ("cdrom", "scsi", "/dev/sda")
 
 
 def test_a_volume_is_not_deleted_but_a_user_may_say_so():
@@ -258,7 +260,7 @@ def test_a_volume_is_not_deleted_but_a_user_may_say_so():
         (errors.InvalidBDMDiskBus, flavor(ephemeral=1), image(), (blank(1, disk_bus="nvme"),), {}),
         (errors.InvalidBDMDiskBus, flavor(ephemeral=1), image(), (blank(1, disk_bus="xen"),), {}),
         (errors.UnsupportedHardware, flavor(), image(hw_disk_bus="ide", hw_machine_type="q35"), (), {}),
-        (errors.UnsupportedHardware, flavor(), image(hw_disk_bus="ide"), (), {"machine_type": "pc-q35-7.2"}),
+        (errors.UnsupportedHardware, flavor(), image(hw_disk_bus="ide", hw_machine_type="pc-q35-7.2"), (), {}),
         (errors.InvalidBDM, flavor(), image(), (volume(),), {"max_count": 2}),
         (errors.InvalidBDM, flavor(), image(), (volume(device_name="/dev/vda"),), {}),
         (errors.InvalidBDM, flavor(), image(root_device_name="/dev/vdb"), (volume(device_name="vdb"),), {}),
@@ -266,7 +268,7 @@ def test_a_volume_is_not_deleted_but_a_user_may_say_so():
 )
 def test_refused(error, the_flavor, the_image, bdms, options):
     with pytest.raises(error) as caught:
-        block_device_plan(the_flavor, the_image, bdms, BlockDeviceOptions(**options))
+        block_device_plan(the_flavor, the_image, bdms, **options)
     assert caught.value.code == error.__name__
     assert caught.value.status == 400
     assert not caught.value.retryable
@@ -281,7 +283,7 @@ def test_texts_are_novas():
 
 def test_no_limit_of_local_disks():
     many = tuple(blank(1) for dummy in range(30))
-    disks = block_device_plan(flavor(ephemeral=30), image(), many, BlockDeviceOptions(max_local_block_devices=-1))
+    disks = block_device_plan(flavor(ephemeral=30), image(), many, max_local_block_devices=-1)
     assert len(disks) == 31
     assert disks[25].device_name == "/dev/vdz"
     assert disks[26].device_name == "/dev/vdaa"
@@ -290,7 +292,7 @@ def test_no_limit_of_local_disks():
 def test_bus_without_a_free_name():
     bdms = tuple(blank(1, disk_bus="ide") for dummy in range(5))
     with pytest.raises(errors.TooManyDiskDevices, match=r"number of disk devices \(4\) to attach") as caught:
-        block_device_plan(flavor(ephemeral=5), image(), bdms, BlockDeviceOptions(max_local_block_devices=-1))
+        block_device_plan(flavor(ephemeral=5), image(), bdms, max_local_block_devices=-1)
     assert caught.value.status == 403
 
 
@@ -340,26 +342,25 @@ def test_legacy_names():
 
 
 @pytest.mark.parametrize(
-    ("drive_format", "machine", "arch", "setting", "properties", "expected"),
+    ("drive_format", "machine", "arch", "properties", "expected"),
     [
-        ("iso9660", "pc", "x86_64", None, {}, ("cdrom", "ide", "hda")),
-        ("iso9660", None, "x86_64", None, {}, ("cdrom", "ide", "hda")),
+        ("iso9660", "pc", "x86_64", {}, ("cdrom", "ide", "hda")),
+        ("iso9660", None, "x86_64", {}, ("cdrom", "ide", "hda")),
         # clouds' kernels see virtio-scsi, not AHCI
-        ("iso9660", "q35", "x86_64", None, {}, ("cdrom", "scsi", "sda")),
-        ("iso9660", "pc-q35-7.2", "x86_64", None, {}, ("cdrom", "scsi", "sda")),
-        ("iso9660", "q35", "x86_64", None, {"os_type": "windows"}, ("cdrom", "sata", "sda")),
-        ("iso9660", "q35", "x86_64", None, {"hw_disk_bus": "sata"}, ("cdrom", "sata", "sda")),
-        ("iso9660", "q35", "x86_64", "sata", {}, ("cdrom", "sata", "sda")),
-        ("iso9660", "q35", "x86_64", "sata", {"hw_cdrom_bus": "usb"}, ("cdrom", "usb", "sda")),
-        ("iso9660", "pc", "x86_64", None, {"hw_cdrom_bus": "scsi"}, ("cdrom", "scsi", "sda")),
-        ("iso9660", "virt", "aarch64", None, {}, ("cdrom", "scsi", "sda")),
-        ("vfat", "pc", "x86_64", None, {}, ("disk", "virtio", "vdz")),
-        ("vfat", "q35", "x86_64", None, {}, ("disk", "virtio", "vdz")),
-        ("vfat", "pc", "x86_64", None, {"hw_disk_bus": "ide"}, ("disk", "ide", "hdd")),
+        ("iso9660", "q35", "x86_64", {}, ("cdrom", "scsi", "sda")),
+        ("iso9660", "pc-q35-7.2", "x86_64", {}, ("cdrom", "scsi", "sda")),
+        ("iso9660", "q35", "x86_64", {"os_type": "windows"}, ("cdrom", "sata", "sda")),
+        ("iso9660", "q35", "x86_64", {"hw_disk_bus": "sata"}, ("cdrom", "sata", "sda")),
+        ("iso9660", "q35", "x86_64", {"hw_cdrom_bus": "usb"}, ("cdrom", "usb", "sda")),
+        ("iso9660", "pc", "x86_64", {"hw_cdrom_bus": "scsi"}, ("cdrom", "scsi", "sda")),
+        ("iso9660", "virt", "aarch64", {}, ("cdrom", "scsi", "sda")),
+        ("vfat", "pc", "x86_64", {}, ("disk", "virtio", "vdz")),
+        ("vfat", "q35", "x86_64", {}, ("disk", "virtio", "vdz")),
+        ("vfat", "pc", "x86_64", {"hw_disk_bus": "ide"}, ("disk", "ide", "hdd")),
     ],
 )
-def test_config_drive(drive_format, machine, arch, setting, properties, expected):
-    disk = config_drive_disk((), properties, drive_format, "kvm", machine, arch, setting)
+def test_config_drive(drive_format, machine, arch, properties, expected):
+    disk = config_drive_disk((), properties, drive_format, "kvm", machine, arch)
     assert (disk.device_type, disk.disk_bus, disk.dev) == expected
     assert disk.name == "disk.config"
     assert disk.readonly == (expected[0] == "cdrom")
@@ -376,7 +377,7 @@ def test_config_drive_beside_disks_of_its_bus():
 @pytest.mark.parametrize(("drive_format", "bus"), [("tar", None), ("iso9660", "nvme"), ("iso9660", "ide")])
 def test_config_drive_refused(drive_format, bus):
     with pytest.raises(errors.InvalidInput):
-        config_drive_disk((), {}, drive_format, machine="q35", bus=bus)
+        config_drive_disk((), {"hw_cdrom_bus": bus}, drive_format, machine="q35")
 
 
 SIZES = st.one_of(st.none(), st.integers(min_value=0, max_value=3))
@@ -393,7 +394,7 @@ def test_law_every_plan_has_one_root_first_and_no_name_twice(bdms, ephemeral, sw
             flavor(ephemeral=ephemeral, swap=swap_mb),
             image(**properties),
             bdms,
-            BlockDeviceOptions(max_local_block_devices=-1),
+            max_local_block_devices=-1,
         )
     except errors.InvalidBDM:
         return

@@ -348,7 +348,7 @@ def test_windows():
     [
         ({}, {}, [("vda", "virtio"), ("hda", "ide")]),
         ({"hw_machine_type": "q35"}, {}, [("vda", "virtio"), ("sda", "scsi")]),
-        ({"hw_machine_type": "q35"}, {"config_drive_bus": "sata"}, [("vda", "virtio"), ("sda", "sata")]),
+        ({"hw_machine_type": "q35", "hw_cdrom_bus": "sata"}, {}, [("vda", "virtio"), ("sda", "sata")]),
         ({}, {"machine_type": "q35"}, [("vda", "virtio"), ("sda", "scsi")]),
         ({"hw_disk_bus": "scsi", "hw_cdrom_bus": "scsi"}, {}, [("sda", "scsi"), ("sdb", "scsi")]),
     ],
@@ -471,11 +471,9 @@ def test_multiqueue():
 
 def test_rng():
     assert guest_config(guest(specs={"hw_rng:allowed": "false"}), KVM).rngs == ()
-    off = {"rng_device": None}
-    assert guest_config(guest(options=off), KVM).rngs == ()
-    assert guest_config(guest({"hw_rng_model": "virtio"}, options=off), KVM).rngs == ()
-    wanted = guest({"hw_rng_model": "virtio"}, {"hw_rng:allowed": "True"}, options=off)
-    assert guest_config(wanted, KVM).rngs[0].backend == "/dev/urandom"
+    allowed = guest({"hw_rng_model": "virtio"}, {"hw_rng:allowed": "True"})
+    assert guest_config(allowed, KVM).rngs[0].backend == "/dev/urandom"
+    assert guest_config(guest(options={"rng_dev_path": "/dev/hwrng"}), KVM).rngs[0].backend == "/dev/hwrng"
 
 
 def test_without_vnc():

@@ -125,15 +125,16 @@ def test_projects_have_their_own_limits():
 
 
 def test_limits_of():
-    groups = {"server_groups": 10, "server_group_members": 10}
-    assert limits_of(None, "p") == {"instances": -1, "cores": -1, "ram": -1, "ports": -1, **groups}
+    others = {"server_groups": 10, "server_group_members": 10, "metadata_items": 128, "injected_files": 5}
+    others.update(injected_file_content_bytes=10240, injected_file_path_length=255)
+    assert limits_of(None, "p") == {"instances": -1, "cores": -1, "ram": -1, "ports": -1, **others}
     quotas = {"instances": "10", "cores": 20, "projects": {"p": {"cores": -1, "server_groups": 3}}}
     assert limits_of(quotas, "p") == {
         "instances": 10,
         "cores": -1,
         "ram": -1,
         "ports": -1,
-        **groups,
+        **others,
         "server_groups": 3,
     }
     assert limits_of(quotas, "q")["cores"] == 20

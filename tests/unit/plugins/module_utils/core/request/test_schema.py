@@ -16,9 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request impo
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.fragment_files import (
     BUILTIN_DIR,
     load_fragments,
-    parse_version,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.options import LATEST_API_VERSION
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.schema import (
     create_schema,
     entry_errors,
@@ -48,47 +46,32 @@ def test_builtin_fragments_are_one_subject_each_and_valid():
         assert item["description"]
 
 
-def test_every_property_of_every_version_is_read_by_the_parser():
+def test_every_property_is_read_by_the_parser():
     names = {name for item in load_fragments() for name in item["server_create"]}
     assert names == HONOURED
 
 
-@pytest.mark.parametrize("minor", [1, 18, 19, 36, 37, 41, 42, 51, 52, 56, 57, 63, 74, 90, 93, 94, 96])
-def test_no_version_has_a_property_twice(minor):
-    assert create_schema(load_fragments(), "2.%d" % minor)["required"] == ["name"]
-
-
-def test_only_the_schema_that_covers_the_version_runs():
-    # five stacked, the request's version picks one
-    spans = [("2.0", "2.0"), ("2.1", "2.18"), ("2.19", "2.31"), ("2.32", "2.32"), ("2.33", None)]
-    stack = []
-    for number, (low, high) in enumerate(spans):
-        item = {"name": "create%d" % number, "min_version": low, "server_create": {"p": {"const": number}}}
-        stack.append({**item, "max_version": high} if high else item)
-    for version, number in (("2.0", 0), ("2.1", 1), ("2.18", 1), ("2.19", 2), ("2.32", 3), ("2.37", 4), ("2.100", 4)):
-        schema = create_schema(stack, version)
-        assert validate([{"p": number}], schema) == []
-        assert len(validate([{"p": number + 1}], schema)) == 1
+def test_the_builtin_fragments_make_one_schema():
+    assert create_schema(load_fragments())["required"] == ["name"]
 
 
 def test_a_property_given_twice():
     with pytest.raises(InvalidInput, match="already given by one"):
-        create_schema([fragment("one"), fragment("two")], "2.1")
+        create_schema([fragment("one"), fragment("two")])
     schema = create_schema(
-        [fragment("one"), {**fragment("two", override=True), "server_create": {"p": {"type": "integer"}}}], "2.1"
+        [fragment("one"), {**fragment("two", override=True), "server_create": {"p": {"type": "integer"}}}]
     )
     assert schema["properties"]["p"] == {"type": "integer"}
-    assert create_schema([fragment("one", max_version="2.1"), fragment("two", min_version="2.2")], "2.2")
 
 
 def test_required_must_be_given():
     with pytest.raises(InvalidInput, match="q is required"):
-        create_schema([fragment(required=["q"])], "2.1")
+        create_schema([fragment(required=["q"])])
 
 
 def test_a_schema_that_is_none_names_its_file():
     with pytest.raises(InvalidInput, match="bad is not valid"):
-        create_schema([{"name": "bad", "server_create": {"p": {"type": "strange"}}}], "2.1")
+        create_schema([{"name": "bad", "server_create": {"p": {"type": "strange"}}}])
 
 
 @pytest.mark.parametrize(
@@ -99,7 +82,6 @@ def test_a_schema_that_is_none_names_its_file():
         '{"server_create": []}',
         '{"server_create": {"p": 1}}',
         '{"server_create": {}, "required": "p"}',
-        '{"server_create": {}, "min_version": 2.1}',
     ],
 )
 def test_bad_files(tmp_path, text):
@@ -118,19 +100,8 @@ def test_files_without_server_create_and_other_files_are_skipped(tmp_path):
         load_fragments([str(tmp_path / "none")])
 
 
-@pytest.mark.parametrize("text, version", [("2.1", (2, 1)), ("2.94", (2, 94)), ("2.100", (2, 100))])
-def test_parse_version(text, version):
-    assert parse_version(text) == version
-
-
-@pytest.mark.parametrize("text", ["2", "2.1.1", 2.1, None, "v2.1", "2.1\n"])
-def test_parse_version_refuses(text):
-    with pytest.raises(InvalidInput):
-        parse_version(text)
-
-
 def test_validate_tells_everything_with_paths():
-    schema = create_schema(load_fragments(), LATEST_API_VERSION)
+    schema = create_schema(load_fragments())
     errors = validate(
         [{"name": "ok"}, {"name": "", "min_count": 0, "x": 1}, 7, {"networks": [{"fixed_ip": "a", "port": "b"}]}],
         schema,
@@ -148,7 +119,7 @@ def test_validate_tells_everything_with_paths():
 
 
 def test_a_typo_is_recognised():
-    (error,) = validate([{"name": "a", "flavour": "x"}], create_schema(load_fragments(), LATEST_API_VERSION))
+    (error,) = validate([{"name": "a", "flavour": "x"}], create_schema(load_fragments()))
     assert error["remedy"].startswith("Did you mean flavor? ")
 
 
@@ -158,18 +129,18 @@ def test_without_jsonschema_the_file_imports_and_its_use_says_what_to_install(mo
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     with pytest.raises(MissingLibrary, match="jsonschema is missing on the controller"):
-        module.create_schema([fragment()], "2.1")
+        module.create_schema([fragment()])
 
 
 def test_the_validator_is_made_once_as_long_as_the_fragments_stay(tmp_path):
     fragment = tmp_path / "rack.json"
     fragment.write_text('{"server_create": {"rack": {"type": "integer"}}}')
-    made = request_validator([str(tmp_path)], "2.96")
-    assert request_validator([str(tmp_path)], "2.96") is made
-    assert request_validator([str(tmp_path)], "2.90") is not made
+    made = request_validator([str(tmp_path)])
+    assert request_validator([str(tmp_path)]) is made
+    assert request_validator([]) is not made
     assert entry_errors(made, {"rack": "four"}, "instances[0]")
     fragment.write_text('{"server_create": {"rack": {"type": ["integer", "string"]}}}')
-    changed = request_validator([str(tmp_path)], "2.96")
+    changed = request_validator([str(tmp_path)])
     assert not [e for e in entry_errors(changed, {"rack": "four"}, "instances[0]") if "rack" in e["path"]]
     fragment.unlink()
-    assert entry_errors(request_validator([str(tmp_path)], "2.96"), {"rack": 4}, "instances[0]")
+    assert entry_errors(request_validator([str(tmp_path)]), {"rack": 4}, "instances[0]")

@@ -12,7 +12,6 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors as error_classes
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
     BootflowError,
-    InvalidInput,
     InvalidRequest,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import (
@@ -425,7 +424,9 @@ def test_file_limits_at_the_edge_and_lifted(parse):
     files = [{"path": "/" + "%d" % n * 254, "contents": b64(b"x" * 10240)} for n in range(5)]
     assert len(parse(injected_files=files).injected_files) == 5
     lifted = RequestOptions(
-        injected_files=-1, injected_file_content_bytes=-1, injected_file_path_length=-1, metadata_items=-1
+        quotas=dict.fromkeys(
+            ("injected_files", "injected_file_content_bytes", "injected_file_path_length", "metadata_items"), -1
+        )
     )
     many = [{"path": "/" + "%d" % n * 300, "contents": b64(b"x" * 20000)} for n in range(7)]
     assert len(parse(lifted, injected_files=many, metadata={"k%d" % n: "" for n in range(300)}).injected_files) == 7
@@ -451,10 +452,8 @@ def test_config_drive_is_asked_for_when_something_needs_it(parse, errors):
     assert parse(config_drive=False).config_drive is False
     forced = RequestOptions(force_config_drive=True)
     assert parse(forced, user_data="x", config_drive=False).config_drive is False
-    disabled = RequestOptions(enable_config_drive=False)
-    assert parse(disabled).config_drive is None
-    assert errors(disabled, config_drive=True)[0][0] == "config_drive"
-    assert errors(disabled, user_data="x")[0][0] == "config_drive"
+    assert parse().config_drive is None
+    assert errors(user_data="x", config_drive=False)[0][0] == "config_drive"
 
 
 def test_networks_none_empty_and_the_only_one(parse, base):
@@ -516,18 +515,8 @@ def test_volume_rules(errors):
     assert "same device name as the root device" in messages
 
 
-def test_policies(errors):
-    assert errors(RequestOptions(denied_policies=["create:attach_network"]))[0][1:3] == ("PolicyNotAuthorized", 403)
-    found = errors(
-        RequestOptions(denied_policies=["create:attach_volume"]),
-        block_device_mapping=[{"source_type": "volume", "uuid": "v"}],
-    )
-    assert ("PolicyNotAuthorized", 403) in [error[1:3] for error in found]
-    assert errors(RequestOptions(denied_policies=["create"]))[0][1:3] == ("PolicyNotAuthorized", 403)
-
-
 def test_default_flavor_and_zone(parse):
-    options = RequestOptions(default_flavor="big", default_availability_zone="north", availability_zones=["north"])
+    options = RequestOptions(default_flavor="big", default_schedule_zone="north", availability_zones=["north"])
     request = parse(options, flavor=None)
     assert (request.flavor.name, request.availability_zone) == ("big", "north")
 
@@ -579,18 +568,31 @@ def test_a_fragment_of_the_user_is_enough(tmp_path, parse):
         parse(cost_center="4711")
 
 
-def test_older_api_versions_know_less(parse, errors):
-    ((path, code, _status, message),) = errors(RequestOptions(api_version="2.18"), description="x")
-    assert (path, code) == ("description", "InvalidInput") and "2.19" in message
-    assert errors(RequestOptions(api_version="2.36"), networks="none")[0][0] == "networks"
-    assert (
-        errors(RequestOptions(api_version="2.41"), networks=[{"network": "blue", "tag": "t"}])[0][0]
-        == "networks[0].tag"
-    )
-    assert errors(RequestOptions(api_version="2.90"), hostname="a.b")[0][0] == "hostname"
-    assert parse(RequestOptions(api_version="2.1"), networks=["blue"]).name == "web"
-    with pytest.raises(InvalidInput, match="2.37"):
-        parse(RequestOptions(api_version="newest"))
+def test_limits_are_those_of_the_project(parse, errors):
+    quotas = {
+        "metadata_items": 1,
+        "injected_files": 0,
+        "projects": {"web": {"injected_files": 1, "injected_file_content_bytes": 3, "injected_file_path_length": 4}},
+    }
+    options = RequestOptions(quotas=quotas)
+    file = {"path": "/abc", "contents": b64(b"xyz")}
+    assert parse(options, metadata={"a": "b"}, injected_files=[file], project="web").injected_files
+    assert [e[:2] for e in errors(options, metadata={"a": "b", "c": "d"}, injected_files=[file])] == [
+        ("injected_files", "OnsetFileLimitExceeded"),
+        ("metadata", "MetadataLimitExceeded"),
+    ]
+    long = [{"path": "/abcd", "contents": b64(b"xyz1")}]
+    assert [e[:2] for e in errors(options, injected_files=long, project="web")] == [
+        ("injected_files[0].path", "OnsetFilePathLimitExceeded"),
+        ("injected_files[0].contents", "OnsetFileContentLimitExceeded"),
+    ]
+
+
+def test_wrong_quotas_are_reported_once(catalogue, base):
+    with pytest.raises(InvalidRequest) as caught:
+        entries = [{**base, "name": name} for name in ("a", "b")]
+        parse_requests(entries, catalogue, RequestOptions(quotas={"injected_file": 5}))
+    assert [e["path"] for e in caught.value.errors] == ["bootflow_quotas"]
 
 
 def test_a_count_of_a_thousand_costs_nothing(catalogue, base):

@@ -290,9 +290,9 @@ def test_version_1_without_what_is_called_vda_has_no_root(errors):
 def test_what_is_no_device_is_told_without_the_schema_too(catalogue, item, legacy):
     problems = Problems()
     if legacy:
-        legacy_block_devices([item], None, 1, RequestOptions(), "b", problems)
+        legacy_block_devices([item], None, 1, "b", problems)
     else:
-        requested_block_devices([item], True, 1, "vda", RequestOptions(), "b", problems, catalogue.image)
+        requested_block_devices([item], True, 1, "vda", "b", problems, catalogue.image)
     assert [e["path"] for e in problems.errors][:1] == ["b[0]"]
     assert {e["code"] for e in problems.errors} <= {"InvalidBDMFormat", "InvalidBDMBootSequence"}
 
@@ -348,16 +348,6 @@ def test_an_image_that_brings_its_root_is_not_compared_with_the_flavors_disk():
 def test_an_image_whose_mappings_are_nonsense(properties, legacy):
     found = codes(images(**properties), legacy_bdm=legacy)
     assert {(code, status) for _path, code, status in found} == {("InvalidBDMFormat", 400)}
-
-
-def test_flavors_without_a_disk_may_be_for_volumes_only():
-    denied = RequestOptions(denied_policies=["create:zero_disk_flavor"])
-    refused = ("instances[0].image", "BootFromVolumeRequiredForZeroDiskFlavor", 403)
-    assert codes(images(), denied, flavor="nil") == [refused]
-    volume = boot(source_type="image", uuid="own", volume_size=10)
-    entry = {"name": "web", "flavor": "nil", "networks": ["blue"], "block_device_mapping": [volume]}
-    assert parse_requests([entry], images(), denied)[0].volume_backed
-    assert parse_requests([{**entry, "image": "own", "block_device_mapping": []}], images(), RequestOptions())
 
 
 def test_an_image_of_an_encrypted_volume():

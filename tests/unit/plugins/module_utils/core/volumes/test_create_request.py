@@ -248,7 +248,7 @@ def test_a_copy_stays_on_its_sources_backend():
     assert ask(source_volid="vol-1").resource_backend == "h@b#p"
     assert ask(source_volid="vol-1").bootable
     assert ask(snapshot_id="snap-1").resource_backend == "h@b#p"
-    assert ask(snapshot_id="snap-1", options=CreateOptions(snapshot_same_host=False)).resource_backend is None
+    assert ask(size=1).resource_backend is None
 
 
 # --- zones ------------------------------------------------------------------------------------------------------------
@@ -258,18 +258,16 @@ def test_a_copy_stays_on_its_sources_backend():
     ("wish", "options", "zone"),
     [
         ({"size": 1}, {}, "nova"),
-        ({"size": 1}, {"default_availability_zone": "az1"}, "az1"),
         ({"size": 1}, {"storage_availability_zone": "elsewhere"}, "elsewhere"),
         ({"size": 1, "availability_zone": "az1"}, {}, "az1"),
         ({"snapshot_id": "snap-1"}, {}, "az1"),
-        ({"source_volid": "vol-1"}, {"default_availability_zone": "nova"}, "az1"),
+        ({"source_volid": "vol-1"}, {}, "az1"),
         ({"size": 1, "availability_zone": "mars"}, {"allow_availability_zone_fallback": True}, "nova"),
         (
             {"size": 1, "availability_zone": "mars"},
-            {"allow_availability_zone_fallback": True, "default_availability_zone": "az1"},
+            {"allow_availability_zone_fallback": True, "storage_availability_zone": "az1"},
             "az1",
         ),
-        ({"snapshot_id": "snap-1", "availability_zone": "nova"}, {"cloned_volume_same_az": False}, "nova"),
     ],
 )
 def test_zones(wish, options, zone):
@@ -358,14 +356,6 @@ def test_a_source_of_a_type_that_is_gone_keeps_its_name():
 )
 def test_multiattach(wish, multiattach):
     assert ask(wish, size=1).multiattach is multiattach
-    if multiattach:
-        refused(
-            errors.PolicyNotAuthorized,
-            403,
-            wish=wish,
-            size=1,
-            options=CreateOptions(denied_policies=["volume:multiattach"]),
-        )
 
 
 # --- texts and metadata -----------------------------------------------------------------------------------------------
@@ -453,35 +443,11 @@ def test_a_wrong_catalogue_is_refused_with_its_place(data, path):
     assert [e["path"] for e in caught.value.errors] == [path]
 
 
-# --- policies, in Cinder's order --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("denied", "wish", "action"),
-    [
-        ("volume:create", {"size": 1}, "volume:create"),
-        ("volume:create", {"size": "x"}, "volume:create"),  # before the size
-        ("volume:create", {"size": 1, "image_id": "cirros"}, "volume:create"),  # asked of an image's volume, too
-        ("volume:create_from_image", {"size": 1, "image_id": "cirros"}, "volume:create_from_image"),
-        ("volume:create_from_image", {"size": "x", "image_id": "cirros"}, "volume:create_from_image"),
-        ("volume:create_from_image", {"size": 1}, None),
-        ("volume:multiattach", {"size": 1, "multiattach": True}, "volume:multiattach"),
-        ("volume:multiattach", {"size": 1, "volume_type": "multi"}, "volume:multiattach"),
-        ("volume:multiattach", {"size": 1}, None),
-    ],
-)
-def test_policies(denied, wish, action):
-    options = CreateOptions(denied_policies=[denied])
-    if action is None:
-        assert ask(wish, options)
-        return
-    with pytest.raises(errors.PolicyNotAuthorized) as caught:
-        ask(wish, options)
-    assert caught.value.message == "Policy doesn't allow %s to be performed." % action
+# --- multiattach ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("origin", ["default", "image", "source_volid", "snapshot_id"])
-def test_multiattach_is_denied_wherever_the_type_comes_from(monkeypatch, origin):
+def test_multiattach_wherever_the_type_comes_from(monkeypatch, origin):
     monkeypatch.setitem(IMAGES, "multi", dataclasses.replace(IMAGE, properties={"cinder_img_volume_type": "multi"}))
     knows = known(
         volumes={"vol-1": dataclasses.replace(SOURCE, volume_type="multi")},
@@ -492,23 +458,6 @@ def test_multiattach_is_denied_wherever_the_type_comes_from(monkeypatch, origin)
         wish[origin] = {"image": "multi", "source_volid": "vol-1", "snapshot_id": "snap-1"}[origin]
     default = "multi" if origin == "default" else None
     assert ask(wish, CreateOptions(default_volume_type=default), knows).multiattach
-    denied = CreateOptions(default_volume_type=default, denied_policies=["volume:multiattach"])
-    refused(errors.PolicyNotAuthorized, 403, wish=wish, options=denied, knows=knows)
-
-
-@pytest.mark.parametrize(
-    ("wish", "error"),
-    [
-        ({"size": 0, "availability_zone": "mars", "multiattach": True}, errors.InvalidInput),  # the size
-        ({"size": 1, "availability_zone": "mars", "multiattach": True}, errors.InvalidAvailabilityZone),
-        ({"size": 1, "multiattach": True}, errors.PolicyNotAuthorized),
-        ({"size": 1, "multiattach": True, "metadata": {"a": 5}}, errors.InvalidVolumeMetadata),
-    ],
-)
-def test_multiattach_is_asked_for_last(wish, error):
-    with pytest.raises(error) as caught:
-        ask(wish, CreateOptions(denied_policies=["volume:multiattach"]))
-    assert caught.value.code == error.__name__
 
 
 def test_no_multiattach_may_be_written_as_null():

@@ -408,7 +408,10 @@ def test_with_and_without_credentials_do_not_go_together(both, volume):
     both.tgtd.strict = False
     both.outcome({"volume_id": ID, "path": volume, "initiators": [ME]})
     refused = both.do(several(volume, login(2), keep=[ME]))["outcomes"][ID]
-    assert refused["error"]["code"] == "ISCSITargetCreateFailed" and "only some of the initiators" in refused["error"]["message"]
+    assert (
+        refused["error"]["code"] == "ISCSITargetCreateFailed"
+        and "only some of the initiators" in refused["error"]["message"]
+    )
     assert not refused["changed"]
     both.outcome({"volume_id": ID, "path": volume, "initiators": [SECOND], "keep": [ME]})
 

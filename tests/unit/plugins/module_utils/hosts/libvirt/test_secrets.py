@@ -205,7 +205,6 @@ def test_a_disk_of_qemus_own_initiator_names_the_secret_and_is_valid():
         kind="volume",
         device_name="/dev/vdb",
         disk_bus="virtio",
-        backend="raw",
         source="network",
         path=None,
         driver_format="raw",

@@ -1,0 +1,141 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Variables of a boot change what it accepts and what a host's modules are given, through the actions as the playbook runs them."""
+
+from __future__ import annotations
+
+import base64
+import typing as t
+
+import pytest
+from lxml import etree
+
+from ansible_collections.bootflow.compute.plugins.action import boot_accept, boot_disks, boot_networks, boot_spawn
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
+
+IMAGE = {"name": "tiny", "disk_format": "qcow2", "allow_unverified": True, "url": "http://x.example/tiny.qcow2"}
+FLAVOR = {"name": "small", "memory_mb": 1024, "vcpus": 1, "root_gb": 1, "ephemeral_gb": 2}
+FILE = {"path": "/etc/motd", "contents": base64.b64encode(b"hello").decode()}
+
+
+class Boot:
+    """One entry, on host h1, with variables of all hosts."""
+
+    def __init__(self, world: World, host: t.Mapping[str, t.Any] | None = None, **variables: t.Any):
+        self.world = world
+        self.given: dict[str, t.Any] = {}
+        everywhere = {
+            "bootflow_flavors": [FLAVOR],
+            "bootflow_images": [IMAGE],
+            **{"bootflow_" + name: value for name, value in variables.items()},
+        }
+        hosts = {"localhost": everywhere, "h1": {**everywhere, **(host or {})}}
+        groups = {"all": list(hosts), "bootflow_compute": ["h1"]}
+        self.hosts = {h: {"inventory_hostname": h, "groups": groups, "hostvars": hosts, **hosts[h]} for h in hosts}
+
+    def accept(self, **entry: t.Any) -> dict[str, t.Any]:
+        entry = {"name": "web", "flavor": "small", "image": "tiny", "networks": "none", **entry}
+        variables = {**self.hosts["localhost"], "bootflow_instances": [entry]}
+        result = action_of(boot_accept, WorldPorts(self.world, "a"), variables).act()
+        return t.cast("dict[str, t.Any]", result)
+
+    def errors(self, **entry: t.Any) -> list[tuple[str, str, int]]:
+        with pytest.raises(InvalidRequest) as caught:
+            self.accept(**entry)
+        return [(e["path"], e["code"], e["status"]) for e in caught.value.errors]
+
+    def build(self, **entry: t.Any) -> None:
+        self.world.report("h1")
+        self.accept(**entry)
+        self.world.schedule()
+        for module in (boot_networks, boot_disks, boot_spawn):
+            variables = {**self.hosts["h1"], "bootflow_instances": [{"name": "web"}]}
+            ports = WorldPorts(self.world, "a", self.run_module)
+            action = action_of(module, ports, variables)
+            action._connection = type("Ssh", (), {"transport": "ssh"})
+            assert not action.act()["failed_builds"]
+
+    def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        self.given[name] = arguments
+        items = next(arguments[key] for key in ("networks", "drives", "domains", "instances") if key in arguments)
+        running = {"power_state": power_states.RUNNING}
+        return {"outcomes": {item.get("uuid") or item["name"]: running for item in items}}
+
+
+@pytest.mark.parametrize(
+    "quotas, entry, error",
+    [
+        ({"metadata_items": 1}, {"metadata": {"a": "b", "c": "d"}}, ("metadata", "MetadataLimitExceeded")),
+        ({"injected_files": 0}, {"injected_files": [FILE]}, ("injected_files", "OnsetFileLimitExceeded")),
+        (
+            {"injected_file_content_bytes": 4},
+            {"injected_files": [FILE]},
+            ("injected_files[0].contents", "OnsetFileContentLimitExceeded"),
+        ),
+        (
+            {"injected_file_path_length": 8},
+            {"injected_files": [FILE]},
+            ("injected_files[0].path", "OnsetFilePathLimitExceeded"),
+        ),
+    ],
+)
+def test_quotas_of_what_a_guest_is_given(
+    world: World, quotas: dict[str, int], entry: dict[str, t.Any], error: tuple[str, str]
+) -> None:
+    for given in (quotas, {"projects": {"default": quotas}}):
+        assert Boot(world, quotas=given).errors(**entry) == [("instances[0]." + error[0], error[1], 403)]
+    assert Boot(world, quotas={"projects": {"other": quotas}}).accept(**entry)["created"]
+
+
+def test_files_beyond_the_default_quota_reach_the_config_drive(world: World) -> None:
+    files = [{**FILE, "path": "/f%d" % number} for number in range(6)]
+    assert Boot(world).errors(injected_files=files) == [("instances[0].injected_files", "OnsetFileLimitExceeded", 403)]
+    boot = Boot(world, quotas={"injected_files": 6})
+    boot.build(injected_files=files)
+    assert boot.given["config_drive"]["drives"]
+
+
+def test_the_zone_of_entries_that_name_none(world: World) -> None:
+    boot = Boot(world, host={"bootflow_availability_zone": "north"}, default_schedule_zone="north")
+    (named, other) = (boot.accept()["created"], boot.accept(name="db", availability_zone="north")["created"])
+    assert [world.row(uuid).availability_zone for uuid in (*named, *other)] == ["north", "north"]
+    (free,) = Boot(world).accept(name="free")["created"]
+    assert world.row(free).availability_zone is None
+
+
+@pytest.mark.parametrize("host", [{}, {"bootflow_availability_zone": "north"}])
+def test_a_zone_has_to_exist(world: World, host: dict[str, str]) -> None:
+    boot = Boot(world, host=host)
+    assert boot.errors(availability_zone="south") == [("instances[0].availability_zone", "InvalidInput", 400)]
+    assert Boot(world, host=host, default_schedule_zone="south").errors() == [
+        ("instances[0].availability_zone", "InvalidInput", 400)
+    ]
+    assert boot.accept(availability_zone=host.get("bootflow_availability_zone", "nova"))["created"]
+    aggregates = [{"name": "rack", "hosts": ["h1"], "metadata": {"availability_zone": "south"}}]
+    if not host:
+        assert Boot(world, aggregates=aggregates).accept(name="db", availability_zone="south")["created"]
+
+
+def test_the_limit_of_local_disks(world: World) -> None:
+    refused = [("instances[0].block_device_mapping", "InvalidBDMLocalsLimit", 400)]
+    assert Boot(world, max_local_block_devices=1).errors() == refused  # root and ephemeral
+    assert Boot(world, max_local_block_devices="0").errors() == refused
+    halves = [{"source_type": "blank", "destination_type": "local", "volume_size": 1}] * 2
+    assert Boot(world, max_local_block_devices=2).errors(block_device_mapping=halves) == refused
+    assert Boot(world).accept(block_device_mapping=halves)["created"]
+
+
+def test_what_a_host_says_of_ephemeral_disks_and_random_numbers(world: World) -> None:
+    host = {"bootflow_default_ephemeral_format": "xfs", "bootflow_rng_dev_path": "/dev/hwrng"}
+    boot = Boot(world, host=host)
+    half = {"source_type": "blank", "destination_type": "local", "volume_size": 1}
+    boot.build(block_device_mapping=[half, {**half, "guest_format": "vfat"}])
+    (instance,) = boot.given["instance_disks"]["instances"]
+    assert [d["fs"] for d in instance["disks"] if d["kind"] == "ephemeral"] == ["xfs", "vfat"]
+    (domain,) = boot.given["domain"]["domains"]
+    assert etree.fromstring(domain["xml"]).findtext("devices/rng/backend") == "/dev/hwrng"
