@@ -168,19 +168,19 @@ class SecretCarrier:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
                 listener.bind(path + ".0")
                 listener.listen(1)
-                listener.settimeout(self.timeout)
                 state: dict[str, t.Any] = {"replaced": False, "error": ""}
                 relay = threading.Thread(
                     target=self._relay, args=(listener, word.encode(), secret.encode(), state), daemon=True
                 )
                 relay.start()
-                done = run(
-                    [program("env", "coreutils"), "TGT_IPC_SOCKET=" + path] + list(argv) + [option, word],
-                    timeout=self.timeout,
-                    check=False,
-                )
-                with contextlib.suppress(OSError):
-                    listener.shutdown(socket.SHUT_RDWR)
+                try:
+                    done = run(
+                        [program("env", "coreutils"), "TGT_IPC_SOCKET=" + path] + list(argv) + [option, word],
+                        timeout=self.timeout,
+                        check=False,
+                    )
+                finally:
+                    listener.shutdown(socket.SHUT_RDWR)  # wakes the relay if the program did not connect
                 relay.join(self.timeout)
         if done.rc != 0:
             raise CommandFailed(cmd="tgtadm", rc=done.rc, stderr=(done.stderr or done.stdout).strip() or state["error"])
@@ -190,6 +190,9 @@ class SecretCarrier:
     def _relay(self, listener: socket.socket, word: bytes, secret: bytes, state: dict[str, t.Any]) -> None:
         try:
             client, dummy = listener.accept()
+        except OSError:
+            return  # the program ended without connecting
+        try:
             with client, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
                 server.connect(self.server + ".0")
                 held = b""

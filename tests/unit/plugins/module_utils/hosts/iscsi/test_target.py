@@ -11,6 +11,7 @@ import socket
 import stat
 import sys
 import threading
+import time
 import types
 
 import pytest
@@ -796,9 +797,11 @@ def test_a_secret_reaches_tgtd_and_no_command_line(tmp_path, answer):
     assert SECRET not in seen.read_text() and "--password" in seen.read_text()
 
 
-def test_a_tgtadm_that_goes_its_own_way_is_an_error(tmp_path):
+def test_a_tgtadm_that_goes_its_own_way_is_an_error_at_once(tmp_path):
+    begun = time.monotonic()
     with pytest.raises(CommandFailed, match="TGT_IPC_SOCKET"):
-        tgt.SecretCarrier(str(tmp_path / "s"), timeout=5).run([sys.executable, "-c", ""], SECRET)
+        tgt.SecretCarrier(str(tmp_path / "s"), timeout=60).run([sys.executable, "-c", ""], SECRET)
+    assert time.monotonic() - begun < 30
 
 
 # ---- LIO ----------------------------------------------------------------------------------------------------------------
