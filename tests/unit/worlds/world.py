@@ -26,10 +26,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule as scheduling
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete as deletion
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+
+from .ledgers import open_in_tests
 
 SMALL = Flavor(name="small", memory_mb=1024, vcpus=1, root_gb=1)
 IMAGE = Image(
@@ -88,7 +89,7 @@ class World:
 
     def __init__(self, url: str, networks: t.Sequence[Network] = (NET,)):
         self.url = url
-        self.ledger = database.open_ledger(url)
+        self.ledger = open_in_tests(url)
         self.time = 1_700_000_000.0
         self.networks: dict[str, Network] = {}
         self.know(*networks)

@@ -25,10 +25,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.histories import run_histories
+from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import MEMORY
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import A_GPU, CARD
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import SMALL, STAGES, World, network, request
 
@@ -55,17 +55,6 @@ def asked(name: str) -> t.Any:
         server_group=GROUP if name in APART else None,
         pci_requests=(A_GPU,) if name in WITH_GPU else (),
     )
-
-
-class MemoryWorld(World):
-    """A world of one process, in memory: many times faster than a file."""
-
-    def __init__(self, networks: t.Sequence[t.Any]):
-        opened, database.open_ledger = database.open_ledger, lambda _url: database.memory_ledger()
-        try:
-            super().__init__("sqlite://", networks)
-        finally:
-            database.open_ledger = opened
 
 
 @dataclass
@@ -443,6 +432,6 @@ def test_any_history(kind: str, count: int, request: pytest.FixtureRequest) -> N
             known = [network(1, addresses=ADDRESSES)]
             if kind == "postgresql":
                 return World(request.getfixturevalue("postgres").emptied(), known)
-            return MemoryWorld(known)
+            return World(MEMORY, known)
 
     run_histories(Here, count)

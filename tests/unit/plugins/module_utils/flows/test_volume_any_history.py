@@ -18,11 +18,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 from ansible_collections.bootflow.compute.tests.unit.worlds.histories import run_histories
+from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import MEMORY
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import VolumeWorld
 
 NAMES = ("a", "b", "c", "d")
@@ -34,17 +34,6 @@ BROKEN = errors.VolumeBackendAPIException(data="broken")
 BAD_IMAGE = errors.ImageUnacceptable(image_id="i", reason="bad")
 # All that may be wrong with a wish or deletion in some history; anything else is a bug.
 REFUSALS = (errors.InvalidInput, errors.Conflict, errors.NotFound, errors.QuotaError, errors.NoValidBackend)
-
-
-class MemoryWorld(VolumeWorld):
-    """In memory: many times faster than a file."""
-
-    def __init__(self) -> None:
-        opened, database.open_ledger = database.open_ledger, lambda _url: database.memory_ledger()
-        try:
-            super().__init__("sqlite://")
-        finally:
-            database.open_ledger = opened
 
 
 class Late(t.NamedTuple):
@@ -240,6 +229,6 @@ def test_any_history_of_volumes(kind: str, count: int, request: pytest.FixtureRe
         def open() -> VolumeWorld:
             if kind == "postgresql":
                 return VolumeWorld(request.getfixturevalue("postgres").emptied())
-            return MemoryWorld()
+            return VolumeWorld(MEMORY)
 
     run_histories(Here, count)

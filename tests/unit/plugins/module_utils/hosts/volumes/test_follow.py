@@ -20,36 +20,52 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.ver
 
 MIB = 1024**2
 SIZE = 320 * MIB
+#: Except where qemu-img is followed, the image and the distance of the reader are this much smaller.
+SMALLER = 8
 
 
-@pytest.fixture(scope="module")
-def image(tmp_path_factory):
-    """(qcow2, raw) with 160 MiB of data, in pieces with holes between them."""
-    folder = tmp_path_factory.mktemp("follow")
+def image_in(folder, size):
+    """(qcow2, raw): half of it is data, in ten pieces with holes between them."""
     raw, qcow2 = folder / "raw", folder / "image.qcow2"
     with open(raw, "wb") as file:
-        for start in range(0, SIZE, 32 * MIB):
+        for start in range(0, size, size // 10):
             file.seek(start)
-            file.write(os.urandom(1024) * (16 * 1024))  # can be compressed
-        file.truncate(SIZE)
+            file.write(os.urandom(1024) * (size // 20 // 1024))  # can be compressed
+        file.truncate(size)
     subprocess.run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(qcow2)], check=True)
     return qcow2, raw
 
 
+@pytest.fixture(scope="module")
+def image(tmp_path_factory):
+    return image_in(tmp_path_factory.mktemp("follow"), SIZE)
+
+
+@pytest.fixture(scope="module")
+def small_image(tmp_path_factory):
+    return image_in(tmp_path_factory.mktemp("follow"), SIZE // SMALLER)
+
+
 @pytest.fixture
-def device(tmp_path):
+def small(monkeypatch):
+    for name in ("PIECE", "BEHIND", "WORTHWHILE"):
+        monkeypatch.setattr(follow, name, getattr(follow, name) // SMALLER)
+
+
+def device_for(image, tmp_path):
     """As long as the disk, with other content."""
     path = tmp_path / "device"
     with open(path, "wb") as file:
         file.write(b"\xaa" * MIB)
-        file.truncate(SIZE)
+        file.truncate(image[1].stat().st_size)
     return path
 
 
 def write(source, driver, device, steps=None, sha256=""):
     steps = [] if steps is None else steps
+    size = device.stat().st_size
     follow.convert_and_verify(
-        str(source), driver, sha256, str(device), SIZE, lambda step, percent: steps.append((step, percent))
+        str(source), driver, sha256, str(device), size, lambda step, percent: steps.append((step, percent))
     )
     return steps
 
@@ -111,8 +127,9 @@ def test_who_follows_an_abandoned_writer_is_told():
 
 
 @pytest.mark.parametrize("driver", ["qcow2", "raw"])
-def test_an_image_is_written_and_compared_at_once(image, device, monkeypatch, driver):
+def test_an_image_is_written_and_compared_at_once(image, tmp_path, monkeypatch, driver):
     qcow2, raw = image
+    device = device_for(image, tmp_path)
     source = {"qcow2": qcow2, "raw": raw}[driver]
     sha256 = subprocess.run(["sha256sum", str(raw)], capture_output=True, text=True, check=True).stdout.split()[0]
     events = []
@@ -143,44 +160,48 @@ def test_an_image_is_written_and_compared_at_once(image, device, monkeypatch, dr
 
 def writer(raw, wrong_at=None, stop_at=None):
     """Writes as qemu-img does, but for one byte, or not to the end."""
+    size = raw.stat().st_size
+    step = size // 320
 
     def convert(_source, _driver, target, on_percent, *_more):
         with open(raw, "rb") as source, open(target, "r+b") as device:
-            for start in range(0, SIZE, MIB):
+            for number in range(320):
+                start = number * step
                 if stop_at is not None and start >= stop_at:
                     raise ImageCopyFailure(reason="device error")
-                data = bytearray(source.read(MIB))
-                if wrong_at is not None and start <= wrong_at < start + MIB:
+                data = bytearray(source.read(step))
+                if wrong_at is not None and start <= wrong_at < start + step:
                     data[wrong_at - start] ^= 1
                 device.write(data)
                 device.flush()
-                data_done = start // (32 * MIB) * 16 + min(start % (32 * MIB) // MIB, 16)
+                data_done = number // 32 * 16 + min(number % 32, 16)
                 on_percent(100.0 * data_done / 160)
 
     return convert
 
 
 @pytest.mark.parametrize("at", [0, 5 * MIB, 20 * MIB, SIZE - 1])
-def test_what_was_written_wrongly_is_found(image, device, monkeypatch, at):
-    qcow2, raw = image
-    monkeypatch.setattr(copy, "convert", writer(raw, wrong_at=at))
+def test_what_was_written_wrongly_is_found(small, small_image, tmp_path, monkeypatch, at):
+    qcow2, raw = small_image
+    monkeypatch.setattr(copy, "convert", writer(raw, wrong_at=at // SMALLER))
     with pytest.raises(ImageCopyFailure, match="differs from the image"):
-        write(qcow2, "qcow2", device)
+        write(qcow2, "qcow2", device_for(small_image, tmp_path))
 
 
-def test_a_writer_that_fails_ends_the_comparison(image, device, monkeypatch):
-    qcow2, raw = image
-    monkeypatch.setattr(copy, "convert", writer(raw, stop_at=200 * MIB))
+def test_a_writer_that_fails_ends_the_comparison(small, small_image, tmp_path, monkeypatch):
+    qcow2, raw = small_image
+    monkeypatch.setattr(copy, "convert", writer(raw, stop_at=200 * MIB // SMALLER))
     with pytest.raises(ImageCopyFailure, match="device error"):
-        write(qcow2, "qcow2", device)
+        write(qcow2, "qcow2", device_for(small_image, tmp_path))
 
 
-def test_what_only_qemu_can_read_is_compared_when_all_is_written(image, device, tmp_path, monkeypatch):
+def test_what_only_qemu_can_read_is_compared_when_all_is_written(small, small_image, tmp_path, monkeypatch):
     """Compressed clusters: the map does not tell where the data is. qemu-img compare wants a device, which this is not."""
-    _qcow2, raw = image
+    _qcow2, raw = small_image
+    device = device_for(small_image, tmp_path)
     packed = tmp_path / "packed.qcow2"
     subprocess.run(["qemu-img", "convert", "-c", "-f", "raw", "-O", "qcow2", str(raw), str(packed)], check=True)
-    assert packed.stat().st_size < 32 * MIB
+    assert packed.stat().st_size < raw.stat().st_size // 10
     called = []
     run = copy.run_tied
 

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import subprocess
@@ -120,22 +119,24 @@ def test_a_use_is_noted_once_a_minute(cache):
     assert tags == ["bootflow.used=%d" % cache.at]
 
 
-@pytest.mark.parametrize(("size", "kept"), [(200 * MIB, True), (GIB, True), (GIB + MIB, False)])
-def test_an_image_larger_than_the_cache_is_not_kept_and_evicts_nothing(cache, size, kept):
-    small, large = cache.image(1), cache.image(2)
-    os.truncate(large["path_on_host"], size)
-    digest = hashlib.sha256()
-    with open(large["path_on_host"], "rb") as file:
-        for piece in iter(lambda: file.read(16 * MIB), b""):
-            digest.update(piece)
-    large["checksum"] = digest.hexdigest()
+@pytest.mark.parametrize(("size", "kept"), [(13 * MIB, True), (64 * MIB, True), (65 * MIB, False)])
+def test_an_image_larger_than_the_cache_is_not_kept_and_evicts_nothing(cache, monkeypatch, size, kept):
+    monkeypatch.setattr(image_cache, "GIB", 64 * MIB)  # the limit of the cache
+    small, large = cache.image(1), cache.image(2, size)
     cache.create(small)
     wanted = [{"id": new_ids(1)[0], "size_gb": 2, "image_id": large["id"]}]
     result = cache.run(wanted, [large], cache_limits=Limits(max_gb=1))
     assert result["outcomes"][wanted[0]["id"]]["error"] is None
-    # 1 GiB beside the 4 MiB of the first is more than 1 GiB.
-    assert (name_of(large) in cache.names()) == kept and (name_of(small) in cache.names()) == (size != GIB)
+    # 64 MiB beside the 4 MiB of the first is more than 64 MiB.
+    assert (name_of(large) in cache.names()) == kept and (name_of(small) in cache.names()) == (size != 64 * MIB)
     assert ("/dev/vg/volume-" + wanted[0]["id"] in cache.make.written) == (not kept), "copied where it is not kept"
+
+
+def test_the_limit_is_in_gib():
+    limits = Limits(max_gb=2)
+    assert (
+        image_cache.over_limits([], 2 * GIB, limits) == [] and image_cache.over_limits([], 2 * GIB + 1, limits) is None
+    )
 
 
 def test_one_batch_does_not_evict_what_it_makes_volumes_of(cache):

@@ -58,10 +58,15 @@ def source_of(image, data=DATA, **changes):
     return ImageSource(**dict(fields, **changes))
 
 
-def settle(path):
-    """As if it had not been touched lately."""
-    seconds = image_files._SETTLED / 10**9
-    time.sleep(max(0.0, os.stat(path).st_ctime + seconds + 0.05 - time.time()))
+@pytest.fixture
+def settle(monkeypatch):
+    """settle(path): wait until it counts as settled, which it does after a fifth of a second here."""
+    monkeypatch.setattr(image_files, "_SETTLED", 200_000_000)
+
+    def settle(path):
+        time.sleep(max(0.0, os.stat(path).st_ctime + 0.25 - time.time()))
+
+    return settle
 
 
 # ---- in place -----------------------------------------------------------------------------------------------------------
@@ -191,7 +196,7 @@ def test_a_reader_changes_nothing(tmp_path, image):
             other.check_steady()
 
 
-def test_one_of_the_wrong_sum_or_too_large_is_refused(tmp_path, image):
+def test_one_of_the_wrong_sum_or_too_large_is_refused(tmp_path, image, settle):
     with volume_images.TemporaryImages(str(tmp_path / "temp")) as temporary:
         for data in (b"other", b"another"):
             with pytest.raises(ImageChecksumMismatch):
@@ -204,7 +209,7 @@ def test_one_of_the_wrong_sum_or_too_large_is_refused(tmp_path, image):
 # ---- what is remembered ----------------------------------------------------------------------------------------------------
 
 
-def test_a_sum_is_remembered_while_the_file_is_the_same(image):
+def test_a_sum_is_remembered_while_the_file_is_the_same(image, settle):
     settle(image)
     file = image_files.steady_file(str(image))
     assert file.remembered_sha256() == ""
@@ -228,7 +233,7 @@ def test_a_sum_of_a_file_that_just_changed_is_not_remembered(image):
     file.close()
 
 
-def test_rubbish_is_not_remembered(image, tmp_path):
+def test_rubbish_is_not_remembered(image, tmp_path, settle):
     settle(image)
     file = image_files.steady_file(str(image))
     file.hash(lambda done, total: None)
