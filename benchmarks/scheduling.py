@@ -70,10 +70,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
     fleet,
     nodes,
     profiles,
-    runs,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context  # noqa: E402
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import bulk  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import bulk, this_run  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables  # noqa: E402
 
 FLAVOR = {"name": "small", "memory_mb": 1024, "vcpus": 1, "root_gb": 1, "ephemeral_gb": 0, "swap": 0}
@@ -101,7 +100,7 @@ class Database:
         rng = random.Random(5)
         now = time.time()
         self.hosts = ["compute-%06d" % i for i in range(hosts)]
-        with self.ledger.write() as conn:
+        with self.ledger.write() as tx:
             facts = {
                 "hypervisor_hostname": "x",
                 "memory_mb": 1,
@@ -110,11 +109,11 @@ class Database:
                 "cpu_info": {"arch": "x86_64", "model": "EPYC", "features": ["f%d" % i for i in range(120)]},
                 "supported_instances": [["x86_64", "kvm", "hvm"], ["i686", "kvm", "hvm"]],
             }
-            nodes.record_report(conn, "template", facts, {}, now)
+            nodes.record_report(tx.for_run(context()), "template", facts, {})
             c = tables.compute_nodes.c
-            profile = conn.execute(sa.select(c.profile_id)).scalar_one()
-            conn.execute(tables.node_facts.delete())
-            conn.execute(tables.compute_nodes.delete())
+            profile = tx.execute(sa.select(c.profile_id)).scalar_one()
+            tx.execute(tables.node_facts.delete())
+            tx.execute(tables.compute_nodes.delete())
             rows = []
             for host in self.hosts:
                 memory = rng.choice((128, 256, 512)) * 1024
@@ -148,8 +147,8 @@ class Database:
                         "profile_id": profile,
                     }
                 )
-            bulk.insert(conn, tables.compute_nodes, rows)
-            conn.execute(
+            bulk.insert(tx, tables.compute_nodes, rows)
+            tx.execute(
                 tables.reservations.insert().values(
                     id="r-bench", project=PROJECT, user_name="bench", request_id="req", created_at=now
                 )
@@ -163,13 +162,13 @@ class Database:
                 "scheduler_hints": {},
                 "metadata": {},
             }
-            conn.execute(
+            tx.execute(
                 tables.request_specs.insert().values(reservation_id="r-bench", spec_version="1.1", digest={}, spec=spec)
             )
-            spec_id = conn.execute(sa.select(tables.request_specs.c.id)).scalar_one()
+            spec_id = tx.execute(sa.select(tables.request_specs.c.id)).scalar_one()
             self.uuids = ["00000000-0000-4000-8000-%012d" % i for i in range(instances)]
             bulk.insert(
-                conn,
+                tx,
                 tables.instances,
                 [
                     {
@@ -218,29 +217,27 @@ class Database:
             for n in range(1, 5)
         ]
         c = tables.compute_nodes.c
-        with self.ledger.write() as conn:
-            conn.execute(
-                tables.compute_nodes.update().values(numa_profile_id=profiles.profile_id(conn, {"cells": cells}))
-            )
-            chosen = [r.id for r in conn.execute(sa.select(c.id).order_by(c.id))][::10]
-            bulk.update(conn, tables.compute_nodes, "id", [{"id": n, "has_pci": True} for n in chosen])
+        with self.ledger.write() as tx:
+            tx.execute(tables.compute_nodes.update().values(numa_profile_id=profiles.profile_id(tx, {"cells": cells})))
+            chosen = [r.id for r in tx.execute(sa.select(c.id).order_by(c.id))][::10]
+            bulk.update(tx, tables.compute_nodes, "id", [{"id": n, "has_pci": True} for n in chosen])
             facts = {"pci_passthrough_devices": cards}
-            bulk.insert(conn, tables.node_facts, [{"compute_node_id": n, "facts": facts} for n in chosen])
+            bulk.insert(tx, tables.node_facts, [{"compute_node_id": n, "facts": facts} for n in chosen])
         self.tidy()
 
     def reset(self) -> None:
         """As if nothing had been placed."""
-        with self.ledger.write() as conn:
-            conn.execute(tables.device_claims.delete())
-            conn.execute(tables.claims.delete())
-            conn.execute(tables.instance_action_events.delete())
-            conn.execute(
+        with self.ledger.write() as tx:
+            tx.execute(tables.device_claims.delete())
+            tx.execute(tables.claims.delete())
+            tx.execute(tables.instance_action_events.delete())
+            tx.execute(
                 tables.instances.update()
                 .where(tables.instances.c.host.is_not(None))
                 .values(host=None, node=None, task_state="scheduling", retry=sa.null(), limits=sa.null())
             )
             c = tables.compute_nodes.c
-            conn.execute(
+            tx.execute(
                 tables.compute_nodes.update()
                 .where(c.num_instances != 0)
                 .values(memory_mb_used=512, local_gb_used=0, vcpus_used=0, num_instances=0)
@@ -264,7 +261,7 @@ def options() -> SchedulerOptions:
 
 
 def context() -> Context:
-    identity = runs.RunIdentity("bench", "bench", "", "", 1, 1, "bench")
+    identity = this_run.RunIdentity("bench", "bench", "", "", 1, 1, "bench")
     return Context(run=identity, request_id="req")
 
 
@@ -307,13 +304,13 @@ def ours(
     dedicated = DedicatedRequest.of(spec)
     resources = ResourceRequest(memory_mb=1024, disk_gb=1, vcpus=1)
     started = time.perf_counter()
-    with database_.ledger.write() as conn:
-        hosts = fleet.read(conn, database_.hosts, needs=kind.needs)
+    with database_.ledger.write() as tx:
+        hosts = fleet.read(tx, database_.hosts, needs=kind.needs)
         selections = select_destinations(hosts, spec, replace(options(), explain=kind.explain))
         requests = [
             claims.ClaimRequest(s.instance_uuid, resources, claims.candidates_of(s), dedicated) for s in selections
         ]
-        outcome = claims.claim(conn, requests, time.time())
+        outcome = claims.claim(tx.for_run(context()), requests)
     seconds = time.perf_counter() - started
     if any(isinstance(o, errors.BootflowError) for o in outcome.values()) or len(outcome) != len(uuids):
         raise SystemExit("a claim was refused on an idle fleet")
@@ -325,8 +322,10 @@ def ours(
 def boot(database_: Database) -> float:
     mine = context()
     started = time.perf_counter()
-    with database_.ledger.write() as conn:
-        result = schedule.schedule(conn, lambda c, needs: fleet.read(c, database_.hosts, needs=needs), options(), mine)
+    with database_.ledger.write() as tx:
+        result = schedule.schedule(
+            tx.for_run(mine), lambda c, needs: fleet.read(c, database_.hosts, needs=needs), options()
+        )
     seconds = time.perf_counter() - started
     if len(result.placed) != len(database_.uuids):
         raise SystemExit("not everything was placed: %d of %d" % (len(result.placed), len(database_.uuids)))
@@ -339,27 +338,27 @@ def bare(database_: Database, selections: t.Sequence[Selection]) -> float:
     for selection in selections:
         counts[selection.host] = counts.get(selection.host, 0) + 1
     read = "SELECT %s FROM compute_nodes" % ", ".join(COLUMNS)
-    conn = database_.bare
+    tx = database_.bare
     started = time.perf_counter()
     if database_.kind == "postgresql":
-        with conn.transaction():
-            rows = conn.execute(read).fetchall()
-            done = conn.execute(
+        with tx.transaction():
+            rows = tx.execute(read).fetchall()
+            done = tx.execute(
                 "UPDATE compute_nodes AS n SET memory_mb_used = memory_mb_used + 1024 * u.c, local_gb_used = local_gb_used + u.c,"
                 " vcpus_used = vcpus_used + u.c, num_instances = num_instances + u.c FROM unnest(%s::text[], %s::int[]) AS u(h, c)"
                 " WHERE n.host = u.h AND memory_mb_used + 1024 * u.c <= memory_mb * ram_allocation_ratio",
                 (list(counts), list(counts.values())),
             ).rowcount
     else:
-        conn.execute("BEGIN IMMEDIATE")
-        rows = conn.execute(read).fetchall()
-        done = conn.execute(
+        tx.execute("BEGIN IMMEDIATE")
+        rows = tx.execute(read).fetchall()
+        done = tx.execute(
             "UPDATE compute_nodes SET memory_mb_used = memory_mb_used + 1024 * u.value, local_gb_used = local_gb_used + u.value,"
             " vcpus_used = vcpus_used + u.value, num_instances = num_instances + u.value FROM json_each(?) AS u"
             " WHERE host = u.key AND memory_mb_used + 1024 * u.value <= memory_mb * ram_allocation_ratio",
             (json.dumps(counts),),
         ).rowcount
-        conn.execute("COMMIT")
+        tx.execute("COMMIT")
     seconds = time.perf_counter() - started
     if len(rows) != len(database_.hosts) or done != len(counts):
         raise SystemExit("the bare work did not do the same: %d rows, %d of %d" % (len(rows), done, len(counts)))
@@ -402,11 +401,13 @@ def one_boot(ledger: database.Ledger, hosts: t.Sequence[str], name: str, mine: C
         ),
         RequestOptions(default_project=mine.run.id),
     )
-    accepted = ledger.transact(accept.accept, requests, accept.AcceptOptions(), mine, collisions=3)
-    ledger.inspect(nodes.stale_hosts, hosts, mine.now, 300.0)
-    ledger.transact(leases.give_back, mine)
+    accepted = ledger.for_run(mine).transact(accept.accept, requests, accept.AcceptOptions(), collisions=3)
+    ledger.for_run(mine).inspect(nodes.stale_hosts, hosts, 300.0)
+    ledger.for_run(mine).transact(leases.give_back)
     ledger.transact(nodes.configure, {h: {"ram_allocation_ratio": 1.5} for h in hosts})
-    done = ledger.transact(schedule.schedule, lambda conn, needs: fleet.read(conn, hosts, needs=needs), options(), mine)
+    done = ledger.for_run(mine).transact(
+        schedule.schedule, lambda tx, needs: fleet.read(tx, hosts, needs=needs), options()
+    )
     return set(done.placed) == set(accepted.created)
 
 
@@ -418,7 +419,7 @@ def racer(url: str, hosts: list[str], number: int, barrier: t.Any, results: t.An
     def boot_next() -> bool:
         run = "run-%d-%d" % (number, done)
         return one_boot(
-            ledger, hosts, run, Context(run=runs.RunIdentity(run, "bench", "", "", 1, 1, "bench"), request_id=run)
+            ledger, hosts, run, Context(run=this_run.RunIdentity(run, "bench", "", "", 1, 1, "bench"), request_id=run)
         )
 
     boot_next()
@@ -445,8 +446,8 @@ def boots_a_second(database_: Database) -> float:
     total = sum(results.get(timeout=60) for _worker in workers)
     for worker in workers:
         worker.join()
-    with database_.ledger.read() as conn:
-        wrong = conn.execute(
+    with database_.ledger.read() as tx:
+        wrong = tx.execute(
             sa.text(
                 "SELECT count(*) FROM compute_nodes n WHERE memory_mb_used <> 512 + coalesce("
                 "(SELECT sum(memory_mb) FROM claims WHERE compute_node_id = n.id), 0)"
@@ -477,8 +478,8 @@ def pgbench(server: PostgresServer, database_: Database, name: str) -> float:
     found = re.search(r"tps = ([0-9.]+)", done.stdout)
     if found is None:
         raise SystemExit("pgbench said nothing of tps: %s" % done.stdout)
-    with database_.ledger.write() as conn:
-        conn.execute(tables.compute_nodes.update().values(memory_mb_used=512))
+    with database_.ledger.write() as tx:
+        tx.execute(tables.compute_nodes.update().values(memory_mb_used=512))
     return float(found.group(1))
 
 
@@ -536,9 +537,9 @@ def sqlite(folder: str, name: str) -> Database:
     path = os.path.join(folder, name + ".db")
 
     def connect() -> t.Any:
-        conn = sqlite3.connect(path, isolation_level=None, timeout=60)
-        conn.execute("PRAGMA synchronous=FULL")
-        return conn
+        tx = sqlite3.connect(path, isolation_level=None, timeout=60)
+        tx.execute("PRAGMA synchronous=FULL")
+        return tx
 
     return Database("sqlite", path, connect)
 

@@ -62,7 +62,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes imp
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.requests import VolumeInputs  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs  # noqa: E402
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (  # noqa: E402
     attachments,
@@ -91,7 +93,7 @@ FLAVOR = Flavor(name="small", memory_mb=1024, vcpus=1, root_gb=1)
 
 
 def context(run: str) -> Context:
-    return Context(run=runs.RunIdentity("run-" + run, "bench", "", "", 1, 1, "bench"), request_id="req-" + run)
+    return Context(run=this_run.RunIdentity("run-" + run, "bench", "", "", 1, 1, "bench"), request_id="req-" + run)
 
 
 def host_name(number: int) -> str:
@@ -151,17 +153,17 @@ class Database:
         for number in range(HOSTS):
             self.report(number)
         self.ids = [new_id(rng) for _number in range(volumes)]
-        with self.ledger.write() as conn:
-            known = volume_accept.known_of(conn, [], INPUTS)
+        with self.ledger.write() as tx:
+            known = volume_accept.known_of(tx, [], INPUTS)
             request = volume_accept.create_request.volume_request({"name": "old", "size": 10}, known, INPUTS.options)
             spec = {**request.as_dict(), "image": None, "source_bootable": False, "source_image_metadata": {}}
             numbered = list(enumerate(self.ids))
             for first in range(0, volumes, 5000):
-                self._enter(conn, numbered[first : first + 5000], spec, now, rng)
-            runs.renew(conn, context("idle").run, now)
+                self._enter(tx, numbered[first : first + 5000], spec, now, rng)
+            runs.renew(tx.for_run(context("idle")))
         self.tidy()
 
-    def _enter(self, conn: t.Any, chunk: t.Sequence[tuple[int, str]], spec: t.Any, now: float, rng: t.Any) -> None:
+    def _enter(self, tx: Transaction, chunk: t.Sequence[tuple[int, str]], spec: t.Any, now: float, rng: t.Any) -> None:
         rows = [
             {
                 "id": volume_id,
@@ -190,7 +192,7 @@ class Database:
             }
             for number, volume_id in chunk
         ]
-        conn.execute(tables.volumes.insert(), rows)
+        tx.execute(tables.volumes.insert(), rows)
         cables = [
             {
                 "id": new_id(rng),
@@ -213,13 +215,13 @@ class Database:
             }
             for number, volume_id in chunk
         ]
-        conn.execute(tables.volume_attachments.insert(), cables)
+        tx.execute(tables.volume_attachments.insert(), cables)
         gone = []
         for row in rows:
             volume_id = new_id(rng)
             over = {"status": "deleted", "attach_status": "detached", "made": False, "run_id": "run-old"}
             gone.append({**row, **over, "id": volume_id, "deleted": volume_id, "name": "gone"})
-        conn.execute(tables.volumes.insert(), gone)
+        tx.execute(tables.volumes.insert(), gone)
         events = [
             {
                 "volume_id": volume_id,
@@ -234,7 +236,7 @@ class Database:
             for _number, volume_id in chunk
             for event in ("schedule", "create")
         ]
-        conn.execute(tables.volume_events.insert(), events)
+        tx.execute(tables.volume_events.insert(), events)
 
     def tidy(self) -> None:
         """What the database does in its own time, done now."""
@@ -252,8 +254,8 @@ class Database:
     def report(self, number: int, volumes: t.Sequence[dict[str, t.Any]] = ()) -> None:
         found = {**capacity(), "volumes": list(volumes)}
         report = backends.BackendReport("lvm", "lvm", configuration(number), found)
-        with self.ledger.write() as conn:
-            backends.record_report(conn, host_name(number), [report], time.time())
+        with self.ledger.write() as tx:
+            backends.record_report(tx.for_run(context("report")), host_name(number), [report])
 
     # --- what is measured ----------------------------------------------------------------------------------------------
 
@@ -261,43 +263,43 @@ class Database:
         """These volumes from being asked for until they are gone; every transaction as the actions begin them."""
         mine = self.new_run()
         entries = [{"name": n, "size": 5, **({"image_id": "cirros"} if i % 2 else {})} for i, n in enumerate(names)]
-        with self.ledger.write() as conn:
-            volume_accept.accept(conn, entries, INPUTS, mine)
-        with self.ledger.write() as conn:
-            scheduled = volume_scheduling.schedule(conn, options(), mine)
+        with self.ledger.write() as tx:
+            volume_accept.accept(tx.for_run(mine), entries, INPUTS)
+        with self.ledger.write() as tx:
+            scheduled = volume_scheduling.schedule(tx.for_run(mine), options())
         if len(scheduled.placed) != len(names):
             raise SystemExit("not everything was placed: %d of %d" % (len(scheduled.placed), len(names)))
         self.work(scheduled.hosts, mine)
-        with self.ledger.write() as conn:
-            deleting = delete.begin(conn, mine, names=list(names), project="default")
+        with self.ledger.write() as tx:
+            deleting = delete.begin(tx.for_run(mine), names=list(names), project="default")
         self.work(deleting.hosts, mine)
-        with self.ledger.write() as conn:
-            deleted, left = delete.finish(conn, mine)
+        with self.ledger.write() as tx:
+            deleted, left = delete.finish(tx.for_run(mine))
         if len(deleted) != len(names) or left:
             raise SystemExit("not everything was deleted: %d of %d" % (len(deleted), len(names)))
 
     def work(self, hosts: t.Sequence[str], mine: Context) -> None:
         for host in hosts:
-            with self.ledger.write() as conn:
-                works = volume_work.begin(conn, host, mine)
+            with self.ledger.write() as tx:
+                works = volume_work.begin(tx.for_run(mine), host)
             results = {}
             for work in works:
                 outcomes = {v["id"]: {"changed": True, "error": None, "size": _size(v)} for v in work.volumes}
                 results[work.backend] = volume_work.WorkResult(outcomes, capacity())
-            with self.ledger.write() as conn:
-                volume_work.finish(conn, host, results, mine)
+            with self.ledger.write() as tx:
+                volume_work.finish(tx.for_run(mine), host, results)
 
     def nothing(self) -> None:
         """What a boot without volumes asks the ledger for."""
         mine = context("idle")
-        with self.ledger.write() as conn:
-            volume_scheduling.schedule(conn, options(), mine)
-        with self.ledger.read() as conn:
-            volume_work.hosts_with_work(conn, mine)
-            attachments.hosts_to_unexport(conn, mine)
-            volume_leases.left(conn, mine)
-        with self.ledger.write() as conn:
-            volume_work.begin(conn, host_name(0), mine)
+        with self.ledger.write() as tx:
+            volume_scheduling.schedule(tx.for_run(mine), options())
+        with self.ledger.read() as tx:
+            volume_work.hosts_with_work(tx.for_run(mine))
+            attachments.hosts_to_unexport(tx.for_run(mine))
+            volume_leases.left(tx.for_run(mine))
+        with self.ledger.write() as tx:
+            volume_work.begin(tx.for_run(mine), host_name(0))
 
     def accept(self, count: int) -> Context:
         """Instances with two volumes each, in one request for each."""
@@ -318,21 +320,21 @@ class Database:
             for i in range(count)
         ]
         settings = accept.AcceptOptions(networks={}, quotas={}, volumes=BootVolumeOptions(INPUTS))
-        with self.ledger.write() as conn:
-            accept.accept(conn, requests, settings, mine)
+        with self.ledger.write() as tx:
+            accept.accept(tx.for_run(mine), requests, settings)
         return mine
 
     def schedule(self, count: int) -> None:
         mine = self.new_run()
         entries = [{"name": "s-%d-%d" % (self.number, i), "size": 1} for i in range(count)]
-        with self.ledger.write() as conn:
-            volume_accept.accept(conn, entries, INPUTS, mine)
-        with self.ledger.write() as conn:
-            volume_scheduling.schedule(conn, options(), mine)
+        with self.ledger.write() as tx:
+            volume_accept.accept(tx.for_run(mine), entries, INPUTS)
+        with self.ledger.write() as tx:
+            volume_scheduling.schedule(tx.for_run(mine), options())
 
     def shown(self, count: int) -> None:
-        with self.ledger.read() as conn:
-            found = volume_views.volumes(conn, ids=self.ids[:count])
+        with self.ledger.read() as tx:
+            found = volume_views.volumes(tx, ids=self.ids[:count])
         if len(found) != count:
             raise SystemExit("%d volumes were listed" % len(found))
 

@@ -28,7 +28,6 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     audit_ends,
     audit_storage,
     host_settings,
-    request_inputs,
     tables,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -87,7 +86,7 @@ class ActionModule(LedgerAction):
 
     def _ledger_to_read(self) -> t.Any:
         """In check mode an empty one where there is none yet."""
-        return request_inputs.rehearsal_ledger(self.options["ledger_url"]) if self.check_mode else self.open_ledger()
+        return self.rehearsal_ledger() if self.check_mode else self.open_ledger()
 
     # --- inspect: on each host --------------------------------------------------------------------------------------
 
@@ -131,22 +130,21 @@ class ActionModule(LedgerAction):
     # --- repair: on the controller ----------------------------------------------------------------------------------
 
     def _repair(self) -> dict[str, t.Any]:
-        context = self.context()
         answers = self._answers()
         storage = audit_storage.answers(self, INSPECTED)
         ledger = self._ledger_to_read()
         try:
             evidence = self._evidence(ledger, answers, storage)
-            findings = ledger.inspect(ledger_audit.plan, context, evidence)
+            findings = ledger.inspect(ledger_audit.plan, evidence)
             todo: dict[str, Todo] = {}
             ends: dict[str, Ends] = {}
             if not self.check_mode:
                 if any(f.changes for f in findings):
-                    repaired = ledger.transact(ledger_audit.repair, findings, evidence, context)
+                    repaired = ledger.transact(ledger_audit.repair, findings, evidence)
                     findings, todo, ends = repaired.findings, repaired.todo, repaired.ends
                     reasons = {**dict.fromkeys(evidence.strangers, STRANGER), **evidence.unreachable}
                     for host, uuids in sorted(repaired.abandoned.items()):
-                        ledger.transact(ledger_audit.abandon, host, uuids, reasons[host], _died(findings), context)
+                        ledger.transact(ledger_audit.abandon, host, uuids, reasons[host], _died(findings))
                 for host in evidence.snapshots:
                     answer = answers[host]
                     ledger.transact(
@@ -154,10 +152,9 @@ class ActionModule(LedgerAction):
                         host,
                         answer["compute_node"],
                         answer["configuration"],
-                        context.now,
                         collisions=3,
                     )
-                audit_storage.record(ledger, storage, context.now)
+                audit_storage.record(ledger, storage)
         finally:
             ledger.close()
         return self._result(findings, todo, ends)
@@ -241,18 +238,17 @@ class ActionModule(LedgerAction):
         repaired = self._repaired()
         todo = Todo(**(repaired.get("todo", {}).get(host) or {}))
         ends = self._ends(host)
-        context = self.context()
         ledger = self.open_ledger()
         try:
-            wanted = ledger.inspect(ledger_audit.open_todo, host, todo, context)
+            wanted = ledger.inspect(ledger_audit.open_todo, host, todo)
             problems: dict[str, errors.BootflowError] = {}
             if wanted:
-                with lease_kept(self.options["ledger_url"], context):
+                with lease_kept(self):
                     problems = clean_host(self, [{"uuid": u, "name": n} for u, n in sorted(wanted.items())])
                 died = repaired.get("died") or {}
-                self._cleaned(ledger, host, todo, wanted, problems, context, died)
-            with lease_kept(self.options["ledger_url"], context):
-                unplugged = audit_ends.unplug(self, ledger, ends.sessions, ends.secrets, context)
+                self._cleaned(ledger, host, todo, wanted, problems, died)
+            with lease_kept(self):
+                unplugged = audit_ends.unplug(self, ledger, ends.sessions, ends.secrets)
         finally:
             ledger.close()
         return self._removed(host, {**{u: problems.get(u) for u in wanted}, **unplugged})
@@ -264,12 +260,11 @@ class ActionModule(LedgerAction):
         todo: Todo,
         wanted: t.Mapping[str, str],
         problems: t.Mapping[str, errors.BootflowError],
-        context: t.Any,
         died: t.Mapping[str, str],
     ) -> None:
         now = Todo(*([u for u in part if u in wanted] for part in (todo.builds, todo.deleting, todo.remains)))
-        ledger.transact(ledger_audit.builds_cleaned, host, now, problems, died, context)
-        ledger.transact(ledger_audit.deletes_cleaned, host, now, problems, context)
+        ledger.transact(ledger_audit.builds_cleaned, host, now, problems, died)
+        ledger.transact(ledger_audit.deletes_cleaned, host, now, problems)
         ledger.transact(ledger_audit.remains_cleaned, host, [u for u in now.remains if u not in problems])
 
     def _ends(self, host: str) -> Ends:
@@ -292,11 +287,10 @@ class ActionModule(LedgerAction):
         if self.check_mode:
             return {"changed": False, "skipped": True}
         host = self.task_vars["inventory_hostname"]
-        context = self.context()
         ledger = self.open_ledger()
         try:
-            with lease_kept(self.options["ledger_url"], context):
-                ended = audit_ends.end_targets(self, ledger, self._ends(host).targets, context)
+            with lease_kept(self):
+                ended = audit_ends.end_targets(self, ledger, self._ends(host).targets)
         finally:
             ledger.close()
         return self._removed(host, ended)
@@ -308,7 +302,7 @@ class ActionModule(LedgerAction):
             return {"changed": False}
         ledger = self.open_ledger()
         try:
-            ledger.transact(storage_audit.release, self.context())
+            ledger.transact(storage_audit.release)
         finally:
             ledger.close()
         return {"changed": False}
@@ -323,7 +317,7 @@ class ActionModule(LedgerAction):
             return {"changed": False, "deleted": [], "left": []}
         ledger = self.open_ledger()
         try:
-            gone, left = ledger.transact(delete.finish, self.context())
+            gone, left = ledger.transact(delete.finish)
         finally:
             ledger.close()
         if self.options["print_table"]:

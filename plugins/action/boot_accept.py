@@ -15,7 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sch
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     boot_volume_inputs,
@@ -48,33 +48,32 @@ class ActionModule(LedgerAction):
         scheduler_inputs.check(self)
         variable_names.warn(self, scheduler_inputs.host_variables(self))
         options = boot_volume_inputs.accept_options(self, inputs)
-        context = self.context()
         if self.check_mode:
-            ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
+            ledger = self.rehearsal_ledger()
         else:
             ledger = self.open_ledger()
 
-        def write(conn: t.Any) -> tuple[accept.Accepted, list[str]]:
-            accepted = accept.accept(conn, inputs.requests, options, context)
+        def write(tx: Transaction) -> tuple[accept.Accepted, list[str]]:
+            accepted = accept.accept(tx, inputs.requests, options)
             if not accepted.changed:
                 return accepted, []
-            volume_inputs.in_inventory(self, attachments.storage_hosts(conn, accepted.created))
-            return accepted, self._stale(conn, context)
+            volume_inputs.in_inventory(self, attachments.storage_hosts(tx, accepted.created))
+            return accepted, self._stale(tx)
 
         makes_volumes = boot_volume_inputs.makes_volumes(inputs.requests)
         if self.check_mode:
-            with ledger.rehearse() as conn:
+            with ledger.rehearse() as tx:
                 if makes_volumes:
-                    boot_volume_inputs.configure_backends(conn, self, context.now)
-                accepted, stale = write(conn)
+                    boot_volume_inputs.configure_backends(tx, self)
+                accepted, stale = write(tx)
         else:
             if makes_volumes:
-                ledger.transact(boot_volume_inputs.configure_backends, self, context.now)
+                ledger.transact(boot_volume_inputs.configure_backends, self)
             accepted, stale = ledger.transact(write, collisions=3)
         # A transaction of its own, after this run took over what it requested: accept has locked subnets, and no instance is
         # locked after them.
-        if accepted.changed and not self.check_mode and ledger.transact(leases.give_back, context):
-            stale = ledger.inspect(self._stale, context)
+        if accepted.changed and not self.check_mode and ledger.transact(leases.give_back):
+            stale = ledger.inspect(self._stale)
         if not accepted.changed and self.options["print_table"]:
             count = len(accepted.unchanged)
             tables.show(
@@ -92,17 +91,17 @@ class ActionModule(LedgerAction):
             "unchanged": accepted.unchanged,
             "stale_hosts": stale,
             "volumes": accepted.changed and boot_volume_inputs.uses_volumes(inputs.requests),
-            "stale_storage_hosts": self._stale_storage(ledger, context) if accepted.changed and makes_volumes else [],
+            "stale_storage_hosts": self._stale_storage(ledger) if accepted.changed and makes_volumes else [],
         }
 
-    def _stale_storage(self, ledger: t.Any, context: Context) -> list[str]:
+    def _stale_storage(self, ledger: t.Any) -> list[str]:
         hosts = storage_settings.storage_hosts(self)
-        stale = ledger.inspect(backends.stale_hosts, hosts, context.now, self.options["facts_max_age"])
+        stale = ledger.inspect(backends.stale_hosts, hosts, self.options["facts_max_age"])
         return t.cast("list[str]", stale)
 
-    def _stale(self, conn: t.Any, context: Context) -> list[str]:
+    def _stale(self, tx: Transaction) -> list[str]:
         """The hosts to be asked before anything is scheduled: their facts are old, or they have pending cleanups."""
         hosts = self.compute_hosts()
-        to_clean = cleanups.hosts(conn)
-        stale = nodes.stale_hosts(conn, hosts, context.now, self.options["facts_max_age"])
+        to_clean = cleanups.hosts(tx)
+        stale = nodes.stale_hosts(tx, hosts, self.options["facts_max_age"])
         return stale + [h for h in hosts if h in to_clean and h not in stale]

@@ -44,7 +44,7 @@ class ActionModule(StageAction):
         problems: dict[str, errors.BootflowError] = {}
         for facts, group in _by_node(builds):
             mine = [a for b in group for a in found.get(b.uuid, ())]
-            problems.update(attached_volumes.connect(self, ledger, mine, facts, self.context()))
+            problems.update(attached_volumes.connect(self, ledger, mine, facts))
         return {b.uuid: next((problems[a.id] for a in found.get(b.uuid, ()) if a.id in problems), None) for b in builds}
 
     def _images(self, builds: list[Build]) -> dict[str, Image]:

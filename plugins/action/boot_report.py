@@ -16,6 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sch
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
@@ -34,20 +35,19 @@ class ActionModule(LedgerAction):
         if self.check_mode:
             return {"changed": False, "skipped": True, "msg": "The plan was shown by boot_schedule."}
         ledger = self.open_ledger()
-        context = self.context()
         if self.options["phase"] == "end":
-            ledger.transact(schedule.give_up, self.options["max_attempts"], context)
-            hosts = ledger.inspect(work.hosts_with_work, context)
+            ledger.transact(schedule.give_up, self.options["max_attempts"])
+            hosts = ledger.inspect(work.hosts_with_work)
             return {"changed": False, "storage_hosts": reachable(self, hosts)}
         inputs = request_inputs.RequestInputs(self.options)
         wanted = set(inputs.names())
 
-        def end(conn: t.Any) -> list[dict[str, t.Any]]:
-            schedule.give_up(conn, self.options["max_attempts"], context)
+        def end(tx: Transaction) -> list[dict[str, t.Any]]:
+            schedule.give_up(tx, self.options["max_attempts"])
             rows: list[t.Any] = []
             for part in history.chunks(sorted({n for _p, n in wanted})):
-                rows += [r for r in instances.select_live(conn, names=part) if (r.project, r.display_name) in wanted]
-            return views.instance_views(conn, rows)
+                rows += [r for r in instances.select_live(tx, names=part) if (r.project, r.display_name) in wanted]
+            return views.instance_views(tx, rows)
 
         shown = ledger.transact(end)
         bad = [v for v in shown if v["vm_state"] != states.ACTIVE]

@@ -20,7 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule as volume_scheduling
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
@@ -76,7 +76,7 @@ class ActionModule(LedgerAction):
         waiting = ledger.inspect(instances.waits_for_host, context.run.id)
         hosts = ledger.inspect(instances.hosts_of_run, context.run.id)
         if not waiting:
-            self._place_volumes(ledger, context)
+            self._place_volumes(ledger)
             return {"changed": False, "hosts": self._reachable(hosts), "placed": [], "not_placed": []}
         configurations = scheduler_inputs.configurations(self)
         ledger.transact(nodes.configure, configurations)  # apart: it locks nodes, and scheduling locks instances first
@@ -84,12 +84,12 @@ class ActionModule(LedgerAction):
         options = scheduler_inputs.scheduler_options(self, context.now)
         read_fleet = self._fleet_reader(configurations)
 
-        def write(conn: t.Any) -> tuple[schedule.Scheduled, dict[str, str]]:
-            result = schedule.schedule(conn, read_fleet, options, context)
-            return result, {r.uuid: r.display_name for r in instances.select_live(conn, run_id=context.run.id)}
+        def write(tx: Transaction) -> tuple[schedule.Scheduled, dict[str, str]]:
+            result = schedule.schedule(tx, read_fleet, options)
+            return result, {r.uuid: r.display_name for r in instances.select_live(tx, run_id=context.run.id)}
 
         result, names = ledger.transact(write)
-        self._place_volumes(ledger, context)
+        self._place_volumes(ledger)
         for uuid in result.failed:
             self._display.warning("%s was not placed; the report says why." % names.get(uuid, uuid))
         return {
@@ -102,10 +102,10 @@ class ActionModule(LedgerAction):
             "not_placed": sorted(result.failed),
         }
 
-    def _place_volumes(self, ledger: t.Any, context: Context) -> None:
+    def _place_volumes(self, ledger: t.Any) -> None:
         """For whom volumes are exported is known with the instance's host."""
-        if ledger.inspect(attachments.instances_to_bind, context):
-            ledger.transact(life.bind_waiting, self._connector_of, context)
+        if ledger.inspect(attachments.instances_to_bind):
+            ledger.transact(life.bind_waiting, self._connector_of)
 
     def _connector_of(self, host: str, facts: t.Mapping[str, t.Any]) -> attachments.Connector:
         hostvars = self.task_vars["hostvars"]
@@ -119,7 +119,7 @@ class ActionModule(LedgerAction):
 
     def _fleet_reader(self, hosts: t.Collection[str]) -> t.Callable[[t.Any, fleet.Needs], Fleet]:
         aggregates, host_vars = scheduler_inputs.aggregates_of(self), scheduler_inputs.vars_for_filters(self)
-        return lambda conn, needs: fleet.read(conn, hosts, aggregates, host_vars, needs)
+        return lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs)
 
     # --- check mode ---------------------------------------------------------------------------------------------------
 
@@ -129,14 +129,13 @@ class ActionModule(LedgerAction):
         options = boot_volume_inputs.accept_options(self, inputs)
         configurations = scheduler_inputs.configurations(self)
         read_fleet = self._fleet_reader(configurations)
-        ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
-        with ledger.rehearse() as conn:
-            context = self.context()
+        ledger = self.rehearsal_ledger()
+        with ledger.rehearse() as tx:
             makes_volumes = boot_volume_inputs.makes_volumes(inputs.requests)
             if makes_volumes:
-                boot_volume_inputs.configure_backends(conn, self, context.now)
-                storage_reports.rehearse_reports(conn, self, context.now)
-            accepted = accept.accept(conn, inputs.requests, options, context)
+                boot_volume_inputs.configure_backends(tx, self)
+                storage_reports.rehearse_reports(tx, self)
+            accepted = accept.accept(tx, inputs.requests, options)
             if not accepted.changed:
                 return {
                     "changed": False,
@@ -144,8 +143,8 @@ class ActionModule(LedgerAction):
                     "plan": [],
                     "msg": "Nothing to do: everything matches the request.",
                 }
-            self._rehearse_reports(conn, configurations, context)
-            found = self._rehearse(conn, accepted, read_fleet, makes_volumes, context)
+            self._rehearse_reports(tx, configurations)
+            found = self._rehearse(tx, accepted, read_fleet, makes_volumes)
         plan = self._plans(found)
         lines = [line for p in plan for line in p.pop("lines")]
         if self.options["print_table"]:
@@ -162,40 +161,37 @@ class ActionModule(LedgerAction):
             return error_result(errors.BootFailed(items, len(plan), message=message, remedy=REMEDY), **answer)
         return answer
 
-    def _rehearse_reports(
-        self, conn: t.Any, configurations: t.Mapping[str, t.Mapping[str, t.Any]], context: Context
-    ) -> None:
+    def _rehearse_reports(self, tx: Transaction, configurations: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
         """What the hosts that were asked in this playbook reported, and how the inventory configures all."""
         for host in self.compute_hosts():
             report = self.task_vars["hostvars"][host].get("bootflow_reported")
             if report and report.get("reported"):
-                nodes.record_report(conn, host, report["compute_node"], configurations[host], context.now)
+                nodes.record_report(tx, host, report["compute_node"], configurations[host])
             elif report and report.get("error"):
-                nodes.record_unreachable(conn, host, report["error"]["message"])
-        nodes.configure(conn, configurations)
+                nodes.record_unreachable(tx, host, report["error"]["message"])
+        nodes.configure(tx, configurations)
 
     def _rehearse(
         self,
-        conn: t.Any,
+        tx: Transaction,
         accepted: accept.Accepted,
         read_fleet: t.Callable[[t.Any, fleet.Needs], Fleet],
         makes_volumes: bool,
-        context: Context,
     ) -> _Rehearsed:
         result = schedule.Scheduled()
-        if instances.waits_for_host(conn, context.run.id):
-            options = scheduler_inputs.scheduler_options(self, context.now, explain=True)
-            result = schedule.schedule(conn, read_fleet, options, context)
-            life.bind_waiting(conn, self._connector_of, context)
+        if instances.waits_for_host(tx, tx.run.id):
+            options = scheduler_inputs.scheduler_options(self, tx.now, explain=True)
+            result = schedule.schedule(tx, read_fleet, options)
+            life.bind_waiting(tx, self._connector_of)
         backends: dict[str, t.Any] = {}
         if makes_volumes:
             hosts = storage_settings.storage_hosts(self)
-            settings = volume_inputs.scheduler_options(self.options, context.now, hosts=hosts)
-            backends = {c["volume_id"]: c for c in volume_scheduling.plan(conn, settings, context)}
-        rows = instances.select_live(conn, uuids=sorted({*accepted.created, *accepted.resumed}))
-        placed = {b.uuid: b for b in builds.load(conn, [r for r in rows if r.host is not None])}
-        volumes = attached_volumes.load(conn, [u for u, b in placed.items() if guest_of_build.has_volumes(b)])
-        return _Rehearsed(result, rows, placed, volumes, backends, schedule.faults(conn, result.failed))
+            settings = volume_inputs.scheduler_options(self.options, tx.now, hosts=hosts)
+            backends = {c["volume_id"]: c for c in volume_scheduling.plan(tx, settings)}
+        rows = instances.select_live(tx, uuids=sorted({*accepted.created, *accepted.resumed}))
+        placed = {b.uuid: b for b in builds.load(tx, [r for r in rows if r.host is not None])}
+        volumes = attached_volumes.load(tx, [u for u, b in placed.items() if guest_of_build.has_volumes(b)])
+        return _Rehearsed(result, rows, placed, volumes, backends, schedule.faults(tx, result.failed))
 
     def _plans(self, found: _Rehearsed) -> list[dict[str, t.Any]]:
         """The plan of each instance, with its ``lines``."""

@@ -15,7 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.gues
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as ledger_builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
     guest_of_build,
@@ -72,10 +72,10 @@ class ActionModule(StageAction):
             self._power_states = {u: r["power_state"] for u, r in result["outcomes"].items() if not r.get("error")}
         return {b.uuid: outcomes.get(b.uuid) for b in builds}
 
-    def finish(self, conn: t.Any, host: str, good: list[Build], context: Context) -> list[str]:
+    def finish(self, tx: Transaction, host: str, good: list[Build]) -> list[str]:
         power_states = {b.uuid: self._power_states[b.uuid] for b in good}
         with_volumes = {b.uuid for b in good if b.volumes}
-        _active, lost = ledger_builds.spawned(conn, host, power_states, context, with_volumes)
+        _active, lost = ledger_builds.spawned(tx, host, power_states, with_volumes)
         return lost
 
     def _domain(

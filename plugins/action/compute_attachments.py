@@ -16,6 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, guest_of_build, host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached, Problems
@@ -42,12 +43,11 @@ class ActionModule(LedgerAction):
             return {"changed": False, "skipped": True, "msg": "The plan was shown before."}
         self.host = self.task_vars["inventory_hostname"]
         self.ledger = self.open_ledger()
-        self.ctx = self.context()
-        work = self.ledger.inspect(_work_of, self.host, self.ctx)
+        work = self.ledger.inspect(_work_of, self.host)
         done: dict[str, list[str]] = {"attached": [], "detached": [], "extended": []}
         problems: Problems = {}
         if work.attach or work.detach or work.grown:
-            with lease_kept(self.options["ledger_url"], self.ctx):
+            with lease_kept(self):
                 for name, found, step in (
                     ("detached", work.detach, self._detach),
                     ("attached", work.attach, self._attach),
@@ -73,16 +73,16 @@ class ActionModule(LedgerAction):
             by_node.setdefault(work.guests[each.row.instance_uuid].row.node, []).append(each)
         for found in by_node.values():
             facts = work.guests[found[0].row.instance_uuid].facts
-            problems.update(attached_volumes.connect(self, self.ledger, found, facts, self.ctx))
+            problems.update(attached_volumes.connect(self, self.ledger, found, facts))
         connected = [a for a in work.attach if a.id not in problems]
         problems.update(self._give_to_guests(work, connected))
         failed = [a for a in work.attach if a.id in problems]
         if failed:
             self._undo(failed)
-            self.ledger.transact(volume_attach.attach_failed, {a.id: problems[a.id] for a in failed}, self.ctx)
+            self.ledger.transact(volume_attach.attach_failed, {a.id: problems[a.id] for a in failed})
         good = [a.id for a in work.attach if a.id not in problems]
         if good:
-            self.ledger.transact(life.attached, good, self.ctx)
+            self.ledger.transact(life.attached, good)
         return problems
 
     def _give_to_guests(self, work: Work, found: t.Sequence[Attached]) -> Problems:
@@ -111,7 +111,7 @@ class ActionModule(LedgerAction):
         kept = self._disks([_disk(a, "detached") for a in begun])
         free = [a for a in begun if a.id not in kept]
         shared = self.ledger.inspect(_shared, self.host, free)
-        kept.update(attached_volumes.disconnect(self, self.ledger, free, shared, self.ctx))
+        kept.update(attached_volumes.disconnect(self, self.ledger, free, shared))
         for attachment_id, problem in sorted(kept.items()):
             self._display.warning("%s still has attachment %s: %s" % (self.host, attachment_id, problem.message))
 
@@ -122,9 +122,9 @@ class ActionModule(LedgerAction):
         free = [a for a in work.detach if a.id not in problems]
         # A guest that keeps its disk keeps the session, which may be another's, too.
         shared = self.ledger.inspect(_shared, self.host, free)
-        problems.update(attached_volumes.disconnect(self, self.ledger, free, shared, self.ctx))
+        problems.update(attached_volumes.disconnect(self, self.ledger, free, shared))
         if problems:
-            self.ledger.transact(volume_detach.detach_failed, problems, self.ctx)
+            self.ledger.transact(volume_detach.detach_failed, problems)
         return problems
 
     # --- extend -------------------------------------------------------------------------------------------------------
@@ -157,31 +157,31 @@ def _disk(attached: Attached, state: str) -> dict[str, t.Any]:
     return {"id": attached.id, "uuid": attached.row.instance_uuid, "serial": attached.volume_id, "state": state}
 
 
-def _work_of(conn: t.Any, host: str, context: t.Any) -> Work:
-    attach = attached_volumes.of_rows(conn, volume_attach.to_attach(conn, host, context))
-    detach = attached_volumes.of_rows(conn, volume_detach.to_detach(conn, host, context))
-    grown = attached_volumes.of_rows(conn, attachments.to_rescan(conn, host))
+def _work_of(tx: Transaction, host: str) -> Work:
+    attach = attached_volumes.of_rows(tx, volume_attach.to_attach(tx, host))
+    detach = attached_volumes.of_rows(tx, volume_detach.to_detach(tx, host))
+    grown = attached_volumes.of_rows(tx, attachments.to_rescan(tx, host))
     uuids = sorted({a.row.instance_uuid for a in attach})
-    rows = instances.select_live(conn, uuids=uuids) if uuids else []
+    rows = instances.select_live(tx, uuids=uuids) if uuids else []
     return Work(
         attach=attach,
         detach=detach,
         grown=grown,
-        guests={b.uuid: b for b in builds.load(conn, rows)},
-        volumes=attached_volumes.load(conn, uuids) if uuids else {},
+        guests={b.uuid: b for b in builds.load(tx, rows)},
+        volumes=attached_volumes.load(tx, uuids) if uuids else {},
     )
 
 
-def _again(conn: t.Any, ids: t.Sequence[str]) -> list[Attached]:
-    return attached_volumes.of_rows(conn, attachments.select(conn, ids=ids))
+def _again(tx: Transaction, ids: t.Sequence[str]) -> list[Attached]:
+    return attached_volumes.of_rows(tx, attachments.select(tx, ids=ids))
 
 
-def _shared(conn: t.Any, host: str, found: t.Sequence[Attached]) -> set[str]:
+def _shared(tx: Transaction, host: str, found: t.Sequence[Attached]) -> set[str]:
     """One by one: a volume that two of these instances have stays for the last of them."""
     shared: set[str] = set()
     leaving: dict[str, set[str]] = {}
     for each in found:
         leaving.setdefault(each.volume_id, set()).add(each.row.instance_uuid)
     for volume_id, uuids in leaving.items():
-        shared |= attachments.shared_on(conn, host, [volume_id], sorted(uuids))
+        shared |= attachments.shared_on(tx, host, [volume_id], sorted(uuids))
     return shared

@@ -10,7 +10,6 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import HOSTS
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
-from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 
@@ -22,7 +21,7 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         o = self.options
         if self.check_mode:
-            ledger = request_inputs.rehearsal_ledger(o["ledger_url"])
+            ledger = self.rehearsal_ledger()
             changes = ledger.rehearsal(service_state.set_state, o["hosts"], o["state"], o["reason"] or "")
         else:
             ledger = self.open_ledger()

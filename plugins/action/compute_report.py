@@ -12,6 +12,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host
@@ -37,7 +38,7 @@ class ActionModule(LedgerAction):
             return {"changed": False, "reported": True, "compute_node": facts, "configuration": configuration}
         ledger = self.open_ledger()
         cleaned = self._clean_up(ledger, host)
-        settled = ledger.transact(_record, host, facts, configuration, asked_at, context)
+        settled = ledger.transact(_record, host, facts, configuration, asked_at)
         return {
             "changed": bool(cleaned or settled),
             "reported": True,
@@ -61,15 +62,14 @@ class ActionModule(LedgerAction):
 
 
 def _record(
-    conn: t.Any,
+    tx: Transaction,
     host: str,
     facts: t.Mapping[str, t.Any],
     configuration: t.Mapping[str, t.Any],
     asked_at: float,
-    context: t.Any,
 ) -> dict[str, str]:
     """Enter the report. Returns the instances that it brought out of an operation whose run died: uuid -> vm_state."""
     power_states = {d["uuid"]: d["power_state"] for d in facts["domains"]}
-    settled = operations.settle(conn, host, power_states, asked_at, context)
-    nodes.record_report(conn, host, facts, configuration, context.now)
+    settled = operations.settle(tx, host, power_states, asked_at)
+    nodes.record_report(tx, host, facts, configuration)
     return settled

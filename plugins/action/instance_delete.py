@@ -14,8 +14,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sel
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
-from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 
@@ -41,10 +42,10 @@ class ActionModule(LedgerAction):
             everything=o["all"],
         )
         if self.check_mode:
-            ledger = request_inputs.rehearsal_ledger(o["ledger_url"])
-            found, volumes = ledger.rehearsal(_begin, self.context(), chosen)
+            ledger = self.rehearsal_ledger()
+            found, volumes = ledger.rehearsal(_begin, chosen)
         else:
-            found, volumes = self.open_ledger().transact(_begin, self.context(), chosen)
+            found, volumes = self.open_ledger().transact(_begin, chosen)
         named = [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in found.rows]
         before = "".join("%s %s on %s\n" % (n["name"], n["uuid"], n["host"] or "no host") for n in named)
         unknown = sorted(set(o["names"] or []) - {n["name"] for n in named}) + sorted(
@@ -71,7 +72,7 @@ class ActionModule(LedgerAction):
     def _finish(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True}
-        gone, left = self.open_ledger().transact(delete.finish, self.context(), force=self.options["force"])
+        gone, left = self.open_ledger().transact(delete.finish, force=self.options["force"])
         if self.options["print_table"]:
             tables.show(self._display, ["Deleted: %s" % (", ".join(gone) or "nothing")])
         result: dict[str, t.Any] = {"changed": bool(gone), "deleted": gone, "left": left}
@@ -84,8 +85,8 @@ class ActionModule(LedgerAction):
         return result
 
 
-def _begin(conn: t.Any, context: t.Any, chosen: Selection) -> tuple[delete.Deleting, bool]:
+def _begin(tx: Transaction, chosen: Selection) -> tuple[delete.Deleting, bool]:
     """What is marked, and whether storage hosts may have something to do for it."""
-    found = delete.begin(conn, context, chosen)
-    exported = attachments.of_instances(conn, [r.uuid for r in found.rows])
-    return found, bool(exported) or bool(work.hosts_with_work(conn, context))
+    found = delete.begin(tx, chosen)
+    exported = attachments.of_instances(tx, [r.uuid for r in found.rows])
+    return found, bool(exported) or bool(work.hosts_with_work(tx))

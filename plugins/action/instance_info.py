@@ -11,6 +11,7 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import LISTING, SELECTION
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -33,19 +34,19 @@ class ActionModule(LedgerAction):
                 tables.show(self._display, ["No instances. %s." % e.message])
             return {"changed": False, "instances": []}
 
-        def read(conn: t.Any) -> list[dict[str, t.Any]]:
+        def read(tx: Transaction) -> list[dict[str, t.Any]]:
             rows = instances.select_live(
-                conn,
+                tx,
                 names=o["names"],
                 uuids=o["uuids"],
                 reservations=o["reservation_ids"],
                 project=o["project"],
                 host=o["host"],
             )
-            shown = views.instance_views(conn, rows)
+            shown = views.instance_views(tx, rows)
             if o["events"]:
                 for view in shown:
-                    view["events"] = history.events_of(conn, view["uuid"])
+                    view["events"] = history.events_of(tx, view["uuid"])
             return shown
 
         shown = ledger.inspect(read)

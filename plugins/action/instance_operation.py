@@ -18,11 +18,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sel
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Operation, Outcome
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
     host_settings,
-    request_inputs,
     tables,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -64,9 +64,9 @@ class ActionModule(LedgerAction):
             project=o["project"],
             everything=o["all"],
         )
-        arguments = (_begin, self.operation, selection, self.context(), frozenset(self.compute_hosts()))
+        arguments = (_begin, self.operation, selection, frozenset(self.compute_hosts()))
         if self.check_mode:
-            ledger = request_inputs.rehearsal_ledger(o["ledger_url"])
+            ledger = self.rehearsal_ledger()
             begun, with_volumes = ledger.rehearsal(*arguments)
         else:
             ledger = self.open_ledger()
@@ -99,7 +99,7 @@ class ActionModule(LedgerAction):
         items: Items = self._begun().get("work", {}).get(host, [])
         uuids = [i["uuid"] for i in items]
         try:
-            kept = lease_kept(self.options["ledger_url"], self.context())
+            kept = lease_kept(self)
             with contextlib.nullcontext() if self.check_mode else kept:
                 outcomes = self._on_host(host, items)
         except errors.BootflowError as e:
@@ -162,7 +162,7 @@ class ActionModule(LedgerAction):
             outcomes = {u: Outcome(int(o.get("power_state") or 0), failed.get(u)) for u, o in answers.items()}
             ledger = self.open_ledger()
             try:
-                failed = ledger.transact(operation.finish, self.operation, outcomes, self.context())
+                failed = ledger.transact(operation.finish, self.operation, outcomes)
             finally:
                 ledger.close()
         instances = []
@@ -217,10 +217,10 @@ class ActionModule(LedgerAction):
         return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"]["localhost"].get(BEGUN) or {})
 
 
-def _begin(conn: t.Any, *arguments: t.Any) -> tuple[operation.Begun, set[str]]:
+def _begin(tx: Transaction, *arguments: t.Any) -> tuple[operation.Begun, set[str]]:
     """What has begun, and which of it has volumes."""
-    begun = operation.begin(conn, *arguments)
-    return begun, set(attachments.of_instances(conn, [r.uuid for r in begun.rows]))
+    begun = operation.begin(tx, *arguments)
+    return begun, set(attachments.of_instances(tx, [r.uuid for r in begun.rows]))
 
 
 def _all_failed(uuids: t.Sequence[str], error: errors.BootflowError) -> dict[str, dict[str, t.Any]]:

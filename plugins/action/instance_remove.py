@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
 
@@ -18,18 +19,17 @@ class ActionModule(LedgerAction):
         if self.check_mode:
             return {"changed": False, "skipped": True}
         host = self.task_vars["inventory_hostname"]
-        context = self.context()
         ledger = self.open_ledger()
-        todo = ledger.inspect(delete.of_host, host, context)
+        todo = ledger.inspect(delete.of_host, host)
         if not todo:
             return {"changed": False, "removed": []}
-        with lease_kept(self.options["ledger_url"], context):
+        with lease_kept(self):
             problems = clean_host(self, todo)
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
 
-        def write(conn: t.Any) -> None:
-            delete.host_done(conn, host, done, context)
-            delete.host_failed(conn, host, problems, context)
+        def write(tx: Transaction) -> None:
+            delete.host_done(tx, host, done)
+            delete.host_failed(tx, host, problems)
 
         ledger.transact(write)
         for uuid, problem in sorted(problems.items()):

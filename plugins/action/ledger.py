@@ -53,9 +53,9 @@ class ActionModule(LedgerAction):
                 applied = ledger.migrate()
                 todo = [step for step in todo if step["revision"] in applied]
                 ledger.inspect(runner.check_complete, shown)
-                ledger.transact(commits.forget_old, time.time())
+                ledger.transact(commits.forget_old)
                 held = set(ledger.inspect(attachments.hosts_to_clean_first))
-                held |= ledger.inspect(operations.hosts_to_ask, self.context())
+                held |= ledger.inspect(operations.hosts_to_ask)
                 clean_first = [host for host in self.compute_hosts() if host in held]
             ledger.close()
         if self.check_mode and todo:

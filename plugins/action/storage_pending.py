@@ -17,7 +17,7 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "hosts": [], "missing": []}
-        found = self.open_ledger().inspect(work.hosts_with_work, self.context())
+        found = self.open_ledger().inspect(work.hosts_with_work)
         hosts = reachable(self, found)
         missing = sorted(set(found) - set(hosts))
         if missing:

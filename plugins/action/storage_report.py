@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
-from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, storage_reports, storage_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_reports, storage_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 
@@ -18,14 +18,13 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         host = self.task_vars["inventory_hostname"]
         configurations = storage_settings.backends(self.task_vars["hostvars"][host], host)
-        context = self.context()
-        ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"]) if self.check_mode else self.open_ledger()
+        ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
         try:
             facts = storage_reports.ask(self, ledger, configurations)["backends"]
         except errors.BootflowError as e:
             if not self.check_mode:
                 why = storage_reports.why_silent(host, e.message)
-                ledger.transact(backends.record_unreachable, host, why, context.now)
+                ledger.transact(backends.record_unreachable, host, why)
             self._display.warning("%s did not report and is left out: %s" % (host, e.message))
             return {"changed": False, "reported": False, "error": e.as_dict()}
         told = [storage_reports.told(c, facts.get(c["name"])) for c in configurations]
@@ -35,5 +34,5 @@ class ActionModule(LedgerAction):
         if not self.check_mode:
             there = {name: (found or {}).get("volumes") or () for name, found in facts.items()}
             reports = [storage_reports.report_of(each, there.get(each["name"], ())) for each in told]
-            ledger.transact(backends.record_report, host, reports, context.now)
+            ledger.transact(backends.record_report, host, reports)
         return {"changed": False, "reported": True, "backends": told}

@@ -25,7 +25,6 @@ class ActionModule(LedgerAction):
             return {"changed": False, "skipped": True, "msg": "The plan was shown before."}
         self.host = self.task_vars["inventory_hostname"]
         self.ledger = self.open_ledger()
-        self.ctx = self.context()
         self.result: dict[str, t.Any] = {
             "changed": False,
             "unexported": [],
@@ -42,23 +41,23 @@ class ActionModule(LedgerAction):
         return self.result
 
     def _end_exports(self) -> None:
-        ending = self.ledger.transact(exports.to_unexport, self.host, self.ctx)
+        ending = self.ledger.transact(exports.to_unexport, self.host)
         if not ending:
             return
-        with lease_kept(self.options["ledger_url"], self.ctx):
+        with lease_kept(self):
             ended = storage_exports.end_exports(self, ending)
-        self.ledger.transact(exports.unexported, self.host, ended, self.ctx)
+        self.ledger.transact(exports.unexported, self.host, ended)
         self.result["unexported"] = sorted(i for i, problem in ended.items() if problem is None)
         self._tell(ended)
 
     def _volumes(self) -> None:
         for _turn in range(MOST_TURNS):
-            works = self.ledger.transact(volume_work.begin, self.host, self.ctx)
+            works = self.ledger.transact(volume_work.begin, self.host)
             if not works:
                 return
-            with lease_kept(self.options["ledger_url"], self.ctx):
+            with lease_kept(self):
                 results = storage_volumes.work_on(self, works)
-            finished = self.ledger.transact(volume_work.finish, self.host, results, self.ctx)
+            finished = self.ledger.transact(volume_work.finish, self.host, results)
             self.result["changed"] = True
             self.result["done"] += finished.done
             self.result["rescheduled"] += finished.rescheduled
@@ -71,12 +70,12 @@ class ActionModule(LedgerAction):
                 return
 
     def _make_exports(self) -> None:
-        wanted = self.ledger.transact(exports.to_export, self.host, self.ctx)
+        wanted = self.ledger.transact(exports.to_export, self.host)
         if not wanted:
             return
-        with lease_kept(self.options["ledger_url"], self.ctx):
+        with lease_kept(self):
             made = storage_exports.make_exports(self, wanted)
-        self.ledger.transact(exports.exported, self.host, made, self.ctx)
+        self.ledger.transact(exports.exported, self.host, made)
         problems = {i: r for i, r in made.items() if isinstance(r, errors.BootflowError)}
         self.result["exported"] = sorted(set(made) - set(problems))
         self._tell(problems)

@@ -17,9 +17,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.vol
     VOLUME_WORK,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    request_inputs,
     storage_settings,
     tables,
     volume_inputs,
@@ -40,31 +40,30 @@ class ActionModule(LedgerAction):
         volume_inputs.check(self)
         inputs = volume_inputs.volume_inputs(self.options)
         configurations = volume_inputs.configurations(self)
-        context = self.context()
         hosts = storage_settings.storage_hosts(self)
 
-        def write(conn: t.Any) -> tuple[accept.VolumeAccepted, list[str]]:
+        def write(tx: Transaction) -> tuple[accept.VolumeAccepted, list[str]]:
             problems = Problems()
             volume_inputs.check_hints(self.options["volumes"], self.options, problems)
             accepted = accept.VolumeAccepted()
             try:
-                accepted = accept.accept(conn, self.options["volumes"], inputs, context)
+                accepted = accept.accept(tx, self.options["volumes"], inputs)
             except errors.InvalidRequest as e:
                 problems.extend(e.errors)
             problems.raise_if_any()
             if not accepted.changed:
                 return accepted, []
-            return accepted, backends.stale_hosts(conn, hosts, context.now, self.options["facts_max_age"])
+            return accepted, backends.stale_hosts(tx, hosts, self.options["facts_max_age"])
 
         if self.check_mode:
-            ledger = request_inputs.rehearsal_ledger(self.options["ledger_url"])
-            with volume_inputs.told_in_order(), ledger.rehearse() as conn:
-                backends.configure(conn, configurations, context.now)
-                accepted, stale = write(conn)
+            ledger = self.rehearsal_ledger()
+            with volume_inputs.told_in_order(), ledger.rehearse() as tx:
+                backends.configure(tx, configurations)
+                accepted, stale = write(tx)
         else:
             ledger = self.open_ledger()
             # Apart: it locks backends, and whoever accepts locks projects first.
-            ledger.transact(backends.configure, configurations, context.now)
+            ledger.transact(backends.configure, configurations)
             with volume_inputs.told_in_order():
                 accepted, stale = ledger.transact(write, collisions=3)
         if not accepted.changed and self.options["print_table"]:

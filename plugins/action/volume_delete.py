@@ -15,9 +15,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.vol
     VOLUME_SELECTION,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete, unmanage
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import snapshots as snapshot_rows
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    request_inputs,
     tables,
     volume_inputs,
     volume_texts,
@@ -47,20 +47,19 @@ class ActionModule(LedgerAction):
             "force": o["force"],
             "cascade": o["cascade"],
         }
-        context = self.context()
 
-        def begin(conn: t.Any) -> tuple[t.Any, dict[str, list[str]]]:
+        def begin(tx: Transaction) -> tuple[t.Any, dict[str, list[str]]]:
             if o["unmanage"]:
-                return unmanage.unmanage(conn, context, volume_inputs.inventory(self), **chosen), {}
-            found = delete.begin(conn, context, **chosen)
+                return unmanage.unmanage(tx, volume_inputs.inventory(self), **chosen), {}
+            found = delete.begin(tx, **chosen)
             volume_inputs.in_inventory(self, found.hosts)
             theirs: dict[str, list[str]] = {}
-            for row in snapshot_rows.select(conn, volume_ids=[r.id for r in found.rows]) if found.rows else ():
+            for row in snapshot_rows.select(tx, volume_ids=[r.id for r in found.rows]) if found.rows else ():
                 theirs.setdefault(row.volume_id, []).append(row.name or row.id)
             return found, theirs
 
         if self.check_mode:
-            found, snapshots = request_inputs.rehearsal_ledger(o["ledger_url"]).rehearsal(begin)
+            found, snapshots = self.rehearsal_ledger().rehearsal(begin)
         else:
             found, snapshots = self.open_ledger().transact(begin)
         named = [{"name": r.name or "", "id": r.id, "pool_host": r.pool_host} for r in found.rows]
@@ -90,7 +89,7 @@ class ActionModule(LedgerAction):
     def _finish(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True}
-        gone, left = self.open_ledger().transact(delete.finish, self.context())
+        gone, left = self.open_ledger().transact(delete.finish)
         if self.options["print_table"]:
             word = "Forgotten" if self.options["unmanage"] else "Deleted"
             tables.show(self._display, ["%s: %s" % (word, ", ".join(g["name"] or g["id"] for g in gone) or "nothing")])

@@ -19,9 +19,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.vol
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.create_request import fields_of
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import extend
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    request_inputs,
     storage_reports,
     tables,
     volume_inputs,
@@ -52,20 +52,20 @@ class ActionModule(LedgerAction):
         context = self.context()
         if o["phase"] == "select":
 
-            def growing(conn: t.Any) -> list[t.Any]:
-                found, _missing = volumes.find(conn, [w["volume"] for w in wishes], o["project"])
+            def growing(tx: Transaction) -> list[t.Any]:
+                found, _missing = volumes.find(tx, [w["volume"] for w in wishes], o["project"])
                 sizes = {w["volume"]: str(w["size"]) for w in wishes}
                 return [row for word, row in found.items() if sizes[word] != str(row.size)]
 
-            stale = storage_reports.stale_hosts_of(self, growing, context.now)
+            stale = storage_reports.stale_hosts_of(self, growing)
             return {"changed": False, "stale_hosts": stale}
         options = volume_inputs.scheduler_options(o, context.now)
 
-        def begin(conn: t.Any) -> extend.VolumeExtending:
+        def begin(tx: Transaction) -> extend.VolumeExtending:
             if self.check_mode:
-                storage_reports.rehearse_reports(conn, self, context.now)
+                storage_reports.rehearse_reports(tx, self)
             try:
-                found = extend.begin(conn, wishes, inputs, options, context)
+                found = extend.begin(tx, wishes, inputs, options)
             except errors.InvalidRequest as e:
                 problems.extend(_refusals(e, wishes))
                 found = extend.VolumeExtending()
@@ -75,8 +75,8 @@ class ActionModule(LedgerAction):
 
         with volume_inputs.told_in_order():
             if self.check_mode:
-                with request_inputs.rehearsal_ledger(o["ledger_url"]).rehearse() as conn:
-                    found = begin(conn)
+                with self.rehearsal_ledger().rehearse() as tx:
+                    found = begin(tx)
             else:
                 found = self.open_ledger().transact(begin)
         sizes = {w["volume"]: w["size"] for w in wishes}

@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import VOLUME_SELECTION
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names, volume_texts
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -29,11 +30,11 @@ class ActionModule(LedgerAction):
                 tables.show(self._display, ["No volumes. %s." % e.message])
             return {"changed": False, "volumes": [], "snapshots": [], "backends": []}
 
-        def read(conn: t.Any) -> tuple[list[t.Any], list[t.Any], list[t.Any]]:
-            found = volume_views.volumes(conn, ids=o["volume_ids"], names=o["volume_names"], project=o["project"])
+        def read(tx: Transaction) -> tuple[list[t.Any], list[t.Any], list[t.Any]]:
+            found = volume_views.volumes(tx, ids=o["volume_ids"], names=o["volume_names"], project=o["project"])
             ids = {v["id"] for v in found}
-            snapshots = [s for s in volume_views.snapshots(conn, project=o["project"]) if s["volume_id"] in ids]
-            return found, snapshots, volume_views.backends(conn)
+            snapshots = [s for s in volume_views.snapshots(tx, project=o["project"]) if s["volume_id"] in ids]
+            return found, snapshots, volume_views.backends(tx)
 
         volumes, snapshots, backends = ledger.inspect(read)
         if o["print_table"]:

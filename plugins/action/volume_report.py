@@ -18,6 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.vol
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, volume_inputs, volume_texts
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -43,11 +44,11 @@ class ActionModule(LedgerAction):
         context = self.context()
         names = _names(o["volumes"])
 
-        def end(conn: t.Any) -> list[dict[str, t.Any]]:
-            schedule.give_up(conn, volume_inputs.scheduler_options(o, context.now), context)
+        def end(tx: Transaction) -> list[dict[str, t.Any]]:
+            schedule.give_up(tx, volume_inputs.scheduler_options(o, context.now))
             if o["volume_ids"] is not None:
-                return volume_views.volumes(conn, ids=o["volume_ids"])
-            return volume_views.volumes(conn, names=names, project=o["project"]) if names else []
+                return volume_views.volumes(tx, ids=o["volume_ids"])
+            return volume_views.volumes(tx, names=names, project=o["project"]) if names else []
 
         shown = self.open_ledger().transact(end)
         bad = [v for v in shown if v["status"] not in GOOD]

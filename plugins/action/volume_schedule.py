@@ -18,9 +18,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.vol
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler import explain
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept, schedule, work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    request_inputs,
     storage_reports,
     tables,
     volume_inputs,
@@ -56,7 +56,7 @@ class ActionModule(LedgerAction):
         rows = ledger.inspect(volumes.select, statuses=(states.CREATING,), run_id=context.run.id)
         names = {r.id: r.name or r.id for r in rows if r.pool_host is None}
         if not names:
-            hosts = ledger.inspect(work.hosts_with_work, context)
+            hosts = ledger.inspect(work.hosts_with_work)
             return {
                 "changed": False,
                 "hosts": volume_inputs.reachable(self, hosts),
@@ -64,11 +64,11 @@ class ActionModule(LedgerAction):
                 "not_placed": [],
             }
         # Apart from the scheduling, which locks volumes before backends.
-        ledger.transact(backends.configure, volume_inputs.configurations(self), context.now)
+        ledger.transact(backends.configure, volume_inputs.configurations(self))
 
-        def write(conn: t.Any) -> schedule.VolumeScheduled:
+        def write(tx: Transaction) -> schedule.VolumeScheduled:
             options = volume_inputs.scheduler_options(self.options, context.now, hosts=storage_hosts(self))
-            return schedule.schedule(conn, options, context)
+            return schedule.schedule(tx, options)
 
         result = ledger.transact(write)
         for volume_id, error in sorted(result.failed.items()):
@@ -94,10 +94,10 @@ class ActionModule(LedgerAction):
         inputs = volume_inputs.volume_inputs(o)
         configurations = volume_inputs.configurations(self)
         context = self.context()
-        ledger = request_inputs.rehearsal_ledger(o["ledger_url"])
-        with ledger.rehearse() as conn:
-            backends.configure(conn, configurations, context.now)
-            accepted = accept.accept(conn, o["volumes"], inputs, context)
+        ledger = self.rehearsal_ledger()
+        with ledger.rehearse() as tx:
+            backends.configure(tx, configurations)
+            accepted = accept.accept(tx, o["volumes"], inputs)
             if not accepted.changed:
                 return {
                     "changed": False,
@@ -105,9 +105,9 @@ class ActionModule(LedgerAction):
                     "plan": [],
                     "msg": "Nothing to do: everything matches the request.",
                 }
-            storage_reports.rehearse_reports(conn, self, context.now)
+            storage_reports.rehearse_reports(tx, self)
             options = volume_inputs.scheduler_options(o, context.now, explain=True, hosts=storage_hosts(self))
-            plan = schedule.plan(conn, options, context)
+            plan = schedule.plan(tx, options)
         for number, decided in enumerate(plan):
             decided["lines"] = _lines(decided, number < EXPLAINED)
         if o["print_table"]:

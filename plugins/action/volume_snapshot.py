@@ -13,10 +13,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import VOLUME, VOLUME_WORK
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import snapshots
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import snapshots as snapshot_rows
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views, volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    request_inputs,
     storage_reports,
     tables,
     volume_inputs,
@@ -37,38 +37,37 @@ class ActionModule(LedgerAction):
 
     def act(self) -> dict[str, t.Any]:
         if self.options["phase"] == "select":
-            stale = storage_reports.stale_hosts_of(self, self._of_new_ones, self.context().now)
+            stale = storage_reports.stale_hosts_of(self, self._of_new_ones)
             return {"changed": False, "stale_hosts": stale}
         return self._begin() if self.options["phase"] == "begin" else self._finish()
 
-    def _of_new_ones(self, conn: t.Any) -> list[t.Any]:
+    def _of_new_ones(self, tx: Transaction) -> list[t.Any]:
         """The volumes that snapshots are to be made of."""
         project = self.options["project"]
         wanted = {}
         for entry in self.options["snapshots"]:
             if isinstance(entry, t.Mapping) and entry.get("volume") and entry.get("state", "present") == "present":
                 wanted[str(entry.get("name"))] = str(entry["volume"])
-        there = snapshot_rows.find(conn, list(wanted), project)
+        there = snapshot_rows.find(tx, list(wanted), project)
         words = [w for name, w in wanted.items() if name not in there or there[name].status != states.AVAILABLE]
-        return list(volumes.find(conn, list(dict.fromkeys(words)), project)[0].values())
+        return list(volumes.find(tx, list(dict.fromkeys(words)), project)[0].values())
 
     def _begin(self) -> dict[str, t.Any]:
         o = self.options
         inputs = volume_inputs.volume_inputs(o)
-        context = self.context()
 
-        def begin(conn: t.Any) -> tuple[snapshots.SnapshotsBegun, dict[str, str]]:
+        def begin(tx: Transaction) -> tuple[snapshots.SnapshotsBegun, dict[str, str]]:
             if self.check_mode:
-                storage_reports.rehearse_reports(conn, self, context.now)
-            found = snapshots.begin(conn, o["snapshots"], inputs, context)
+                storage_reports.rehearse_reports(tx, self)
+            found = snapshots.begin(tx, o["snapshots"], inputs)
             volume_inputs.in_inventory(self, found.hosts)
             ids = [*found.created, *found.resumed, *found.deleting]
-            return found, {v["id"]: _line(v) for v in (volume_views.snapshots(conn, ids=ids) if ids else ())}
+            return found, {v["id"]: _line(v) for v in (volume_views.snapshots(tx, ids=ids) if ids else ())}
 
         with volume_inputs.told_in_order():
             if self.check_mode:
-                with request_inputs.rehearsal_ledger(o["ledger_url"]).rehearse() as conn:
-                    begun, lines = begin(conn)
+                with self.rehearsal_ledger().rehearse() as tx:
+                    begun, lines = begin(tx)
             else:
                 begun, lines = self.open_ledger().transact(begin, collisions=3)
         changed = bool(lines)
@@ -96,7 +95,7 @@ class ActionModule(LedgerAction):
     def _finish(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True}
-        ended = self.open_ledger().transact(snapshots.finish, self.context())
+        ended = self.open_ledger().transact(snapshots.finish)
         if self.options["print_table"] and (ended["done"] or ended["left"]):
             tables.show(self._display, volume_texts.snapshot_table(ended["done"] + ended["left"]))
         result: dict[str, t.Any] = {"changed": bool(ended["done"]), "snapshots": ended["done"], "left": ended["left"]}

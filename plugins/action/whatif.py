@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sch
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import WHATIF
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import whatif as ledger_whatif
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     request_inputs,
     scheduler_inputs,
@@ -176,20 +177,20 @@ class ActionModule(LedgerAction):
         options = scheduler_inputs.scheduler_options(self, now, explain=True)
         one = self.options["flavor"] is not None
 
-        def read_fleet(conn: t.Any, needs: fleet.Needs) -> Fleet:
-            found = fleet.read(conn, configurations, aggregates, host_vars, needs)
-            return ledger_whatif.as_configured(conn, found, configurations)
+        def read_fleet(tx: Transaction, needs: fleet.Needs) -> Fleet:
+            found = fleet.read(tx, configurations, aggregates, host_vars, needs)
+            return ledger_whatif.as_configured(tx, found, configurations)
 
         def read(
-            conn: t.Any,
+            tx: Transaction,
         ) -> tuple[list[ledger_whatif.Answer], list[dict[str, t.Any]], ledger_whatif.Facts]:
             answers: list[ledger_whatif.Answer] = []
             lost: list[dict[str, t.Any]] = []
             if requests:
-                answers = ledger_whatif.ask(conn, requests, read_fleet, options, self.options["limit"], named=not one)
+                answers = ledger_whatif.ask(tx, requests, read_fleet, options, self.options["limit"], named=not one)
             if losing is not None:
-                lost = ledger_whatif.lose(conn, read_fleet, options, losing)
-            facts = ledger_whatif.facts(conn, configurations, now, self.options["service_down_time"])
+                lost = ledger_whatif.lose(tx, read_fleet, options, losing)
+            facts = ledger_whatif.facts(tx, configurations, self.options["service_down_time"])
             return answers, lost, facts
 
         ledger = self.open_ledger()

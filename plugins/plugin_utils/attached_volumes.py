@@ -20,6 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes impo
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import KERNEL, NONE, QEMU
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import iscsi_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports, life
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
@@ -61,15 +62,15 @@ class Attached:
         return self.secret if self.row.connector == QEMU else self.volume_id
 
 
-def load(conn: t.Any, uuids: t.Collection[str]) -> dict[str, list[Attached]]:
+def load(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[Attached]]:
     """uuid -> its live attachments by mountpoint; instances without any are left out."""
-    return {uuid: of_rows(conn, rows) for uuid, rows in attachments.of_instances(conn, uuids).items()}
+    return {uuid: of_rows(tx, rows) for uuid, rows in attachments.of_instances(tx, uuids).items()}
 
 
-def of_rows(conn: t.Any, rows: t.Sequence[t.Any]) -> list[Attached]:
+def of_rows(tx: Transaction, rows: t.Sequence[t.Any]) -> list[Attached]:
     """These attachments with their volumes."""
     ids = sorted({r.volume_id for r in rows})
-    known = {v.id: v for v in volumes.select(conn, ids=ids)} if ids else {}
+    known = {v.id: v for v in volumes.select(tx, ids=ids)} if ids else {}
     return [Attached(r, known.get(r.volume_id)) for r in rows]
 
 
@@ -147,9 +148,7 @@ def _to_come(volume_id: str) -> str:
 # --- connecting -------------------------------------------------------------------------------------------------------
 
 
-def connect(
-    action: t.Any, ledger: t.Any, found: t.Sequence[Attached], facts: t.Mapping[str, t.Any], context: t.Any
-) -> Problems:
+def connect(action: t.Any, ledger: t.Any, found: t.Sequence[Attached], facts: t.Mapping[str, t.Any]) -> Problems:
     """Connect these on the current host, journaled. Returns attachment id -> why it failed."""
     problems: Problems = {}
     host = action.task_vars["inventory_hostname"]
@@ -160,7 +159,7 @@ def connect(
             usable.append(each)
         except errors.BootflowError as e:
             problems[each.id] = e
-    allowed = ledger.transact(life.connecting, [a.id for a in usable], context) if usable else set()
+    allowed = ledger.transact(life.connecting, [a.id for a in usable]) if usable else set()
     for each in usable:
         if each.id not in allowed:
             problems[each.id] = errors.InvalidVolume(
@@ -187,13 +186,11 @@ def connect(
             else:
                 paths[each.id] = (outcome or {}).get("path") if connector == KERNEL else None
     if paths:
-        ledger.transact(life.connected, paths, context)
+        ledger.transact(life.connected, paths)
     return problems
 
 
-def disconnect(
-    action: t.Any, ledger: t.Any, found: t.Sequence[Attached], shared: t.Collection[str], context: t.Any
-) -> Problems:
+def disconnect(action: t.Any, ledger: t.Any, found: t.Sequence[Attached], shared: t.Collection[str]) -> Problems:
     """Rid the current host of these, journaled. Returns attachment id -> why it failed.
 
     A disk that is in use is not taken away (CVE-2023-2088); it stays connected, and its export with it.
@@ -222,7 +219,7 @@ def disconnect(
                 problems[each.id] = problem
     free += [a for a in found if a.row.connector not in (KERNEL, QEMU)]
     if free:
-        ledger.transact(life.disconnected, [a.id for a in free], context)
+        ledger.transact(life.disconnected, [a.id for a in free])
     return problems
 
 

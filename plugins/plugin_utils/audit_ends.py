@@ -13,7 +13,6 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import storage_audit
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import item_errors
@@ -22,18 +21,18 @@ Ends = t.Sequence[t.Mapping[str, t.Any]]
 Outcomes = t.Dict[str, t.Optional[errors.BootflowError]]  # target -> None, or why it is still there
 
 
-def unplug(action: LedgerAction, ledger: t.Any, sessions: Ends, secrets: Ends, context: Context) -> Outcomes:
+def unplug(action: LedgerAction, ledger: t.Any, sessions: Ends, secrets: Ends) -> Outcomes:
     """End these sessions of the current host, a compute host, with their records, and take these secrets from its libvirt."""
     found: Outcomes = {}
     host = action.task_vars["inventory_hostname"]
-    free = ledger.transact(storage_audit.hold, host, storage_audit.COMPUTE, sessions, context) if sessions else []
+    free = ledger.transact(storage_audit.hold, host, storage_audit.COMPUTE, sessions) if sessions else []
     while free:  # the module takes a volume once: two targets of one have different prefixes
         now = {end["volume_id"]: end for end in reversed(free)}.values()
         free = [end for end in free if end not in now]
         connections = [{**end, "state": "disconnected"} for end in now]
         arguments = {"connections": connections, "workers": host_settings.workers(action, len(connections))}
         found.update(_run(action, "iscsi_initiator", arguments, {e["volume_id"]: e["iqn"] for e in now}))
-    free = ledger.transact(storage_audit.hold, host, storage_audit.COMPUTE, secrets, context) if secrets else []
+    free = ledger.transact(storage_audit.hold, host, storage_audit.COMPUTE, secrets) if secrets else []
     if free:
         wishes = [{"iqn": end["iqn"], "state": "absent"} for end in free]
         arguments = {"libvirt_uri": host_settings.of(action).libvirt_uri, "secrets": wishes}
@@ -42,11 +41,11 @@ def unplug(action: LedgerAction, ledger: t.Any, sessions: Ends, secrets: Ends, c
     return found
 
 
-def end_targets(action: LedgerAction, ledger: t.Any, targets: Ends, context: Context) -> Outcomes:
+def end_targets(action: LedgerAction, ledger: t.Any, targets: Ends) -> Outcomes:
     """Take these targets from the current host, a storage host."""
     found: Outcomes = {}
     host = action.task_vars["inventory_hostname"]
-    free = ledger.transact(storage_audit.hold, host, storage_audit.STORAGE, targets, context) if targets else []
+    free = ledger.transact(storage_audit.hold, host, storage_audit.STORAGE, targets) if targets else []
     for kind, prefix in sorted({(e["target"], e["iqn_prefix"]) for e in free}):
         mine = [e for e in free if (e["target"], e["iqn_prefix"]) == (kind, prefix)]
         arguments = {

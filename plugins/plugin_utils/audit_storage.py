@@ -61,15 +61,15 @@ def answers(action: LedgerAction, registered: str) -> dict[str, Answer]:
     return {h: a for h, a in found.items() if a}
 
 
-def record(ledger: t.Any, found: t.Mapping[str, Answer], now: float) -> None:
+def record(ledger: t.Any, found: t.Mapping[str, Answer]) -> None:
     """Enter what storage hosts told as their reports."""
     for host, answer in found.items():
         if answer["inspected"]:
             reports = [storage_reports.report_of(b, b["volumes"]) for b in answer["backends"]]
-            ledger.transact(storage_backends.record_report, host, reports, now)
+            ledger.transact(storage_backends.record_report, host, reports)
         else:
             why = storage_reports.why_silent(host, answer["error"]["message"])
-            ledger.transact(storage_backends.record_unreachable, host, why, now)
+            ledger.transact(storage_backends.record_unreachable, host, why)
 
 
 def evidence(storage: t.Mapping[str, Answer], compute: t.Mapping[str, Answer]) -> StorageEvidence:

@@ -20,6 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.planne
     BootVolumeOptions,
     volumes_requested,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import RequestInputs
@@ -52,6 +53,6 @@ def accept_options(action: t.Any, inputs: RequestInputs) -> AcceptOptions:
     return dataclasses.replace(inputs.accept_options(), volumes=volumes)
 
 
-def configure_backends(conn: t.Any, action: t.Any, now: float) -> None:
+def configure_backends(tx: Transaction, action: t.Any) -> None:
     """What the inventory says of the backends. In a transaction of its own: accepting locks projects before backends."""
-    backends.configure(conn, volume_inputs.configurations(action), now)
+    backends.configure(tx, volume_inputs.configurations(action))

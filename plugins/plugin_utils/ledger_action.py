@@ -25,14 +25,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.prob
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Setting
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER, RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import (
     LedgerAddress,
     normalise_url,
     password_in,
     url_is_sqlite,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result, module_error
 
@@ -105,7 +105,7 @@ class Ports:
 
     def context(self, actor: str, **settings: t.Any) -> Context:
         """This run: the ansible-playbook process is the parent of the worker that we are in."""
-        run = runs.identify(os.getppid(), runs.controller_name(), actor)
+        run = this_run.identify(os.getppid(), this_run.controller_name(), actor)
         return Context(run=run, request_id="req-%s" % run.id, **settings)
 
 
@@ -179,7 +179,14 @@ class LedgerAction(ActionBase):
         )
         for text in ledger.warnings:
             self._display.warning(text)
-        return ledger
+        return ledger.for_run(self.context())
+
+    def rehearsal_ledger(self) -> database.Ledger:
+        """The ledger for check mode: the real one when it is there, else an empty one in memory."""
+        try:
+            return self.open_ledger()
+        except errors.LedgerMissing:
+            return database.memory_ledger().for_run(self.context())
 
     def _address(self) -> LedgerAddress:
         url = normalise_url(self.options["ledger_url"])
@@ -247,7 +254,7 @@ class LedgerAction(ActionBase):
 
 
 def _run_id() -> str:
-    return runs.identify(os.getppid(), runs.controller_name(), "").id
+    return this_run.identify(os.getppid(), this_run.controller_name(), "").id
 
 
 def _one_line(text: t.Any) -> str:

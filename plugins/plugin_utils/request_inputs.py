@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import quotas
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Network
@@ -16,7 +15,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.prob
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue as catalogue_module
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import expand, server_request
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_inputs import Reading, reading_by_names
 
 
@@ -84,11 +82,3 @@ class RequestInputs:
     def names(self) -> list[tuple[str, str]]:
         """(project, name) of every instance that the request may name."""
         return [(r.project, n) for r in self.requests for n in expand.instance_names(r, r.max_count)]
-
-
-def rehearsal_ledger(url: str) -> database.Ledger:
-    """The ledger for check mode: the real one when it is there, else an empty one in memory."""
-    try:
-        return database.open_ledger(url)
-    except errors.LedgerMissing:
-        return database.memory_ledger()

@@ -22,7 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build, Stage
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, cleanups, runs
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -39,22 +39,21 @@ class StageAction(LedgerAction):
         """Do the stage for all builds on this host. Returns uuid -> None, or why it failed."""
         raise NotImplementedError
 
-    def finish(self, conn: t.Any, host: str, good: list[Build], context: Context) -> list[str]:
+    def finish(self, tx: Transaction, host: str, good: list[Build]) -> list[str]:
         """Write that these builds came through. Returns the uuids that are no longer this run's."""
-        return ledger_builds.done(conn, self.STAGE, [b.uuid for b in good], context)
+        return ledger_builds.done(tx, self.STAGE, [b.uuid for b in good])
 
     def act(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True, "msg": "The plan was shown by boot_schedule."}
         host = self.task_vars["inventory_hostname"]
         ledger = self.open_ledger()
-        context = self.context()
-        builds, failed = ledger.transact(ledger_builds.begin, self.STAGE, host, context)
+        builds, failed = ledger.transact(ledger_builds.begin, self.STAGE, host)
         if not builds and not failed:
             return {"changed": False, "builds": [], "failed_builds": []}
         outcomes: Outcomes = {}
         if builds:
-            with lease_kept(self.options["ledger_url"], context):
+            with lease_kept(self):
                 try:
                     outcomes = self.work(builds)
                 except errors.BootflowError as e:
@@ -69,9 +68,9 @@ class StageAction(LedgerAction):
         }
         failed.update(self._undo([b for b in builds if b.uuid in bad], bad))
 
-        def write(conn: t.Any) -> tuple[list[str], dict[str, str]]:
-            lost = self.finish(conn, host, good, context)
-            return lost, failure.fail_builds(conn, host, self.STAGE.name, failed, context)
+        def write(tx: Transaction) -> tuple[list[str], dict[str, str]]:
+            lost = self.finish(tx, host, good)
+            return lost, failure.fail_builds(tx, host, self.STAGE.name, failed)
 
         lost, results = ledger.transact(write)
         if lost:
@@ -79,12 +78,10 @@ class StageAction(LedgerAction):
             late = [b for b in good if b.uuid in lost]
             problems = self._clean(late)
 
-            def remember(conn: t.Any) -> None:
+            def remember(tx: Transaction) -> None:
                 for build in late:
                     if build.uuid in problems:
-                        cleanups.add(
-                            conn, host, build.uuid, build.row.domain_name, problems[build.uuid].message, context.now
-                        )
+                        cleanups.add(tx, host, build.uuid, build.row.domain_name, problems[build.uuid].message)
 
             ledger.transact(remember)
         names = {b.uuid: b.row.display_name for b in builds}
@@ -138,7 +135,7 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[
             # A guest that is still there keeps the session, which may be another's, too.
             gone = [uuid for uuid in uuids if uuid not in problems]
             shared = ledger.inspect(attachments.shared_on, host, [a.volume_id for a in volumes], gone)
-            left = attached_volumes.disconnect(action, ledger, volumes, shared, action.context())
+            left = attached_volumes.disconnect(action, ledger, volumes, shared)
             for volume in volumes:
                 if volume.id in left:
                     problems.setdefault(volume.row.instance_uuid, left[volume.id])
@@ -148,13 +145,13 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[
 
 
 def _had_on(
-    conn: t.Any, host: str, uuids: t.Sequence[str]
+    tx: Transaction, host: str, uuids: t.Sequence[str]
 ) -> tuple[dict[str, list[t.Any]], list[attached_volumes.Attached]]:
     """Whole disks and attachments."""
-    found = attached_volumes.load(conn, uuids)
+    found = attached_volumes.load(tx, uuids)
     volumes = [a for group in found.values() for a in group if a.row.attached_host == host]
     volumes = [a for a in volumes if a.row.connection != NONE]
-    return claims.disks_on(conn, host, uuids), volumes
+    return claims.disks_on(tx, host, uuids), volumes
 
 
 def _remove_instances(
@@ -167,7 +164,7 @@ def _remove_instances(
     try:
         # Clearing a disk takes its time: hours, of a large one.
         clears = bool(disks or arguments["volume_group"])
-        with lease_kept(action.options["ledger_url"], action.context()) if clears else contextlib.nullcontext():
+        with lease_kept(action) if clears else contextlib.nullcontext():
             result = action.run_module("instance_cleanup", arguments)
     except errors.BootflowError as e:
         return {i["uuid"]: e for i in instances}
@@ -187,16 +184,17 @@ def item_errors(result: t.Mapping[str, t.Any], keys: t.Iterable[str]) -> dict[st
 
 
 @contextlib.contextmanager
-def lease_kept(url: str, context: Context) -> t.Iterator[None]:
+def lease_kept(action: LedgerAction) -> t.Iterator[None]:
     """Renew the run's lease while a long step works, however long an image takes to come."""
+    context = action.context()
     over = threading.Event()
 
     def renew() -> None:
         while not over.wait(context.lease_seconds / 4):
             with contextlib.suppress(errors.BootflowError):  # the next one tries again; a lease outlasts three misses
-                ledger = database.open_ledger(url, check_revision=False)
+                ledger = database.open_ledger(action.options["ledger_url"], check_revision=False)
                 try:
-                    ledger.transact(runs.renew, context.run, context.now, context.lease_seconds)
+                    ledger.for_run(context).transact(runs.renew)
                 finally:
                     ledger.close()
 

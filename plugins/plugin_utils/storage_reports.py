@@ -9,9 +9,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, snapshots, volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.backends import BackendReport
-from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings import lvm_arguments, storage_hosts
 
@@ -21,11 +21,11 @@ REGISTERED = "bootflow_storage_reported"
 _LISTS = ("error", "volumes", "orphans", "changed")
 
 
-def known_ids(conn: t.Any, host: str) -> list[str]:
+def known_ids(tx: Transaction, host: str) -> list[str]:
     """The volumes and snapshots that the ledger has on the backends of ``host``: what else is ours there is an orphan."""
-    pool_hosts = [b.pool_host for b in backends.rows_of(conn, host)]
-    ids = [row.id for row in volumes.select(conn, pool_hosts=pool_hosts)] if pool_hosts else []
-    return ids + ([row.id for row in snapshots.select(conn, volume_ids=ids)] if ids else [])
+    pool_hosts = [b.pool_host for b in backends.rows_of(tx, host)]
+    ids = [row.id for row in volumes.select(tx, pool_hosts=pool_hosts)] if pool_hosts else []
+    return ids + ([row.id for row in snapshots.select(tx, volume_ids=ids)] if ids else [])
 
 
 def ask(
@@ -88,25 +88,25 @@ def why_silent(host: str, message: str) -> str:
     return message[len(beginning) :] if message.startswith(beginning) else message
 
 
-def rehearse_reports(conn: t.Any, action: LedgerAction, now: float) -> None:
+def rehearse_reports(tx: Transaction, action: LedgerAction) -> None:
     """What the storage hosts told this run in check mode, into a ledger whose changes are rolled back."""
     hostvars = action.task_vars["hostvars"]
     for host in storage_hosts(action):
         report = hostvars[host].get(REGISTERED)
         if report and report.get("reported"):
-            backends.record_report(conn, host, [report_of(b) for b in report["backends"]], now)
+            backends.record_report(tx, host, [report_of(b) for b in report["backends"]])
         elif report and report.get("error"):
-            backends.record_unreachable(conn, host, why_silent(host, report["error"]["message"]), now)
+            backends.record_unreachable(tx, host, why_silent(host, report["error"]["message"]))
 
 
-def stale_hosts_of(action: LedgerAction, choose: t.Callable[[t.Any], t.Iterable[t.Any]], now: float) -> list[str]:
-    """Storage hosts to be asked before anything that needs room there. :arg choose: (conn) -> rows of such volumes."""
+def stale_hosts_of(action: LedgerAction, choose: t.Callable[[t.Any], t.Iterable[t.Any]]) -> list[str]:
+    """Storage hosts to be asked before anything that needs room there. :arg choose: (tx) -> rows of such volumes."""
 
-    def read(conn: t.Any) -> list[str]:
-        theirs = {volumes.host_of(row.pool_host) for row in choose(conn) if row.pool_host}
+    def read(tx: Transaction) -> list[str]:
+        theirs = {volumes.host_of(row.pool_host) for row in choose(tx) if row.pool_host}
         hosts = [h for h in storage_hosts(action) if h in theirs]
-        return backends.stale_hosts(conn, hosts, now, action.options["facts_max_age"])
+        return backends.stale_hosts(tx, hosts, action.options["facts_max_age"])
 
     if not action.check_mode:
         return action.open_ledger().inspect(read)
-    return request_inputs.rehearsal_ledger(action.options["ledger_url"]).inspect(read)
+    return action.rehearsal_ledger().inspect(read)

@@ -17,10 +17,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.atta
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     host_settings,
-    request_inputs,
     tables,
     volume_inputs,
 )
@@ -41,7 +41,7 @@ def clean(action: LedgerAction) -> dict[str, t.Any]:
     wishes = action.options["attachments"]
     ledger = None if action.check_mode else action.open_ledger()
     words = {w["volume"] for w in wishes if isinstance(w, t.Mapping) and isinstance(w.get("volume"), str)}
-    rows = ledger.transact(changes.adopt_stale_detachments, words, action.context()) if ledger is not None else []
+    rows = ledger.transact(changes.adopt_stale_detachments, words) if ledger is not None else []
     return {
         "changed": bool(rows),
         "hosts": reachable(action, sorted({r.attached_host for r in rows if r.attached_host and r.connection != NONE})),
@@ -52,20 +52,19 @@ def clean(action: LedgerAction) -> dict[str, t.Any]:
 def begin(action: LedgerAction, step: t.Callable[..., t.Any], *arguments: t.Any) -> dict[str, t.Any]:
     """Have the ledger begin it, or in check mode tell what would be done."""
     o = action.options
-    context = action.context()
 
-    def write(conn: t.Any) -> tuple[t.Any, list[str]]:
-        begun = step(conn, *arguments, context)
+    def write(tx: Transaction) -> tuple[t.Any, list[str]]:
+        begun = step(tx, *arguments)
         volume_inputs.in_inventory(action, [*begun.storage_hosts, *begun.hosts])
         # Which hosts it concerns is only known now; a wrong setting of theirs undoes the beginning.
         problems = Problems()
         host_settings.check(action.task_vars["hostvars"], begun.hosts, problems)
         problems.raise_if_any()
-        return begun, _lines(conn, begun.rows)
+        return begun, _lines(tx, begun.rows)
 
     with volume_inputs.told_in_order():
         if action.check_mode:
-            found, lines = request_inputs.rehearsal_ledger(o["ledger_url"]).rehearsal(write)
+            found, lines = action.rehearsal_ledger().rehearsal(write)
         else:
             found, lines = action.open_ledger().transact(write)
     detaching = action._task.action.endswith("detach_volume")
@@ -94,9 +93,9 @@ def undo(action: LedgerAction) -> dict[str, t.Any]:
     """What could not be attached is given back. Names the storage hosts that have exports to end."""
     if action.check_mode:
         return {"changed": False, "storage_hosts": []}
-    ledger, context = action.open_ledger(), action.context()
-    volumes = ledger.transact(changes.abandon_attach, context)
-    hosts = ledger.inspect(work.hosts_with_work, context)
+    ledger = action.open_ledger()
+    volumes = ledger.transact(changes.abandon_attach)
+    hosts = ledger.inspect(work.hosts_with_work)
     return {"changed": bool(volumes), "storage_hosts": reachable(action, hosts)}
 
 
@@ -106,7 +105,7 @@ def finish(
     """What became of it. The task fails when something is left."""
     if action.check_mode:
         return {"changed": False, "skipped": True}
-    done, left = action.open_ledger().transact(step, action.context())
+    done, left = action.open_ledger().transact(step)
     if action.options["print_table"] and (done or left):
         named = ["%s (%s, %s)" % (d["volume"], d["instance"], d["device"]) for d in done]
         tables.show(action._display, ["%s: %s" % (word, ", ".join(named) or "nothing")])
@@ -141,12 +140,12 @@ def _nothing(wishes: t.Sequence[t.Any], detaching: bool) -> str:
     return "Nothing to do: %s." % ("none of them is attached" if detaching else "the volumes are attached as requested")
 
 
-def _lines(conn: t.Any, rows: t.Sequence[t.Any]) -> list[str]:
+def _lines(tx: Transaction, rows: t.Sequence[t.Any]) -> list[str]:
     """A line for each attachment, by the names that people know."""
     if not rows:
         return []
-    names = {r.id: r.name for r in volumes.select(conn, ids={r.volume_id for r in rows})}
-    guests = instances.select_live(conn, uuids=sorted({r.instance_uuid for r in rows}))
+    names = {r.id: r.name for r in volumes.select(tx, ids={r.volume_id for r in rows})}
+    guests = instances.select_live(tx, uuids=sorted({r.instance_uuid for r in rows}))
     names.update({g.uuid: g.display_name for g in guests})
     return [
         "volume %s (%s, instance %s on %s)"

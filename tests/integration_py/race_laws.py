@@ -17,20 +17,21 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.se
     ANTI_AFFINITY,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.topology import GuestNUMATopology
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 
-def violations(conn: t.Any) -> list[str]:
+def violations(tx: Transaction) -> list[str]:
     """Every law that is broken in this snapshot; none of them is."""
-    nodes = {r.id: r for r in conn.execute(sa.select(tables.compute_nodes))}
-    claims = conn.execute(sa.select(tables.claims)).all()
-    instances = {r.uuid: r for r in conn.execute(sa.select(tables.instances).where(tables.instances.c.deleted == ""))}
-    remains = {(r.instance_uuid, r.host) for r in conn.execute(sa.select(tables.cleanups))}
+    nodes = {r.id: r for r in tx.execute(sa.select(tables.compute_nodes))}
+    claims = tx.execute(sa.select(tables.claims)).all()
+    instances = {r.uuid: r for r in tx.execute(sa.select(tables.instances).where(tables.instances.c.deleted == ""))}
+    remains = {(r.instance_uuid, r.host) for r in tx.execute(sa.select(tables.cleanups))}
     found = _usage(nodes, claims)
     found += _owners(nodes, claims, instances, remains)
-    found += _groups(conn, nodes, claims, instances)
-    found += _parts(conn, nodes, claims)
-    found += _addresses(conn, instances, remains)
+    found += _groups(tx, nodes, claims, instances)
+    found += _parts(tx, nodes, claims)
+    found += _addresses(tx, instances, remains)
     return found
 
 
@@ -81,8 +82,8 @@ def _owners(
     return found
 
 
-def _groups(conn: t.Any, nodes: dict[int, t.Any], claims: list[t.Any], instances: dict[str, t.Any]) -> list[str]:
-    groups = {r.id: r for r in conn.execute(sa.select(tables.server_groups))}
+def _groups(tx: Transaction, nodes: dict[int, t.Any], claims: list[t.Any], instances: dict[str, t.Any]) -> list[str]:
+    groups = {r.id: r for r in tx.execute(sa.select(tables.server_groups))}
     wanted = {r.server_group_id for r in instances.values() if r.server_group_id is not None}
     found = ["group %s is gone, it has living members" % g for g in sorted(wanted - set(groups))]
     where: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
@@ -100,7 +101,7 @@ def _groups(conn: t.Any, nodes: dict[int, t.Any], claims: list[t.Any], instances
     return found
 
 
-def _parts(conn: t.Any, nodes: dict[int, t.Any], claims: list[t.Any]) -> list[str]:
+def _parts(tx: Transaction, nodes: dict[int, t.Any], claims: list[t.Any]) -> list[str]:
     found = []
     pinned = collections.Counter(
         (nodes[c.compute_node_id].host, cpu)
@@ -113,7 +114,7 @@ def _parts(conn: t.Any, nodes: dict[int, t.Any], claims: list[t.Any]) -> list[st
     held = {(c.instance_uuid, c.compute_node_id) for c in claims}
     devices: collections.Counter[t.Any] = collections.Counter()
     owners: dict[tuple[int, str], str] = {}
-    for row in conn.execute(sa.select(tables.device_claims)):
+    for row in tx.execute(sa.select(tables.device_claims)):
         devices[row.compute_node_id, row.kind, row.device] += 1
         owners[row.compute_node_id, row.device] = row.detail.get("parent_addr") or ""
         if (row.instance_uuid, row.compute_node_id) not in held:
@@ -125,10 +126,10 @@ def _parts(conn: t.Any, nodes: dict[int, t.Any], claims: list[t.Any]) -> list[st
     return found
 
 
-def _addresses(conn: t.Any, instances: dict[str, t.Any], remains: set[tuple[str, str]]) -> list[str]:
+def _addresses(tx: Transaction, instances: dict[str, t.Any], remains: set[tuple[str, str]]) -> list[str]:
     found = []
     a, p = tables.ip_allocations, tables.ports
-    rows = conn.execute(
+    rows = tx.execute(
         sa.select(a.c.subnet_id, a.c.ip_address, p.c.instance_uuid, p.c.host).join(p, p.c.id == a.c.port_id)
     ).all()
     taken = collections.Counter((r.subnet_id, r.ip_address) for r in rows)

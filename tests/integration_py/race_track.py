@@ -37,6 +37,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pc
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import DEFAULT_FILTERS
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 Plan = t.Mapping[str, t.Any]
@@ -115,30 +116,30 @@ def rounds(
         racer.remove(racer.ledger.inspect(own, racer))
         track.meet()
         if number == 0:
-            left = racer.ledger.inspect(lambda conn: conn.execute(sa.select(tables.claims)).all())
+            left = racer.ledger.inspect(lambda tx: tx.execute(sa.select(tables.claims)).all())
             if left:
                 raise AssertionError("left after the round: %s" % left)
 
 
-def own(conn: t.Any, racer: Racer) -> list[str]:
+def own(tx: Transaction, racer: Racer) -> list[str]:
     c = tables.instances.c
-    return list(conn.execute(sa.select(c.uuid).where(c.deleted == "", c.run_id == racer.context.run.id)).scalars())
+    return list(tx.execute(sa.select(c.uuid).where(c.deleted == "", c.run_id == racer.context.run.id)).scalars())
 
 
-def faults(conn: t.Any) -> str:
+def faults(tx: Transaction) -> str:
     """Why who has no place has none, for the text of a failure."""
     c, f = tables.instances.c, tables.instance_faults.c
     query = sa.select(c.display_name, c.host, c.task_state, c.retry, f.message, f.host, f.details)
     query = query.join(tables.instance_faults, f.instance_uuid == c.uuid, isouter=True).where(c.deleted == "")
-    return "\n".join(map(str, conn.execute(query.order_by(c.display_name, f.id)).all()))
+    return "\n".join(map(str, tx.execute(query.order_by(c.display_name, f.id)).all()))
 
 
 def placed(racer: Racer) -> collections.Counter[str]:
     """host -> instances there."""
 
-    def read(conn: t.Any) -> list[str]:
+    def read(tx: Transaction) -> list[str]:
         c = tables.instances.c
-        return list(conn.execute(sa.select(c.host).where(c.deleted == "", c.host.is_not(None))).scalars())
+        return list(tx.execute(sa.select(c.host).where(c.deleted == "", c.host.is_not(None))).scalars())
 
     return collections.Counter(racer.ledger.inspect(read))
 
@@ -321,11 +322,11 @@ def reports(track: Track) -> None:
     ledger.close()
 
 
-def _recount(conn: t.Any, hosts: t.Sequence[str]) -> None:
+def _recount(tx: Transaction, hosts: t.Sequence[str]) -> None:
     c = tables.compute_nodes.c
-    ids = list(conn.execute(sa.select(c.id).where(c.host.in_(hosts))).scalars())
-    nodes.lock(conn, ids)
-    nodes.recount(conn, ids)
+    ids = list(tx.execute(sa.select(c.id).where(c.host.in_(hosts))).scalars())
+    nodes.lock(tx, ids)
+    nodes.recount(tx, ids)
 
 
 # --- the race ----------------------------------------------------------------------------------------------------------

@@ -47,7 +47,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
     nodes,
     runs,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 SMALL = Flavor(name="small", memory_mb=64, vcpus=1, root_gb=1)
@@ -83,7 +85,9 @@ def group(name: str, policy: str, most: int = 1, project: str = "shared") -> Ser
 def report(ledger: database.Ledger, host: str, memory_mb: int, facts: t.Mapping[str, t.Any] | None = None) -> int:
     values = {"hypervisor_hostname": host, "memory_mb": memory_mb, "local_gb": 100000, "vcpus": 10000, **(facts or {})}
     settings = {"ram_allocation_ratio": 1.0, "disk_allocation_ratio": 1.0, "cpu_allocation_ratio": 16.0}
-    return ledger.transact(nodes.record_report, host, values, settings, time.time())
+    run = this_run.RunIdentity("report", "racers", "", "", 1, 1, "racer")
+    context = Context(run=run, request_id="req-report")
+    return ledger.for_run(context).transact(nodes.record_report, host, values, settings)
 
 
 class Racer:
@@ -93,7 +97,7 @@ class Racer:
         self.ledger = database.open_ledger(url)
         self.name = name
         self.rng = random.Random("%s %s" % (seed, name))
-        run = runs.identify(os.getpid(), runs.controller_name(), "racer")
+        run = this_run.identify(os.getpid(), this_run.controller_name(), "racer")
         if lease is not None:  # as seen from another machine: only its lease tells whether it lives
             run = dataclasses.replace(run, controller="far-" + name, boot_id="far-" + name)
         run = dataclasses.replace(run, id="%s-%s" % (name, run.id[-40:]))
@@ -124,7 +128,7 @@ class Racer:
         known = {k: n for v in NETWORKS.values() for k, n in ((v.id, v), (v.name, v))}
         options = accept.AcceptOptions(networks=known)
         try:
-            accepted = self.ledger.transact(accept.accept, [wish], options, self.context, collisions=3)
+            accepted = self.ledger.for_run(self.context).transact(accept.accept, [wish], options, collisions=3)
         except errors.InvalidRequest as e:
             self.told.update(r["code"] for r in e.errors)
             return []
@@ -136,13 +140,13 @@ class Racer:
     def schedule(self, **fields: t.Any) -> None:
         """All rounds, until nothing waits."""
 
-        def read(conn: t.Any, needs: fleet.Needs) -> t.Any:
+        def read(tx: Transaction, needs: fleet.Needs) -> t.Any:
             if not self.hosts:
-                self.hosts = {r.host for r in conn.execute(sa.select(tables.compute_nodes.c.host))}
-            return fleet.read(conn, self.hosts, needs=needs)
+                self.hosts = {r.host for r in tx.execute(sa.select(tables.compute_nodes.c.host))}
+            return fleet.read(tx, self.hosts, needs=needs)
 
         for _round in range(12):
-            done = self.ledger.transact(scheduling.schedule, read, self.options(**fields), self.context)
+            done = self.ledger.for_run(self.context).transact(scheduling.schedule, read, self.options(**fields))
             placed = {u: s.host for u, s in done.placed.items()}
             self.mine.update(placed)
             self.note("claimed", placed, placed)
@@ -163,7 +167,7 @@ class Racer:
 
     def networking(self, host: str) -> list[str]:
         """Into the first stage on a host. Returns the uuids that are in it."""
-        begun, failed = self.ledger.transact(builds.begin, builds.NETWORKING, host, self.context)
+        begun, failed = self.ledger.for_run(self.context).transact(builds.begin, builds.NETWORKING, host)
         if failed:
             raise AssertionError("no address: %s" % failed)
         return [b.uuid for b in begun]
@@ -172,18 +176,18 @@ class Racer:
         """Every build of this run on a host becomes a running guest."""
         uuids = self.networking(host)
         if uuids:
-            self.ledger.transact(builds.done, builds.NETWORKING, uuids, self.context)
+            self.ledger.for_run(self.context).transact(builds.done, builds.NETWORKING, uuids)
             for stage in (builds.BLOCK_DEVICE_MAPPING, builds.SPAWNING):
-                self.ledger.transact(builds.begin, stage, host, self.context)
+                self.ledger.for_run(self.context).transact(builds.begin, stage, host)
             running = dict.fromkeys(uuids, power_states.RUNNING)
-            self.ledger.transact(builds.spawned, host, running, self.context, ())
+            self.ledger.for_run(self.context).transact(builds.spawned, host, running, ())
 
     def fail(self, host: str, uuids: t.Sequence[str], cleaned: bool) -> None:
         """These builds fail in networking, to go elsewhere; what a host is not rid of stays claimed there."""
         self.note("leaving", uuids)
         how = {"cleaned": cleaned, "cleanup_reason": "" if cleaned else "busy"}
         found = {u: failure.Failed(errors.RemoteError(reason="race"), **how) for u in uuids}
-        self.ledger.transact(failure.fail_builds, host, "networking", found, self.context, collisions=3)
+        self.ledger.for_run(self.context).transact(failure.fail_builds, host, "networking", found, collisions=3)
         for uuid in uuids:
             self.mine.pop(uuid, None)
 
@@ -195,16 +199,14 @@ class Racer:
             self.mine.pop(uuid, None)
         self.schedule(**fields)
 
-    def _requeue(self, conn: t.Any, uuids: t.Sequence[str]) -> None:
+    def _requeue(self, tx: Transaction, uuids: t.Sequence[str]) -> None:
         run = self.context.run.id
-        rows = instances.select_live(
-            conn, uuids=uuids, run_id=run, vm_state=states.BUILDING, task_state=None, lock=True
-        )
+        rows = instances.select_live(tx, uuids=uuids, run_id=run, vm_state=states.BUILDING, task_state=None, lock=True)
         mine = [r.uuid for r in rows if r.host is not None and r.task_state is None]
-        claims.release(conn, mine)
+        claims.release(tx, mine)
         table = tables.instances
         values = {"host": None, "node": None, "task_state": states.SCHEDULING, "retry": None}
-        conn.execute(table.update().where(table.c.uuid.in_(mine)).values(**values))
+        tx.execute(table.update().where(table.c.uuid.in_(mine)).values(**values))
 
     # --- giving back -----------------------------------------------------------------------------------------------
 
@@ -214,13 +216,13 @@ class Racer:
             return True
         self.note("leaving", uuids)
         try:
-            found = self.ledger.transact(delete.begin, self.context, Selection(uuids=list(uuids)))
+            found = self.ledger.for_run(self.context).transact(delete.begin, Selection(uuids=list(uuids)))
         except errors.InstanceBusy:
             return False
         if not force:
             for host in self.rng.sample(found.hosts, len(found.hosts)):
-                self.ledger.transact(self._host_done, host, self.context)
-        gone, _left = self.ledger.transact(delete.finish, self.context, force, collisions=3)
+                self.ledger.for_run(self.context).transact(self._host_done, host)
+        gone, _left = self.ledger.for_run(self.context).transact(delete.finish, force, collisions=3)
         if len(gone) == len(found.rows):
             self.note("released" if not force else "forced", [r.uuid for r in found.rows])
         for uuid in uuids:
@@ -228,17 +230,17 @@ class Racer:
         return True
 
     @staticmethod
-    def _host_done(conn: t.Any, host: str, context: Context) -> None:
-        todo = [i["uuid"] for i in delete.of_host(conn, host, context)]
-        delete.host_done(conn, host, todo, context)
+    def _host_done(tx: Transaction, host: str) -> None:
+        todo = [i["uuid"] for i in delete.of_host(tx, host)]
+        delete.host_done(tx, host, todo)
 
     def bury(self) -> int:
         """Delete what dead runs left, in any order. Returns how many instances."""
 
-        def left(conn: t.Any) -> list[str]:
+        def left(tx: Transaction) -> list[str]:
             c = tables.instances.c
-            rows = conn.execute(sa.select(c.uuid, c.run_id).where(c.deleted == "", c.run_id.is_not(None))).all()
-            dead = runs.dead_among(conn, {r.run_id for r in rows}, self.context.run, time.time())
+            rows = tx.execute(sa.select(c.uuid, c.run_id).where(c.deleted == "", c.run_id.is_not(None))).all()
+            dead = runs.dead_among(tx.for_run(self.context), {r.run_id for r in rows})
             return [r.uuid for r in rows if r.run_id in dead]
 
         found = self.ledger.inspect(left)
@@ -249,8 +251,8 @@ class Racer:
     def clean(self, host: str) -> None:
         """What a report does first: the host is rid of what was left there."""
 
-        def cleaned(conn: t.Any) -> None:
-            cleanup.finish(conn, host, [c.instance_uuid for c in cleanups.of_host(conn, host)])
+        def cleaned(tx: Transaction) -> None:
+            cleanup.finish(tx, host, [c.instance_uuid for c in cleanups.of_host(tx, host)])
 
         self.ledger.transact(cleaned)
 

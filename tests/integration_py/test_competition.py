@@ -27,6 +27,7 @@ from race_laws import violations
 from racers import Racer, read_journals, report
 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 CARD = [
@@ -121,8 +122,8 @@ class Place:
         return read_journals(self.folder)
 
     def read(self, query: t.Any) -> list[t.Any]:
-        with self.open() as ledger, ledger.read() as conn:
-            return list(conn.execute(query))
+        with self.open() as ledger, ledger.read() as tx:
+            return list(tx.execute(query))
 
     def laws(self) -> None:
         with self.open() as ledger:
@@ -284,8 +285,8 @@ def everything_goes(place: Place) -> None:
     assert place.read(sa.select(tables.instances.c.uuid).where(alive)) == []
 
 
-def _leases_end(conn: t.Any) -> None:
-    conn.execute(tables.runs.update().where(tables.runs.c.controller.like("far-%")).values(lease_until=0.0))
+def _leases_end(tx: Transaction) -> None:
+    tx.execute(tables.runs.update().where(tables.runs.c.controller.like("far-%")).values(lease_until=0.0))
 
 
 # --- no rings ----------------------------------------------------------------------------------------------------------

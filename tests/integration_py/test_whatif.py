@@ -23,8 +23,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, nodes, runs
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 
 HOSTS = ("kvm1", "kvm2", "kvm3")
 SETTINGS = {"ram_allocation_ratio": 1.0, "disk_allocation_ratio": 1.0, "cpu_allocation_ratio": 16.0}
@@ -42,6 +43,11 @@ all:
         kvm3: {ansible_host: 192.0.2.3}
       vars: {bootflow_reserved_memory_mb: 0, bootflow_ram_allocation_ratio: 1.0}
 """
+
+
+def _context(**settings: t.Any) -> Context:
+    run = this_run.RunIdentity("run-1", "c", "b", "", 1, 1, "ann")
+    return Context(run=run, request_id="req-1", **settings)
 
 
 class Site:
@@ -65,21 +71,22 @@ class Site:
     def report(self, host: str, memory_mb: int, age: float = 10.0) -> None:
         facts = {"hypervisor_hostname": host, "memory_mb": memory_mb, "local_gb": 400, "vcpus": 8}
         ledger = self.ledger()
-        ledger.transact(nodes.record_report, host, facts, SETTINGS, time.time() - age)
+        ledger.for_run(_context(clock=lambda: time.time() - age)).transact(nodes.record_report, host, facts, SETTINGS)
         ledger.close()
 
     def place(self, name: str, count: int = 1, flavor: dict[str, t.Any] | None = None) -> None:
         """Instances of a boot that has got as far as their claims."""
-        run = runs.RunIdentity("run-1", "c", "b", "", 1, 1, "ann")
-        context = Context(run=run, request_id="req-1")
+        context = _context()
         image = Image(name="debian", id=IMAGE_ID, disk_format="qcow2", url="file:///none")
         asked = ServerRequest(
             name=name, flavor=Flavor(**(flavor or SMALL)), image=image, min_count=count, max_count=count
         )
         ledger = self.ledger()
-        ledger.transact(accept.accept, [asked], accept.AcceptOptions(), context)
+        ledger.for_run(context).transact(accept.accept, [asked], accept.AcceptOptions())
         options = SchedulerOptions(now=time.time())
-        ledger.transact(schedule.schedule, lambda conn, needs: fleet.read(conn, HOSTS, needs=needs), options, context)
+        ledger.for_run(context).transact(
+            schedule.schedule, lambda tx, needs: fleet.read(tx, HOSTS, needs=needs), options
+        )
         ledger.close()
 
     def run(self, *options: str, playbook: str = "whatif", **variables: t.Any) -> tuple[int, str]:

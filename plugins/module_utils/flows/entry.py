@@ -11,27 +11,27 @@ import typing as t
 from ..core import errors
 from ..core.instances import states
 from ..ledger.compute import runs
-from ..ledger.context import Context
+from ..ledger.db.transaction import Transaction
 
 
-def check(conn: t.Any, action: str, row: t.Any, context: Context) -> None:
+def check(tx: Transaction, action: str, row: t.Any) -> None:
     """Whether an action that leaves the instance's task_state alone (attach_volume, detach_volume) may begin.
 
     :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy: it may not.
     """
-    free = row.task_state is None or row.run_id in (None, "", context.run.id)
-    free = free or bool(runs.dead_among(conn, [row.run_id], context.run, context.now))
-    check_rule(conn, action, row, row.task_state, free, context)
+    free = row.task_state is None or row.run_id in (None, "", tx.run.id)
+    free = free or bool(runs.dead_among(tx, [row.run_id]))
+    check_rule(tx, action, row, row.task_state, free)
 
 
-def check_rule(conn: t.Any, action: str, row: t.Any, task_state: str | None, free: bool, context: Context) -> None:
+def check_rule(tx: Transaction, action: str, row: t.Any, task_state: str | None, free: bool) -> None:
     """The same with what the caller knows: the task_state to check, and whether no live run but this one works on it."""
-    locked = row.locked_by not in (None, context.actor)
+    locked = row.locked_by not in (None, tx.actor)
     try:
         states.check_action(action, row.vm_state, task_state, row.launched_at is not None, locked, row.uuid)
     except errors.InstanceInvalidState as e:
         if e.details.get("attr") == "task_state":
             if not free:
-                raise runs.locked_error(conn, row.display_name, row.run_id) from e
+                raise runs.locked_error(tx, row.display_name, row.run_id) from e
             e.remedy = "The run that did this is dead: bootflow.compute.audit settles it."
         raise

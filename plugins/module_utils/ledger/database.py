@@ -7,7 +7,7 @@ another run or a restarting server spoiled.
 
 A function given to ``transact`` may run several times, and only its last run counts. So it
 
-- learns all that it needs from ``conn`` and its arguments, and reads it again each time;
+- learns all that it needs from ``tx`` and its arguments, and reads it again each time;
 - changes nothing but the ledger: no file, no host, no argument, nothing that outlives the call;
 - returns plain data (rows are), no open cursor;
 - lets database errors through. Errors of core.errors end it, and roll back, at once.
@@ -16,6 +16,7 @@ A function given to ``transact`` may run several times, and only its last run co
 from __future__ import annotations
 
 import contextlib
+import copy
 import random
 import time
 import typing as t
@@ -25,6 +26,8 @@ from .db import commits, database_errors, engine, sqlite_file
 from .db.address import LedgerAddress, as_address, normalise_url, shown, sqlite_path
 from .db.database_errors import Kind
 from .db.sqlalchemy_import import need_libraries, sa
+from .db.this_run import Context
+from .db.transaction import Transaction
 from .migrations import runner
 
 __all__ = ["Ledger", "LedgerAddress", "memory_ledger", "normalise_url", "open_ledger", "shown", "sqlite_path"]
@@ -38,14 +41,15 @@ Result = t.TypeVar("Result")
 class Ledger:
     """An open ledger: ``transact`` to write, ``inspect`` to read, ``rehearsal`` to write and take it back.
 
-    ``with ledger.write() as conn`` and its like are one attempt: an error of the database comes out as LedgerError.
+    ``with ledger.write() as tx`` and its like are one attempt: an error of the database comes out as LedgerError.
     """
 
-    def __init__(self, address: LedgerAddress, engine: t.Any, warnings: t.Sequence[str] = ()):
+    def __init__(self, address: LedgerAddress, engine: sa.Engine, warnings: t.Sequence[str] = ()):
         self.address = address
         self.url = normalise_url(address.url)
         self.engine = engine
         self.warnings = list(warnings)
+        self.context: Context | None = None  # of the run whose transactions these are
         self._worker = commits.Worker()
         self._secrets = (address.password, address.secret()) if self.is_server else ()
 
@@ -53,12 +57,21 @@ class Ledger:
     def is_server(self) -> bool:
         return bool(self.engine.dialect.name == "postgresql")
 
+    def for_run(self, context: Context) -> Ledger:
+        """The same ledger, whose transactions are those of the run."""
+        other = copy.copy(self)
+        other.context = context
+        return other
+
+    def _transaction(self, conn: sa.Connection) -> Transaction:
+        return Transaction(conn, self.context)
+
     # --- repeated until they go through ----------------------------------------------------------------------------
 
     def transact(
         self, function: t.Callable[..., Result], *arguments: t.Any, collisions: int = 0, **named: t.Any
     ) -> Result:
-        """What ``function(conn, *arguments, **named)`` returns, its writes committed exactly once.
+        """What ``function(tx, *arguments, **named)`` returns, its writes committed exactly once.
 
         :arg collisions: repeat so many times after a unique row that is there already: for a function that reads first
             and inserts what it did not find.
@@ -77,7 +90,7 @@ class Ledger:
                         if not commits.sign_again(conn, doubt[0]):
                             return doubt[1]
                         mark, doubt = doubt[0], None  # it was not committed: there is no doubt any more
-                    value = function(conn, *arguments, **named)
+                    value = function(self._transaction(conn), *arguments, **named)
                     if mark is None and self.is_server:
                         mine = self._worker.next()
                         mark = mine if commits.sign(conn, mine) else None
@@ -96,11 +109,11 @@ class Ledger:
                     raise self._in_words(e) from e
 
     def inspect(self, function: t.Callable[..., Result], *arguments: t.Any, **named: t.Any) -> Result:
-        """What ``function(conn, ...)`` returns, reading one moment of the ledger; again after a lost connection."""
+        """What ``function(tx, ...)`` returns, reading one moment of the ledger; again after a lost connection."""
         return self._repeat(self._reading, function, arguments, named)
 
     def rehearsal(self, function: t.Callable[..., Result], *arguments: t.Any, **named: t.Any) -> Result:
-        """What ``function(conn, ...)`` returns in a writing transaction that is rolled back: what check mode runs."""
+        """What ``function(tx, ...)`` returns in a writing transaction that is rolled back: what check mode runs."""
         return self._repeat(self._rehearsing, function, arguments, named)
 
     def migrate(self) -> list[str]:
@@ -109,7 +122,7 @@ class Ledger:
 
     def _repeat(
         self,
-        begin: t.Callable[[], t.ContextManager[t.Any]],
+        begin: t.Callable[[], t.ContextManager[Transaction]],
         function: t.Callable[..., Result],
         arguments: t.Sequence[t.Any],
         named: t.Mapping[str, t.Any],
@@ -117,8 +130,8 @@ class Ledger:
         tries = _Tries(self.address.retry_timeout)
         while True:
             try:
-                with begin() as conn:
-                    return function(conn, *arguments, **named)
+                with begin() as tx:
+                    return function(tx, *arguments, **named)
             except sa.exc.DBAPIError as e:
                 repeat = database_errors.kind_of(e) in (Kind.CONFLICT, Kind.LOST, Kind.AWAY)
                 if not (repeat and tries.again()):
@@ -127,25 +140,25 @@ class Ledger:
     # --- one attempt -----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def write(self) -> t.Iterator[t.Any]:
+    def write(self) -> t.Iterator[Transaction]:
         """One transaction or nothing."""
         with self._errors(), self.engine.begin() as conn:
-            yield conn
+            yield self._transaction(conn)
 
     @contextlib.contextmanager
-    def read(self) -> t.Iterator[t.Any]:
+    def read(self) -> t.Iterator[Transaction]:
         """One moment of the ledger; never locks writers."""
-        with self._errors(), self._reading() as conn:
-            yield conn
+        with self._errors(), self._reading() as tx:
+            yield tx
 
     @contextlib.contextmanager
-    def rehearse(self) -> t.Iterator[t.Any]:
+    def rehearse(self) -> t.Iterator[Transaction]:
         """A writing transaction that is always rolled back: what check mode runs."""
-        with self._errors(), self._rehearsing() as conn:
-            yield conn
+        with self._errors(), self._rehearsing() as tx:
+            yield tx
 
     @contextlib.contextmanager
-    def _reading(self) -> t.Iterator[t.Any]:
+    def _reading(self) -> t.Iterator[Transaction]:
         with self.engine.connect() as plain:
             options: dict[str, t.Any] = {engine.READ_ONLY: True}
             if self.is_server:
@@ -154,25 +167,25 @@ class Ledger:
                 )  # one moment for all, as on sqlite
             conn = plain.execution_options(**options)
             with conn.begin():
-                yield conn
+                yield self._transaction(conn)
 
     @contextlib.contextmanager
-    def _rehearsing(self) -> t.Iterator[t.Any]:
+    def _rehearsing(self) -> t.Iterator[Transaction]:
         with self.engine.connect() as conn:
             transaction = conn.begin()
             try:
-                yield conn
+                yield self._transaction(conn)
             finally:
                 transaction.rollback()
 
     @contextlib.contextmanager
-    def _migrating(self) -> t.Iterator[t.Any]:
+    def _migrating(self) -> t.Iterator[Transaction]:
         with self.engine.connect() as plain:
             conn = plain.execution_options(**{engine.FOREIGN_KEYS_OFF: True})  # a table that is remade has referrers
             with conn.begin():
                 if self.is_server:
                     conn.execute(sa.text("SET LOCAL statement_timeout = 0"))
-                yield conn
+                yield self._transaction(conn)
                 if not self.is_server and conn.exec_driver_sql("PRAGMA foreign_key_check").first() is not None:
                     raise errors.LedgerError(
                         url=shown(self.url),

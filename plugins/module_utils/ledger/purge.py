@@ -14,6 +14,7 @@ import typing as t
 
 from .compute.instances import LIVE
 from .db.sqlalchemy_import import sa
+from .db.transaction import Transaction
 from .schema.tables import (
     instances,
     metadata,
@@ -46,30 +47,30 @@ def cutoff(now: float, retention_days: float) -> float | None:
     return now - retention_days * 86400.0 if retention_days > 0 else None
 
 
-def plan(conn: t.Any, before: float) -> dict[str, int]:
+def plan(tx: Transaction, before: float) -> dict[str, int]:
     """table -> how many rows purge() would remove now. Rows that hang on others are counted with them."""
     over = sa.select(instances.c.uuid).where(*_over(before))
     counts: dict[str, int] = {}
-    counts["instances"] = _count(conn, instances, *_over(before))
+    counts["instances"] = _count(tx, instances, *_over(before))
     for table in _referrers():
-        counts[table.name] = _count(conn, table, table.c.instance_uuid.in_(over))
+        counts[table.name] = _count(tx, table, table.c.instance_uuid.in_(over))
     counts["notifications"] = _count(
-        conn, notifications, sa.or_(notifications.c.instance_uuid.in_(over), sa.and_(*_old_notifications(before)))
+        tx, notifications, sa.or_(notifications.c.instance_uuid.in_(over), sa.and_(*_old_notifications(before)))
     )
     gone = sa.and_(*_over(before))
     specs = [
         request_specs.c.reservation_id.in_(sa.select(reservations.c.id).where(reservations.c.created_at < before)),
         ~_refers(instances, *_of_spec(), sa.not_(gone)),
     ]
-    counts["request_specs"] = _count(conn, request_specs, *specs)
+    counts["request_specs"] = _count(tx, request_specs, *specs)
     counts["reservations"] = _count(
-        conn,
+        tx,
         reservations,
         reservations.c.created_at < before,
         ~_refers(instances, instances.c.reservation_id == reservations.c.id, sa.not_(gone)),
     )
     old = sa.select(volumes.c.id).where(*_old_volumes(before))
-    counts["volumes"] = _count(conn, volumes, *_old_volumes(before))
+    counts["volumes"] = _count(tx, volumes, *_old_volumes(before))
     snapshots = sa.select(volume_snapshots.c.id).where(*_old_snapshots(before))
     for table in OF_VOLUMES:
         wanted: sa.ColumnElement[bool] = table.c.volume_id.in_(old)
@@ -78,8 +79,8 @@ def plan(conn: t.Any, before: float) -> dict[str, int]:
         elif table is not volume_notifications:
             key = table.c.id if table is volume_snapshots else table.c.snapshot_id
             wanted = sa.or_(wanted, key.in_(snapshots))
-        counts[table.name] = _count(conn, table, wanted)
-    counts["runs"] = _count(conn, runs, *_old_runs(before))
+        counts[table.name] = _count(tx, table, wanted)
+    counts["runs"] = _count(tx, runs, *_old_runs(before))
     return {name: count for name, count in counts.items() if count}
 
 
@@ -179,71 +180,71 @@ def _referrers() -> list[t.Any]:
 # --- removing --------------------------------------------------------------------------------------------------------
 
 
-def _instances(conn: t.Any, before: float, size: int) -> dict[str, int]:
+def _instances(tx: Transaction, before: float, size: int) -> dict[str, int]:
     chosen = sa.select(instances.c.uuid).where(*_over(before)).order_by(instances.c.deleted_at).limit(size)
-    uuids = list(conn.execute(chosen.with_for_update(skip_locked=True)).scalars())
+    uuids = list(tx.execute(chosen.with_for_update(skip_locked=True)).scalars())
     done: dict[str, int] = {}
     for table in [*_referrers(), instances]:
         column = table.c.uuid if table is instances else table.c.instance_uuid
-        done[table.name] = _delete(conn, table, column, uuids)
+        done[table.name] = _delete(tx, table, column, uuids)
     return done
 
 
-def _request_specs(conn: t.Any, before: float, size: int) -> dict[str, int]:
+def _request_specs(tx: Transaction, before: float, size: int) -> dict[str, int]:
     unused = (
         sa.select(request_specs.c.id)
         .join(reservations, reservations.c.id == request_specs.c.reservation_id)
         .where(reservations.c.created_at < before, ~_refers(instances, *_of_spec()))
     )
-    return _by_key(conn, request_specs, request_specs.c.id, unused, size)
+    return _by_key(tx, request_specs, request_specs.c.id, unused, size)
 
 
-def _reservations(conn: t.Any, before: float, size: int) -> dict[str, int]:
+def _reservations(tx: Transaction, before: float, size: int) -> dict[str, int]:
     unused = sa.select(reservations.c.id).where(
         reservations.c.created_at < before,
         ~_refers(instances, instances.c.reservation_id == reservations.c.id),
         ~_refers(request_specs, request_specs.c.reservation_id == reservations.c.id),
     )
-    return _by_key(conn, reservations, reservations.c.id, unused, size)
+    return _by_key(tx, reservations, reservations.c.id, unused, size)
 
 
-def _notifications(conn: t.Any, before: float, size: int) -> dict[str, int]:
+def _notifications(tx: Transaction, before: float, size: int) -> dict[str, int]:
     old = sa.select(notifications.c.id).where(*_old_notifications(before))
-    return _by_key(conn, notifications, notifications.c.id, old, size)
+    return _by_key(tx, notifications, notifications.c.id, old, size)
 
 
-def _volumes(conn: t.Any, before: float, size: int) -> dict[str, int]:
+def _volumes(tx: Transaction, before: float, size: int) -> dict[str, int]:
     chosen = sa.select(volumes.c.id).where(*_old_volumes(before)).order_by(volumes.c.deleted_at).limit(size)
-    ids = list(conn.execute(chosen.with_for_update(skip_locked=True)).scalars())
-    done = {table.name: _delete(conn, table, table.c.volume_id, ids) for table in OF_VOLUMES}
-    done[volumes.name] = _delete(conn, volumes, volumes.c.id, ids)
+    ids = list(tx.execute(chosen.with_for_update(skip_locked=True)).scalars())
+    done = {table.name: _delete(tx, table, table.c.volume_id, ids) for table in OF_VOLUMES}
+    done[volumes.name] = _delete(tx, volumes, volumes.c.id, ids)
     return done
 
 
-def _snapshots(conn: t.Any, before: float, size: int) -> dict[str, int]:
+def _snapshots(tx: Transaction, before: float, size: int) -> dict[str, int]:
     """Of volumes that live on."""
     c = volume_snapshots.c
     chosen = sa.select(c.id).where(*_old_snapshots(before)).order_by(c.deleted_at).limit(size)
-    ids = list(conn.execute(chosen.with_for_update(skip_locked=True)).scalars())
-    done = {table.name: _delete(conn, table, table.c.snapshot_id, ids) for table in (volume_events, volume_faults)}
-    done[volume_snapshots.name] = _delete(conn, volume_snapshots, c.id, ids)
+    ids = list(tx.execute(chosen.with_for_update(skip_locked=True)).scalars())
+    done = {table.name: _delete(tx, table, table.c.snapshot_id, ids) for table in (volume_events, volume_faults)}
+    done[volume_snapshots.name] = _delete(tx, volume_snapshots, c.id, ids)
     return done
 
 
-def _runs(conn: t.Any, before: float, size: int) -> dict[str, int]:
-    return _by_key(conn, runs, runs.c.id, sa.select(runs.c.id).where(*_old_runs(before)), size)
+def _runs(tx: Transaction, before: float, size: int) -> dict[str, int]:
+    return _by_key(tx, runs, runs.c.id, sa.select(runs.c.id).where(*_old_runs(before)), size)
 
 
-def _by_key(conn: t.Any, table: t.Any, key: t.Any, query: t.Any, size: int) -> dict[str, int]:
-    return {table.name: _delete(conn, table, key, list(conn.execute(query.limit(size)).scalars()))}
+def _by_key(tx: Transaction, table: t.Any, key: t.Any, query: t.Any, size: int) -> dict[str, int]:
+    return {table.name: _delete(tx, table, key, list(tx.execute(query.limit(size)).scalars()))}
 
 
-def _delete(conn: t.Any, table: t.Any, key: t.Any, values: t.Sequence[t.Any]) -> int:
+def _delete(tx: Transaction, table: t.Any, key: t.Any, values: t.Sequence[t.Any]) -> int:
     removed = 0
     for i in range(0, len(values), 500):
-        removed += conn.execute(table.delete().where(key.in_(values[i : i + 500]))).rowcount
+        removed += tx.execute(table.delete().where(key.in_(values[i : i + 500]))).rowcount
     return removed
 
 
-def _count(conn: t.Any, table: t.Any, *where: t.Any) -> int:
-    return int(conn.execute(sa.select(sa.func.count()).select_from(table).where(*where)).scalar() or 0)
+def _count(tx: Transaction, table: t.Any, *where: t.Any) -> int:
+    return int(tx.execute(sa.select(sa.func.count()).select_from(table).where(*where)).scalar() or 0)

@@ -82,6 +82,6 @@ def _url(request: pytest.FixtureRequest, kind: str, tmp_path: pathlib.Path) -> s
 
 def _checked(world: World) -> t.Iterator[t.Any]:
     yield world
-    with world.ledger.read() as conn:
-        world.check(conn)
+    with world.ledger.read() as tx:
+        world.check(tx)
     world.ledger.close()

@@ -23,6 +23,9 @@ class Borrowed:
     def __getattr__(self, name: str) -> t.Any:
         return getattr(self._ledger, name)
 
+    def for_run(self, context: t.Any) -> Borrowed:
+        return Borrowed(self._ledger.for_run(context))
+
     def close(self) -> None:
         pass
 

@@ -19,6 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.planned import BootVolumeOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
@@ -73,14 +74,14 @@ class BootWorld(VolumeWorld):
             quotas=quotas or {},
             volumes=BootVolumeOptions(self.inputs(), self.cross_az_attach),
         )
-        with self.ledger.write() as conn:
-            return accept.accept(conn, requests, options, self.context(run, **context))
+        with self.ledger.write() as tx:
+            return accept.accept(tx.for_run(self.context(run, **context)), requests, options)
 
     # --- the storage side --------------------------------------------------------------------------------------------
 
     def place(self, run: str = "a") -> list[str]:
-        with self.ledger.write() as conn:
-            return life.bind_waiting(conn, self.end, self.context(run))
+        with self.ledger.write() as tx:
+            return life.bind_waiting(tx.for_run(self.context(run)), self.end)
 
     @staticmethod
     def end(host: str, facts: t.Any) -> Connector:
@@ -94,8 +95,8 @@ class BootWorld(VolumeWorld):
     ) -> list[str]:
         """Scheduling of volumes, then what storage_stage does. :arg fail: by volume's id. Returns the storage hosts asked."""
         self.choose(run)
-        with self.ledger.read() as conn:
-            hosts = volume_work.hosts_with_work(conn, self.context(run))
+        with self.ledger.read() as tx:
+            hosts = volume_work.hosts_with_work(tx.for_run(self.context(run)))
         for host in hosts:
             self.unexport(host, run)
             work = self.work_of(host, run)
@@ -104,21 +105,21 @@ class BootWorld(VolumeWorld):
         return hosts
 
     def unexport(self, host: str = "s1", run: str = "a", error: errors.BootflowError | None = None) -> list[str]:
-        with self.ledger.write() as conn:
-            found = exports.to_unexport(conn, host, self.context(run))
+        with self.ledger.write() as tx:
+            found = exports.to_unexport(tx.for_run(self.context(run)), host)
         for export in found:
             self.asked.append(("absent" if not export.initiators else "present", export.volume_id))
             if error is None:
                 self.initiators[export.volume_id] = export.initiators
                 has = self.credentials.get(export.volume_id, {})
                 self.credentials[export.volume_id] = {n: r for n, r in has.items() if n in export.initiators}
-        with self.ledger.write() as conn:
-            exports.unexported(conn, host, {e.attachment_id: error for e in found}, self.context(run))
+        with self.ledger.write() as tx:
+            exports.unexported(tx.for_run(self.context(run)), host, {e.attachment_id: error for e in found})
         return [e.volume_id for e in found]
 
     def export(self, host: str = "s1", run: str = "a", error: errors.BootflowError | None = None) -> list[str]:
-        with self.ledger.write() as conn:
-            found = exports.to_export(conn, host, self.context(run))
+        with self.ledger.write() as tx:
+            found = exports.to_export(tx.for_run(self.context(run)), host)
         results: dict[str, t.Any] = {}
         for export in found:
             self.asked.append(("present", export.volume_id))
@@ -129,18 +130,18 @@ class BootWorld(VolumeWorld):
             self.credentials[export.volume_id] = {**kept, **({export.initiator: run} if export.login else {})}
             iqn = "iqn.2010-10.org.openstack:volume-" + export.volume_id
             results[export.attachment_id] = error or {"iqn": iqn, "lun": 0, "portals": ["192.0.2.1:3260"]}
-        with self.ledger.write() as conn:
-            exports.exported(conn, host, results, self.context(run))
+        with self.ledger.write() as tx:
+            exports.exported(tx.for_run(self.context(run)), host, results)
         return [e.volume_id for e in found]
 
     # --- the compute side --------------------------------------------------------------------------------------------
 
     def connect(self, host: str, uuids: t.Iterable[str], run: str = "a") -> set[str]:
         """Returns the ids of the attachments that are connected now."""
-        with self.ledger.write() as conn:
-            rows = [r for rows in attachments.of_instances(conn, uuids).values() for r in rows]
-            allowed = life.connecting(conn, [r.id for r in rows], self.context(run))
-            served = exports.served(conn, allowed)
+        with self.ledger.write() as tx:
+            rows = [r for rows in attachments.of_instances(tx, uuids).values() for r in rows]
+            allowed = life.connecting(tx.for_run(self.context(run)), [r.id for r in rows])
+            served = exports.served(tx, allowed)
         for row in rows:
             if row.id in allowed:
                 assert row.initiator in self.initiators[row.volume_id]
@@ -149,18 +150,16 @@ class BootWorld(VolumeWorld):
                     self.logged_in[where] = run
                 assert self.credentials[row.volume_id][row.initiator] == self.logged_in[where], "login refused"
                 self.connections.add(where)
-        with self.ledger.write() as conn:
-            life.connected(conn, {i: "/dev/disk/by-path/" + i for i in allowed}, self.context(run))
+        with self.ledger.write() as tx:
+            life.connected(tx.for_run(self.context(run)), {i: "/dev/disk/by-path/" + i for i in allowed})
         return allowed
 
     def disconnect(self, host: str, uuids: t.Iterable[str], run: str = "a") -> None:
-        with self.ledger.write() as conn:
-            rows = [
-                r for rows in attachments.of_instances(conn, uuids).values() for r in rows if r.attached_host == host
-            ]
-            shared = attachments.shared_on(conn, host, [r.volume_id for r in rows], list(uuids))
+        with self.ledger.write() as tx:
+            rows = [r for rows in attachments.of_instances(tx, uuids).values() for r in rows if r.attached_host == host]
+            shared = attachments.shared_on(tx, host, [r.volume_id for r in rows], list(uuids))
             self.connections -= {(host, r.volume_id) for r in rows if r.volume_id not in shared}
-            life.disconnected(conn, [r.id for r in rows], self.context(run))
+            life.disconnected(tx.for_run(self.context(run)), [r.id for r in rows])
 
     def build(self, host: str, until: str = "active", run: str = "a") -> list[str]:
         """The same as without volumes, which are connected in the stage block_device_mapping."""
@@ -199,24 +198,24 @@ class BootWorld(VolumeWorld):
         return self.finish(run)
 
     def with_volumes(self, uuids: t.Iterable[str]) -> t.Collection[str]:
-        with self.ledger.read() as conn:
-            return set(attachments.of_instances(conn, uuids))
+        with self.ledger.read() as tx:
+            return set(attachments.of_instances(tx, uuids))
 
     def give_up(self, run: str = "a") -> list[str]:
-        with self.ledger.write() as conn:
-            return schedule.give_up(conn, self.max_attempts, self.context(run))
+        with self.ledger.write() as tx:
+            return schedule.give_up(tx.for_run(self.context(run)), self.max_attempts)
 
     # --- attach and detach ---------------------------------------------------------------------------------------------
 
     def attach(self, *wishes: t.Any, run: str = "a") -> changes.Begun:
-        with self.ledger.write() as conn:
+        with self.ledger.write() as tx:
             return volume_attach.begin_attach(
-                conn, wishes, "default", self.end, self.cross_az_attach, self.context(run)
+                tx.for_run(self.context(run)), wishes, "default", self.end, self.cross_az_attach
             )
 
     def detach(self, *wishes: t.Any, run: str = "a") -> changes.Begun:
-        with self.ledger.write() as conn:
-            return volume_detach.begin_detach(conn, wishes, "default", self.context(run))
+        with self.ledger.write() as tx:
+            return volume_detach.begin_detach(tx.for_run(self.context(run)), wishes, "default")
 
     # --- what is there -------------------------------------------------------------------------------------------------
 
@@ -239,10 +238,10 @@ class BootWorld(VolumeWorld):
 
     # --- the laws --------------------------------------------------------------------------------------------------------
 
-    def check(self, conn: t.Any) -> None:
-        super().check(conn)
-        volumes = {r.id: r for r in conn.execute(sa.select(tables.volumes))}
-        rows = list(conn.execute(sa.select(tables.volume_attachments)))
+    def check(self, tx: Transaction) -> None:
+        super().check(tx)
+        volumes = {r.id: r for r in tx.execute(sa.select(tables.volumes))}
+        rows = list(tx.execute(sa.select(tables.volume_attachments)))
         live = [r for r in rows if r.deleted == ""]
         for row in rows:
             if row.deleted != "":

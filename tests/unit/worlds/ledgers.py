@@ -44,8 +44,8 @@ class LedgerServer(PostgresServer):
 
 def migrate(url: str) -> None:
     ledger = database.open_ledger(url, create=True, check_revision=False)
-    with ledger.write() as conn:
-        runner.upgrade(conn)
+    with ledger.write() as tx:
+        runner.upgrade(tx)
     ledger.close()
 
 

@@ -27,6 +27,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
     groups,
     nodes,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .world import World, request
@@ -82,8 +83,8 @@ def node(world: World, host: str = "h1", memory_mb: int = 4096, **facts: t.Any) 
     configuration = facts.pop("configuration", {})
     facts = {"hypervisor_hostname": host, "memory_mb": memory_mb, "local_gb": 100, "vcpus": 100, **facts}
     settings = {"ram_allocation_ratio": 1.0, "disk_allocation_ratio": 1.0, "cpu_allocation_ratio": 1.0}
-    with world.ledger.write() as conn:
-        return nodes.record_report(conn, host, facts, {**settings, **configuration}, world.time)
+    with world.ledger.write() as tx:
+        return nodes.record_report(tx.for_run(world.context()), host, facts, {**settings, **configuration})
 
 
 def waiting(world: World, count: int = 1, name: str = "vm", **fields: t.Any) -> list[str]:
@@ -113,61 +114,61 @@ def asked(
 
 def claim(world: World, *requests: claims.ClaimRequest) -> dict[str, str]:
     """uuid -> the host, or the text of the refusal. Who got a place is a running guest there from then on."""
-    with world.ledger.write() as conn:
-        groups.load(conn, {r.group.id for r in requests if r.group is not None}, lock=True)
-        found = claims.claim(conn, requests, world.time)
+    with world.ledger.write() as tx:
+        groups.load(tx, {r.group.id for r in requests if r.group is not None}, lock=True)
+        found = claims.claim(tx.for_run(world.context()), requests)
         for one in requests:
             outcome = found[one.instance_uuid]
             if isinstance(outcome, claims.Candidate):
-                live(conn, one.instance_uuid, outcome.host)
+                live(tx, one.instance_uuid, outcome.host)
     laws_hold(world)
     return {u: o.message if isinstance(o, errors.BootflowError) else o.host for u, o in found.items()}
 
 
-def live(conn: t.Any, uuid: str, host: str | None) -> None:
+def live(tx: Transaction, uuid: str, host: str | None) -> None:
     table = tables.instances
     values = {"host": host, "node": host, "vm_state": states.ACTIVE if host else states.BUILDING, "task_state": None}
-    conn.execute(table.update().where(table.c.uuid == uuid).values(**values))
+    tx.execute(table.update().where(table.c.uuid == uuid).values(**values))
 
 
 def release(world: World, *uuids: str, **which: t.Any) -> int:
-    with world.ledger.write() as conn:
-        released = claims.release(conn, uuids, **which)
+    with world.ledger.write() as tx:
+        released = claims.release(tx, uuids, **which)
         for uuid in uuids:
-            row = conn.execute(sa.select(tables.claims.c.id).where(tables.claims.c.instance_uuid == uuid)).first()
+            row = tx.execute(sa.select(tables.claims.c.id).where(tables.claims.c.instance_uuid == uuid)).first()
             if row is None:
-                live(conn, uuid, None)
+                live(tx, uuid, None)
     laws_hold(world)
     return released
 
 
 def laws_hold(world: World) -> None:
     """The sums, where an instance may hold two claims. From one snapshot: others may be writing."""
-    with world.ledger.read() as conn:
-        _laws(conn)
+    with world.ledger.read() as tx:
+        _laws(tx)
 
 
-def _laws(conn: t.Any) -> None:
-    claimed = conn.execute(sa.select(tables.claims)).all()
-    for row in conn.execute(sa.select(tables.compute_nodes)):
+def _laws(tx: Transaction) -> None:
+    claimed = tx.execute(sa.select(tables.claims)).all()
+    for row in tx.execute(sa.select(tables.compute_nodes)):
         mine = [c for c in claimed if c.compute_node_id == row.id]
         assert row.memory_mb_used == row.reserved_memory_mb + sum(c.memory_mb for c in mine)
         assert row.local_gb_used == row.reserved_disk_gb + sum(c.disk_gb for c in mine)
         assert row.vcpus_used == row.reserved_vcpus + sum(c.vcpus for c in mine)
         assert row.num_instances == len({c.instance_uuid for c in mine})
     held = {(c.instance_uuid, c.compute_node_id) for c in claimed}
-    devices = conn.execute(sa.select(tables.device_claims)).all()
+    devices = tx.execute(sa.select(tables.device_claims)).all()
     assert {(d.instance_uuid, d.compute_node_id) for d in devices} <= held
 
 
 def free(world: World, node_id: int) -> dedicated_resources.FreeResources:
-    with world.ledger.read() as conn:
-        return dedicated_resources.load(conn, [node_id]).get(node_id, dedicated_resources.NONE_FREE)
+    with world.ledger.read() as tx:
+        return dedicated_resources.load(tx, [node_id]).get(node_id, dedicated_resources.NONE_FREE)
 
 
 def allocation_of(world: World, uuid: str) -> dict[str, t.Any]:
-    with world.ledger.read() as conn:
-        return claims.allocations_of(conn, [uuid])[uuid]
+    with world.ledger.read() as tx:
+        return claims.allocations_of(tx, [uuid])[uuid]
 
 
 def devices_of(world: World, uuid: str) -> list[str]:

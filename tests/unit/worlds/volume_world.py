@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes imp
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import extend as volume_extension
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import snapshots as volume_snapshots
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends as storage_backends
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views, volumes
@@ -138,12 +139,12 @@ class VolumeWorld(World):
             )
             for b in host.totals
         ]
-        with self.ledger.write() as conn:
-            storage_backends.record_report(conn, name, reports, self.time)
+        with self.ledger.write() as tx:
+            storage_backends.record_report(tx.for_run(self.context()), name, reports)
 
     def pools(self) -> dict[str, t.Any]:
-        with self.ledger.read() as conn:
-            return {s.host: s for s in storage_backends.pool_states(conn)}
+        with self.ledger.read() as tx:
+            return {s.host: s for s in storage_backends.pool_states(tx)}
 
     # --- the flow --------------------------------------------------------------------------------------------------
 
@@ -162,8 +163,8 @@ class VolumeWorld(World):
         return requests.VolumeInputs(**{**values, **fields})
 
     def wish(self, *entries: t.Any, run: str = "a", **inputs: t.Any) -> accept.VolumeAccepted:
-        with self.ledger.write() as conn:
-            return accept.accept(conn, entries, self.inputs(**inputs), self.context(run))
+        with self.ledger.write() as tx:
+            return accept.accept(tx.for_run(self.context(run)), entries, self.inputs(**inputs))
 
     def refused(self, *entries: t.Any, **how: t.Any) -> list[tuple[str, str]]:
         """(path, code) of every refusal."""
@@ -179,18 +180,18 @@ class VolumeWorld(World):
         )
 
     def choose(self, run: str = "a", **options: t.Any) -> schedule.VolumeScheduled:
-        with self.ledger.write() as conn:
-            return schedule.schedule(conn, self.volume_options(**options), self.context(run))
+        with self.ledger.write() as tx:
+            return schedule.schedule(tx.for_run(self.context(run)), self.volume_options(**options))
 
     def work_of(self, host: str = "s1", run: str = "a") -> list[volume_work.BackendWork]:
-        with self.ledger.write() as conn:
-            return volume_work.begin(conn, host, self.context(run))
+        with self.ledger.write() as tx:
+            return volume_work.begin(tx.for_run(self.context(run)), host)
 
     def worked(
         self, host: str, results: t.Mapping[str, volume_work.WorkResult], run: str = "a"
     ) -> volume_work.Finished:
-        with self.ledger.write() as conn:
-            return volume_work.finish(conn, host, results, self.context(run))
+        with self.ledger.write() as tx:
+            return volume_work.finish(tx.for_run(self.context(run)), host, results)
 
     def work(self, host: str = "s1", run: str = "a", **fail: errors.BootflowError) -> volume_work.Finished:
         """All that the host has to do. :arg fail: name of a volume -> how it fails."""
@@ -214,26 +215,25 @@ class VolumeWorld(World):
         return volume_id
 
     def remove(self, *names: str, run: str = "d", **how: t.Any) -> delete.VolumeDeleting:
-        with self.ledger.write() as conn:
-            return delete.begin(conn, self.context(run), names=list(names), project="default", **how)
+        with self.ledger.write() as tx:
+            return delete.begin(tx.for_run(self.context(run)), names=list(names), project="default", **how)
 
     def removed_all(self, run: str = "d", **how: t.Any) -> tuple[list[t.Any], list[t.Any]]:
-        with self.ledger.write() as conn:
-            return delete.finish(conn, self.context(run), **how)
+        with self.ledger.write() as tx:
+            return delete.finish(tx.for_run(self.context(run)), **how)
 
     def extend(self, name: str, size: t.Any, run: str = "a", **options: t.Any) -> volume_extension.VolumeExtending:
-        with self.ledger.write() as conn:
+        with self.ledger.write() as tx:
             return volume_extension.begin(
-                conn,
+                tx.for_run(self.context(run)),
                 [{"volume": name, "size": size}],
                 self.inputs(),
                 self.volume_options(**options),
-                self.context(run),
             )
 
     def snapshot(self, *entries: t.Any, run: str = "a") -> volume_snapshots.SnapshotsBegun:
-        with self.ledger.write() as conn:
-            return volume_snapshots.begin(conn, entries, self.inputs(), self.context(run))
+        with self.ledger.write() as tx:
+            return volume_snapshots.begin(tx.for_run(self.context(run)), entries, self.inputs())
 
     # --- what is there ---------------------------------------------------------------------------------------------
 
@@ -247,8 +247,8 @@ class VolumeWorld(World):
         return str(self.volume(name).status)
 
     def shown(self, name: str) -> dict[str, t.Any]:
-        with self.ledger.read() as conn:
-            return volume_views.volumes(conn, ids=[self.volume(name).id])[0]
+        with self.ledger.read() as tx:
+            return volume_views.volumes(tx, ids=[self.volume(name).id])[0]
 
     def pending_cleanups(self) -> set[tuple[str, str]]:
         return {(r.pool_host, r.item_id) for r in self.rows(tables.volume_cleanups)}
@@ -263,10 +263,10 @@ class VolumeWorld(World):
 
     # --- the laws --------------------------------------------------------------------------------------------------
 
-    def check(self, conn: t.Any) -> None:
-        super().check(conn)
-        rows = list(conn.execute(sa.select(tables.volumes)))
-        cleanups = {(r.pool_host, r.item_id) for r in conn.execute(sa.select(tables.volume_cleanups))}
+    def check(self, tx: Transaction) -> None:
+        super().check(tx)
+        rows = list(tx.execute(sa.select(tables.volumes)))
+        cleanups = {(r.pool_host, r.item_id) for r in tx.execute(sa.select(tables.volume_cleanups))}
         live = {r.id: r for r in rows if r.deleted == volumes.LIVE}
         for row in rows:
             if row.id not in live:
@@ -278,7 +278,7 @@ class VolumeWorld(World):
         # Nothing lies on a host that nobody knows of.
         snapshots = {
             s.id: live[s.volume_id].pool_host
-            for s in conn.execute(sa.select(tables.volume_snapshots).where(tables.volume_snapshots.c.deleted == ""))
+            for s in tx.execute(sa.select(tables.volume_snapshots).where(tables.volume_snapshots.c.deleted == ""))
         }
         for host in self.storage.values():
             for backend, there in host.there.items():
@@ -292,7 +292,7 @@ class VolumeWorld(World):
                             pool_host,
                         )
                     )
-        pools = {s.host: s for s in storage_backends.pool_states(conn)}
+        pools = {s.host: s for s in storage_backends.pool_states(tx)}
         for host in self.storage.values():
             for backend in host.totals:
                 pool = pools.get(host.pool_host(backend))

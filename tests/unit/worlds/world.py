@@ -26,8 +26,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule as scheduling
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete as deletion
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes, runs
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 
 from .ledgers import open_in_tests
@@ -84,6 +86,12 @@ def request(name: str, count: int = 1, **fields: t.Any) -> ServerRequest:
     return ServerRequest(name=name, **values)
 
 
+def at(tx: Transaction, moment: float, run: this_run.RunIdentity | None = None, **settings: t.Any) -> Transaction:
+    """The same transaction at another moment, of ``run`` or of nobody in particular."""
+    run = run or this_run.RunIdentity("run-at", "controller", "", "", 1, 1, "ann")
+    return tx.for_run(Context(run=run, request_id="req-at", clock=lambda: moment, **settings))
+
+
 class World:
     """One ledger, a clock that only moves when told, and runs that are alive until their lease is out."""
 
@@ -101,7 +109,7 @@ class World:
         self.networks.update({n.name: n for n in networks})
 
     def context(self, run: str = "a", **fields: t.Any) -> Context:
-        identity = runs.RunIdentity(
+        identity = this_run.RunIdentity(
             id="run-" + run,
             controller="controller-" + run,
             boot_id="boot-" + run,
@@ -127,15 +135,15 @@ class World:
             "cpu_allocation_ratio": 16.0,
             **configuration,
         }
-        with self.ledger.write() as conn:
-            return nodes.record_report(conn, host, facts, settings, self.time)
+        with self.ledger.write() as tx:
+            return nodes.record_report(tx.for_run(self.context()), host, facts, settings)
 
     def accept(
         self, *requests: ServerRequest, run: str = "a", quotas: t.Any = None, **context: t.Any
     ) -> accept.Accepted:
         options = accept.AcceptOptions(networks=self.networks, quotas=quotas or {})
-        with self.ledger.write() as conn:
-            return accept.accept(conn, requests, options, self.context(run, **context))
+        with self.ledger.write() as tx:
+            return accept.accept(tx.for_run(self.context(run, **context)), requests, options)
 
     def refusals(self, *requests: ServerRequest, **arguments: t.Any) -> list[dict[str, t.Any]]:
         try:
@@ -150,30 +158,30 @@ class World:
         )
 
     def schedule(self, run: str = "a", **fields: t.Any) -> scheduling.Scheduled:
-        with self.ledger.write() as conn:
-            return scheduling.schedule(conn, self.fleet, self.options(**fields), self.context(run))
+        with self.ledger.write() as tx:
+            return scheduling.schedule(tx.for_run(self.context(run)), self.fleet, self.options(**fields))
 
-    def fleet(self, conn: t.Any, needs: fleet.Needs = fleet.NUMBERS_ONLY) -> t.Any:
-        known = {r.host for r in conn.execute(sa.select(tables.compute_nodes.c.host))}
-        return fleet.read(conn, known, needs=needs)
+    def fleet(self, tx: Transaction, needs: fleet.Needs = fleet.NUMBERS_ONLY) -> t.Any:
+        known = {r.host for r in tx.execute(sa.select(tables.compute_nodes.c.host))}
+        return fleet.read(tx, known, needs=needs)
 
-    def hosts(self, conn: t.Any) -> list[t.Any]:
-        return list(self.fleet(conn).hosts)
+    def hosts(self, tx: Transaction) -> list[t.Any]:
+        return list(self.fleet(tx).hosts)
 
     def begin(
         self, stage: builds.Stage, host: str, run: str = "a", **context: t.Any
     ) -> tuple[list[builds.Build], dict[str, failure.Failed]]:
-        with self.ledger.write() as conn:
-            return builds.begin(conn, stage, host, self.context(run, **context))
+        with self.ledger.write() as tx:
+            return builds.begin(tx.for_run(self.context(run, **context)), stage, host)
 
     def done(self, stage: builds.Stage, uuids: t.Sequence[str], run: str = "a") -> list[str]:
-        with self.ledger.write() as conn:
-            return builds.done(conn, stage, uuids, self.context(run))
+        with self.ledger.write() as tx:
+            return builds.done(tx.for_run(self.context(run)), stage, uuids)
 
     def spawned(self, host: str, uuids: t.Iterable[str], run: str = "a") -> tuple[list[str], list[str]]:
-        with self.ledger.write() as conn:
+        with self.ledger.write() as tx:
             running = dict.fromkeys(uuids, power_states.RUNNING)
-            return builds.spawned(conn, host, running, self.context(run), self.with_volumes(running))
+            return builds.spawned(tx.for_run(self.context(run)), host, running, self.with_volumes(running))
 
     def with_volumes(self, uuids: t.Iterable[str]) -> t.Collection[str]:
         """Those of the instances that have volumes."""
@@ -182,8 +190,10 @@ class World:
     def fail(
         self, host: str, uuid: str, error: errors.BootflowError, run: str = "a", event: str = "spawning", **how: t.Any
     ) -> str:
-        with self.ledger.write() as conn:
-            return failure.fail_builds(conn, host, event, {uuid: failure.Failed(error, **how)}, self.context(run))[uuid]
+        with self.ledger.write() as tx:
+            return failure.fail_builds(
+                tx.for_run(self.context(run)), host, event, {uuid: failure.Failed(error, **how)}
+            )[uuid]
 
     def build(self, host: str, until: str = "active", run: str = "a") -> list[str]:
         """Take every build of the run on ``host`` through the stages, up to ``until`` and into it."""
@@ -211,26 +221,26 @@ class World:
         return uuid
 
     def delete(self, run: str = "d", **which: t.Any) -> deletion.Deleting:
-        with self.ledger.write() as conn:
-            return deletion.begin(conn, self.context(run), Selection(**which))
+        with self.ledger.write() as tx:
+            return deletion.begin(tx.for_run(self.context(run)), Selection(**which))
 
     def of_host(self, host: str, run: str = "d") -> list[dict[str, str]]:
-        with self.ledger.read() as conn:
-            return deletion.of_host(conn, host, self.context(run))
+        with self.ledger.read() as tx:
+            return deletion.of_host(tx.for_run(self.context(run)), host)
 
     def removed(self, host: str, uuids: t.Sequence[str], run: str = "d") -> None:
-        with self.ledger.write() as conn:
-            deletion.host_done(conn, host, uuids, self.context(run))
+        with self.ledger.write() as tx:
+            deletion.host_done(tx.for_run(self.context(run)), host, uuids)
 
     def finish(self, run: str = "d", force: bool = False) -> tuple[list[str], list[dict[str, t.Any]]]:
-        with self.ledger.write() as conn:
-            return deletion.finish(conn, self.context(run), force)
+        with self.ledger.write() as tx:
+            return deletion.finish(tx.for_run(self.context(run)), force)
 
     # --- what is there ---------------------------------------------------------------------------------------------
 
     def rows(self, table: sa.Table, *where: t.Any) -> list[t.Any]:
-        with self.ledger.read() as conn:
-            return list(conn.execute(sa.select(table).where(*where).order_by(*table.primary_key.columns)))
+        with self.ledger.read() as tx:
+            return list(tx.execute(sa.select(table).where(*where).order_by(*table.primary_key.columns)))
 
     def row(self, uuid: str) -> t.Any:
         return self.rows(tables.instances, tables.instances.c.uuid == uuid)[0]
@@ -251,8 +261,8 @@ class World:
 
     def claims(self) -> set[tuple[str, str]]:
         """(uuid, host)"""
-        with self.ledger.read() as conn:
-            return {(uuid, host) for uuid, host, _id in _claims(conn)}
+        with self.ledger.read() as tx:
+            return {(uuid, host) for uuid, host, _id in _claims(tx)}
 
     def addresses(self, uuid: str | None = None) -> list[str]:
         query = sa.select(tables.ip_allocations.c.ip_address).join(
@@ -260,8 +270,8 @@ class World:
         )
         if uuid is not None:
             query = query.where(tables.ports.c.instance_uuid == uuid)
-        with self.ledger.read() as conn:
-            return sorted(conn.execute(query).scalars())
+        with self.ledger.read() as tx:
+            return sorted(tx.execute(query).scalars())
 
     def cleanups(self) -> set[tuple[str, str]]:
         """(uuid, host)"""
@@ -272,19 +282,19 @@ class World:
 
     # --- the laws --------------------------------------------------------------------------------------------------
 
-    def check(self, conn: t.Any) -> None:
+    def check(self, tx: Transaction) -> None:
         """What holds after every transaction, whatever the history."""
-        nodes_by_id = {r.id: r for r in conn.execute(sa.select(tables.compute_nodes))}
-        claimed = list(conn.execute(sa.select(tables.claims)))
+        nodes_by_id = {r.id: r for r in tx.execute(sa.select(tables.compute_nodes))}
+        claimed = list(tx.execute(sa.select(tables.claims)))
         for node in nodes_by_id.values():
             mine = [c for c in claimed if c.compute_node_id == node.id]
             assert node.memory_mb_used == node.reserved_memory_mb + sum(c.memory_mb for c in mine)
             assert node.local_gb_used == node.reserved_disk_gb + sum(c.disk_gb for c in mine)
             assert node.vcpus_used == node.reserved_vcpus + sum(c.vcpus for c in mine)
             assert node.num_instances == len(mine)
-        rows = {r.uuid: r for r in conn.execute(sa.select(tables.instances))}
-        cleanups = {(r.instance_uuid, r.host) for r in conn.execute(sa.select(tables.cleanups))}
-        places = {(u, h) for u, h, _id in _claims(conn)}
+        rows = {r.uuid: r for r in tx.execute(sa.select(tables.instances))}
+        cleanups = {(r.instance_uuid, r.host) for r in tx.execute(sa.select(tables.cleanups))}
+        places = {(u, h) for u, h, _id in _claims(tx)}
         for uuid, host in places:
             row = rows[uuid]
             lives_there = row.deleted == instances.LIVE and row.host == host
@@ -298,21 +308,21 @@ class World:
                 assert (row.uuid, row.host) in places, "%s runs without a claim" % row.uuid
             if row.deleted != instances.LIVE:
                 assert (row.vm_state, row.task_state, row.host) == (states.DELETED, None, None)
-        for port in conn.execute(sa.select(tables.ports)):
+        for port in tx.execute(sa.select(tables.ports)):
             held = port.position < 0
             assert held == ((port.instance_uuid, port.host) in cleanups), "port %s of %s" % (
                 port.id,
                 port.instance_uuid,
             )
             assert held or rows[port.instance_uuid].deleted == instances.LIVE
-        allocations = list(conn.execute(sa.select(tables.ip_allocations)))
+        allocations = list(tx.execute(sa.select(tables.ip_allocations)))
         assert len({(a.subnet_id, a.ip_address) for a in allocations}) == len(allocations)
-        assert {a.port_id for a in allocations} <= {p.id for p in conn.execute(sa.select(tables.ports))}
+        assert {a.port_id for a in allocations} <= {p.id for p in tx.execute(sa.select(tables.ports))}
 
 
-def _claims(conn: t.Any) -> list[tuple[str, str, int]]:
+def _claims(tx: Transaction) -> list[tuple[str, str, int]]:
     c = tables.claims.c
     query = sa.select(c.instance_uuid, tables.compute_nodes.c.host, c.id).join(
         tables.compute_nodes, tables.compute_nodes.c.id == c.compute_node_id
     )
-    return [tuple(r) for r in conn.execute(query)]
+    return [tuple(r) for r in tx.execute(query)]

@@ -20,7 +20,7 @@ from ...core.volumes import attach_rules
 from ...core.volumes import states as volume_states
 from ...core.volumes.attachment import DONE, ON_THE_WAY
 from ...ledger.compute import claims, instances, nodes, runs
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volume_history, volumes
 from ...ledger.storage.attachments import Attachment
 from .. import entry
@@ -36,70 +36,69 @@ _CONFIG_DRIVE_NAMES = ("vdz", "hda", "sda")
 
 
 def begin_attach(
-    conn: t.Any,
+    tx: Transaction,
     entries: t.Sequence[t.Mapping[str, t.Any]],
     project: str | None,
     connectors: Connectors,
     cross_az_attach: bool,
-    context: Context,
 ) -> Begun:
     """Reserve the volumes for their instances; what a dead run left on the way is continued.
 
     :arg entries: bootflow_attachments. :arg connectors: asked for the hosts of these instances only.
     :raises InvalidRequest: all that is wrong with all of them, with paths attachments[i]; nothing is written then.
     """
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
+    runs.renew(tx)
     refusals = Problems()
     begun = Begun()
     again: list[t.Any] = []
     new: list[AttachmentRequest] = []
-    read = requests.read(conn, entries, project, True, refusals)
-    there = attachments.of_volumes(conn, [r.volume.id for r in read])
-    names = _Names(conn, [r.guest for r in read])
+    read = requests.read(tx, entries, project, True, refusals)
+    there = attachments.of_volumes(tx, [r.volume.id for r in read])
+    names = _Names(tx, [r.guest for r in read])
     for request in read:
         with refusals.collect(request.path):
             mine = [a for a in there.get(request.volume.id, ()) if a.instance_uuid == request.guest.uuid]
             current = next((a for a in mine if a.attach_status != volume_states.DETACHED), None)
-            if current is not None and _as_requested(current, request, context, conn):
+            if current is not None and _as_requested(current, request, tx):
                 begun.unchanged.append(request.volume.name or request.volume.id)
             elif current is not None:
                 again.append(current)
             else:
-                _check_attach(conn, request, there.get(request.volume.id, ()), cross_az_attach, context)
+                _check_attach(tx, request, there.get(request.volume.id, ()), cross_az_attach)
                 request.disk = names.disk(request)
                 new.append(request)
     refusals.raise_if_any()
     hosts = {r.guest.uuid: (r.guest.host, r.guest.node) for r in read}
-    ids = [_attach(conn, request, cross_az_attach, context) for request in new]
-    changes.resume(conn, again, context)
+    ids = [_attach(tx, request, cross_az_attach) for request in new]
+    changes.resume(tx, again)
     ids += [a.id for a in again]
-    moving = {a.instance_uuid for a in attachments.select(conn, ids=ids)}
-    known = {u: connectors(where[0], nodes.node_facts(conn, *where)) for u, where in hosts.items() if u in moving}
-    life.bind_hosts(conn, known, context)
-    return changes.begin(conn, begun, ids, ATTACH, context)
+    moving = {a.instance_uuid for a in attachments.select(tx, ids=ids)}
+    known = {u: connectors(where[0], nodes.node_facts(tx, *where)) for u, where in hosts.items() if u in moving}
+    life.bind_hosts(tx, known)
+    return changes.begin(tx, begun, ids, ATTACH)
 
 
 def _check_attach(
-    conn: t.Any, request: AttachmentRequest, there: t.Sequence[Attachment], cross_az_attach: bool, context: Context
+    tx: Transaction, request: AttachmentRequest, there: t.Sequence[Attachment], cross_az_attach: bool
 ) -> None:
-    attachments.check_not_locked(conn, request.volume, there, context)
-    entry.check(conn, ATTACH, request.guest, context)
+    attachments.check_not_locked(tx, request.volume, there)
+    entry.check(tx, ATTACH, request.guest)
     attach_rules.check_attach_to_instance(
         volumes.to_volume(request.volume),
         request.guest.uuid,
-        volumes.attachments_of(conn, [request.volume.id]).get(request.volume.id, []),
-        nodes.zone_of(conn, request.guest.host, request.guest.node),
+        volumes.attachments_of(tx, [request.volume.id]).get(request.volume.id, []),
+        nodes.zone_of(tx, request.guest.host, request.guest.node),
         cross_az_attach,
         request.mode,
     )
 
 
-def _as_requested(row: Attachment, request: AttachmentRequest, context: Context, conn: t.Any) -> bool:
+def _as_requested(row: Attachment, request: AttachmentRequest, tx: Transaction) -> bool:
     """Whether the guest has it already; False: it is on the way, left by a dead run or by this one.
 
     :raises InvalidVolume: it is attached with another device or mode. :raises VolumeLocked: another run is attaching it.
     """
-    attachments.check_not_locked(conn, request.volume, [row], context)
+    attachments.check_not_locked(tx, request.volume, [row])
     requested = {"device": request.device and "/dev/" + request.device.replace("/dev/", "", 1), "mode": request.mode}
     has = {"device": row.mountpoint if request.device else None, "mode": row.attach_mode}
     if requested != has:
@@ -113,10 +112,10 @@ def _as_requested(row: Attachment, request: AttachmentRequest, context: Context,
 class _Names:
     """Names of disks that a guest does not have yet."""
 
-    def __init__(self, conn: t.Any, guests: t.Sequence[t.Any]):
+    def __init__(self, tx: Transaction, guests: t.Sequence[t.Any]):
         uuids = sorted({g.uuid for g in guests})
-        self.disks = instances.disks_of(conn, uuids)
-        self.allocations = claims.allocations_of(conn, uuids)
+        self.disks = instances.disks_of(tx, uuids)
+        self.allocations = claims.allocations_of(tx, uuids)
         self.taken: dict[str, set[str]] = {}
 
     def disk(self, request: AttachmentRequest) -> PlannedDisk:
@@ -147,43 +146,42 @@ class _Names:
         return found | set(_CONFIG_DRIVE_NAMES if guest.config_drive else ())
 
 
-def _attach(conn: t.Any, request: AttachmentRequest, cross_az_attach: bool, context: Context) -> str:
+def _attach(tx: Transaction, request: AttachmentRequest, cross_az_attach: bool) -> str:
     disk = t.cast(PlannedDisk, request.disk)
-    instances.add_disk(conn, request.guest.uuid, disk.device_name, disk.as_dict())
+    instances.add_disk(tx, request.guest.uuid, disk.device_name, disk.as_dict())
     return life.reserve(
-        conn,
+        tx,
         request.volume,
         request.guest.uuid,
         disk.device_name,
-        context,
         mode=request.mode,
         delete_on_termination=request.delete_on_termination,
-        instance_zone=nodes.zone_of(conn, request.guest.host, request.guest.node),
+        instance_zone=nodes.zone_of(tx, request.guest.host, request.guest.node),
         cross_az_attach=cross_az_attach,
     )
 
 
-def to_attach(conn: t.Any, host: str, context: Context) -> list[Attachment]:
+def to_attach(tx: Transaction, host: str) -> list[Attachment]:
     """Attachments of this run that compute host ``host`` can connect and give to its guests; not those of its builds."""
-    return [r for r in changes.of_host(conn, host, context, volume_states.ATTACHING) if r.export == DONE]
+    return [r for r in changes.of_host(tx, host, volume_states.ATTACHING) if r.export == DONE]
 
 
-def attach_failed(conn: t.Any, failures: t.Mapping[str, errors.BootflowError], context: Context) -> None:
+def attach_failed(tx: Transaction, failures: t.Mapping[str, errors.BootflowError]) -> None:
     """These could not be attached: each ends when its target is gone. {attachment id: why}"""
-    rows = attachments.select(conn, ids=failures, run_id=context.run.id, lock=True)
+    rows = attachments.select(tx, ids=failures, run_id=tx.run.id, lock=True)
     for row in rows:
-        volume_history.add_fault(conn, row.volume_id, failures[row.id], row.attached_host, context.now)
-    life.end_alone(conn, [r for r in rows if r.attach_status in ON_THE_WAY], context)
+        volume_history.add_fault(tx, row.volume_id, failures[row.id], row.attached_host)
+    life.end_alone(tx, [r for r in rows if r.attach_status in ON_THE_WAY])
 
 
-def finish_attach(conn: t.Any, context: Context) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
+def finish_attach(tx: Transaction) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
     """What became of all that this run began: (attached, left with their errors). What was not attached ends."""
 
     def attached(row: Attachment) -> bool:
         return row.state is not None and row.attach_status == volume_states.ATTACHED
 
-    done, left, rows = changes.finish(conn, ATTACH, attached, context)
+    done, left, rows = changes.finish(tx, ATTACH, attached)
     waiting = [r for r in rows if r.state is not None and r.attach_status in ON_THE_WAY]
-    life.end_alone(conn, waiting, context)
-    attachments.release_ownership(conn, [r.id for r in rows if not attached(r)])
+    life.end_alone(tx, waiting)
+    attachments.release_ownership(tx, [r.id for r in rows if not attached(r)])
     return done, left

@@ -18,7 +18,7 @@ from ...core.volumes import states as volume_states
 from ...core.volumes.attachment import ON_THE_WAY
 from ...core.volumes.pool_hosts import extract_host
 from ...ledger.compute import history, instances, runs
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volume_history, volumes
 from ...ledger.storage.attachments import Attachment
 from . import life
@@ -34,43 +34,43 @@ class Begun:
     hosts: list[str] = field(default_factory=list)  # compute hosts
 
 
-def resume(conn: t.Any, rows: t.Sequence[Attachment], context: Context) -> list[Attachment]:
+def resume(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
     """This run continues with these."""
     half = [r for r in rows if r.attach_status in ON_THE_WAY]
     others = [r for r in rows if r.attach_status not in ON_THE_WAY]
-    attachments.take_ownership(conn, [r.id for r in others], context)
-    return [*attachments.apply(conn, half, attachment.RESUME, run_id=context.run.id), *others]
+    attachments.take_ownership(tx, [r.id for r in others])
+    return [*attachments.apply(tx, half, attachment.RESUME, run_id=tx.run.id), *others]
 
 
-def begin(conn: t.Any, begun: Begun, ids: t.Sequence[str], event: str, context: Context) -> Begun:
+def begin(tx: Transaction, begun: Begun, ids: t.Sequence[str], event: str) -> Begun:
     """Journal what is begun, and which hosts have a part in it."""
-    begun.rows = _of_ids(conn, ids)
+    begun.rows = _of_ids(tx, ids)
     volume_ids = sorted({r.volume_id for r in begun.rows})
-    pool_hosts = {v.id: v.pool_host for v in volumes.select(conn, ids=volume_ids)} if volume_ids else {}
+    pool_hosts = {v.id: v.pool_host for v in volumes.select(tx, ids=volume_ids)} if volume_ids else {}
     begun.hosts = sorted({r.attached_host for r in begun.rows if r.attached_host})
     begun.storage_hosts = sorted({extract_host(p, "host") for p in pool_hosts.values() if p})
-    volume_history.start_changes(conn, begun.rows, event, context)
+    volume_history.start_changes(tx, begun.rows, event)
     guests = {r.instance_uuid for r in begun.rows}
-    rows = instances.select_live(conn, uuids=sorted(guests)) if guests else []
+    rows = instances.select_live(tx, uuids=sorted(guests)) if guests else []
     for project in sorted({r.project for r in rows}):
         mine = [r.uuid for r in rows if r.project == project]
-        history.start_actions(conn, mine, event, context.request_id, project, context.actor, context.now)
+        history.start_actions(tx, mine, event, tx.request_id, project, tx.actor)
     return begun
 
 
 def finish(
-    conn: t.Any, event: str, is_done: t.Callable[[Attachment], bool], context: Context
+    tx: Transaction, event: str, is_done: t.Callable[[Attachment], bool]
 ) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]], list[Attachment]]:
     """What became of what this run began: (done, left with their errors, the attachments)."""
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
-    events = volume_history.open_changes(conn, event, context)
-    attachments.select(conn, ids=events, lock=True)
-    rows = _of_ids(conn, sorted(events))
+    runs.renew(tx)
+    events = volume_history.open_changes(tx, event)
+    attachments.select(tx, ids=events, lock=True)
+    rows = _of_ids(tx, sorted(events))
     ids = sorted({r.volume_id for r in rows})
-    names = volumes.names(conn, ids)
+    names = volumes.names(tx, ids)
     uuids = sorted({r.instance_uuid for r in rows})
-    guests = {r.uuid: r.display_name for r in instances.select_live(conn, uuids=uuids)} if uuids else {}
-    faults = volume_history.last_faults(conn, ids) if ids else {}
+    guests = {r.uuid: r.display_name for r in instances.select_live(tx, uuids=uuids)} if uuids else {}
+    faults = volume_history.last_faults(tx, ids) if ids else {}
     done, left = [], []
     results = {}
     failed = set()  # instances: one of their volumes is enough
@@ -93,32 +93,32 @@ def finish(
             left.append({**reported, "error": fault if recent else None})
             failed.add(row.instance_uuid)
         results[begun.id] = volume_history.SUCCESS if good else volume_history.ERROR
-    volume_history.finish_changes(conn, results, context.now)
-    history.finish_actions(conn, [u for u in uuids if u not in failed], event, context.now)
-    history.finish_actions(conn, sorted(failed), event, context.now, "Error")
+    volume_history.finish_changes(tx, results)
+    history.finish_actions(tx, [u for u in uuids if u not in failed], event)
+    history.finish_actions(tx, sorted(failed), event, "Error")
     return done, left, rows
 
 
-def _of_ids(conn: t.Any, ids: t.Collection[str]) -> list[Attachment]:
+def _of_ids(tx: Transaction, ids: t.Collection[str]) -> list[Attachment]:
     """Attachments, over or not, by id."""
-    rows = attachments.select(conn, ids=ids, ended=True) if ids else []
+    rows = attachments.select(tx, ids=ids, ended=True) if ids else []
     return sorted(rows, key=lambda r: r.id)
 
 
-def of_host(conn: t.Any, host: str, context: Context, *attach_statuses: str) -> list[Attachment]:
+def of_host(tx: Transaction, host: str, *attach_statuses: str) -> list[Attachment]:
     """This run's attachments on a compute host in one of these statuses, of instances that live.
 
     Not those of instances that are being built or deleted, or ended in ERROR while they were built.
     """
-    rows = attachments.select(conn, attached_host=host, run_id=context.run.id, attach_statuses=attach_statuses)
-    living = _settled(conn, rows)
+    rows = attachments.select(tx, attached_host=host, run_id=tx.run.id, attach_statuses=attach_statuses)
+    living = _settled(tx, rows)
     return sorted((r for r in rows if r.instance_uuid in living), key=lambda r: (r.instance_uuid, r.id))
 
 
-def _settled(conn: t.Any, rows: t.Sequence[Attachment]) -> set[str]:
+def _settled(tx: Transaction, rows: t.Sequence[Attachment]) -> set[str]:
     """Those of the instances that are neither being built nor deleted, nor ended in ERROR while they were built."""
     uuids = sorted({r.instance_uuid for r in rows})
-    living = instances.select_live(conn, uuids=uuids) if uuids else []
+    living = instances.select_live(tx, uuids=uuids) if uuids else []
     return {
         r.uuid for r in living if r.vm_state not in (states.BUILDING, states.ERROR) and r.task_state != states.DELETING
     }
@@ -127,49 +127,49 @@ def _settled(conn: t.Any, rows: t.Sequence[Attachment]) -> set[str]:
 # --- back -----------------------------------------------------------------------------------------------------------
 
 
-def roll_back_detach(conn: t.Any, rows: t.Sequence[Attachment], context: Context) -> None:
+def roll_back_detach(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     """What was to be detached is in use as before."""
     transition = volume_states.roll_detaching()
     ids = sorted({r.volume_id for r in rows})
     if ids:
-        volumes.swap(conn, ids, transition.expected, context.now, **transition.values)
-    attachments.release_ownership(conn, [r.id for r in rows])
+        volumes.swap(tx, ids, transition.expected, **transition.values)
+    attachments.release_ownership(tx, [r.id for r in rows])
 
 
-def abandon_attach(conn: t.Any, context: Context) -> list[str]:
+def abandon_attach(tx: Transaction) -> list[str]:
     """End what this run was to attach to instances that are built, and has not, together with its exports.
 
     Before the storage hosts are asked again, so that a run that failed leaves nothing. Returns the volumes.
     """
-    rows = attachments.not_attached(conn, context)
-    life.end_alone(conn, rows, context)
+    rows = attachments.not_attached(tx)
+    life.end_alone(tx, rows)
     return sorted({r.volume_id for r in rows})
 
 
-def adopt_stale_detachments(conn: t.Any, words: t.Collection[str], context: Context) -> list[Attachment]:
+def adopt_stale_detachments(tx: Transaction, words: t.Collection[str]) -> list[Attachment]:
     """This run continues to end attachments of these volumes (names or ids) whose hosts did not answer before.
 
     Otherwise a volume that could not be attached because a host was away could not be attached when the host is back.
     """
-    rows = attachments.stale_detachments(conn, words, context)
-    attachments.take_ownership(conn, [r.id for r in rows], context)
+    rows = attachments.stale_detachments(tx, words)
+    attachments.take_ownership(tx, [r.id for r in rows])
     return rows
 
 
-def begun_by_others(conn: t.Any, context: Context) -> list[Attachment]:
+def begun_by_others(tx: Transaction) -> list[Attachment]:
     """Attachments that other runs, dead or live, began to create or to end for instances that live on."""
-    rows = attachments.of_other_runs(conn, context)
-    living = _settled(conn, rows)
+    rows = attachments.of_other_runs(tx)
+    living = _settled(tx, rows)
     return [r for r in rows if r.instance_uuid in living]
 
 
-def expire(conn: t.Any, rows: t.Sequence[Attachment], context: Context) -> None:
+def expire(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     """Runs that worked on these ended: what is half attached ends, what is half detached is in use as before."""
     before = {r.id: r.run_id for r in rows}
     if not before:
         return
-    locked = [r for r in attachments.select(conn, ids=before, lock=True) if r.run_id == before[r.id]]
-    locked = resume(conn, locked, context)
-    life.end_alone(conn, [r for r in locked if r.attach_status in ON_THE_WAY], context)
-    roll_back_detach(conn, [r for r in locked if r.attach_status == volume_states.ATTACHED], context)
-    attachments.release_ownership(conn, [r.id for r in locked])
+    locked = [r for r in attachments.select(tx, ids=before, lock=True) if r.run_id == before[r.id]]
+    locked = resume(tx, locked)
+    life.end_alone(tx, [r for r in locked if r.attach_status in ON_THE_WAY])
+    roll_back_detach(tx, [r for r in locked if r.attach_status == volume_states.ATTACHED])
+    attachments.release_ownership(tx, [r.id for r in locked])

@@ -17,7 +17,7 @@ from ...core.volumes import attach_rules
 from ...core.volumes import states as volume_states
 from ...core.volumes.attachment import NONE, ON_THE_WAY
 from ...ledger.compute import instances, runs
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volume_history, volumes
 from ...ledger.storage.attachments import Attachment
 from .. import entry
@@ -28,25 +28,22 @@ from .requests import AttachmentRequest
 DETACH = "detach_volume"  # event, and Nova's action
 
 
-def begin_detach(
-    conn: t.Any, entries: t.Sequence[t.Mapping[str, t.Any]], project: str | None, context: Context
-) -> Begun:
+def begin_detach(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], project: str | None) -> Begun:
     """Mark the volumes as detaching; what a dead run left half attached or half detached goes with them.
 
     :arg entries: bootflow_attachments; ``instance`` is needed where a volume has several.
     :raises InvalidRequest: all that is wrong with all of them, with paths attachments[i]; nothing is written then.
     """
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
+    runs.renew(tx)
     refusals = Problems()
     begun = Begun()
     chosen: list[Attachment] = []
-    read = requests.read(conn, entries, project, False, refusals)
-    there = attachments.of_volumes(conn, [r.volume.id for r in read])
+    read = requests.read(tx, entries, project, False, refusals)
+    there = attachments.of_volumes(tx, [r.volume.id for r in read])
     guests = {
-        r.uuid: r
-        for r in instances.select_live(conn, uuids=sorted({a.instance_uuid for g in there.values() for a in g}))
+        r.uuid: r for r in instances.select_live(tx, uuids=sorted({a.instance_uuid for g in there.values() for a in g}))
     }
-    disks = instances.disks_of(conn, sorted(guests))
+    disks = instances.disks_of(tx, sorted(guests))
     swaps = []
     for request in read:
         with refusals.collect(request.path):
@@ -56,34 +53,33 @@ def begin_detach(
             if not mine:
                 begun.unchanged.append(request.volume.name or request.volume.id)
                 continue
-            row, transition = _check_detach(conn, request, mine, guests, disks, context)
+            row, transition = _check_detach(tx, request, mine, guests, disks)
             chosen.append(row)
             swaps.append((request.volume, transition))
     refusals.raise_if_any()
     for volume, transition in swaps:
         if transition is not None:
-            volumes.swap(conn, [volume.id], transition.expected, context.now, **transition.values)
-    resumed = changes.resume(conn, chosen, context)
-    life.end_alone(conn, [r for r in resumed if r.attach_status in ON_THE_WAY], context)
-    return changes.begin(conn, begun, [r.id for r in chosen], DETACH, context)
+            volumes.swap(tx, [volume.id], transition.expected, **transition.values)
+    resumed = changes.resume(tx, chosen)
+    life.end_alone(tx, [r for r in resumed if r.attach_status in ON_THE_WAY])
+    return changes.begin(tx, begun, [r.id for r in chosen], DETACH)
 
 
 def _check_detach(
-    conn: t.Any,
+    tx: Transaction,
     request: AttachmentRequest,
     mine: t.Sequence[Attachment],
     guests: t.Mapping[str, t.Any],
     disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]],
-    context: Context,
 ) -> tuple[Attachment, volume_states.Transition | None]:
-    attachments.check_not_locked(conn, request.volume, mine, context)
+    attachments.check_not_locked(tx, request.volume, mine)
     volume = volumes.to_volume(request.volume)
     row = mine[0]
     transition = None
     if len(mine) > 1 or (row.attach_status == volume_states.ATTACHED and volume.status != volume_states.DETACHING):
         found = attach_rules.check_detach(
             volume,
-            volumes.attachments_of(conn, [volume.id]).get(volume.id, []),
+            volumes.attachments_of(tx, [volume.id]).get(volume.id, []),
             request.guest.uuid if request.guest is not None else None,
         )
         transition = volume_states.check_begin_detaching(volume)
@@ -94,28 +90,28 @@ def _check_detach(
     root = [d for d in disks[guest.uuid] if d.get("volume_id") == volume.id and d.get("boot_index") == 0]
     if root:
         raise errors.CannotDetachRootVolume()
-    entry.check(conn, DETACH, guest, context)
+    entry.check(tx, DETACH, guest)
     return row, transition
 
 
-def to_detach(conn: t.Any, host: str, context: Context) -> list[Attachment]:
+def to_detach(tx: Transaction, host: str) -> list[Attachment]:
     """Attachments of this run that ``host`` is to take from its guests and to disconnect; not those of its builds."""
-    rows = changes.of_host(conn, host, context, volume_states.ATTACHED, volume_states.DETACHED)
+    rows = changes.of_host(tx, host, volume_states.ATTACHED, volume_states.DETACHED)
     return [r for r in rows if r.attach_status == volume_states.ATTACHED or r.connection != NONE]
 
 
-def detach_failed(conn: t.Any, failures: t.Mapping[str, errors.BootflowError], context: Context) -> None:
+def detach_failed(tx: Transaction, failures: t.Mapping[str, errors.BootflowError]) -> None:
     """These could not be detached: they are in use as before. {attachment id: why}"""
-    rows = attachments.select(conn, ids=failures, run_id=context.run.id, lock=True)
+    rows = attachments.select(tx, ids=failures, run_id=tx.run.id, lock=True)
     for row in rows:
-        volume_history.add_fault(conn, row.volume_id, failures[row.id], row.attached_host, context.now)
-    changes.roll_back_detach(conn, [r for r in rows if r.attach_status == volume_states.ATTACHED], context)
+        volume_history.add_fault(tx, row.volume_id, failures[row.id], row.attached_host)
+    changes.roll_back_detach(tx, [r for r in rows if r.attach_status == volume_states.ATTACHED])
 
 
-def finish_detach(conn: t.Any, context: Context) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
+def finish_detach(tx: Transaction) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
     """What became of all that this run began: (detached, left with their errors). What no host was asked for is in use."""
-    done, left, rows = changes.finish(conn, DETACH, lambda row: row.state is None, context)
+    done, left, rows = changes.finish(tx, DETACH, lambda row: row.state is None)
     live = [r for r in rows if r.state is not None]
-    changes.roll_back_detach(conn, [r for r in live if r.attach_status == volume_states.ATTACHED], context)
-    attachments.release_ownership(conn, [r.id for r in live])
+    changes.roll_back_detach(tx, [r for r in live if r.attach_status == volume_states.ATTACHED])
+    attachments.release_ownership(tx, [r.id for r in live])
     return done, left

@@ -13,7 +13,7 @@ from ...core import errors
 from ...core.volumes import attachment, pool_hosts
 from ...core.volumes.attachment import ON_THE_WAY
 from ...ledger.compute import runs
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, volume_history
 from ...ledger.storage.attachments import Attachment
 from . import life
@@ -43,22 +43,20 @@ class Export:
     mode: str = "rw"
 
 
-def to_export(conn: t.Any, host: str, context: Context) -> list[Export]:
+def to_export(tx: Transaction, host: str) -> list[Export]:
     """What storage host ``host`` has to export for this run; that it may be there from now on is written first."""
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
-    rows = attachments.to_export(conn, host, context)
-    attachments.volumes_ready(conn, {r.volume_id for r in rows}, context)
-    rows = attachments.select(conn, ids=[r.id for r in rows]) if rows else []
+    runs.renew(tx)
+    rows = attachments.to_export(tx, host)
+    attachments.volumes_ready(tx, {r.volume_id for r in rows})
+    rows = attachments.select(tx, ids=[r.id for r in rows]) if rows else []
     rows = [r for r in rows if attachment.EXPORT_BEGUN.admits(r.state)]
-    return _exports(conn, attachments.apply(conn, rows, attachment.EXPORT_BEGUN, storage_host=host), and_itself=True)
+    return _exports(tx, attachments.apply(tx, rows, attachment.EXPORT_BEGUN, storage_host=host), and_itself=True)
 
 
-def exported(
-    conn: t.Any, host: str, results: t.Mapping[str, t.Mapping[str, t.Any] | errors.BootflowError], context: Context
-) -> None:
+def exported(tx: Transaction, host: str, results: t.Mapping[str, t.Mapping[str, t.Any] | errors.BootflowError]) -> None:
     """The outcome of exporting: {attachment_id: {"iqn", "lun", "portals"}, or the error}."""
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
-    rows = attachments.select(conn, ids=results, run_id=context.run.id, lock=True)
+    runs.renew(tx)
+    rows = attachments.select(tx, ids=results, run_id=tx.run.id, lock=True)
     rows = [
         r for r in rows if attachment.EXPORTED.admits(r.state)
     ]  # another was to end meanwhile, and its target with it
@@ -67,43 +65,43 @@ def exported(
         result = results[row.id]
         if isinstance(result, errors.BootflowError):
             failed.append(row)
-            volume_history.add_fault(conn, row.volume_id, result, host, context.now)
+            volume_history.add_fault(tx, row.volume_id, result, host)
         else:
             done.append(row)
             portals = [str(p) for p in result.get("portals") or ()]
             targets[row.id] = {"iqn": result["iqn"], "lun": result["lun"], "portals": portals}
     failed = [r for r in failed if attachment.EXPORT_FAILED.admits(r.state)]
-    attachments.apply(conn, failed, attachment.EXPORT_FAILED)
-    attachments.apply(conn, done, attachment.EXPORTED, targets)
+    attachments.apply(tx, failed, attachment.EXPORT_FAILED)
+    attachments.apply(tx, done, attachment.EXPORTED, targets)
 
 
-def to_unexport(conn: t.Any, host: str, context: Context) -> list[Export]:
+def to_unexport(tx: Transaction, host: str) -> list[Export]:
     """What storage host ``host`` has to stop exporting, unless another live run works on it. It is this run's then."""
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
-    rows = attachments.to_unexport(conn, host, context)
-    attachments.take_ownership(conn, [r.id for r in rows], context)
-    return _exports(conn, rows, and_itself=False)
+    runs.renew(tx)
+    rows = attachments.to_unexport(tx, host)
+    attachments.take_ownership(tx, [r.id for r in rows])
+    return _exports(tx, rows, and_itself=False)
 
 
-def unexported(conn: t.Any, host: str, results: t.Mapping[str, errors.BootflowError | None], context: Context) -> None:
+def unexported(tx: Transaction, host: str, results: t.Mapping[str, errors.BootflowError | None]) -> None:
     """The outcome: {attachment_id: None, or the error}. Attachments that are to end have ended with it."""
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
-    rows = attachments.select(conn, ids=results, run_id=context.run.id, lock=True)
+    runs.renew(tx)
+    rows = attachments.select(tx, ids=results, run_id=tx.run.id, lock=True)
     rows = [r for r in rows if attachment.UNEXPORTED.admits(r.state)]
     for row in rows:
         error = results[row.id]
         if error is not None:
-            volume_history.add_fault(conn, row.volume_id, error, host, context.now)
-    life.unexported(conn, [r for r in rows if results[r.id] is None], context)
+            volume_history.add_fault(tx, row.volume_id, error, host)
+    life.unexported(tx, [r for r in rows if results[r.id] is None])
 
 
-def _exports(conn: t.Any, rows: t.Sequence[Attachment], and_itself: bool) -> list[Export]:
+def _exports(tx: Transaction, rows: t.Sequence[Attachment], and_itself: bool) -> list[Export]:
     if not rows:
         return []
-    known = attachments.volumes_of(conn, rows)
+    known = attachments.volumes_of(tx, rows)
     found = [(r, known[r.volume_id]) for r in rows if r.volume_id in known]
-    pools = backends.at_pool_hosts(conn, sorted({v.pool_host for _r, v in found}))
-    of_volume = attachments.exported_of(conn, known)
+    pools = backends.at_pool_hosts(tx, sorted({v.pool_host for _r, v in found}))
+    of_volume = attachments.exported_of(tx, known)
     result = []
     for row, volume in found:
         there = [o for o in of_volume.get(volume.id, ()) if o.id != row.id and o.initiator]
@@ -140,10 +138,10 @@ def _serves(other: Attachment, row: Attachment) -> bool:
     return bool(other.initiator == row.initiator and other.connection != attachment.NONE and not begun_together)
 
 
-def served(conn: t.Any, ids: t.Iterable[str]) -> set[str]:
+def served(tx: Transaction, ids: t.Iterable[str]) -> set[str]:
     """Those of the attachments whose hosts are logged in for another guest already: they use that session, too."""
-    rows = attachments.select(conn, ids=ids)
+    rows = attachments.select(tx, ids=ids)
     if not rows:
         return set()
-    others = attachments.select(conn, volume_ids={r.volume_id for r in rows}, connected=True)
+    others = attachments.select(tx, volume_ids={r.volume_id for r in rows}, connected=True)
     return {r.id for r in rows if any(o.id != r.id and o.volume_id == r.volume_id and _serves(o, r) for o in others)}

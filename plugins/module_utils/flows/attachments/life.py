@@ -16,7 +16,7 @@ from ...core import errors
 from ...core.volumes import attach_rules, attachment, names, pool_hosts, states
 from ...core.volumes.attachment import DONE, IDLE, NONE, ON_THE_WAY, QEMU
 from ...ledger.compute import instances, nodes
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, deletions, volume_history, volumes
 from ...ledger.storage.attachments import Attachment, Connector, Reservation
 
@@ -27,11 +27,10 @@ Connectors = t.Callable[[str, t.Mapping[str, t.Any]], Connector]  # of a host, b
 
 
 def reserve(
-    conn: t.Any,
+    tx: Transaction,
     volume_row: t.Any,
     instance_uuid: str,
     mountpoint: str | None,
-    context: Context,
     mode: str = "rw",
     delete_on_termination: bool = False,
     instance_zone: str | None = None,
@@ -46,15 +45,15 @@ def reserve(
     :raises InvalidVolumeAttachMode: no such mode, or the volume may only be read.
     :raises VolumeLocked: another run works on another attachment of it.
     """
-    there = volumes.attachments_of(conn, [volume_row.id]).get(volume_row.id, [])
+    there = volumes.attachments_of(tx, [volume_row.id]).get(volume_row.id, [])
     making = volume_row.instance_uuid == instance_uuid and volume_row.status in (states.CREATING, states.DOWNLOADING)
     if not making:
         _check_not_reserved(volume_row, there, instance_uuid)
-        together = check_others(conn, volume_row, instance_uuid, context)
+        together = check_others(tx, volume_row, instance_uuid)
         transition = attach_rules.check_attach_to_instance(
             volumes.to_volume(volume_row), instance_uuid, there, instance_zone, cross_az_attach, mode, together
         )
-        _swap_or_raise(conn, volume_row, transition, context)
+        _swap_or_raise(tx, volume_row, transition)
     reservation = Reservation(
         volume_id=volume_row.id,
         instance_uuid=instance_uuid,
@@ -64,10 +63,10 @@ def reserve(
         storage_host=pool_hosts.extract_host(volume_row.pool_host, "host") if volume_row.pool_host else None,
         ready=not making,
     )
-    return attachments.reserve(conn, [reservation], context)[0]
+    return attachments.reserve(tx, [reservation])[0]
 
 
-def check_others(conn: t.Any, volume_row: t.Any, instance_uuid: str, context: Context) -> bool:
+def check_others(tx: Transaction, volume_row: t.Any, instance_uuid: str) -> bool:
     """Whether this run works on all attachments of a volume with multiattach that are on the way.
 
     Only the run that set an attachment's credentials knows them, and one session of a host may serve several attachments:
@@ -78,14 +77,14 @@ def check_others(conn: t.Any, volume_row: t.Any, instance_uuid: str, context: Co
     """
     if not volume_row.multiattach:
         return False
-    rows = attachments.select(conn, volume_ids=[volume_row.id])
-    attachments.check_not_locked(conn, volume_row, rows, context)
+    rows = attachments.select(tx, volume_ids=[volume_row.id])
+    attachments.check_not_locked(tx, volume_row, rows)
     if any(r.instance_uuid == instance_uuid and r.attach_status == states.DETACHED for r in rows):
         raise errors.InvalidVolume(
             reason="volume %s already attached" % volume_row.id,
             remedy="It is still being detached from instance %s: wait until that is done." % instance_uuid,
         )
-    return all(r.run_id == context.run.id for r in rows if r.attach_status in ON_THE_WAY)
+    return all(r.run_id == tx.run.id for r in rows if r.attach_status in ON_THE_WAY)
 
 
 def _check_not_reserved(volume_row: t.Any, there: t.Sequence[t.Any], instance_uuid: str) -> None:
@@ -98,8 +97,8 @@ def _check_not_reserved(volume_row: t.Any, there: t.Sequence[t.Any], instance_uu
             )
 
 
-def _swap_or_raise(conn: t.Any, volume_row: t.Any, transition: states.Transition, context: Context) -> None:
-    moved = volumes.swap(conn, [volume_row.id], transition.expected, context.now, **transition.values)
+def _swap_or_raise(tx: Transaction, volume_row: t.Any, transition: states.Transition) -> None:
+    moved = volumes.swap(tx, [volume_row.id], transition.expected, **transition.values)
     if volume_row.id not in moved:
         raise errors.InvalidVolume(
             reason="Volume status must be available to reserve, but another request took volume %s." % volume_row.id,
@@ -107,14 +106,14 @@ def _swap_or_raise(conn: t.Any, volume_row: t.Any, transition: states.Transition
         )
 
 
-def resume(conn: t.Any, instance_uuids: t.Iterable[str], context: Context) -> None:
+def resume(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
     """This run continues with the attachments of half-built instances, and with their volumes that are on the way."""
-    rows = attachments.select(conn, instance_uuids=instance_uuids, attach_statuses=ON_THE_WAY, lock=True)
-    attachments.apply(conn, rows, attachment.RESUME, run_id=context.run.id)
-    volumes.take_ownership(conn, {r.volume_id for r in rows}, context)
+    rows = attachments.select(tx, instance_uuids=instance_uuids, attach_statuses=ON_THE_WAY, lock=True)
+    attachments.apply(tx, rows, attachment.RESUME, run_id=tx.run.id)
+    volumes.take_ownership(tx, {r.volume_id for r in rows})
 
 
-def reserve_again(conn: t.Any, row: Attachment, context: Context) -> None:
+def reserve_again(tx: Transaction, row: Attachment) -> None:
     """The instance of an attachment that is to end is built again.
 
     :raises InvalidVolume: a host that could not be cleaned may still use the volume.
@@ -125,36 +124,34 @@ def reserve_again(conn: t.Any, row: Attachment, context: Context) -> None:
             remedy="Bring that host back: it is cleaned when it reports.",
         )
     busy = {"status": (states.DETACHING, states.ATTACHING), "multiattach": (False,)}
-    volumes.swap(conn, [row.volume_id], busy, context.now, status=states.ATTACHING, run_id=context.run.id)
-    attachments.apply(conn, [row], attachment.RESERVE_AGAIN, run_id=context.run.id)
+    volumes.swap(tx, [row.volume_id], busy, status=states.ATTACHING, run_id=tx.run.id)
+    attachments.apply(tx, [row], attachment.RESERVE_AGAIN, run_id=tx.run.id)
 
 
 # --- bound to a host ------------------------------------------------------------------------------------------------
 
 
-def bind_waiting(conn: t.Any, connectors: Connectors, context: Context) -> list[str]:
+def bind_waiting(tx: Transaction, connectors: Connectors) -> list[str]:
     """Bind the attachments of this run's instances that have a host by now. Returns the instances.
 
     Scheduling does not do it: its transaction has locked nodes, and no volume is locked after a node. A run that is killed
     in between leaves nothing wrong: the next one finds them here again.
     """
-    found = attachments.instances_to_bind(conn, context)
+    found = attachments.instances_to_bind(tx)
     if not found:
         return []
-    known = {where: connectors(where[0], nodes.node_facts(conn, *where)) for where in sorted(set(found.values()))}
-    bind_hosts(conn, {uuid: known[where] for uuid, where in found.items()}, context)
+    known = {where: connectors(where[0], nodes.node_facts(tx, *where)) for where in sorted(set(found.values()))}
+    bind_hosts(tx, {uuid: known[where] for uuid, where in found.items()})
     return sorted(found)
 
 
-def bind_hosts(conn: t.Any, connectors: t.Mapping[str, Connector], context: Context) -> None:
+def bind_hosts(tx: Transaction, connectors: t.Mapping[str, Connector]) -> None:
     """These instances have their hosts, so it is known whom the volumes that this run attaches are exported to.
 
     What is still connected elsewhere stays as it is, and its instance is not ready.
     """
-    rows = attachments.select(
-        conn, instance_uuids=connectors, run_id=context.run.id, attach_statuses=ON_THE_WAY, lock=True
-    )
-    known = attachments.volumes_of(conn, rows)
+    rows = attachments.select(tx, instance_uuids=connectors, run_id=tx.run.id, attach_statuses=ON_THE_WAY, lock=True)
+    known = attachments.volumes_of(tx, rows)
     bound, values, again = [], {}, set()
     for row in rows:
         connector = connectors[row.instance_uuid]
@@ -165,9 +162,9 @@ def bind_hosts(conn: t.Any, connectors: t.Mapping[str, Connector], context: Cont
         values[row.id] = {"attached_host": connector.host, "initiator": initiator, "connector": connector.kind}
         if row.export == DONE and row.initiator != initiator:
             again.add(row.id)
-    bound = attachments.apply(conn, bound, attachment.BIND_HOST, values)
-    attachments.apply(conn, [r for r in bound if r.id in again], attachment.EXPORT_AGAIN)
-    _into_zones(conn, rows, context.now)
+    bound = attachments.apply(tx, bound, attachment.BIND_HOST, values)
+    attachments.apply(tx, [r for r in bound if r.id in again], attachment.EXPORT_AGAIN)
+    _into_zones(tx, rows)
 
 
 def _initiator(connector: Connector, row: Attachment, volume: t.Any) -> str:
@@ -177,153 +174,148 @@ def _initiator(connector: Connector, row: Attachment, volume: t.Any) -> str:
     return connector.initiator
 
 
-def _into_zones(conn: t.Any, rows: t.Sequence[Attachment], now: float) -> None:
+def _into_zones(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     """Volumes created for an instance are in its zone, without cross_az_attach. source: Nova's _get_volume_create_az_value"""
-    guests = {r.uuid: r for r in instances.select_live(conn, uuids=sorted({r.instance_uuid for r in rows}))}
-    known = attachments.volumes_of(conn, rows)
-    zones = nodes.zones(conn)
+    guests = {r.uuid: r for r in instances.select_live(tx, uuids=sorted({r.instance_uuid for r in rows}))}
+    known = attachments.volumes_of(tx, rows)
+    zones = nodes.zones(tx)
     for row in rows:
         guest, volume = guests.get(row.instance_uuid), known.get(row.volume_id)
         if guest is None or volume is None or guest.spec.get("cross_az_attach", True):
             continue
         zone = zones.get(guest.host)
         if zone and volume.instance_uuid == guest.uuid and not volume.pool_host and volume.availability_zone != zone:
-            attachments.set_zone(conn, volume, zone, now)
+            attachments.set_zone(tx, volume, zone)
 
 
-def unbind_hosts(conn: t.Any, instance_uuids: t.Iterable[str]) -> None:
+def unbind_hosts(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
     """These builds go to another host: the reservations stay, the clean host is forgotten."""
-    rows = attachments.select(
-        conn, instance_uuids=instance_uuids, attach_statuses=ON_THE_WAY, connected=False, lock=True
-    )
-    attachments.apply(conn, rows, attachment.UNBIND_HOST)
+    rows = attachments.select(tx, instance_uuids=instance_uuids, attach_statuses=ON_THE_WAY, connected=False, lock=True)
+    attachments.apply(tx, rows, attachment.UNBIND_HOST)
 
 
 # --- connected -------------------------------------------------------------------------------------------------------
 
 
-def connecting(conn: t.Any, ids: t.Iterable[str], context: Context) -> set[str]:
+def connecting(tx: Transaction, ids: t.Iterable[str]) -> set[str]:
     """The compute host begins to connect these. Returns those it may: not what was to end or got another run meanwhile."""
-    rows = attachments.select(conn, ids=ids, run_id=context.run.id, lock=True)
+    rows = attachments.select(tx, ids=ids, run_id=tx.run.id, lock=True)
     rows = [r for r in rows if attachment.CONNECTING.admits(r.state)]
-    return {r.id for r in attachments.apply(conn, rows, attachment.CONNECTING)}
+    return {r.id for r in attachments.apply(tx, rows, attachment.CONNECTING)}
 
 
-def connected(conn: t.Any, paths: t.Mapping[str, str | None], context: Context) -> None:
+def connected(tx: Transaction, paths: t.Mapping[str, str | None]) -> None:
     """The compute host is connected to these: {id: device path on the host; None where QEMU connects itself}."""
-    rows = attachments.select(conn, ids=paths, run_id=context.run.id, lock=True)
+    rows = attachments.select(tx, ids=paths, run_id=tx.run.id, lock=True)
     rows = [r for r in rows if attachment.CONNECTED.admits(r.state)]
-    attachments.apply(conn, rows, attachment.CONNECTED, {r.id: {"device_path": paths[r.id]} for r in rows})
+    attachments.apply(tx, rows, attachment.CONNECTED, {r.id: {"device_path": paths[r.id]} for r in rows})
 
 
-def attached(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
+def attached(tx: Transaction, ids: t.Iterable[str]) -> None:
     """The guests have these: attached, and the volumes in-use."""
-    rows = attachments.select(conn, ids=ids, run_id=context.run.id, lock=True)
+    rows = attachments.select(tx, ids=ids, run_id=tx.run.id, lock=True)
     rows = [r for r in rows if attachment.ATTACHED_TO_GUEST.admits(r.state)]
     if not rows:
         return
-    attachments.apply(conn, rows, attachment.ATTACHED_TO_GUEST, attached_at=context.now)
+    attachments.apply(tx, rows, attachment.ATTACHED_TO_GUEST, attached_at=tx.now)
     volumes.swap(
-        conn,
+        tx,
         sorted({r.volume_id for r in rows}),
         {"status": (states.ATTACHING, states.IN_USE)},
-        context.now,
         status=states.IN_USE,
         attach_status=states.ATTACHED,
         run_id=None,
         instance_uuid=None,
     )
     told = [(r.volume_id, {"instance_uuid": r.instance_uuid, "mountpoint": r.mountpoint}) for r in rows]
-    volume_history.notify_each(conn, told, "volume.attach.end", context.now)
+    volume_history.notify_each(tx, told, "volume.attach.end")
 
 
-def disconnected(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
+def disconnected(tx: Transaction, ids: t.Iterable[str]) -> None:
     """The compute host has nothing of these: their targets are to go, and the attachments that are to end, end.
 
     What a guest had is detached by it; the volume stays.
     """
-    rows = attachments.select(conn, ids=ids, lock=True)
-    taken = _keep_volumes(conn, [r for r in rows if r.attach_status == states.ATTACHED])
+    rows = attachments.select(tx, ids=ids, lock=True)
+    taken = _keep_volumes(tx, [r for r in rows if r.attach_status == states.ATTACHED])
     others = [r for r in rows if r.attach_status != states.ATTACHED]
-    rows = attachments.apply(conn, [*taken, *others], attachment.DISCONNECTED, run_id=context.run.id)
-    _end(conn, rows, context)
+    rows = attachments.apply(tx, [*taken, *others], attachment.DISCONNECTED, run_id=tx.run.id)
+    _end(tx, rows)
 
 
-def host_cleaned(conn: t.Any, host: str, instance_uuids: t.Iterable[str]) -> None:
+def host_cleaned(tx: Transaction, host: str, instance_uuids: t.Iterable[str]) -> None:
     """``host`` has nothing of these instances, nor of their volumes: what is exported to it is to go."""
-    rows = attachments.select(conn, instance_uuids=instance_uuids, attached_host=host, lock=True)
-    attachments.apply(conn, [r for r in rows if attachment.DISCONNECTED.admits(r.state)], attachment.DISCONNECTED)
+    rows = attachments.select(tx, instance_uuids=instance_uuids, attached_host=host, lock=True)
+    attachments.apply(tx, [r for r in rows if attachment.DISCONNECTED.admits(r.state)], attachment.DISCONNECTED)
 
 
 # --- ended -----------------------------------------------------------------------------------------------------------
 
 
-def end_with_instances(conn: t.Any, instance_uuids: t.Iterable[str], context: Context) -> None:
+def end_with_instances(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
     """These instances end, and so do their attachments: each as soon as neither host has anything of it.
 
     Volumes with delete_on_termination are deleted then, others become available. A volume that was entered for a boot and
     never placed on a backend is deleted too: Nova would not have created it.
     """
-    rows = attachments.select(conn, instance_uuids=instance_uuids, lock=True)
+    rows = attachments.select(tx, instance_uuids=instance_uuids, lock=True)
     if not rows:
         return
-    detached = attachments.apply(conn, rows, attachment.DETACH, run_id=context.run.id)
+    detached = attachments.apply(tx, rows, attachment.DETACH, run_id=tx.run.id)
     volumes.swap(
-        conn,
+        tx,
         sorted({r.volume_id for r in rows if r.attach_status == states.ATTACHED}),
         {"status": (states.IN_USE,), "multiattach": (False,)},
-        context.now,
         status=states.DETACHING,
     )
-    _end(conn, detached, context)
+    _end(tx, detached)
 
 
-def end_alone(conn: t.Any, rows: t.Sequence[Attachment], context: Context) -> None:
+def end_alone(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     """These attachments end while their instances live on: the volumes stay."""
-    _end(conn, _keep_volumes(conn, rows), context)
+    _end(tx, _keep_volumes(tx, rows))
 
 
-def _keep_volumes(conn: t.Any, rows: t.Sequence[Attachment]) -> list[Attachment]:
+def _keep_volumes(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
     """The disks go out of the instances' block device mappings; no volume is deleted by that."""
-    detached = attachments.apply(conn, rows, attachment.DETACH, delete_on_termination=False)
-    instances.remove_disks(conn, [(r.instance_uuid, r.mountpoint) for r in rows])
+    detached = attachments.apply(tx, rows, attachment.DETACH, delete_on_termination=False)
+    instances.remove_disks(tx, [(r.instance_uuid, r.mountpoint) for r in rows])
     return detached
 
 
-def unexported(conn: t.Any, rows: t.Sequence[Attachment], context: Context) -> None:
+def unexported(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     """The targets do not admit these any more. Those that are to end, end."""
-    _end(conn, attachments.apply(conn, rows, attachment.UNEXPORTED), context)
+    _end(tx, attachments.apply(tx, rows, attachment.UNEXPORTED))
 
 
-def release_instances(conn: t.Any, instance_uuids: t.Iterable[str]) -> None:
+def release_instances(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
     """What is left of these instances' attachments is done by the next run that works on their hosts."""
-    attachments.release_ownership(conn, [r.id for r in attachments.select(conn, instance_uuids=instance_uuids)])
+    attachments.release_ownership(tx, [r.id for r in attachments.select(tx, instance_uuids=instance_uuids)])
 
 
-def _end(conn: t.Any, rows: t.Sequence[Attachment], context: Context) -> None:
+def _end(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     """Those of the attachments that neither host has anything of are over: their volumes are free, or are deleted."""
-    over = attachments.apply(conn, [r for r in rows if r.state == IDLE], attachment.END)
+    over = attachments.apply(tx, [r for r in rows if r.state == IDLE], attachment.END)
     if not over:
         return
-    now = context.now
-    known = attachments.volumes_of(conn, over)
+    known = attachments.volumes_of(tx, over)
     ended = [(r, known[r.volume_id]) for r in over if r.volume_id in known]
     told = [(v.id, {"instance_uuid": r.instance_uuid}) for r, v in ended]
-    volume_history.notify_each(conn, told, "volume.detach.end", now)
+    volume_history.notify_each(tx, told, "volume.detach.end")
     # Nothing waits for it any more; one that could not be created is tried again with its instance.
     volumes.forget_instance(
-        conn, [v.id for r, v in ended if v.instance_uuid == r.instance_uuid and v.status != states.ERROR]
+        tx, [v.id for r, v in ended if v.instance_uuid == r.instance_uuid and v.status != states.ERROR]
     )
-    others = attachments.of_volumes(conn, known)
+    others = attachments.of_volumes(tx, known)
     free: dict[str, list[str]] = {states.IN_USE: [], states.ATTACHING: [], states.AVAILABLE: []}
     for volume_id in sorted({v.id for _r, v in ended}):
         free[_status_with(others.get(volume_id, ()))].append(volume_id)
     for status, ids in free.items():
-        _release(conn, ids, status, now)  # before it is deleted: a volume that is attached cannot be
+        _release(tx, ids, status)  # before it is deleted: a volume that is attached cannot be
     unused = set(free[states.AVAILABLE])
     doomed = {v.id for r, v in ended if v.id in unused and (r.delete_on_termination or _never_placed(v))}
     if doomed:
-        deletions.delete(conn, doomed, context)
+        deletions.delete(tx, doomed)
 
 
 def _status_with(left: t.Collection[Attachment]) -> str:
@@ -338,7 +330,7 @@ def _never_placed(volume: t.Any) -> bool:
     return bool(volume.instance_uuid) and volume.status == states.CREATING and not volume.pool_host
 
 
-def _release(conn: t.Any, ids: t.Sequence[str], status: str, now: float) -> None:
+def _release(tx: Transaction, ids: t.Sequence[str], status: str) -> None:
     if not ids:
         return
     attach_status = states.ATTACHED if status == states.IN_USE else states.DETACHED
@@ -346,4 +338,4 @@ def _release(conn: t.Any, ids: t.Sequence[str], status: str, now: float) -> None
     values: dict[str, t.Any] = {"attach_status": attach_status}
     if status == states.AVAILABLE:
         values["run_id"] = None
-    volumes.swap(conn, ids, {"status": busy}, now, status=status, **values)
+    volumes.swap(tx, ids, {"status": busy}, status=status, **values)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ...core import errors
 from ...core.volumes import states
 from ...core.volumes.attachment import DONE
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ...ledger.storage.attachments import Attachment
 
@@ -25,12 +26,12 @@ class Prospects:
     failed: dict[str, errors.BootflowError] = field(default_factory=dict)
 
 
-def prospects(conn: t.Any, instance_uuids: t.Iterable[str]) -> Prospects:
+def prospects(tx: Transaction, instance_uuids: t.Iterable[str]) -> Prospects:
     """Each of these instances is in one of the three; one without volumes is ready."""
     wanted = sorted(set(instance_uuids))
     found = Prospects()
-    rows = attachments.of_instances(conn, wanted)
-    known = attachments.volumes_of(conn, [r for group in rows.values() for r in group])
+    rows = attachments.of_instances(tx, wanted)
+    known = attachments.volumes_of(tx, [r for group in rows.values() for r in group])
     for uuid in wanted:
         group = rows.get(uuid, [])
         problems = [p for p in (_problem(r, known.get(r.volume_id)) for r in group) if p is not None]
@@ -60,10 +61,10 @@ def _problem(row: Attachment, volume: t.Any) -> errors.BootflowError | None:
     return None
 
 
-def waited_in_vain(conn: t.Any, uuid: str, seconds: float, attempts: int) -> errors.BootflowError:
+def waited_in_vain(tx: Transaction, uuid: str, seconds: float, attempts: int) -> errors.BootflowError:
     """The error of a build whose volumes did not become ready in time."""
-    rows = attachments.of_instances(conn, [uuid])[uuid]
-    known = attachments.volumes_of(conn, rows)
+    rows = attachments.of_instances(tx, [uuid])[uuid]
+    known = attachments.volumes_of(tx, rows)
     late = next(r for r in rows if not _is_ready(r, known[r.volume_id]))
     return _not_created(late.volume_id, known[late.volume_id].status, seconds, attempts)
 

@@ -18,6 +18,7 @@ from ...core.reading.formats import to_boolean
 from ...core.reading.problems import Problems
 from ...core.volumes import attach_rules
 from ...ledger.compute import instances
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import volumes
 
 FIELDS = ("instance", "volume", "device", "mode", "delete_on_termination", "disk_bus", "tag")
@@ -39,7 +40,7 @@ class AttachmentRequest:
 
 
 def read(
-    conn: t.Any,
+    tx: Transaction,
     entries: t.Sequence[t.Mapping[str, t.Any]],
     project: str | None,
     attaching: bool,
@@ -52,10 +53,10 @@ def read(
         with refusals.collect(path):
             _check_form(entry, attaching)
             sound.append((path, entry))
-    guests = _guests(conn, [str(w["instance"]) for _p, w in sound if w.get("instance")], project)
+    guests = _guests(tx, [str(w["instance"]) for _p, w in sound if w.get("instance")], project)
     words = list(dict.fromkeys(str(w["volume"]) for _p, w in sound))
-    found, _missing = volumes.find(conn, words, project)
-    rows = {r.id: r for r in volumes.select(conn, ids=sorted({r.id for r in found.values()}), lock=True)}
+    found, _missing = volumes.find(tx, words, project)
+    rows = {r.id: r for r in volumes.select(tx, ids=sorted({r.id for r in found.values()}), lock=True)}
     result: list[AttachmentRequest] = []
     seen: set[tuple[str, str]] = set()
     for path, entry in sound:
@@ -116,14 +117,14 @@ def _check_form(entry: t.Any, attaching: bool) -> None:
         raise errors.InvalidInput(reason="delete_on_termination %s" % e, remedy="It is true or false.") from None
 
 
-def _guests(conn: t.Any, words: t.Sequence[str], project: str | None) -> dict[str, list[t.Any]]:
+def _guests(tx: Transaction, words: t.Sequence[str], project: str | None) -> dict[str, list[t.Any]]:
     """Word -> instances of that uuid or name."""
     wanted = sorted(set(words))
     if not wanted:
         return {}
-    rows = instances.select_live(conn, names=wanted, project=project)
-    rows += instances.select_live(conn, uuids=wanted, project=project)
-    locked = instances.select_live(conn, uuids=sorted({r.uuid for r in rows}), lock=True)
+    rows = instances.select_live(tx, names=wanted, project=project)
+    rows += instances.select_live(tx, uuids=wanted, project=project)
+    locked = instances.select_live(tx, uuids=sorted({r.uuid for r in rows}), lock=True)
     found: dict[str, list[t.Any]] = {}
     for row in locked:
         for word in {row.uuid, row.display_name} & set(wanted):

@@ -28,8 +28,8 @@ from ...core.request import expand
 from ...core.request.hostname import instance_hostname
 from ...core.request.stored_images import image_data
 from ...ledger.compute import groups, history, instances, ports, requests, runs
-from ...ledger.context import Context
 from ...ledger.db.locks import take_turns
+from ...ledger.db.transaction import Transaction
 from .planned import VOLUME, BootVolumeOptions, Planned, volumes_requested, without_volumes
 
 if t.TYPE_CHECKING:
@@ -74,29 +74,28 @@ class _Sorted:
     resume: list[t.Any]  # rows
 
 
-def accept(conn: t.Any, entries: t.Sequence[ServerRequest], options: AcceptOptions, context: Context) -> Accepted:
+def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptOptions) -> Accepted:
     """Write what is new of ``entries``; take over what a dead run left; leave alone what already matches.
 
     :raises InvalidRequest: with every refusal of every entry (InstanceExists, InstanceBusy, OverQuota, addresses...).
         Nothing is written then: the caller's transaction is to be rolled back.
     """
-    now = context.now
-    runs.renew(conn, context.run, now, context.lease_seconds)
-    take_turns(conn, "project", [r.project for r in entries])  # names and quotas are theirs
+    runs.renew(tx)
+    take_turns(tx, "project", [r.project for r in entries])  # names and quotas are theirs
     refusals = Problems()
     digests = [expand.request_digest(r) for r in entries]
     wanted = [expand.instance_names(r, r.max_count) for r in entries]
-    found = _sort(conn, entries, digests, wanted, context, refusals)
+    found = _sort(tx, entries, digests, wanted, refusals)
     try:
-        _fit_quota(conn, entries, wanted, found.new, options.quotas)
+        _fit_quota(tx, entries, wanted, found.new, options.quotas)
     except errors.BootflowError as e:
         refusals.add(_quota_path(entries, e), e)
-    had_disks = instances.disks_of(conn, [r.uuid for r in found.resume])
-    planned = _plan(conn, entries, found.new, had_disks, options, context, refusals)
-    _enter_groups(conn, entries, found.new, options.quotas, now, refusals)
+    had_disks = instances.disks_of(tx, [r.uuid for r in found.resume])
+    planned = _plan(tx, entries, found.new, had_disks, options, refusals)
+    _enter_groups(tx, entries, found.new, options.quotas, refusals)
     refusals.raise_if_any()
     accepted = Accepted(unchanged=found.unchanged)
-    writer = _Writer(conn, planned, options, context)
+    writer = _Writer(tx, planned, options)
     for index, (plan, digest, names) in enumerate(zip(planned, digests, found.new)):
         if not names:
             continue
@@ -109,23 +108,22 @@ def accept(conn: t.Any, entries: t.Sequence[ServerRequest], options: AcceptOptio
     refusals.raise_if_any()
     accepted.reservation_id, accepted.created = writer.write()
     with_volumes = {u for u, disks in had_disks.items() if any(d["kind"] == VOLUME for d in disks)}
-    _take_over(conn, found.resume, with_volumes, options, context, refusals)
+    _take_over(tx, found.resume, with_volumes, options, refusals)
     refusals.raise_if_any()
     accepted.resumed = [r.uuid for r in found.resume]
     return accepted
 
 
 def _sort(
-    conn: t.Any,
+    tx: Transaction,
     entries: t.Sequence[ServerRequest],
     digests: t.Sequence[t.Mapping[str, t.Any]],
     wanted: t.Sequence[t.Sequence[str]],
-    context: Context,
     refusals: Problems,
 ) -> _Sorted:
     """:arg wanted: the names of each entry's instances."""
-    living = _living(conn, entries, wanted)
-    dead = runs.dead_among(conn, [r.run_id for r in living.values()], context.run, context.now)
+    living = _living(tx, entries, wanted)
+    dead = runs.dead_among(tx, [r.run_id for r in living.values()])
     found = _Sorted([], [], [])
     asked: set[tuple[str, str]] = set()
     for index, (request, digest, names) in enumerate(zip(entries, digests, wanted)):
@@ -133,7 +131,7 @@ def _sort(
         there = [living[request.project, n] for n in names if (request.project, n) in living]
         for row in there:
             with refusals.collect(path):
-                _check_same(conn, row, digest, context, dead)
+                _check_same(tx, row, digest, dead)
                 if _is_done(row):
                     found.unchanged.append(row.uuid)
                 else:
@@ -147,12 +145,11 @@ def _sort(
 
 
 def _plan(
-    conn: t.Any,
+    tx: Transaction,
     entries: t.Sequence[ServerRequest],
     new: t.Sequence[t.Sequence[str]],
     had_disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]],
     options: AcceptOptions,
-    context: Context,
     refusals: Problems,
 ) -> list[Planned]:
     """The disks of every entry that makes instances. The code of volumes is loaded and entered only where there are any.
@@ -163,9 +160,7 @@ def _plan(
     if kept or any(names and volumes_requested(r) for r, names in zip(entries, new)):
         from . import boot_volumes
 
-        return boot_volumes.read(
-            conn, entries, new, options.volumes, options.max_local_block_devices, context, refusals, kept
-        )
+        return boot_volumes.read(tx, entries, new, options.volumes, options.max_local_block_devices, refusals, kept)
     planned = [Planned(request) for request in entries]
     most = options.max_local_block_devices
     for index, (request, names) in enumerate(zip(entries, new)):
@@ -184,13 +179,13 @@ def _quota_path(entries: t.Sequence[ServerRequest], error: errors.BootflowError)
 
 
 def _living(
-    conn: t.Any, entries: t.Sequence[ServerRequest], wanted: t.Sequence[t.Sequence[str]]
+    tx: Transaction, entries: t.Sequence[ServerRequest], wanted: t.Sequence[t.Sequence[str]]
 ) -> dict[tuple[str, str], t.Any]:
     found = {}
     for project in sorted({r.project for r in entries}):
         names = sorted({n for r, part in zip(entries, wanted) if r.project == project for n in part})
         for part in history.chunks(names):
-            for row in instances.select_live(conn, names=part, project=project, lock=True):
+            for row in instances.select_live(tx, names=part, project=project, lock=True):
                 found[row.project, row.display_name] = row
     return found
 
@@ -207,18 +202,16 @@ def _is_done(row: t.Any) -> bool:
     return bool(row.vm_state != states.BUILDING and row.task_state is None and not never_ran)
 
 
-def _check_same(
-    conn: t.Any, row: t.Any, digest: t.Mapping[str, t.Any], context: Context, dead: t.Collection[str]
-) -> None:
+def _check_same(tx: Transaction, row: t.Any, digest: t.Mapping[str, t.Any], dead: t.Collection[str]) -> None:
     """:raises InstanceExists: from another request. :raises InstanceBusy: :raises InstanceInvalidState: being deleted."""
     differences = expand.describe_difference(row.digest, digest)
     if differences:
         raise errors.InstanceExists(name=row.display_name, reason="; ".join(differences))
     if _is_done(row):
         return
-    alive = row.run_id and row.run_id != context.run.id and row.run_id not in dead
+    alive = row.run_id and row.run_id != tx.run.id and row.run_id not in dead
     if alive and (row.vm_state == states.BUILDING or row.task_state is not None):
-        raise runs.locked_error(conn, row.display_name, row.run_id)
+        raise runs.locked_error(tx, row.display_name, row.run_id)
     if row.task_state == states.DELETING:
         raise errors.InstanceInvalidState(
             method="boot",
@@ -230,46 +223,43 @@ def _check_same(
 
 
 def _take_over(
-    conn: t.Any,
+    tx: Transaction,
     rows: t.Sequence[t.Any],
     with_volumes: t.Collection[str],
     options: AcceptOptions,
-    context: Context,
     refusals: Problems,
 ) -> None:
     """A half-built instance goes on where it is: every stage can be done twice. A failed one starts again."""
-    now = context.now
+    now = tx.now
     if with_volumes:
         from . import boot_volumes
 
         building = [r.uuid for r in rows if r.uuid in with_volumes and r.vm_state == states.BUILDING]
-        boot_volumes.take_over(conn, building, context)
+        boot_volumes.take_over(tx, building)
         for row in [r for r in rows if r.uuid in with_volumes and r.vm_state != states.BUILDING]:
             try:
-                boot_volumes.begin_again(conn, row, options.volumes, context)
+                boot_volumes.begin_again(tx, row, options.volumes)
             except errors.InvalidRequest as e:
                 refusals.extend(e.errors)
             except errors.BootflowError as e:
                 refusals.add(row.display_name, e)
     for row in rows:
-        values: dict[str, t.Any] = {"run_id": context.run.id, "vm_state": states.BUILDING, "updated_at": now}
+        values: dict[str, t.Any] = {"run_id": tx.run.id, "vm_state": states.BUILDING, "updated_at": now}
         again = row.vm_state != states.BUILDING
         if again or row.host is None:
             values.update(task_state=states.SCHEDULING, host=None, node=None)
             if again:
                 values.update(retry=None)
-                history.start_actions(conn, [row.uuid], "create", context.request_id, row.project, context.actor, now)
+                history.start_actions(tx, [row.uuid], "create", tx.request_id, row.project, tx.actor)
         else:
             values.update(task_state=None)
-            history.start_events(conn, [row.uuid], "resume", row.host, now)
-            history.finish_events(
-                conn, [row.uuid], "resume", history.SUCCESS, now, "taken over from run %s" % row.run_id
-            )
-        instances.write(conn, [row.uuid], **values)
+            history.start_events(tx, [row.uuid], "resume", row.host)
+            history.finish_events(tx, [row.uuid], "resume", history.SUCCESS, "taken over from run %s" % row.run_id)
+        instances.write(tx, [row.uuid], **values)
 
 
 def _fit_quota(
-    conn: t.Any,
+    tx: Transaction,
     entries: t.Sequence[ServerRequest],
     wanted: t.Sequence[t.Sequence[str]],
     new: list[list[str]],
@@ -280,28 +270,27 @@ def _fit_quota(
         replace(r, min_count=max(r.min_count - (len(all_names) - len(names)), 0) if names else 0, max_count=len(names))
         for r, all_names, names in zip(entries, wanted, new)
     ]
-    counts = quotas.fit_projects(missing, instances.usage(conn, {r.project for r in entries}), limits)
+    counts = quotas.fit_projects(missing, instances.usage(tx, {r.project for r in entries}), limits)
     for index, count in enumerate(counts):
         new[index] = new[index][:count]
 
 
 def _enter_groups(
-    conn: t.Any,
+    tx: Transaction,
     entries: t.Sequence[ServerRequest],
     new: t.Sequence[t.Sequence[str]],
     limits: t.Mapping[str, t.Any],
-    now: float,
     refusals: Problems,
 ) -> None:
     """Server groups of the entries, each with room for its new members."""
     used = {r.server_group.id: r.server_group for r, names in zip(entries, new) if r.server_group is not None and names}
-    members = groups.count_members(conn, used)
+    members = groups.count_members(tx, used)
     for index, (request, names) in enumerate(zip(entries, new)):
         group = request.server_group
         if group is None or not names:
             continue
         try:
-            groups.ensure(conn, group, now)
+            groups.ensure(tx, group)
             if request.check_server_group_quota:
                 room = quotas.limits_of(limits, request.project)
                 quotas.check_group_members(group, members[group.id], len(names), room)
@@ -310,7 +299,7 @@ def _enter_groups(
             refusals.add("instances[%d].scheduler_hints.group" % index, e)
 
 
-def resolved_hints(conn: t.Any, request: ServerRequest) -> dict[str, t.Any]:
+def resolved_hints(tx: Transaction, request: ServerRequest) -> dict[str, t.Any]:
     """The hints with the UUIDs of the instances that they name: a name may be another instance's later.
 
     :raises InstanceNotFound: nothing of that name lives in the project.
@@ -321,7 +310,7 @@ def resolved_hints(conn: t.Any, request: ServerRequest) -> dict[str, t.Any]:
             continue
         named = [hints[hint]] if isinstance(hints[hint], str) else list(hints[hint])
         names = [n for n in named if not _UUID.match(n)]
-        living = {r.display_name: r.uuid for r in instances.select_live(conn, names=names, project=request.project)}
+        living = {r.display_name: r.uuid for r in instances.select_live(tx, names=names, project=request.project)}
         for name in names:
             if name not in living:
                 raise errors.InstanceNotFound(instance_id=name)
@@ -332,21 +321,21 @@ def resolved_hints(conn: t.Any, request: ServerRequest) -> dict[str, t.Any]:
 class _Writer:
     """Writes the instances of a request, under one reservation: add() each entry, then write() what they share."""
 
-    def __init__(self, conn: t.Any, planned: t.Sequence[Planned], options: AcceptOptions, context: Context):
-        self.conn = conn
+    def __init__(self, tx: Transaction, planned: t.Sequence[Planned], options: AcceptOptions):
+        self.tx = tx
         self.options = options
-        self.context = context
-        self.now = context.now
+        self.context = tx.context
+        self.now = tx.now
         self.reservation_id: str | None = None
         self.created: list[str] = []
         networks = [n for p in planned for _r, n in _networks_of(p.request.networks, options.networks)]
-        self.allocator = ports.Allocator(conn, context.rng, self.now, networks)
+        self.allocator = ports.Allocator(tx, tx.rng, networks)
         self.keeper = self._keeper() if any(p.has_volumes for p in planned) else None
 
     def _keeper(self) -> Keeper:
         from . import boot_volumes
 
-        return boot_volumes.Keeper(self.conn, self.options.volumes, self.context)
+        return boot_volumes.Keeper(self.tx, self.options.volumes)
 
     def add(self, plan: Planned, digest: t.Mapping[str, t.Any], names: t.Sequence[str]) -> None:
         """The instances of one entry, with their disks and ports.
@@ -356,13 +345,13 @@ class _Writer:
         """
         context, request = self.context, plan.request
         networks = _networks_of(request.networks, self.options.networks)
-        spec_id = requests.add_spec(self.conn, self._reservation(request.project), digest, self._spec(plan, networks))
+        spec_id = requests.add_spec(self.tx, self._reservation(request.project), digest, self._spec(plan, networks))
         numbers = {name: number for number, name in enumerate(expand.instance_names(request, request.max_count))}
         rows = [self._row(plan, spec_id, name, numbers[name]) for name in names]
         uuids = [r["uuid"] for r in rows]
-        instances.add(self.conn, rows)
-        instances.add_disks(self.conn, {u: [d.as_dict() for d in self._disks(plan, u)] for u in uuids})
-        history.start_actions(self.conn, uuids, "create", context.request_id, request.project, context.actor, self.now)
+        instances.add(self.tx, rows)
+        instances.add_disks(self.tx, {u: [d.as_dict() for d in self._disks(plan, u)] for u in uuids})
+        history.start_actions(self.tx, uuids, "create", context.request_id, request.project, context.actor)
         for uuid in uuids:
             self.allocator.add(uuid, networks)
         self.created.extend(uuids)
@@ -378,14 +367,12 @@ class _Writer:
         if self.reservation_id is None:
             context = self.context
             self.reservation_id = identifiers.reservation_id(context.rng)
-            requests.add_reservation(
-                self.conn, self.reservation_id, project, context.actor, context.request_id, self.now
-            )
+            requests.add_reservation(self.tx, self.reservation_id, project, context.actor, context.request_id)
         return self.reservation_id
 
     def _spec(self, plan: Planned, networks: t.Sequence[tuple[NetworkRequest, Network]]) -> dict[str, t.Any]:
         return {
-            **stored_spec(plan.request, networks, resolved_hints(self.conn, plan.request)),
+            **stored_spec(plan.request, networks, resolved_hints(self.tx, plan.request)),
             "image": image_data(plan.meta),
             "is_bfv": plan.volume_backed,  # the image itself may map its root to a volume
             "has_volumes": plan.has_volumes,

@@ -26,7 +26,8 @@ from ...core.reading.problems import Problems
 from ...core.resources.numa.constraints import numa_constraints
 from ...core.volumes import attach_rules, create_request, states
 from ...ledger.compute import instances
-from ...ledger.context import Context
+from ...ledger.db.this_run import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, snapshots, volumes
 from ...ledger.storage import backends as storage_backends
 from ..attachments import life
@@ -36,12 +37,11 @@ from .planned import VOLUME, BootVolumeOptions, Planned, VolumeToCreate, anonymo
 
 
 def read(
-    conn: t.Any,
+    tx: Transaction,
     requests: t.Sequence[ServerRequest],
     new: t.Sequence[t.Sequence[str]],
     options: BootVolumeOptions,
     max_local_block_devices: int,
-    context: Context,
     refusals: Problems,
     kept: t.Collection[str] = (),
 ) -> list[Planned]:
@@ -54,26 +54,26 @@ def read(
     devices = [
         [d for d in r.block_device_mapping if not d.no_device] if names else [] for r, names in zip(requests, new)
     ]
-    found = _find(conn, requests, devices)
+    found = _find(tx, requests, devices)
     ids = sorted({*kept, *(row.id for rows in found for row in rows.values())})
-    locked = {r.id: r for r in volumes.select(conn, ids=ids, lock=True)} if ids else {}
+    locked = {r.id: r for r in volumes.select(tx, ids=ids, lock=True)} if ids else {}
     found = [{word: locked[row.id] for word, row in rows.items() if row.id in locked} for rows in found]
     named = sorted({row.id for rows in found for row in rows.values()})
-    attached = volumes.attachments_of(conn, named) if named else {}
-    sources = Sources(conn, _snapshot_words(requests, devices))
+    attached = volumes.attachments_of(tx, named) if named else {}
+    sources = Sources(tx, _snapshot_words(requests, devices))
     result = []
     taken: set[str] = set()
     for index, (request, names, rows) in enumerate(zip(requests, new, found)):
         path = "instances[%d]" % index
         planned = Planned(request, max_local_block_devices=max_local_block_devices)
         if names:
-            BootVolumeReader(conn, planned, path, rows, attached, sources, options, context, refusals, taken).read()
+            BootVolumeReader(tx, planned, path, rows, attached, sources, options, refusals, taken).read()
         result.append(planned)
     return result
 
 
 def _find(
-    conn: t.Any, requests: t.Sequence[ServerRequest], devices: t.Sequence[t.Sequence[BlockDevice]]
+    tx: Transaction, requests: t.Sequence[ServerRequest], devices: t.Sequence[t.Sequence[BlockDevice]]
 ) -> list[dict[str, t.Any]]:
     """For each entry: what it calls a volume -> its row."""
     words = [
@@ -83,7 +83,7 @@ def _find(
     found: dict[str, dict[str, t.Any]] = {}
     for project in {r.project for r in requests}:
         named = [w for r, ws in zip(requests, words) if r.project == project for w in ws]
-        found[project] = volumes.find(conn, list(dict.fromkeys(named)), project)[0]
+        found[project] = volumes.find(tx, list(dict.fromkeys(named)), project)[0]
     return [{w: found[r.project][w] for w in ws if w in found[r.project]} for r, ws in zip(requests, words)]
 
 
@@ -104,8 +104,8 @@ class Sources:
     :arg words: project -> names or ids of snapshots that are sure to be needed; others are read when they are.
     """
 
-    def __init__(self, conn: t.Any, words: t.Mapping[str, t.Collection[str]] | None = None):
-        self.conn = conn
+    def __init__(self, tx: Transaction, words: t.Mapping[str, t.Collection[str]] | None = None):
+        self.tx = tx
         self.snapshots: dict[tuple[str, str], t.Any] = {}
         self.volumes: dict[str, t.Any] = {}
         self.places: tuple[set[str], int] | None = None
@@ -115,11 +115,11 @@ class Sources:
     def _read(self, project: str, words: t.Collection[str]) -> None:
         if not words:
             return
-        found = snapshots.find(self.conn, sorted(words), project)
+        found = snapshots.find(self.tx, sorted(words), project)
         self.snapshots.update({(project, word): found.get(word) for word in words})
         missing = {s.volume_id for s in found.values()} - set(self.volumes)
         if missing:
-            self.volumes.update({v.id: v for v in volumes.select(self.conn, ids=missing)})
+            self.volumes.update({v.id: v for v in volumes.select(self.tx, ids=missing)})
 
     def snapshot(self, word: str, project: str) -> t.Any:
         """The row of the snapshot of that id or name, or None."""
@@ -134,7 +134,7 @@ class Sources:
     def known(self, snapshot: t.Any, inputs: VolumeInputs) -> create_request.Known:
         """What a request may name that is made from that snapshot, or from none."""
         if self.places is None:
-            self.places = storage_backends.zones(self.conn), storage_backends.count(self.conn)
+            self.places = storage_backends.zones(self.tx), storage_backends.count(self.tx)
         zones, backends = self.places
         of = None if snapshot is None else self.volume_of(snapshot)
         rows = {} if of is None else {snapshot.id: snapshots.to_snapshot(snapshot, of)}
@@ -154,24 +154,23 @@ class BootVolumeReader:
 
     def __init__(
         self,
-        conn: t.Any,
+        tx: Transaction,
         planned: Planned,
         path: str,
         rows: t.Mapping[str, t.Any],
         attached: t.Mapping[str, t.Sequence[t.Any]],
         sources: Sources,
         options: BootVolumeOptions,
-        context: Context,
         refusals: Problems,
         taken: set[str],
     ):
-        self.conn = conn
+        self.tx = tx
         self.path = path
         self.rows = rows
         self.attached = attached
         self.sources = sources
         self.options = options
-        self.context = context
+        self.context = tx.context
         self.refusals = refusals
         self.taken = taken
         self.planned = planned
@@ -265,7 +264,7 @@ class BootVolumeReader:
             self.attached.get(row.id, []),
             zone,
             self.options.cross_az_attach,
-            together=life.check_others(self.conn, row, "", self.context),
+            together=life.check_others(self.tx, row, ""),
         )
         self.planned.request = replace(self.planned.request, availability_zone=zone)
         self.taken.add(row.id)
@@ -326,11 +325,11 @@ def inputs_of(options: BootVolumeOptions, project: str) -> VolumeInputs:
 class Keeper:
     """Enters and keeps the volumes of new instances, whose rows are there: keep() each, then write() what they make."""
 
-    def __init__(self, conn: t.Any, options: BootVolumeOptions, context: Context):
-        self.conn = conn
+    def __init__(self, tx: Transaction, options: BootVolumeOptions):
+        self.tx = tx
         self.options = options
-        self.context = context
-        self.made = accept.NewVolumes(conn, context)
+        self.context = tx.context
+        self.made = accept.NewVolumes(tx)
         self.kept: list[attachments.Reservation] = []
 
     def keep(self, planned: Planned, uuid: str) -> list[PlannedDisk]:
@@ -347,7 +346,7 @@ class Keeper:
                 row = planned.existing[str(disk.volume_id)]
                 disks.append(disk.of_volume(row.id, row.size))
                 zone = planned.request.availability_zone
-                _reserve(self.conn, row, uuid, disk, zone, self.options, self.context)
+                _reserve(self.tx, row, uuid, disk, zone, self.options)
             else:
                 disks.append(disk.of_volume(ids[disk.name], planned.to_create[disk.name].request.size))
                 entry = (ids[disk.name], uuid, disk.device_name, disk.delete_on_termination)
@@ -364,39 +363,36 @@ class Keeper:
     def write(self) -> None:
         """Enter what is made."""
         self.made.write()
-        attachments.reserve(self.conn, self.kept, self.context)
+        attachments.reserve(self.tx, self.kept)
         self.kept = []
 
 
 def add(
-    conn: t.Any,
+    tx: Transaction,
     wanted: VolumeToCreate,
     uuid: str,
     project: str,
     options: BootVolumeOptions,
-    context: Context,
 ) -> t.Any:
     """The row of the volume that is made for a disk."""
     limits = inputs_of(options, project).limits
-    ids = accept.add(conn, [wanted], limits, context, uuid)
-    return volumes.select(conn, ids=ids)[0]
+    ids = accept.add(tx, [wanted], limits, uuid)
+    return volumes.select(tx, ids=ids)[0]
 
 
 def _reserve(
-    conn: t.Any,
+    tx: Transaction,
     row: t.Any,
     uuid: str,
     disk: PlannedDisk,
     zone: str | None,
     options: BootVolumeOptions,
-    context: Context,
 ) -> None:
     life.reserve(
-        conn,
+        tx,
         row,
         uuid,
         disk.device_name,
-        context,
         delete_on_termination=disk.delete_on_termination,
         instance_zone=zone,
         cross_az_attach=options.cross_az_attach,
@@ -406,33 +402,33 @@ def _reserve(
 # --- once more ----------------------------------------------------------------------------------------------------------
 
 
-def take_over(conn: t.Any, uuids: t.Sequence[str], context: Context) -> None:
+def take_over(tx: Transaction, uuids: t.Sequence[str]) -> None:
     """Volumes of half-built instances are this run's now, and go on where they are."""
-    if attachments.of_instances(conn, uuids):
-        accept.take_over(conn, uuids, context)
-        life.resume(conn, uuids, context)
+    if attachments.of_instances(tx, uuids):
+        accept.take_over(tx, uuids)
+        life.resume(tx, uuids)
 
 
-def begin_again(conn: t.Any, row: t.Any, options: BootVolumeOptions, context: Context) -> None:
+def begin_again(tx: Transaction, row: t.Any, options: BootVolumeOptions) -> None:
     """An instance that ended in ERROR is built again: its volumes are reserved again, those that went are made again.
 
     :raises InvalidVolume: another instance has one of them meanwhile, or it is still connected to the host that could not be cleaned up.
     :raises InvalidRequest: a quota.
     """
-    disks = [planned_disk(d) for d in instances.disks_of(conn, [row.uuid])[row.uuid]]
+    disks = [planned_disk(d) for d in instances.disks_of(tx, [row.uuid])[row.uuid]]
     wanted = [d for d in disks if d.kind == VOLUME]
     if not wanted:
         return
-    accept.take_over(conn, [row.uuid], context)
-    there = {v.id: v for v in volumes.select(conn, ids=[d.volume_id for d in wanted if d.volume_id])}
-    ending = {a.volume_id: a for a in attachments.of_instances(conn, [row.uuid]).get(row.uuid, ())}
-    sources = Sources(conn)
+    accept.take_over(tx, [row.uuid])
+    there = {v.id: v for v in volumes.select(tx, ids=[d.volume_id for d in wanted if d.volume_id])}
+    ending = {a.volume_id: a for a in attachments.of_instances(tx, [row.uuid]).get(row.uuid, ())}
+    sources = Sources(tx)
     for position, disk in enumerate(disks):
         if disk.kind != VOLUME:
             continue
         volume = there.get(str(disk.volume_id))
         if disk.volume_id in ending and volume is not None and volume.status != states.DELETING:
-            life.reserve_again(conn, ending[disk.volume_id], context)
+            life.reserve_again(tx, ending[disk.volume_id])
             continue
         gone = volume is None or volume.status in (states.DELETING, states.ERROR_DELETING, states.ERROR)
         if disk.volume_source == "volume" and volume is None:
@@ -441,8 +437,8 @@ def begin_again(conn: t.Any, row: t.Any, options: BootVolumeOptions, context: Co
             )
         if gone and disk.volume_source != "volume":
             zone = row.availability_zone
-            created = volume_to_create(sources, disk, row.display_name, row.project, zone, options, context)
-            volume = add(conn, created, row.uuid, row.project, options, context)
+            created = volume_to_create(sources, disk, row.display_name, row.project, zone, options, tx.context)
+            volume = add(tx, created, row.uuid, row.project, options)
             disk = disk.of_volume(volume.id, volume.size)
-            instances.replace_disk(conn, row.uuid, position, disk.as_dict())
-        _reserve(conn, volume, row.uuid, disk, row.availability_zone, options, context)
+            instances.replace_disk(tx, row.uuid, position, disk.as_dict())
+        _reserve(tx, volume, row.uuid, disk, row.availability_zone, options)

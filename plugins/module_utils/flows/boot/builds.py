@@ -18,7 +18,7 @@ from ...core.instances import states
 from ...core.model import Network
 from ...core.networks.network_info import PortRecord, build_network_info
 from ...ledger.compute import claims, history, instances, nodes, ports, runs
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ..attachments import life, readiness
 from . import failure
@@ -55,53 +55,51 @@ class Build:
         return str(self.row.uuid)
 
 
-def begin(conn: t.Any, stage: Stage, host: str, context: Context) -> tuple[list[Build], dict[str, failure.Failed]]:
+def begin(tx: Transaction, stage: Stage, host: str) -> tuple[list[Build], dict[str, failure.Failed]]:
     """Take the builds of this run on ``host`` into ``stage``, by compare-and-swap.
 
     Builds that lost the swap (they are being deleted, or another run took them) are not in the answer, nor are those whose
     volumes are not there yet: they wait for the next round. The second part are builds that failed already: no address was
     left for them, or a volume of theirs will never come.
     """
-    now = context.now
-    runs.renew(conn, context.run, now, context.lease_seconds)
+    runs.renew(tx)
     rows = [
         r
-        for r in instances.select_live(conn, run_id=context.run.id, host=host, vm_state=states.BUILDING)
+        for r in instances.select_live(tx, run_id=tx.run.id, host=host, vm_state=states.BUILDING)
         if r.task_state in stage.expected
     ]
     failed: dict[str, failure.Failed] = {}
     if stage is NETWORKING:
         with_volumes = [r.uuid for r in rows if may_have_volumes(r)]
         if with_volumes:
-            prospects = readiness.prospects(conn, with_volumes)
+            prospects = readiness.prospects(tx, with_volumes)
             rows = [r for r in rows if r.uuid not in prospects.waiting]
-            failed = _without_volumes(conn, prospects.failed)
+            failed = _without_volumes(tx, prospects.failed)
     if not rows:
         return [], {}
     moved = instances.swap(
-        conn,
+        tx,
         [r.uuid for r in rows],
         stage.expected,
-        now,
-        context.run.id,
-        context.notify_on_state_change,
+        tx.run.id,
+        tx.context.notify_on_state_change,
         vm_state=states.BUILDING,
         task_state=stage.task_state,
     )
     rows = [r for r in rows if r.uuid in moved]
     uuids = [r.uuid for r in rows]
-    history.start_events(conn, uuids, stage.name, host, now)
+    history.start_events(tx, uuids, stage.name, host)
     failed = {u: f for u, f in failed.items() if u in moved}
     if stage is NETWORKING:
-        history.notify(conn, uuids, "compute.instance.create.start", {"host": host}, now)
-        refused = failure.allocate_missing_ports(conn, [r for r in rows if r.uuid not in failed], context)
+        history.notify(tx, uuids, "compute.instance.create.start", {"host": host})
+        refused = failure.allocate_missing_ports(tx, [r for r in rows if r.uuid not in failed])
         failed.update({u: failure.Failed(e) for u, e in refused.items()})
-    return load(conn, [r for r in rows if r.uuid not in failed]), failed
+    return load(tx, [r for r in rows if r.uuid not in failed]), failed
 
 
-def _without_volumes(conn: t.Any, problems: t.Mapping[str, errors.BootflowError]) -> dict[str, failure.Failed]:
+def _without_volumes(tx: Transaction, problems: t.Mapping[str, errors.BootflowError]) -> dict[str, failure.Failed]:
     """Builds that no stage has begun have nothing on their host, unless a run that died began one."""
-    resumed = history.with_event(conn, sorted(problems), "resume")
+    resumed = history.with_event(tx, sorted(problems), "resume")
     return {
         u: failure.Failed(
             e, cleaned=u not in resumed, cleanup_reason="an earlier run built it there" if u in resumed else ""
@@ -110,45 +108,45 @@ def _without_volumes(conn: t.Any, problems: t.Mapping[str, errors.BootflowError]
     }
 
 
-def give_up(conn: t.Any, attempts: int, context: Context) -> list[str]:
+def give_up(tx: Transaction, attempts: int) -> list[str]:
     """End the builds of this run that still wait for their volumes after the last round (VolumeNotCreated). Returns the uuids.
 
     :arg attempts: how often they were looked for.
     """
     rows = {
         r.uuid: r
-        for r in instances.select_live(conn, run_id=context.run.id, vm_state=states.BUILDING, lock=True)
+        for r in instances.select_live(tx, run_id=tx.run.id, vm_state=states.BUILDING, lock=True)
         if r.host is not None and r.task_state is None and may_have_volumes(r)
     }
     if not rows:
         return []
-    prospects = readiness.prospects(conn, rows)
+    prospects = readiness.prospects(tx, rows)
     problems = dict(prospects.failed)
     for uuid in prospects.waiting:
-        seconds = context.now - (rows[uuid].scheduled_at or rows[uuid].created_at)
-        problems[uuid] = readiness.waited_in_vain(conn, uuid, seconds, attempts)
-    failed = _without_volumes(conn, problems)
-    attachments.lock(conn, failed)
+        seconds = tx.now - (rows[uuid].scheduled_at or rows[uuid].created_at)
+        problems[uuid] = readiness.waited_in_vain(tx, uuid, seconds, attempts)
+    failed = _without_volumes(tx, problems)
+    attachments.lock(tx, failed)
     for host in sorted({rows[u].host for u in failed}):
         mine = {u: f for u, f in failed.items() if rows[u].host == host}
-        failure.fail_builds(conn, host, NETWORKING.name, mine, context)
+        failure.fail_builds(tx, host, NETWORKING.name, mine)
     return sorted(failed)
 
 
-def load(conn: t.Any, rows: t.Sequence[t.Any]) -> list[Build]:
+def load(tx: Transaction, rows: t.Sequence[t.Any]) -> list[Build]:
     """The builds of these instance rows."""
     uuids = [r.uuid for r in rows]
-    disks = instances.disks_of(conn, uuids)
-    port_records = ports.ports_of(conn, uuids)
-    allocations = claims.allocations_of(conn, uuids)
-    resumed = history.with_event(conn, uuids, "resume")
-    volumes = _attachments(conn, rows)
+    disks = instances.disks_of(tx, uuids)
+    port_records = ports.ports_of(tx, uuids)
+    allocations = claims.allocations_of(tx, uuids)
+    resumed = history.with_event(tx, uuids, "resume")
+    volumes = _attachments(tx, rows)
     facts: dict[tuple[str, str], dict[str, t.Any]] = {}
     builds = []
     for row in rows:
         place = (row.host, row.node)
         if place not in facts:
-            facts[place] = nodes.node_facts(conn, *place)
+            facts[place] = nodes.node_facts(tx, *place)
         networks = {n.id: n for _p, n in port_records[row.uuid]}
         builds.append(
             Build(
@@ -165,38 +163,35 @@ def load(conn: t.Any, rows: t.Sequence[t.Any]) -> list[Build]:
     return builds
 
 
-def _attachments(conn: t.Any, rows: t.Iterable[t.Any]) -> dict[str, list[t.Any]]:
+def _attachments(tx: Transaction, rows: t.Iterable[t.Any]) -> dict[str, list[t.Any]]:
     """uuid -> its attachments."""
     uuids = [r.uuid for r in rows if may_have_volumes(r)]
     if not uuids:
         return {}
-    return attachments.of_instances(conn, uuids)
+    return attachments.of_instances(tx, uuids)
 
 
-def done(conn: t.Any, stage: Stage, uuids: t.Sequence[str], context: Context) -> list[str]:
+def done(tx: Transaction, stage: Stage, uuids: t.Sequence[str]) -> list[str]:
     """Journal that these builds came through the stage.
 
     Returns those that are no longer this run's: deleted or taken over while it worked. The caller removes what it made
     of them on the host; the run that has them now may have looked there too early.
     """
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
-    history.finish_events(conn, uuids, stage.name, history.SUCCESS, context.now)
-    mine = {
-        r.uuid
-        for r in instances.select_live(conn, uuids=list(uuids), run_id=context.run.id, task_state=stage.task_state)
-    }
+    runs.renew(tx)
+    history.finish_events(tx, uuids, stage.name, history.SUCCESS)
+    mine = {r.uuid for r in instances.select_live(tx, uuids=list(uuids), run_id=tx.run.id, task_state=stage.task_state)}
     return [u for u in uuids if u not in mine]
 
 
 def spawned(
-    conn: t.Any, host: str, power_states: t.Mapping[str, int], context: Context, with_volumes: t.Collection[str]
+    tx: Transaction, host: str, power_states: t.Mapping[str, int], with_volumes: t.Collection[str]
 ) -> tuple[list[str], list[str]]:
     """The guests run: ACTIVE, unless they were deleted meanwhile. Returns (active, lost the swap).
 
     :arg with_volumes: those of them that have volumes, which are attached from now on.
     """
-    now = context.now
-    runs.renew(conn, context.run, now, context.lease_seconds)
+    now = tx.now
+    runs.renew(tx)
     active: list[str] = []
     by_power: dict[int, list[str]] = {}
     for uuid, power_state in power_states.items():
@@ -204,12 +199,11 @@ def spawned(
     for power_state, uuids in by_power.items():
         active += sorted(
             instances.swap(
-                conn,
+                tx,
                 uuids,
                 [states.SPAWNING],
-                now,
-                context.run.id,
-                context.notify_on_state_change,
+                tx.run.id,
+                tx.context.notify_on_state_change,
                 vm_state=states.ACTIVE,
                 task_state=None,
                 power_state=power_state,
@@ -218,11 +212,11 @@ def spawned(
         )
     having = [u for u in active if u in with_volumes]
     if having:
-        found = attachments.of_instances(conn, having)
-        life.attached(conn, [a.id for rows in found.values() for a in rows], context)
-    history.finish_events(conn, list(power_states), SPAWNING.name, history.SUCCESS, now)
-    history.finish_actions(conn, active, "create", now)
-    history.notify(conn, active, "compute.instance.create.end", {"host": host, "message": "Success"}, now)
+        found = attachments.of_instances(tx, having)
+        life.attached(tx, [a.id for rows in found.values() for a in rows])
+    history.finish_events(tx, list(power_states), SPAWNING.name, history.SUCCESS)
+    history.finish_actions(tx, active, "create")
+    history.notify(tx, active, "compute.instance.create.end", {"host": host, "message": "Success"})
     if active:
-        nodes.count_failed_build(conn, host, False)
+        nodes.count_failed_build(tx, host, False)
     return active, sorted(set(power_states) - set(active))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from ...core import errors
 from ...core.instances import build_outcome, retry, states
 from ...ledger.compute import claims, cleanups, history, instances, nodes, ports
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ..attachments import life
 from .accept import requested_networks
@@ -32,81 +32,74 @@ class Failed:
     unreachable: bool = False
 
 
-def fail_builds(
-    conn: t.Any, host: str, event: str, failures: t.Mapping[str, Failed], context: Context
-) -> dict[str, str]:
+def fail_builds(tx: Transaction, host: str, event: str, failures: t.Mapping[str, Failed]) -> dict[str, str]:
     """Write the outcome of builds that failed on ``host`` during ``event``. Returns uuid -> rescheduled, error or gone."""
     if not failures:
         return {}
-    now = context.now
     outcomes: dict[str, str] = {}
     mine = {
         r.uuid: r
-        for r in instances.select_live(
-            conn, uuids=list(failures), run_id=context.run.id, vm_state=states.BUILDING, lock=True
-        )
+        for r in instances.select_live(tx, uuids=list(failures), run_id=tx.run.id, vm_state=states.BUILDING, lock=True)
     }
-    attachments.lock(conn, mine)  # before any node is
+    attachments.lock(tx, mine)  # before any node is
     for uuid, failed in failures.items():
         error = failed.error
         if not failed.cleaned and not failed.unreachable:
             error = build_outcome.cleanup_failed("%s (%s)" % (error.message, failed.cleanup_reason))
-        history.finish_events(conn, [uuid], event, history.ERROR, now, failed.error.message)
-        history.notify(conn, [uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()}, now)
+        history.finish_events(tx, [uuid], event, history.ERROR, failed.error.message)
+        history.notify(tx, [uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()})
         row = mine.get(uuid)
         if row is None or row.task_state == states.DELETING:
             outcomes[uuid] = "gone"  # deleted or taken over meanwhile: that run sees to the rest
             if not failed.cleaned:
-                _left_behind(conn, uuid, host, failed.cleanup_reason or error.message, now)
+                _left_behind(tx, uuid, host, failed.cleanup_reason or error.message)
         else:
-            outcomes[uuid] = _fail(conn, row, host, failed, error, context)
+            outcomes[uuid] = _fail(tx, row, host, failed, error)
     return outcomes
 
 
-def _left_behind(conn: t.Any, uuid: str, host: str, reason: str, now: float) -> None:
+def _left_behind(tx: Transaction, uuid: str, host: str, reason: str) -> None:
     """A late worker could not remove what it made: record a cleanup, unless the instance still lives on the host."""
-    row = instances.any_of(conn, uuid)
+    row = instances.any_of(tx, uuid)
     if row is not None and (row.deleted != instances.LIVE or row.host != host):
-        cleanups.add(conn, host, uuid, row.domain_name, reason, now)
+        cleanups.add(tx, host, uuid, row.domain_name, reason)
 
 
-def _fail(conn: t.Any, row: t.Any, host: str, failed: Failed, error: errors.BootflowError, context: Context) -> str:
-    now = context.now
+def _fail(tx: Transaction, row: t.Any, host: str, failed: Failed, error: errors.BootflowError) -> str:
     if failed.cleaned:
-        life.host_cleaned(conn, host, [row.uuid])
-        claims.release(conn, [row.uuid], host=host)
-        ports.release(conn, [row.uuid])
+        life.host_cleaned(tx, host, [row.uuid])
+        claims.release(tx, [row.uuid], host=host)
+        ports.release(tx, [row.uuid])
     else:
-        cleanups.add(conn, host, row.uuid, row.domain_name, failed.cleanup_reason or error.message, now)
-        ports.hold(conn, row.uuid, host)
+        cleanups.add(tx, host, row.uuid, row.domain_name, failed.cleanup_reason or error.message)
+        ports.hold(tx, row.uuid, host)
     if failed.unreachable:
-        nodes.record_unreachable(conn, host, failed.cleanup_reason or error.message)
-    if context.count_failed_builds:
-        nodes.count_failed_build(conn, host, True)
-    if not failed.cleaned and attachments.connected_to(conn, row.uuid, host):
+        nodes.record_unreachable(tx, host, failed.cleanup_reason or error.message)
+    if tx.context.count_failed_builds:
+        nodes.count_failed_build(tx, host, True)
+    if not failed.cleaned and attachments.connected_to(tx, row.uuid, host):
         # its guest may still write to the volumes: no other guest may, whatever the cause
         error = build_outcome.cleanup_failed("%s (%s)" % (failed.error.message, failed.cleanup_reason))
     outcome = build_outcome.outcome_of(error, has_retry=bool(row.retry))
     if outcome.kind == build_outcome.RESCHEDULE:
         record = retry.record_failure(row.retry, row.host, row.node, error)
-        history.add_fault(conn, row.uuid, error, host, now, details="rescheduled")
+        history.add_fault(tx, row.uuid, error, host, details="rescheduled")
         instances.swap(
-            conn,
+            tx,
             [row.uuid],
             [row.task_state],
-            now,
-            context.run.id,
-            context.notify_on_state_change,
+            tx.run.id,
+            tx.context.notify_on_state_change,
             vm_state=states.BUILDING,
             task_state=states.SCHEDULING,
             host=None,
             node=None,
             retry=record,
         )
-        life.unbind_hosts(conn, [row.uuid])
+        life.unbind_hosts(tx, [row.uuid])
         return "rescheduled"
     # The ledger knows that it is still this run's, so nothing ends quietly here: it would hold its place for ever.
-    end_in_error(conn, [row], _worded(error, outcome.reason), host, context, details=failed.error.message)
+    end_in_error(tx, [row], _worded(error, outcome.reason), host, details=failed.error.message)
     return "error"
 
 
@@ -115,53 +108,49 @@ def _worded(error: errors.BootflowError, reason: str) -> errors.BootflowError:
     return errors.from_dict({**error.as_dict(), "message": reason})
 
 
-def refused(conn: t.Any, row: t.Any, error: errors.BootflowError, record: t.Any, host: str, context: Context) -> None:
+def refused(tx: Transaction, row: t.Any, error: errors.BootflowError, record: t.Any, host: str) -> None:
     """A claim was refused: another run was faster. Back to scheduling with the host in the retry record, or ERROR."""
-    now = context.now
-    history.notify(conn, [row.uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()}, now)
+    history.notify(tx, [row.uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()})
     if record is None:
-        end_in_error(conn, [row], error, host, context)
+        end_in_error(tx, [row], error, host)
         return
-    history.add_fault(conn, row.uuid, error, host, now, details="rescheduled")
-    instances.swap(conn, [row.uuid], [states.SCHEDULING], now, context.run.id, retry=record)
+    history.add_fault(tx, row.uuid, error, host, details="rescheduled")
+    instances.swap(tx, [row.uuid], [states.SCHEDULING], tx.run.id, retry=record)
 
 
 def end_in_error(
-    conn: t.Any,
+    tx: Transaction,
     rows: t.Sequence[t.Any],
     error: errors.BootflowError,
     host: str | None,
-    context: Context,
     details: str = "",
 ) -> None:
     """These instances end in ERROR: nothing held, the fault written, the action closed."""
-    now = context.now
     uuids = [r.uuid for r in rows]
     instances.swap(
-        conn,
+        tx,
         uuids,
         sorted({r.task_state for r in rows}, key=str),
-        now,
-        context.run.id,
-        context.notify_on_state_change,
+        tx.run.id,
+        tx.context.notify_on_state_change,
         vm_state=states.ERROR,
         task_state=None,
         host=None,
         node=None,
     )
-    life.end_with_instances(conn, uuids, context)
-    ports.release(conn, uuids)
+    life.end_with_instances(tx, uuids)
+    ports.release(tx, uuids)
     for uuid in uuids:
-        history.add_fault(conn, uuid, error, host, now, details)
-    history.finish_actions(conn, uuids, "create", now, "Error")
+        history.add_fault(tx, uuid, error, host, details)
+    history.finish_actions(tx, uuids, "create", "Error")
 
 
-def allocate_missing_ports(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> dict[str, errors.BootflowError]:
+def allocate_missing_ports(tx: Transaction, rows: t.Sequence[t.Any]) -> dict[str, errors.BootflowError]:
     """Give a rescheduled build its ports again: they went when it failed. Returns uuid -> refusal."""
-    have = ports.ports_of(conn, [r.uuid for r in rows])
+    have = ports.ports_of(tx, [r.uuid for r in rows])
     refused_builds: dict[str, errors.BootflowError] = {}
     missing = {r.uuid: requested_networks(r.spec) for r in rows if not have[r.uuid]}
-    allocator = ports.Allocator(conn, context.rng, context.now, [n for part in missing.values() for _r, n in part])
+    allocator = ports.Allocator(tx, tx.rng, [n for part in missing.values() for _r, n in part])
     bound: dict[str, list[str]] = {}
     for row in rows:
         networks = missing.get(row.uuid)
@@ -175,7 +164,7 @@ def allocate_missing_ports(conn: t.Any, rows: t.Sequence[t.Any], context: Contex
             refused_builds[row.uuid] = e
     allocator.write()
     for host, uuids in bound.items():
-        ports.bind(conn, uuids, host)
+        ports.bind(tx, uuids, host)
     return refused_builds
 
 
@@ -191,15 +180,15 @@ def died_error(uuid: str, runs: t.Mapping[str, str]) -> errors.BuildAbortExcepti
     )
 
 
-def end_builds(conn: t.Any, host: str, failed: t.Mapping[str, Failed], context: Context) -> dict[str, str]:
+def end_builds(tx: Transaction, host: str, failed: t.Mapping[str, Failed]) -> dict[str, str]:
     """Builds of dead runs end in ERROR, as failed builds do. The host is not to blame: its failed builds are not counted."""
-    context = replace(context, count_failed_builds=False)
+    tx = tx.for_run(replace(tx.context, count_failed_builds=False))
     by_event: dict[str, dict[str, Failed]] = defaultdict(dict)
     # all instances are locked before the first node is
-    stages = {r.uuid: r.task_state for r in instances.select_live(conn, uuids=list(failed), lock=True)}
+    stages = {r.uuid: r.task_state for r in instances.select_live(tx, uuids=list(failed), lock=True)}
     for uuid, how in failed.items():
         by_event[stages.get(uuid) or "schedule"][uuid] = how
     outcomes: dict[str, str] = {}
     for event, part in by_event.items():
-        outcomes.update(fail_builds(conn, host, event, part, context))
+        outcomes.update(fail_builds(tx, host, event, part))
     return outcomes

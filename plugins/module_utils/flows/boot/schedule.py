@@ -28,7 +28,7 @@ from ...core.scheduler.registry import make_filters, make_weighers, user_classes
 from ...core.scheduler.request_spec import RequestSpec
 from ...ledger.compute import claims, cleanups, groups, history, instances, ports, runs
 from ...ledger.compute.fleet import Needs
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from . import builds, failure
 from .planned import may_have_volumes
@@ -49,9 +49,7 @@ class Scheduled:
             self.explanations.update(dict.fromkeys(uuids, error.details["decision"]))
 
 
-def schedule(
-    conn: t.Any, read_fleet: t.Callable[[t.Any, Needs], Fleet], options: SchedulerOptions, context: Context
-) -> Scheduled:
+def schedule(tx: Transaction, read_fleet: t.Callable[[t.Any, Needs], Fleet], options: SchedulerOptions) -> Scheduled:
     """Place and claim every instance of this run that waits in task_state scheduling.
 
     :arg read_fleet: ledger.compute.fleet.read with the inventory's hosts: it is asked once, for what the requests need.
@@ -59,29 +57,29 @@ def schedule(
     Entries are all or nothing, as in Nova: where a host is missing for one instance of an entry, all of that entry end in
     ERROR. Refused claims (another run was faster) wait for the next round.
     """
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
+    runs.renew(tx)
     result = Scheduled()
     rows = instances.select_live(
-        conn, run_id=context.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True
+        tx, run_id=tx.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True
     )
     if rows:
         with_volumes = [r for r in rows if may_have_volumes(r)]
         zones: dict[str, str] = {}
         if with_volumes:
-            attachments.lock(conn, [r.uuid for r in with_volumes])
+            attachments.lock(tx, [r.uuid for r in with_volumes])
             bound = [r.uuid for r in with_volumes if not r.spec.get("cross_az_attach", True)]
-            zones = attachments.zones_of(conn, bound)
-        members = groups.load(conn, {r.server_group_id for r in rows if r.server_group_id}, lock=True)
-        fleet = read_fleet(conn, needs_of([r.spec for r in _one_of_each(rows)], options))
+            zones = attachments.zones_of(tx, bound)
+        members = groups.load(tx, {r.server_group_id for r in rows if r.server_group_id}, lock=True)
+        fleet = read_fleet(tx, needs_of([r.spec for r in _one_of_each(rows)], options))
         selected: list[Selected] = []
-        for together in _place_together(conn, rows, zones):
+        for together in _place_together(tx, rows, zones):
             try:
                 selected += _select(together, fleet, options, members)
             except errors.BootflowError as e:
                 result.add_failed(together.rows, e)
-                failure.end_in_error(conn, together.rows, e, None, context)
-        _claim(conn, selected, context, result)
-    result.hosts = instances.hosts_of_run(conn, context.run.id)
+                failure.end_in_error(tx, together.rows, e, None)
+        _claim(tx, selected, result)
+    result.hosts = instances.hosts_of_run(tx, tx.run.id)
     return result
 
 
@@ -109,9 +107,9 @@ def needs_of(specs: t.Sequence[t.Mapping[str, t.Any]], options: SchedulerOptions
     )
 
 
-def faults(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
+def faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
     """uuid -> why it was not placed."""
-    return history.last_faults(conn, uuids)
+    return history.last_faults(tx, uuids)
 
 
 @dataclass(frozen=True)
@@ -133,10 +131,10 @@ class Selected:
     retry: t.Any
 
 
-def _place_together(conn: t.Any, rows: t.Sequence[t.Any], zones: t.Mapping[str, str]) -> list[Together]:
+def _place_together(tx: Transaction, rows: t.Sequence[t.Any], zones: t.Mapping[str, str]) -> list[Together]:
     """An instance never goes to a host that still holds its leftovers: cleaning these up would remove the new build too."""
     barred: dict[str, set[str]] = {}
-    for cleanup in cleanups.of_instances(conn, [r.uuid for r in rows]):
+    for cleanup in cleanups.of_instances(tx, [r.uuid for r in rows]):
         barred.setdefault(cleanup.instance_uuid, set()).add(cleanup.host)
     found: dict[t.Any, list[t.Any]] = {}
     for row in rows:
@@ -181,15 +179,14 @@ def _select(
     return found
 
 
-def _claim(conn: t.Any, selected: t.Sequence[Selected], context: Context, result: Scheduled) -> None:
-    now = context.now
-    outcomes = claims.claim(conn, [s.claim for s in selected], now)
+def _claim(tx: Transaction, selected: t.Sequence[Selected], result: Scheduled) -> None:
+    outcomes = claims.claim(tx, [s.claim for s in selected])
     placements: list[dict[str, t.Any]] = []
     for one in selected:
         uuid, selection, outcome = one.row.uuid, one.selection, outcomes[one.row.uuid]
         if isinstance(outcome, errors.BootflowError):
             record = retry.record_failure(one.retry, selection.host, selection.nodename, outcome)
-            failure.refused(conn, one.row, outcome, record, selection.host, context)
+            failure.refused(tx, one.row, outcome, record, selection.host)
             (result.waiting if record is not None else result.failed).append(uuid)
             continue
         if (outcome.host, outcome.node) != (selection.host, selection.nodename):
@@ -204,10 +201,10 @@ def _claim(conn: t.Any, selected: t.Sequence[Selected], context: Context, result
                 "retry": retry.record_host(one.retry, outcome.host, outcome.node),
             }
         )
-    instances.place(conn, placements, now)
+    instances.place(tx, placements)
     hosts = {p["uuid"]: p["host"] for p in placements}
-    history.add_events(conn, hosts, "schedule", history.SUCCESS, now)
-    ports.bind_each(conn, hosts)
+    history.add_events(tx, hosts, "schedule", history.SUCCESS)
+    ports.bind_each(tx, hosts)
 
 
 def request_spec(spec: t.Mapping[str, t.Any], uuids: t.Sequence[str], record: t.Any, project: str) -> RequestSpec:
@@ -246,13 +243,13 @@ def resource_request(spec: t.Mapping[str, t.Any]) -> ResourceRequest:
     )
 
 
-def give_up(conn: t.Any, options_max_attempts: int, context: Context) -> list[str]:
+def give_up(tx: Transaction, options_max_attempts: int) -> list[str]:
     """End what still waits after the last round, for a host (MaxRetriesExceeded, or the refusal itself) or for a
     volume (VolumeNotCreated). Returns the uuids.
     """
-    late = builds.give_up(conn, options_max_attempts, context)
+    late = builds.give_up(tx, options_max_attempts)
     rows = instances.select_live(
-        conn, run_id=context.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True
+        tx, run_id=tx.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True
     )
     for row in rows:
         try:
@@ -262,5 +259,5 @@ def give_up(conn: t.Any, options_max_attempts: int, context: Context) -> list[st
             error: errors.BootflowError = errors.NoValidHost(reason="No round was left to build it in.")
         except errors.BootflowError as e:
             error = e
-        failure.end_in_error(conn, [row], error, None, context)
+        failure.end_in_error(tx, [row], error, None)
     return [r.uuid for r in rows] + late

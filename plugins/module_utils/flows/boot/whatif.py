@@ -23,6 +23,7 @@ from ...core.scheduler.spare import hosts_that_can_be_lost
 from ...core.scheduler.whatif import how_many
 from ...ledger.compute import groups, instances, nodes, requests
 from ...ledger.compute.fleet import NEVER_REPORTED, Needs
+from ...ledger.db.transaction import Transaction
 from . import schedule
 from .accept import resolved_hints, stored_spec
 
@@ -66,7 +67,7 @@ class Answer:
 
 
 def ask(
-    conn: t.Any,
+    tx: Transaction,
     entries: t.Sequence[ServerRequest],
     read_fleet: ReadFleet,
     options: SchedulerOptions,
@@ -80,11 +81,11 @@ def ask(
     :raises InvalidInput: nothing ends the count and no limit is given.
     """
     problems = Problems()
-    stored = [_stored(conn, r, "instances[%d]" % i, problems) for i, r in enumerate(entries)]
-    members = _groups(conn, entries, problems)
+    stored = [_stored(tx, r, "instances[%d]" % i, problems) for i, r in enumerate(entries)]
+    members = _groups(tx, entries, problems)
     problems.raise_if_any()
-    there = _there(conn, entries) if named else set()
-    fleet = read_fleet(conn, schedule.needs_of(stored, options))
+    there = _there(tx, entries) if named else set()
+    fleet = read_fleet(tx, schedule.needs_of(stored, options))
     answers = []
     for request, spec in zip(entries, stored):
         names = expand.server_names(request)
@@ -130,18 +131,18 @@ def _answer(
     )
 
 
-def _stored(conn: t.Any, request: ServerRequest, path: str, problems: Problems) -> dict[str, t.Any]:
+def _stored(tx: Transaction, request: ServerRequest, path: str, problems: Problems) -> dict[str, t.Any]:
     """The request as a boot would store it, as far as the scheduler reads it."""
     hints: t.Mapping[str, t.Any] = {}
     with problems.collect(path + ".scheduler_hints"):
-        hints = resolved_hints(conn, request)
+        hints = resolved_hints(tx, request)
     return stored_spec(request, (), hints)
 
 
-def _groups(conn: t.Any, entries: t.Sequence[ServerRequest], problems: Problems) -> dict[str, ServerGroup]:
+def _groups(tx: Transaction, entries: t.Sequence[ServerRequest], problems: Problems) -> dict[str, ServerGroup]:
     """The groups that entries name, with the members that they have."""
     requested = {r.server_group.id: r.server_group for r in entries if r.server_group is not None}
-    known = groups.load(conn, requested)
+    known = groups.load(tx, requested)
     found = {}
     for index, request in enumerate(entries):
         group = request.server_group
@@ -172,12 +173,12 @@ def _groups(conn: t.Any, entries: t.Sequence[ServerRequest], problems: Problems)
     return found
 
 
-def _there(conn: t.Any, entries: t.Sequence[ServerRequest]) -> set[tuple[str, str]]:
+def _there(tx: Transaction, entries: t.Sequence[ServerRequest]) -> set[tuple[str, str]]:
     """(project, name) of the instances among these that have a host."""
     names: dict[str, list[str]] = {}
     for request in entries:
         names.setdefault(request.project, []).extend(expand.server_names(request))
-    return {(p, name) for p, wanted in names.items() for name in instances.names_with_host(conn, p, wanted)}
+    return {(p, name) for p, wanted in names.items() for name in instances.names_with_host(tx, p, wanted)}
 
 
 # --- N+1 --------------------------------------------------------------------------------------------------------------
@@ -192,14 +193,14 @@ class Loads:
     names: dict[str, str]  # uuid -> name of the instance
 
 
-def loads(conn: t.Any, hosts: t.Collection[str] | None = None) -> Loads:
+def loads(tx: Transaction, hosts: t.Collection[str] | None = None) -> Loads:
     """The living instances that have a host, without those that are being deleted: they need no other.
 
     :arg hosts: of these hosts only.
     """
-    rows = instances.on_hosts(conn, hosts)
-    stored = {i: r.spec for i, r in requests.specs(conn, {r.request_spec_id for r in rows}).items()}
-    members = groups.load(conn, {r.server_group_id for r in rows if r.server_group_id})
+    rows = instances.on_hosts(tx, hosts)
+    stored = {i: r.spec for i, r in requests.specs(tx, {r.request_spec_id for r in rows}).items()}
+    members = groups.load(tx, {r.server_group_id for r in rows if r.server_group_id})
     together: dict[tuple[t.Any, ...], list[str]] = {}
     for row in rows:
         together.setdefault((row.host, row.request_spec_id, row.project, row.server_group_id), []).append(row.uuid)
@@ -211,11 +212,11 @@ def loads(conn: t.Any, hosts: t.Collection[str] | None = None) -> Loads:
 
 
 def lose(
-    conn: t.Any, read_fleet: ReadFleet, options: SchedulerOptions, hosts: t.Collection[str] | None = None
+    tx: Transaction, read_fleet: ReadFleet, options: SchedulerOptions, hosts: t.Collection[str] | None = None
 ) -> list[dict[str, t.Any]]:
     """core's hosts_that_can_be_lost() for these hosts (all by default), with the names of the instances beside their uuids."""
-    load = loads(conn, hosts)
-    fleet = read_fleet(conn, schedule.needs_of(load.stored, options))
+    load = loads(tx, hosts)
+    fleet = read_fleet(tx, schedule.needs_of(load.stored, options))
     found = hosts_that_can_be_lost(fleet, load.by_host, options, hosts)
     for host in found:
         for instance in [*host["moved"], *host["stuck"]]:
@@ -226,10 +227,10 @@ def lose(
 # --- the hosts as they would be ---------------------------------------------------------------------------------------
 
 
-def as_configured(conn: t.Any, fleet: Fleet, configurations: t.Mapping[str, t.Mapping[str, t.Any]]) -> Fleet:
+def as_configured(tx: Transaction, fleet: Fleet, configurations: t.Mapping[str, t.Mapping[str, t.Any]]) -> Fleet:
     """The fleet with the inventory's settings of today, which a boot enters into the ledger before it schedules."""
     changes: dict[int, dict[str, t.Any]] = {}
-    for row in nodes.rows(conn, ("id", "host", "service_disabled", "service_disabled_reason", *nodes.CONFIGURATION)):
+    for row in nodes.rows(tx, ("id", "host", "service_disabled", "service_disabled_reason", *nodes.CONFIGURATION)):
         wanted = configurations.get(row.host) or {}
         new = {k: wanted[k] for k in nodes.CONFIGURATION if k in wanted and getattr(row, k) != wanted[k]}
         if new:
@@ -268,12 +269,12 @@ class Facts:
     down: list[dict[str, str]]
 
 
-def facts(conn: t.Any, hosts: t.Collection[str], now: float, service_down_time: float) -> Facts:
+def facts(tx: Transaction, hosts: t.Collection[str], service_down_time: float) -> Facts:
     """As the ComputeFilter sees the hosts, in their order."""
     names = ("host", "reported_at", "unreachable_reason", "forced_down", "forced_down_reason")
     reasons: dict[str, str] = {}
     ages: dict[str, float] = {}
-    for row in nodes.rows(conn, names):
+    for row in nodes.rows(tx, names):
         reason = ""
         if row.forced_down:
             reason = "forced down" + (": %s" % row.forced_down_reason if row.forced_down_reason else "")
@@ -281,11 +282,11 @@ def facts(conn: t.Any, hosts: t.Collection[str], now: float, service_down_time: 
             reason = "it did not answer: %s" % row.unreachable_reason
         elif row.reported_at is None:
             reason = NEVER_REPORTED
-        elif abs(now - row.reported_at) > service_down_time:
-            reason = "last report %.0f s ago, more than %.10g s" % (abs(now - row.reported_at), service_down_time)
+        elif abs(tx.now - row.reported_at) > service_down_time:
+            reason = "last report %.0f s ago, more than %.10g s" % (abs(tx.now - row.reported_at), service_down_time)
         reasons[row.host] = reasons.get(row.host) or reason
         if row.reported_at is not None:
-            ages[row.host] = max(ages.get(row.host, 0.0), now - row.reported_at)
+            ages[row.host] = max(ages.get(row.host, 0.0), tx.now - row.reported_at)
     known = [ages[h] for h in hosts if h in ages]
     down = [{"host": h, "reason": reasons.get(h, NEVER_REPORTED)} for h in hosts if reasons.get(h, NEVER_REPORTED)]
     return Facts(oldest=max(known) if known else None, down=down)

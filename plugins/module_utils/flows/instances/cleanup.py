@@ -9,10 +9,11 @@ from __future__ import annotations
 import typing as t
 
 from ...ledger.compute import cleanups
+from ...ledger.db.transaction import Transaction
 from ..attachments import life
 
 
-def finish(conn: t.Any, host: str, uuids: t.Sequence[str]) -> None:
+def finish(tx: Transaction, host: str, uuids: t.Sequence[str]) -> None:
     """``host`` has nothing of these instances: their volumes, claims and addresses there are free."""
-    life.host_cleaned(conn, host, uuids)  # before any node is locked
-    cleanups.done(conn, host, uuids)
+    life.host_cleaned(tx, host, uuids)  # before any node is locked
+    cleanups.done(tx, host, uuids)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from ...core import errors
 from ...core.instances import states
 from ...ledger.compute import history, instances, runs
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from .. import entry
 
 MOST_NAMED = 5
@@ -88,9 +88,7 @@ class Outcome:
 # --- begin --------------------------------------------------------------------------------------------------------------
 
 
-def begin(
-    conn: t.Any, operation: Operation, selection: Selection, context: Context, known_hosts: t.Collection[str]
-) -> Begun:
+def begin(tx: Transaction, operation: Operation, selection: Selection, known_hosts: t.Collection[str]) -> Begun:
     """Take the selected instances into the operation: all of them, or with an error none.
 
     :arg known_hosts: where something can be done: the inventory's.
@@ -98,14 +96,14 @@ def begin(
     :raises InstanceNotFound: a name or UUID that no living instance has.
     :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy, ComputeHostNotFound: one of them cannot begin.
     """
-    rows = select(conn, selection, context)
+    rows = select(tx, selection)
     _refuse_unknown(rows, selection)
-    entered = enter(conn, operation, rows, context, known_hosts)
-    history.start_events_on(conn, {r.uuid: r.host for r in entered.rows}, operation.name, context.now)
+    entered = enter(tx, operation, rows, known_hosts)
+    history.start_events_on(tx, {r.uuid: r.host for r in entered.rows}, operation.name)
     return entered
 
 
-def select(conn: t.Any, selection: Selection, context: Context, everything: str = "bootflow_all") -> list[t.Any]:
+def select(tx: Transaction, selection: Selection, everything: str = "bootflow_all") -> list[t.Any]:
     """The rows of the selected instances, locked until the transaction ends, and the run with its lease renewed.
 
     :arg everything: the variable that selects all instances of a project.
@@ -116,9 +114,9 @@ def select(conn: t.Any, selection: Selection, context: Context, everything: str 
             reason="no instance is selected",
             remedy="Give names, UUIDs or a reservation id; for a whole project also %s: true." % everything,
         )
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
+    runs.renew(tx)
     rows = instances.select_live(
-        conn,
+        tx,
         names=selection.names,
         uuids=selection.uuids,
         reservations=selection.reservations,
@@ -152,10 +150,9 @@ def _refuse_unknown(rows: t.Sequence[t.Any], selection: Selection) -> None:
 
 
 def enter(
-    conn: t.Any,
+    tx: Transaction,
     operation: Operation,
     rows: t.Sequence[t.Any],
-    context: Context,
     known_hosts: t.Collection[str] | None = None,
 ) -> Begun:
     """Take these locked rows into the operation: rules, compare-and-swap, journal, notification.
@@ -163,17 +160,16 @@ def enter(
     :arg known_hosts: see begin(); None: an instance without a host, or on an unknown one, can begin, too.
     :raises BootflowError: see begin(); nothing is written then.
     """
-    now = context.now
-    dead = runs.dead_among(conn, [r.run_id for r in rows if r.task_state is not None], context.run, now)
+    dead = runs.dead_among(tx, [r.run_id for r in rows if r.task_state is not None])
     begun = Begun()
     resumed: set[str] = set()
     refused: list[errors.BootflowError] = []
     for row in rows:
-        free = row.task_state is None or row.run_id in (None, "", context.run.id, *dead)  # nobody else works on it
+        free = row.task_state is None or row.run_id in (None, "", tx.run.id, *dead)  # nobody else works on it
         if row.task_state is None and operation.is_done(row.vm_state):
             begun.unchanged.append(row)
             continue
-        problem = _problem(conn, operation, row, free, context, known_hosts)
+        problem = _problem(tx, operation, row, free, known_hosts)
         if problem is not None:
             refused.append(problem)
         begun.rows.append(row)
@@ -182,36 +178,34 @@ def enter(
     _refuse(refused)
     uuids = [r.uuid for r in begun.rows]
     instances.swap(
-        conn,
+        tx,
         uuids,
         sorted({r.task_state for r in begun.rows}, key=str),
-        now,
         None,
-        context.notify_on_state_change,
+        tx.context.notify_on_state_change,
         task_state=operation.during,
-        run_id=context.run.id,
+        run_id=tx.run.id,
     )
     for project in sorted({r.project for r in begun.rows}):
         new = [r.uuid for r in begun.rows if r.project == project and r.uuid not in resumed]
-        history.start_actions(conn, new, operation.name, context.request_id, project, context.actor, now)
-    history.notify(conn, uuids, "compute.instance.%s.start" % operation.notification, {}, now)
+        history.start_actions(tx, new, operation.name, tx.request_id, project, tx.actor)
+    history.notify(tx, uuids, "compute.instance.%s.start" % operation.notification, {})
     return begun
 
 
 def _problem(
-    conn: t.Any,
+    tx: Transaction,
     operation: Operation,
     row: t.Any,
     free: bool,
-    context: Context,
     known_hosts: t.Collection[str] | None,
 ) -> errors.BootflowError | None:
     """Why the operation cannot begin with this instance, or None. :arg free: no live run but this one works on it."""
     resumed = operation.is_begun(row.task_state)
     if resumed and not free:
-        return runs.locked_error(conn, row.display_name, row.run_id)
+        return runs.locked_error(tx, row.display_name, row.run_id)
     try:
-        entry.check_rule(conn, operation.name, row, None if resumed else row.task_state, free, context)
+        entry.check_rule(tx, operation.name, row, None if resumed else row.task_state, free)
     except errors.BootflowError as e:
         return e
     if known_hosts is None or row.host in known_hosts:
@@ -237,15 +231,13 @@ def _refuse(refused: t.Sequence[errors.BootflowError]) -> None:
 # --- finish -------------------------------------------------------------------------------------------------------------
 
 
-def finish(
-    conn: t.Any, operation: Operation, outcomes: t.Mapping[str, Outcome], context: Context
-) -> dict[str, errors.BootflowError]:
+def finish(tx: Transaction, operation: Operation, outcomes: t.Mapping[str, Outcome]) -> dict[str, errors.BootflowError]:
     """Write what came of the instances, of all hosts. Returns uuid -> why it failed.
 
     One that failed is again what it was, with a fault. One that is no longer this run's (deleted, or taken over by a run
     that believed this one dead) stays as it is.
     """
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
+    runs.renew(tx)
     failed = {u: o.error for u, o in outcomes.items() if o.error is not None}
     good: dict[int, list[str]] = {}
     for uuid, outcome in outcomes.items():
@@ -256,40 +248,38 @@ def finish(
         values: dict[str, t.Any] = {"power_state": power_state}
         if operation.rule.result is not None:
             values["vm_state"] = operation.rule.result
-        done |= leave(conn, operation, uuids, context, **values)
-    lost = set(outcomes) - done - leave(conn, operation, sorted(failed), context)
-    failed.update(instances.swap_errors(conn, lost, [operation.during]))
-    hosts = instances.hosts_of(conn, failed)
-    history.add_faults(conn, {u: e for u, e in failed.items() if u not in lost}, hosts, context.now)
-    journal(conn, operation, sorted(done), failed, hosts, context)
+        done |= leave(tx, operation, uuids, **values)
+    lost = set(outcomes) - done - leave(tx, operation, sorted(failed))
+    failed.update(instances.swap_errors(tx, lost, [operation.during]))
+    hosts = instances.hosts_of(tx, failed)
+    history.add_faults(tx, {u: e for u, e in failed.items() if u not in lost}, hosts)
+    journal(tx, operation, sorted(done), failed, hosts)
     return failed
 
 
-def leave(conn: t.Any, operation: Operation, uuids: t.Sequence[str], context: Context, **values: t.Any) -> set[str]:
+def leave(tx: Transaction, operation: Operation, uuids: t.Sequence[str], **values: t.Any) -> set[str]:
     """End the task_state of what is still this run's, with ``values`` for the rest of the row. Returns which were."""
-    now, notify = context.now, context.notify_on_state_change
-    return instances.swap(conn, uuids, [operation.during], now, context.run.id, notify, task_state=None, **values)
+    _now, notify = tx.now, tx.context.notify_on_state_change
+    return instances.swap(tx, uuids, [operation.during], tx.run.id, notify, task_state=None, **values)
 
 
 def journal(
-    conn: t.Any,
+    tx: Transaction,
     operation: Operation,
     done: t.Sequence[str],
     failed: t.Mapping[str, errors.BootflowError],
     hosts: t.Mapping[str, str | None],
-    context: Context,
 ) -> None:
     """Close action and event of these instances, and notify of their end."""
-    now = context.now
-    history.finish_events(conn, done, operation.name, history.SUCCESS, now)
-    close(conn, operation, done, now)
-    history.fail_events(conn, {u: e.message for u, e in failed.items()}, operation.name, now)
-    history.finish_actions(conn, sorted(failed), operation.name, now, history.ERROR)
+    history.finish_events(tx, done, operation.name, history.SUCCESS)
+    close(tx, operation, done)
+    history.fail_events(tx, {u: e.message for u, e in failed.items()}, operation.name)
+    history.finish_actions(tx, sorted(failed), operation.name, history.ERROR)
     faults = {u: {"host": hosts.get(u), "fault": e.as_dict()} for u, e in failed.items()}
-    history.notify_each(conn, faults, "compute.instance.%s.error" % operation.notification, now)
+    history.notify_each(tx, faults, "compute.instance.%s.error" % operation.notification)
 
 
-def close(conn: t.Any, operation: Operation, done: t.Sequence[str], now: float) -> None:
+def close(tx: Transaction, operation: Operation, done: t.Sequence[str]) -> None:
     """The operation went well for these instances: close the action, and notify of its end."""
-    history.finish_actions(conn, done, operation.name, now)
-    history.notify(conn, done, "compute.instance.%s.end" % operation.notification, {}, now)
+    history.finish_actions(tx, done, operation.name)
+    history.notify(tx, done, "compute.instance.%s.end" % operation.notification, {})

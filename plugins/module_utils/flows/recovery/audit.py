@@ -20,8 +20,8 @@ from ...core.audit.plan import Evidence, Finding
 from ...core.instances import states
 from ...core.resources.claims import ResourceRequest, estimate_overhead, usage_delta
 from ...ledger.compute import claims, cleanups, groups, instances, nodes, ports, runs
-from ...ledger.context import Context
 from ...ledger.db.locks import take_turns
+from ...ledger.db.transaction import Transaction
 from ..boot import failure
 from ..instances import cleanup, delete
 from ..instances.operations import BY_TASK_STATE
@@ -57,40 +57,40 @@ class Repaired:
 # --- reading ------------------------------------------------------------------------------------------------------------
 
 
-def survey(conn: t.Any, context: Context, evidence: Evidence) -> audit.Ledger:
+def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
     """The ledger as core.audit.plan sees it."""
-    cleanup_rows = cleanups.rows(conn)
-    claim_rows = claims.rows(conn)
-    port_rows = ports.suspicious(conn)
-    device_rows = claims.devices_without_claim(conn)
+    cleanup_rows = cleanups.rows(tx)
+    claim_rows = claims.rows(tx)
+    port_rows = ports.suspicious(tx)
+    device_rows = claims.devices_without_claim(tx)
     named = {r.instance_uuid for rows in (cleanup_rows, claim_rows, port_rows, device_rows) for r in rows}
     for snapshot in evidence.snapshots.values():
         named.update(d.uuid for d in snapshot.domains)
         named.update(snapshot.folders)
         named.update(snapshot.volumes)
     return audit.Ledger(
-        nodes=_nodes(conn),
-        instances=_instances(conn, named, context),
+        nodes=_nodes(tx),
+        instances=_instances(tx, named),
         claims=[
             audit.Claim(r.id, r.instance_uuid, r.compute_node_id, (r.memory_mb, r.disk_gb, r.vcpus)) for r in claim_rows
         ],
         devices=[audit.Device(r.id, r.instance_uuid, r.compute_node_id, r.kind, r.device) for r in device_rows],
-        ports=_ports(conn, port_rows),
-        lost_addresses=ports.addresses_without_port(conn),
+        ports=_ports(tx, port_rows),
+        lost_addresses=ports.addresses_without_port(tx),
         cleanups=[audit.Cleanup(r.host, r.instance_uuid, r.domain_name, r.reason) for r in cleanup_rows],
-        groups=[audit.Group(*g) for g in groups.without_members(conn)],
+        groups=[audit.Group(*g) for g in groups.without_members(tx)],
     )
 
 
-def plan(conn: t.Any, context: Context, evidence: Evidence) -> list[Finding]:
+def plan(tx: Transaction, evidence: Evidence) -> list[Finding]:
     """What is to be done, by what the ledger says now. Writes nothing."""
-    found = audit.plan(survey(conn, context, evidence), evidence)
-    return found + volume_audit.plan(conn, context, evidence) + storage_audit.plan(conn, context, evidence)
+    found = audit.plan(survey(tx, evidence), evidence)
+    return found + volume_audit.plan(tx, evidence) + storage_audit.plan(tx, evidence)
 
 
-def hosts_named(conn: t.Any) -> list[str]:
+def hosts_named(tx: Transaction) -> list[str]:
     """Every host that the ledger knows something of."""
-    return sorted(nodes.hosts(conn) | cleanups.hosts(conn) | instances.hosts_with_instances(conn))
+    return sorted(nodes.hosts(tx) | cleanups.hosts(tx) | instances.hosts_with_instances(tx))
 
 
 def columns_of(facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -105,16 +105,16 @@ def columns_of(facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any
     return {**found, **{k: configuration[k] for k in nodes.CONFIGURATION if k in configuration}}
 
 
-def _nodes(conn: t.Any) -> list[audit.Node]:
+def _nodes(tx: Transaction) -> list[audit.Node]:
     names = ("unreachable_reason", *TOTALS, *nodes.CONFIGURATION, *audit.USAGE_COLUMNS)
-    rows = sorted(nodes.rows(conn, ("id", "host", "node", *names)), key=lambda r: r.id)
+    rows = sorted(nodes.rows(tx, ("id", "host", "node", *names)), key=lambda r: r.id)
     return [audit.Node(r.id, r.host, r.node, dict(zip(names, r[3:]))) for r in rows]
 
 
-def _instances(conn: t.Any, named: t.Collection[str], context: Context) -> dict[str, audit.Instance]:
-    rows = instances.living_and(conn, named)
+def _instances(tx: Transaction, named: t.Collection[str]) -> dict[str, audit.Instance]:
+    rows = instances.living_and(tx, named)
     working = {r.run_id for r in rows.values() if r.run_id and _worked_on(r)}
-    dead = runs.dead_among(conn, working, context.run, context.now)
+    dead = runs.dead_among(tx, working)
     wanted: dict[tuple[int, ...], audit.Amounts] = {}
     found = {}
     for r in rows.values():
@@ -155,37 +155,37 @@ def _worked_on(row: t.Any) -> bool:
     )
 
 
-def _ports(conn: t.Any, rows: t.Sequence[t.Any]) -> list[audit.Port]:
-    addresses = ports.addresses_of(conn, [r.id for r in rows])
+def _ports(tx: Transaction, rows: t.Sequence[t.Any]) -> list[audit.Port]:
+    addresses = ports.addresses_of(tx, [r.id for r in rows])
     return [audit.Port(r.id, r.instance_uuid, r.host, r.position < 0, tuple(addresses.get(r.id, ()))) for r in rows]
 
 
 # --- writing ------------------------------------------------------------------------------------------------------------
 
 
-def repair(conn: t.Any, planned: t.Sequence[Finding], evidence: Evidence, context: Context) -> Repaired:
+def repair(tx: Transaction, planned: t.Sequence[Finding], evidence: Evidence) -> Repaired:
     """Do what is to be done in the ledger of what was ``planned`` and still is to be done. Two audits take turns.
 
     Builds of dead runs become this run's; ``todo`` says which hosts are to be cleaned before their claims go back
     (cleaned), ``abandoned`` which cannot be (abandon).
     """
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
-    take_turns(conn, "audit", ["repair"])
+    runs.renew(tx)
+    take_turns(tx, "audit", ["repair"])
     todo = [f for f in planned if f.changes]
     empty = [f for f in todo if f.kind == audit.SERVER_GROUP]
-    take_turns(conn, "project", [f.key[1] for f in empty])  # no instance joins a group meanwhile
+    take_turns(tx, "project", [f.key[1] for f in empty])  # no instance joins a group meanwhile
     uuids = {f.instance for f in todo if f.instance is not None}
-    instances.lock(conn, uuids)
-    more = storage_audit.volumes_to_lock(conn, todo)
-    volume_audit.lock(conn, [f for f in todo if f.kind in (audit.VOLUME, audit.ATTACHMENT)], uuids - {None}, more)
-    still_empty = {group_id for group_id, _name, _project in groups.without_members(conn)} if empty else set()
+    instances.lock(tx, uuids)
+    more = storage_audit.volumes_to_lock(tx, todo)
+    volume_audit.lock(tx, [f for f in todo if f.kind in (audit.VOLUME, audit.ATTACHMENT)], uuids - {None}, more)
+    still_empty = {group_id for group_id, _name, _project in groups.without_members(tx)} if empty else set()
     empty = [f for f in empty if f.key[0] in still_empty]
-    groups.forget_unused(conn, [f.key[0] for f in empty])
-    storage_audit.lock(conn, todo)
-    nodes.lock(conn, {f.node_id for f in todo if f.node_id is not None})
+    groups.forget_unused(tx, [f.key[0] for f in empty])
+    storage_audit.lock(tx, todo)
+    nodes.lock(tx, {f.node_id for f in todo if f.node_id is not None})
     known = {_identity(f) for f in todo}
-    now = [f for f in plan(conn, context, evidence) if not f.changes or _identity(f) in known]
-    return _Repair(conn, [*now, *empty], evidence, context).run()
+    now = [f for f in plan(tx, evidence) if not f.changes or _identity(f) in known]
+    return _Repair(tx, [*now, *empty], evidence).run()
 
 
 def _identity(finding: Finding) -> t.Any:
@@ -193,10 +193,10 @@ def _identity(finding: Finding) -> t.Any:
 
 
 class _Repair:
-    def __init__(self, conn: t.Any, findings: t.Sequence[Finding], evidence: Evidence, context: Context):
-        self.conn = conn
+    def __init__(self, tx: Transaction, findings: t.Sequence[Finding], evidence: Evidence):
+        self.tx = tx
         self.evidence = evidence
-        self.context = context
+        self.context = tx.context
         self.result = Repaired(findings=list(findings))
         self.by_kind: dict[str, list[Finding]] = defaultdict(list)
         for f in findings:
@@ -205,15 +205,15 @@ class _Repair:
         self.recount: set[int] = set()
 
     def run(self) -> Repaired:
-        volume_audit.repair(self.conn, self.result.findings, self.context)
-        self.result.ends = storage_audit.repair(self.conn, self.result.findings, self.context)
+        volume_audit.repair(self.tx, self.result.findings)
+        self.result.ends = storage_audit.repair(self.tx, self.result.findings)
         self._release()
         self._claim()
-        nodes.recount(self.conn, sorted(self.recount | {f.key for f in self.by_kind[audit.USAGE]}))
+        nodes.recount(self.tx, sorted(self.recount | {f.key for f in self.by_kind[audit.USAGE]}))
         for f in self.by_kind[audit.HOST_UNREACHABLE]:
             if f.node_id is None:
                 continue  # a storage host: it is entered with the reports
-            nodes.record_unreachable(self.conn, str(f.host), str(f.key))
+            nodes.record_unreachable(self.tx, str(f.host), str(f.key))
         self._settle()
         self._adopt()
         self._orphans()
@@ -225,43 +225,41 @@ class _Repair:
         return self.result.todo.setdefault(str(host), Todo())
 
     def _release(self) -> None:
-        conn = self.conn
+        tx = self.tx
         for f in self.by_kind[audit.STALE_CLAIM]:
-            claims.release(conn, [str(f.instance)], host=f.host)
-        claims.forget_devices(conn, [f.key for f in self.by_kind[audit.DEVICE_CLAIM]])
-        ports.remove(conn, [f.key for f in self.by_kind[audit.PORT]])
-        ports.remove_addresses(conn, [f.key for f in self.by_kind[audit.ADDRESS]])
+            claims.release(tx, [str(f.instance)], host=f.host)
+        claims.forget_devices(tx, [f.key for f in self.by_kind[audit.DEVICE_CLAIM]])
+        ports.remove(tx, [f.key for f in self.by_kind[audit.PORT]])
+        ports.remove_addresses(tx, [f.key for f in self.by_kind[audit.ADDRESS]])
 
     def _claim(self) -> None:
         missing = self.by_kind[audit.MISSING_CLAIM]
-        group_of = instances.groups_of(self.conn, [str(f.instance) for f in missing])
+        group_of = instances.groups_of(self.tx, [str(f.instance) for f in missing])
         for f in missing:
             uuid, node_id = str(f.instance), int(t.cast(int, f.node_id))
-            claims.restore(self.conn, uuid, node_id, f.key, group_of.get(uuid), self.context.now)
+            claims.restore(self.tx, uuid, node_id, f.key, group_of.get(uuid))
         for f in self.by_kind[audit.WRONG_CLAIM]:
             claim_id, amounts_ = f.key
-            claims.correct(self.conn, claim_id, amounts_)
+            claims.correct(self.tx, claim_id, amounts_)
         self.recount.update(f.node_id for f in [*missing, *self.by_kind[audit.WRONG_CLAIM]] if f.node_id is not None)
 
     def _settle(self) -> None:
         for host in sorted({str(f.host) for f in self.by_kind[audit.DEAD_OPERATION]}):
             snapshot = self.evidence.snapshots[host]
             power_states = {d.uuid: d.power_state for d in snapshot.domains}
-            operations.settle(self.conn, host, power_states, snapshot.began_at, self.context)
+            operations.settle(self.tx, host, power_states, snapshot.began_at)
 
     def _adopt(self) -> None:
         """What dead runs left is this run's now: they lose every swap, and other runs see who works on it."""
-        conn, now = self.conn, self.context.now
+        tx, now = self.tx, self.context.now
         builds = self.by_kind[audit.DEAD_BUILD]
         deletes = self.by_kind[audit.DEAD_DELETE]
         uuids = sorted({str(f.instance) for f in [*builds, *deletes]})
-        instances.write(conn, uuids, run_id=self.context.run.id, updated_at=now)
+        instances.write(tx, uuids, run_id=self.context.run.id, updated_at=now)
         for f in builds:
             if f.host is None:
-                rows = instances.select_live(conn, uuids=[str(f.instance)])
-                failure.end_in_error(
-                    conn, rows, failure.died_error(str(f.instance), {str(f.instance): f.key}), None, self.context
-                )
+                rows = instances.select_live(tx, uuids=[str(f.instance)])
+                failure.end_in_error(tx, rows, failure.died_error(str(f.instance), {str(f.instance): f.key}), None)
             elif f.action == audit.END:
                 self.result.abandoned.setdefault(f.host, []).append(str(f.instance))
             else:
@@ -275,13 +273,11 @@ class _Repair:
         kinds = (audit.ORPHAN_DOMAIN, audit.ORPHAN_FOLDER, audit.ORPHAN_DISK)
         for f in [f for kind in kinds for f in self.by_kind[kind]]:
             uuid = str(f.instance)
-            cleanups.add(self.conn, str(f.host), uuid, str(f.key), "an orphan that audit found", self.context.now)
+            cleanups.add(self.tx, str(f.host), uuid, str(f.key), "an orphan that audit found")
             self._todo(f.host).remains.append(uuid)
 
 
-def abandon(
-    conn: t.Any, host: str, uuids: t.Sequence[str], reason: str, died: t.Mapping[str, str], context: Context
-) -> None:
+def abandon(tx: Transaction, host: str, uuids: t.Sequence[str], reason: str, died: t.Mapping[str, str]) -> None:
     """Builds of dead runs on a host that does not answer end in ERROR; claim and addresses there stay until it is cleaned.
 
     :arg died: uuid -> the run that built it.
@@ -290,15 +286,15 @@ def abandon(
         u: failure.Failed(failure.died_error(u, died), cleaned=False, cleanup_reason=reason, unreachable=True)
         for u in uuids
     }
-    failure.end_builds(conn, host, failed, context)
-    nodes.record_unreachable(conn, host, reason)
+    failure.end_builds(tx, host, failed)
+    nodes.record_unreachable(tx, host, reason)
 
 
-def open_todo(conn: t.Any, host: str, todo: Todo, context: Context) -> dict[str, str]:
+def open_todo(tx: Transaction, host: str, todo: Todo) -> dict[str, str]:
     """uuid -> name of what is still to be cleaned up on ``host``, of what repair() listed."""
-    left = {r.instance_uuid: r.domain_name for r in cleanups.of_host(conn, host)}
+    left = {r.instance_uuid: r.domain_name for r in cleanups.of_host(tx, host)}
     wanted = {u: left[u] for u in todo.remains if u in left}
-    mine = {r.uuid: r for r in instances.select_live(conn, uuids=[*todo.builds, *todo.deleting], run_id=context.run.id)}
+    mine = {r.uuid: r for r in instances.select_live(tx, uuids=[*todo.builds, *todo.deleting], run_id=tx.run.id)}
     for uuid, row in mine.items():
         building = row.vm_state == states.BUILDING and row.host == host
         if row.task_state == states.DELETING or (uuid in todo.builds and building):
@@ -307,12 +303,11 @@ def open_todo(conn: t.Any, host: str, todo: Todo, context: Context) -> dict[str,
 
 
 def builds_cleaned(
-    conn: t.Any,
+    tx: Transaction,
     host: str,
     todo: Todo,
     problems: t.Mapping[str, errors.BootflowError],
     died: t.Mapping[str, str],
-    context: Context,
 ) -> dict[str, str]:
     """Builds of dead runs, whose host was cleaned but for ``problems``, end in ERROR. Returns uuid -> error, or gone."""
     away = (errors.HostUnreachable, errors.HypervisorUnavailable)
@@ -325,22 +320,20 @@ def builds_cleaned(
             cleanup_reason=problem.message if problem is not None else "",
             unreachable=isinstance(problem, away),
         )
-    outcomes = failure.end_builds(conn, host, failed, context)
+    outcomes = failure.end_builds(tx, host, failed)
     gone = [p.message for p in problems.values() if isinstance(p, away)]
     if gone:
-        nodes.record_unreachable(conn, host, gone[0])
+        nodes.record_unreachable(tx, host, gone[0])
     return outcomes
 
 
-def deletes_cleaned(
-    conn: t.Any, host: str, todo: Todo, problems: t.Mapping[str, errors.BootflowError], context: Context
-) -> None:
+def deletes_cleaned(tx: Transaction, host: str, todo: Todo, problems: t.Mapping[str, errors.BootflowError]) -> None:
     """What was being deleted on ``host`` is gone, but for ``problems``."""
-    delete.host_done(conn, host, [u for u in todo.deleting if u not in problems], context)
-    delete.host_failed(conn, host, {u: p for u, p in problems.items() if u in todo.deleting}, context)
+    delete.host_done(tx, host, [u for u in todo.deleting if u not in problems])
+    delete.host_failed(tx, host, {u: p for u, p in problems.items() if u in todo.deleting})
 
 
-def remains_cleaned(conn: t.Any, host: str, uuids: t.Sequence[str]) -> None:
+def remains_cleaned(tx: Transaction, host: str, uuids: t.Sequence[str]) -> None:
     """These leftovers are gone from ``host``: their claims and addresses are given back."""
-    instances.select_live(conn, uuids=uuids, lock=True)
-    cleanup.finish(conn, host, uuids)
+    instances.select_live(tx, uuids=uuids, lock=True)
+    cleanup.finish(tx, host, uuids)

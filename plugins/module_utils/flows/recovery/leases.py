@@ -9,11 +9,9 @@ The time is bootflow_lease_seconds.
 
 from __future__ import annotations
 
-import typing as t
-
 from ...core.instances import states
 from ...ledger.compute import instances
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
 from ..boot import failure
 from . import volume_leases
@@ -21,32 +19,32 @@ from . import volume_leases
 OUT = "its run's lease is out"
 
 
-def give_back(conn: t.Any, context: Context) -> list[str]:
+def give_back(tx: Transaction) -> list[str]:
     """End the builds of runs whose lease is out, but not those that this run took over. Returns their hosts.
 
     Such an instance ends in ERROR with a fault that names the run. Its claim and addresses go back when its host has been
     cleaned (cleanups), which the boot does before it schedules. Volumes that such a run was making, and those it was attaching
     or detaching, go back with it.
     """
-    died = instances.builds_of_expired_runs(conn, context.run.id, context.now)
-    left = volume_leases.left(conn, context, instance_uuids=died)
+    died = instances.builds_of_expired_runs(tx, tx.run.id)
+    left = volume_leases.left(tx, instance_uuids=died)
     if not died and not left:
         return []
-    rows = instances.select_live(conn, uuids=sorted(died), lock=True) if died else []
+    rows = instances.select_live(tx, uuids=sorted(died), lock=True) if died else []
     rows = [r for r in rows if r.run_id == died[r.uuid] and r.vm_state == states.BUILDING]
-    cables = attachments.of_instances(conn, [r.uuid for r in rows])
+    cables = attachments.of_instances(tx, [r.uuid for r in rows])
     ids = left.volume_ids | {a.volume_id for group in cables.values() for a in group}
     if ids:
-        volumes.select(conn, ids=sorted(ids), lock=True)  # all of them, before any node is
-    instances.write(conn, [r.uuid for r in rows], run_id=context.run.id)
+        volumes.select(tx, ids=sorted(ids), lock=True)  # all of them, before any node is
+    instances.write(tx, [r.uuid for r in rows], run_id=tx.run.id)
     by_host: dict[str, list[str]] = {}
     for row in rows:
         if row.host is None:
-            failure.end_in_error(conn, [row], failure.died_error(row.uuid, died), None, context)
+            failure.end_in_error(tx, [row], failure.died_error(row.uuid, died), None)
         else:
             by_host.setdefault(row.host, []).append(row.uuid)
     for host, uuids in sorted(by_host.items()):
         failed = {u: failure.Failed(failure.died_error(u, died), cleaned=False, cleanup_reason=OUT) for u in uuids}
-        failure.end_builds(conn, host, failed, context)
-    volume_leases.give_back(conn, left, context)
+        failure.end_builds(tx, host, failed)
+    volume_leases.give_back(tx, left)
     return sorted(by_host)

@@ -16,57 +16,54 @@ import typing as t
 from ...core import errors
 from ...core.instances import states
 from ...ledger.compute import instances, runs
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from ..instances.operations import BY_TASK_STATE
 
 
-def left(conn: t.Any, context: Context, host: str | None = None) -> list[t.Any]:
+def left(tx: Transaction, host: str | None = None) -> list[t.Any]:
     """Instances (of ``host``) that a dead run left in an operation: rows of instances.in_task_states()."""
-    rows = instances.in_task_states(conn, BY_TASK_STATE, host=host)
-    dead = runs.dead_among(conn, [r.run_id for r in rows], context.run, context.now)
+    rows = instances.in_task_states(tx, BY_TASK_STATE, host=host)
+    dead = runs.dead_among(tx, [r.run_id for r in rows])
     return [r for r in rows if not r.run_id or r.run_id in dead]
 
 
-def hosts_to_ask(conn: t.Any, context: Context) -> set[str]:
+def hosts_to_ask(tx: Transaction) -> set[str]:
     """Hosts whose report settles something."""
-    return {r.host for r in left(conn, context) if r.host is not None}
+    return {r.host for r in left(tx) if r.host is not None}
 
 
-def settle(
-    conn: t.Any, host: str, power_states: t.Mapping[str, int], asked_at: float, context: Context
-) -> dict[str, str]:
+def settle(tx: Transaction, host: str, power_states: t.Mapping[str, int], asked_at: float) -> dict[str, str]:
     """Settle what dead runs left in an operation on ``host``. Returns uuid -> its vm_state now.
 
     :arg power_states: of the guests that the host reported; one that is not there is none.
     :arg asked_at: when it was asked: what was written after that is left alone.
     """
-    found = {r.uuid: r for r in left(conn, context, host) if r.updated_at < asked_at}
+    found = {r.uuid: r for r in left(tx, host) if r.updated_at < asked_at}
     if not found:
         return {}
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
+    runs.renew(tx)
     settled: dict[str, str] = {}
-    for row in instances.in_task_states(conn, BY_TASK_STATE, host, uuids=found):
+    for row in instances.in_task_states(tx, BY_TASK_STATE, host, uuids=found):
         if (row.run_id, row.updated_at) != (found[row.uuid].run_id, found[row.uuid].updated_at):
             continue  # another run was faster
         its = BY_TASK_STATE[row.task_state]
         power_state = power_states.get(row.uuid)
         settled[row.uuid] = states.settled(its.name, row.vm_state, power_state)
         instances.swap(
-            conn,
+            tx,
             [row.uuid],
             [its.during],
-            context.now,
             None,
-            context.notify_on_state_change,
+            tx.context.notify_on_state_change,
             vm_state=settled[row.uuid],
             power_state=states.NOSTATE if power_state is None else power_state,
             task_state=None,
-            run_id=context.run.id,
+            run_id=tx.run.id,
         )
         done = settled[row.uuid] == its.rule.result and power_state is not None
         problem = {} if done else {row.uuid: died_error(its.name, row)}
-        operation.journal(conn, its, [row.uuid] if done else [], problem, {row.uuid: host}, context)
+        operation.journal(tx, its, [row.uuid] if done else [], problem, {row.uuid: host})
     return settled
 
 

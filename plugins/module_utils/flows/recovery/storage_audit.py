@@ -21,7 +21,7 @@ from ...core.volumes import states
 from ...core.volumes.attachment import DONE
 from ...core.volumes.names import IQN_PREFIX
 from ...ledger.compute import instances, runs
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, pending_cleanups, snapshots, volumes
 from ...ledger.storage.pending_cleanups import PendingCleanup
 from ...ledger.storage.volumes import LIVE
@@ -45,51 +45,51 @@ class Ends:
 # --- reading ------------------------------------------------------------------------------------------------------------
 
 
-def plan(conn: t.Any, context: Context, evidence: Evidence) -> list[Finding]:
+def plan(tx: Transaction, evidence: Evidence) -> list[Finding]:
     """What hosts have of volumes, and should not, and the other way round. Writes nothing."""
     seen = evidence.storage
     if not (seen.storage or seen.compute or seen.unreachable):
         return []
-    ledger = _survey(conn, context, evidence)
+    ledger = _survey(tx, evidence)
     return storage.plan(ledger, seen, evidence.remove_orphans, evidence.hosts)
 
 
-def iqn_prefixes(conn: t.Any) -> list[str]:
+def iqn_prefixes(tx: Transaction) -> list[str]:
     """What the names of targets begin with, of all backends that ever reported."""
-    rows = backends.rows_of(conn)
+    rows = backends.rows_of(tx)
     return sorted({IQN_PREFIX, *(str(r.configuration.get("iqn_prefix") or IQN_PREFIX) for r in rows)})
 
 
-def targets_of(conn: t.Any, host: str) -> set[tuple[str, str]]:
+def targets_of(tx: Transaction, host: str) -> set[tuple[str, str]]:
     """(kind of target, prefix) of the backends that ``host`` ever had."""
-    rows = backends.rows_of(conn, host)
+    rows = backends.rows_of(tx, host)
     return {(r.configuration.get("target") or "lio", r.configuration.get("iqn_prefix") or IQN_PREFIX) for r in rows}
 
 
-def known_targets(conn: t.Any) -> dict[str, list[str]]:
+def known_targets(tx: Transaction) -> dict[str, list[str]]:
     """Compute host -> the targets that its attachments are connected to."""
     found: dict[str, list[str]] = {}
-    for row in attachments.select(conn, connected=True):
+    for row in attachments.select(tx, connected=True):
         if row.attached_host and row.iqn:
             found.setdefault(row.attached_host, []).append(row.iqn)
     return {host: sorted(iqns) for host, iqns in found.items()}
 
 
-def _survey(conn: t.Any, context: Context, evidence: Evidence) -> StorageLedger:
+def _survey(tx: Transaction, evidence: Evidence) -> StorageLedger:
     seen, pool_hosts = _seen(evidence)
-    of_volumes = volumes.located(conn, seen, pool_hosts)
-    of_snapshots = snapshots.located(conn, seen, [r.id for r in of_volumes if r.pool_host in pool_hosts])
-    cables = attachments.of_volumes_or_hosts(conn, seen, evidence.storage.storage)
+    of_volumes = volumes.located(tx, seen, pool_hosts)
+    of_snapshots = snapshots.located(tx, seen, [r.id for r in of_volumes if r.pool_host in pool_hosts])
+    cables = attachments.of_volumes_or_hosts(tx, seen, evidence.storage.storage)
     # Attached volumes that no host has anything of are needed, too: a run may work on them.
-    of_volumes += volumes.located(conn, {c.volume_id for c in cables} - {r.id for r in of_volumes})
-    live_runs = volumes.live_runs(conn, [*of_volumes, *of_snapshots, *cables], context)
+    of_volumes += volumes.located(tx, {c.volume_id for c in cables} - {r.id for r in of_volumes})
+    live_runs = volumes.live_runs(tx, [*of_volumes, *of_snapshots, *cables])
     items = {(VOLUME, r.id): _item(VOLUME, r, live_runs) for r in of_volumes}
     items.update({(SNAPSHOT, r.id): _item(SNAPSHOT, r, live_runs) for r in of_snapshots})
     return StorageLedger(
         items=items,
-        cables=_as_cables(conn, cables, live_runs),
-        cleanups=pending_cleanups.items(conn),
-        errors={b.pool_host: b.error["message"] if b.error else None for b in backends.rows_of(conn)},
+        cables=_as_cables(tx, cables, live_runs),
+        cleanups=pending_cleanups.items(tx),
+        errors={b.pool_host: b.error["message"] if b.error else None for b in backends.rows_of(tx)},
     )
 
 
@@ -126,8 +126,8 @@ def _item(kind: str, row: t.Any, alive: t.Collection[str]) -> Item:
     )
 
 
-def _as_cables(conn: t.Any, rows: t.Sequence[t.Any], alive: t.Collection[str]) -> list[Cable]:
-    disks = instances.disks_of(conn, sorted({r.instance_uuid for r in rows}))
+def _as_cables(tx: Transaction, rows: t.Sequence[t.Any], alive: t.Collection[str]) -> list[Cable]:
+    disks = instances.disks_of(tx, sorted({r.instance_uuid for r in rows}))
     roots = {(u, d.get("volume_id")) for u, found in disks.items() for d in found if d.get("boot_index") == 0}
     return [_cable(r, alive, (r.instance_uuid, r.volume_id) in roots) for r in rows]
 
@@ -150,7 +150,7 @@ def _cable(row: t.Any, alive: t.Collection[str], root: bool) -> Cable:
 # --- repairing ----------------------------------------------------------------------------------------------------------
 
 
-def volumes_to_lock(conn: t.Any, planned: t.Sequence[Finding]) -> set[str]:
+def volumes_to_lock(tx: Transaction, planned: t.Sequence[Finding]) -> set[str]:
     """Ids of the volumes that the findings are about; a snapshot's volume stands for it."""
     ids: set[str] = set()
     of_snapshots: set[str] = set()
@@ -160,24 +160,24 @@ def volumes_to_lock(conn: t.Any, planned: t.Sequence[Finding]) -> set[str]:
             (ids if kind == VOLUME else of_snapshots).add(item_id)
         elif f.kind in (audit.ORPHAN_TARGET, audit.ORPHAN_SESSION, audit.ORPHAN_SECRET):
             ids.add(f.key["volume_id"])
-    return ids | set(snapshots.volume_ids(conn, of_snapshots).values())
+    return ids | set(snapshots.volume_ids(tx, of_snapshots).values())
 
 
-def lock(conn: t.Any, planned: t.Sequence[Finding]) -> None:
+def lock(tx: Transaction, planned: t.Sequence[Finding]) -> None:
     """Lock the backends that have logical volumes to go; the volumes are locked."""
     pool_hosts = {f.key[0] for f in planned if f.kind == audit.ORPHAN_VOLUME}
     if pool_hosts:
-        backends.lock(conn, pool_hosts)
+        backends.lock(tx, pool_hosts)
 
 
-def repair(conn: t.Any, findings: t.Sequence[Finding], context: Context) -> dict[str, Ends]:
+def repair(tx: Transaction, findings: t.Sequence[Finding]) -> dict[str, Ends]:
     """Unowned logical volumes become pending cleanups. Returns host -> what else has to be removed from it."""
     todo = [f for f in findings if f.changes]
     orphans = [f.key for f in todo if f.kind == audit.ORPHAN_VOLUME]
-    of = snapshots.volume_ids(conn, {item_id for _pool_host, kind, item_id in orphans if kind == SNAPSHOT})
+    of = snapshots.volume_ids(tx, {item_id for _pool_host, kind, item_id in orphans if kind == SNAPSHOT})
     reason = "an orphan that audit found"
     cleanups = [PendingCleanup(pool_host, i, reason, 0, kind, of.get(i)) for pool_host, kind, i in orphans]
-    pending_cleanups.add(conn, cleanups, context.now)
+    pending_cleanups.add(tx, cleanups)
     ends: dict[str, Ends] = {}
     for f in todo:
         if f.kind == audit.ORPHAN_SESSION:
@@ -192,35 +192,32 @@ def repair(conn: t.Any, findings: t.Sequence[Finding], context: Context) -> dict
 # --- removing -----------------------------------------------------------------------------------------------------------
 
 
-def hold(
-    conn: t.Any, host: str, side: str, ends: t.Sequence[t.Mapping[str, t.Any]], context: Context
-) -> list[dict[str, t.Any]]:
+def hold(tx: Transaction, host: str, side: str, ends: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
     """Those of ``ends`` that still have no attachment. Until release() their volumes cannot be attached.
 
     :arg side: STORAGE or COMPUTE, what ``host`` is to them.
     """
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
+    runs.renew(tx)
     ids = sorted({str(e["volume_id"]) for e in ends})
-    rows = {r.id: r for r in volumes.select(conn, ids=ids, lock=True)}
-    alive = volumes.live_runs(conn, rows.values(), context)
+    rows = {r.id: r for r in volumes.select(tx, ids=ids, lock=True)}
+    alive = volumes.live_runs(tx, rows.values())
     taken = {i for i, row in rows.items() if row.run_id in alive}
     # An attachment that has no host yet may come to this one.
-    there = attachments.select(conn, volume_ids=ids)
+    there = attachments.select(tx, volume_ids=ids)
     taken.update(r.volume_id for r in there if getattr(r, side) in (host, None))
     free = [dict(e) for e in ends if e["volume_id"] not in taken]
     volumes.swap(
-        conn,
+        tx,
         sorted({str(e["volume_id"]) for e in free}),
         {"status": (states.AVAILABLE,)},
-        context.now,
         status=states.DETACHING,
-        run_id=context.run.id,
+        run_id=tx.run.id,
     )
     return free
 
 
-def release(conn: t.Any, context: Context) -> list[str]:
+def release(tx: Transaction) -> list[str]:
     """The volumes that this run held can be attached again. Returns their ids."""
-    ids = [r.id for r in volumes.without_attachment(conn, (states.DETACHING,), context.run.id)]
-    freed = volumes.swap(conn, ids, {"status": (states.DETACHING,)}, context.now, status=states.AVAILABLE, run_id=None)
+    ids = [r.id for r in volumes.without_attachment(tx, (states.DETACHING,), tx.run.id)]
+    freed = volumes.swap(tx, ids, {"status": (states.DETACHING,)}, status=states.AVAILABLE, run_id=None)
     return sorted(freed)

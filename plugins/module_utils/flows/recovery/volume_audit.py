@@ -13,7 +13,7 @@ from ...core.audit.plan import Evidence, Finding
 from ...core.volumes import states
 from ...core.volumes.attachment import NONE
 from ...ledger.compute import cleanups, runs
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
 from ..attachments import life
 from . import volume_leases
@@ -21,15 +21,15 @@ from . import volume_leases
 _ATTACHED = (states.ATTACHING, states.IN_USE, states.DETACHING)
 
 
-def plan(conn: t.Any, context: Context, evidence: Evidence) -> list[Finding]:
+def plan(tx: Transaction, evidence: Evidence) -> list[Finding]:
     """What is to be done about volumes, by what the ledger says now. Writes nothing."""
-    found = [*_left_half_done(conn, context), *_without_instances(conn, context), *_free(conn, context)]
+    found = [*_left_half_done(tx), *_without_instances(tx), *_free(tx)]
     hosts = evidence.hosts
     return [f for f in found if hosts is None or f.host in hosts]
 
 
-def _left_half_done(conn: t.Any, context: Context) -> t.Iterator[Finding]:
-    left = volume_leases.left(conn, context, runs.dead_among)
+def _left_half_done(tx: Transaction) -> t.Iterator[Finding]:
+    left = volume_leases.left(tx, runs.dead_among)
     for row in left.volumes:
         ends = row.status in volumes.BEING_CREATED
         yield Finding(
@@ -69,11 +69,11 @@ def _left_half_done(conn: t.Any, context: Context) -> t.Iterator[Finding]:
         )
 
 
-def _without_instances(conn: t.Any, context: Context) -> t.Iterator[Finding]:
+def _without_instances(tx: Transaction) -> t.Iterator[Finding]:
     """Attachments of instances that are gone, or that failed before they ran, and that no run ends."""
-    to_clean = {(r.host, r.instance_uuid) for r in cleanups.rows(conn)}
-    rows = attachments.without_instance(conn)
-    alive = volumes.live_runs(conn, [r for r, _name in rows], context)
+    to_clean = {(r.host, r.instance_uuid) for r in cleanups.rows(tx)}
+    rows = attachments.without_instance(tx)
+    alive = volumes.live_runs(tx, [r for r, _name in rows])
     for row, domain_name in rows:
         if row.run_id in alive:
             continue
@@ -104,10 +104,10 @@ def _without_instances(conn: t.Any, context: Context) -> t.Iterator[Finding]:
             )
 
 
-def _free(conn: t.Any, context: Context) -> t.Iterator[Finding]:
+def _free(tx: Transaction) -> t.Iterator[Finding]:
     """Volumes without an attachment whose status says otherwise, except those that a live audit holds (storage_audit.hold)."""
-    rows = volumes.without_attachment(conn, _ATTACHED)
-    alive = volumes.live_runs(conn, rows, context)
+    rows = volumes.without_attachment(tx, _ATTACHED)
+    alive = volumes.live_runs(tx, rows)
     for row in rows:
         if row.run_id in alive:
             continue
@@ -124,46 +124,44 @@ def _free(conn: t.Any, context: Context) -> t.Iterator[Finding]:
 
 
 def lock(
-    conn: t.Any, planned: t.Sequence[Finding], instance_uuids: t.Iterable[str], more: t.Iterable[str] = ()
+    tx: Transaction, planned: t.Sequence[Finding], instance_uuids: t.Iterable[str], more: t.Iterable[str] = ()
 ) -> None:
     """Lock the volumes that the findings are about, those of these instances, and ``more``, all by id."""
     ids = {*more}
     ids |= {f.key[1] for f in planned if f.kind == audit.VOLUME and f.key[0] != "snapshot"}
     cables = [f.key[1] for f in planned if f.kind == audit.ATTACHMENT]
-    ids |= attachments.volume_ids(conn, cables, instance_uuids)
+    ids |= attachments.volume_ids(tx, cables, instance_uuids)
     if ids:
-        volumes.select(conn, ids=sorted(ids), lock=True)
+        volumes.select(tx, ids=sorted(ids), lock=True)
 
 
-def repair(conn: t.Any, findings: t.Sequence[Finding], context: Context) -> None:
+def repair(tx: Transaction, findings: t.Sequence[Finding]) -> None:
     """Do it. The volumes are locked."""
     todo = [f for f in findings if f.kind in (audit.VOLUME, audit.ATTACHMENT) and f.changes]
     if not todo:
         return
     keys = {f.key[:2] for f in todo}
-    left = volume_leases.left(conn, context, runs.dead_among)
+    left = volume_leases.left(tx, runs.dead_among)
     volume_leases.give_back(
-        conn,
+        tx,
         volume_leases.Left(
             attachments=[r for r in left.attachments if ("attachment", r.id) in keys],
             volumes=[r for r in left.volumes if ("volume", r.id) in keys],
             snapshots=[r for r in left.snapshots if ("snapshot", r.id) in keys],
         ),
-        context,
     )
     for f in todo:
         if f.key[0] == "clean":
-            cleanups.add(conn, str(f.host), str(f.instance), f.key[2], "its volumes are connected there", context.now)
+            cleanups.add(tx, str(f.host), str(f.instance), f.key[2], "its volumes are connected there")
     gone = sorted({str(f.instance) for f in todo if f.key[0] == "gone"})
-    life.end_with_instances(conn, gone, context)
-    life.release_instances(conn, gone)
+    life.end_with_instances(tx, gone)
+    life.release_instances(tx, gone)
     for f in todo:
         if f.key[0] == "free":
             volumes.swap(
-                conn,
+                tx,
                 [f.key[1]],
                 {"status": (f.key[2],)},
-                context.now,
                 status=states.AVAILABLE,
                 attach_status=states.DETACHED,
                 run_id=None,

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 
 from ...core import errors
 from ...ledger.compute import instances, runs
-from ...ledger.compute.runs import RunIdentity
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import snapshots, volumes
 from ..attachments import changes
 from ..volumes import schedule
@@ -39,9 +38,8 @@ class Left:
 
 
 def left(
-    conn: t.Any,
-    context: Context,
-    ended: t.Callable[[t.Any, t.Iterable[str], RunIdentity, float], set[str]] = runs.out_of_lease,
+    tx: Transaction,
+    ended: t.Callable[[Transaction, t.Iterable[str]], set[str]] = runs.out_of_lease,
     instance_uuids: t.Collection[str] = (),
 ) -> Left:
     """What runs that ended still hold.
@@ -49,12 +47,12 @@ def left(
     :arg ended: those of some runs that ended; runs.dead_among() looks at their processes, too.
     :arg instance_uuids: builds that end now: nothing waits for their volumes any more.
     """
-    of_volumes = volumes.at_work_by_others(conn, context)
-    of_snapshots = snapshots.at_work_by_others(conn, context)
-    of_attachments = changes.begun_by_others(conn, context)
+    of_volumes = volumes.at_work_by_others(tx)
+    of_snapshots = snapshots.at_work_by_others(tx)
+    of_attachments = changes.begun_by_others(tx)
     run_ids = {r.run_id for r in [*of_volumes, *of_snapshots, *of_attachments]}
-    over = ended(conn, run_ids, context.run, context.now)
-    builds = instances.living(conn, {r.instance_uuid for r in of_volumes if r.instance_uuid} - set(instance_uuids))
+    over = ended(tx, run_ids)
+    builds = instances.living(tx, {r.instance_uuid for r in of_volumes if r.instance_uuid} - set(instance_uuids))
     return Left(
         attachments=[r for r in of_attachments if r.run_id in over],
         volumes=[
@@ -66,19 +64,19 @@ def left(
     )
 
 
-def give_back(conn: t.Any, found: Left, context: Context) -> None:
+def give_back(tx: Transaction, found: Left) -> None:
     """End creations, adopt the rest. The volumes are locked and read again: what changed since is left alone."""
-    changes.expire(conn, found.attachments, context)
+    changes.expire(tx, found.attachments)
     before = {r.id: r for r in found.volumes}
     rows = [
         r
-        for r in (volumes.select(conn, ids=sorted(before)) if before else ())
+        for r in (volumes.select(tx, ids=sorted(before)) if before else ())
         if (r.status, r.run_id) == (before[r.id].status, before[r.id].run_id)
     ]
-    volumes.take_ownership(conn, [r.id for r in rows], context)
+    volumes.take_ownership(tx, [r.id for r in rows])
     being_created = [r for r in rows if r.status in volumes.BEING_CREATED]
-    schedule.end_in_error(conn, being_created, {r.id: died_error(r) for r in being_created}, context)
-    snapshots.take_ownership(conn, [r.id for r in found.snapshots], context)
+    schedule.end_in_error(tx, being_created, {r.id: died_error(r) for r in being_created})
+    snapshots.take_ownership(tx, [r.id for r in found.snapshots])
 
 
 def died_error(row: t.Any) -> errors.BootflowError:

@@ -22,7 +22,8 @@ from ...core.volumes.create_request import Known
 from ...core.volumes.digest import VolumeDigest
 from ...core.volumes.model import VolumeRequest
 from ...ledger.compute import instances
-from ...ledger.context import Context
+from ...ledger.db.this_run import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import backends, pending_cleanups, snapshots, volumes
 from ...ledger.storage.pending_cleanups import PendingCleanup
 from . import requests
@@ -68,9 +69,7 @@ class _Compared:
     unchanged: list[str] = field(default_factory=list)
 
 
-def accept(
-    conn: t.Any, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs, context: Context
-) -> VolumeAccepted:
+def accept(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs) -> VolumeAccepted:
     """Enter the new volumes of ``entries``, take over those that a dead run left, leave those alone that are as requested.
 
     A volume that could not be created starts over, with the image as the catalogue has it now.
@@ -78,40 +77,39 @@ def accept(
     :raises InvalidRequest: with every refusal of every entry (VolumeExists, VolumeLocked, quotas, ...). The caller has to
         roll its transaction back then.
     """
-    requests.open_project(conn, inputs, context)
+    requests.open_project(tx, inputs)
     refusals = Problems()
-    compared = _compare(conn, _read(conn, entries, inputs, refusals), inputs, context, refusals)
+    compared = _compare(tx, _read(tx, entries, inputs, refusals), inputs, refusals)
     again = [replace(e, resolved={**e.resolved, "size": r.size}) for e, r in compared.failed]
-    known = known_of(conn, [e.resolved for e in [*compared.new, *again]], inputs)
-    new = _requests(compared.new, known, inputs, context, refusals)
-    renewed = _requests(again, known, inputs, context, refusals)
+    known = known_of(tx, [e.resolved for e in [*compared.new, *again]], inputs)
+    new = _requests(compared.new, known, inputs, tx.context, refusals)
+    renewed = _requests(again, known, inputs, tx.context, refusals)
     with refusals.collect("quotas"):
-        _check_quota(new, inputs.limits, lambda: volumes.usage(conn, inputs.project), refusals)
+        _check_quota(new, inputs.limits, lambda: volumes.usage(tx, inputs.project), refusals)
     refusals.raise_if_any()
     failed = [r for _e, r in compared.failed]
-    _start_over(conn, failed, [(r, i) for _p, r, i in renewed], context)
-    volumes.take_ownership(conn, [r.id for r in compared.unfinished], context)
+    _start_over(tx, failed, [(r, i) for _p, r, i in renewed])
+    volumes.take_ownership(tx, [r.id for r in compared.unfinished])
     digests = [VolumeDigest.of(e.requested) for e in compared.new]
-    rows = [_row(r, i, digest, context, None) for (_p, r, i), digest in zip(new, digests)]
+    rows = [_row(r, i, digest, tx.context, None) for (_p, r, i), digest in zip(new, digests)]
     return VolumeAccepted(
-        created=_insert(conn, rows),
+        created=_insert(tx, rows),
         resumed=[r.id for r in [*compared.unfinished, *failed]],
         unchanged=compared.unchanged,
     )
 
 
 def add(
-    conn: t.Any,
+    tx: Transaction,
     new_volumes: t.Sequence[NewVolume],
     limits: t.Mapping[str, int],
-    context: Context,
     instance_uuid: str,
 ) -> list[str]:
     """Enter volumes that a boot creates for the instance. Returns their ids, in order.
 
     The caller holds the project's turn. Raises as NewVolumes.add().
     """
-    new = NewVolumes(conn, context)
+    new = NewVolumes(tx)
     ids = new.add(new_volumes, limits, instance_uuid)
     new.write()
     return ids
@@ -123,9 +121,9 @@ class NewVolumes:
     The caller holds the turns of their projects.
     """
 
-    def __init__(self, conn: t.Any, context: Context):
-        self.conn = conn
-        self.context = context
+    def __init__(self, tx: Transaction):
+        self.tx = tx
+        self.context = tx.context
         self.rows: list[dict[str, t.Any]] = []
         self.used: dict[str, t.Mapping[str, int]] = {}  # by project: what it has, including ``rows``
 
@@ -152,7 +150,7 @@ class NewVolumes:
 
     def _used(self, project: str) -> t.Mapping[str, int]:
         if project not in self.used:
-            self.used[project] = volumes.usage(self.conn, project)
+            self.used[project] = volumes.usage(self.tx, project)
         return self.used[project]
 
     def _check_names(
@@ -165,7 +163,7 @@ class NewVolumes:
         names = [r.name for _p, r, _i in new_volumes if r.name]
         if not names:
             return
-        there = {r.name for r in volumes.select(self.conn, names=names, project=project)}
+        there = {r.name for r in volumes.select(self.tx, names=names, project=project)}
         there.update(r["name"] for r in self.rows if r["project"] == project)
         for path, request, _image in new_volumes:
             if request.name and request.name in there:
@@ -175,38 +173,38 @@ class NewVolumes:
 
     def write(self) -> None:
         """Enter them."""
-        _insert(self.conn, self.rows)
+        _insert(self.tx, self.rows)
         self.rows = []
 
 
-def take_over(conn: t.Any, instance_uuids: t.Iterable[str], context: Context) -> None:
+def take_over(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
     """This run works on the volumes of builds that it took over; those that could not be created start over."""
     statuses = (*volumes.BEING_CREATED, states.ERROR)
-    rows = volumes.select(conn, instance_uuids=instance_uuids, statuses=statuses, lock=True)
-    _start_over(conn, [r for r in rows if r.status == states.ERROR], None, context)
-    volumes.take_ownership(conn, [r.id for r in rows if r.status != states.ERROR], context)
+    rows = volumes.select(tx, instance_uuids=instance_uuids, statuses=statuses, lock=True)
+    _start_over(tx, [r for r in rows if r.status == states.ERROR], None)
+    volumes.take_ownership(tx, [r.id for r in rows if r.status != states.ERROR])
 
 
-def known_of(conn: t.Any, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs) -> Known:
+def known_of(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs) -> Known:
     """What these entries can refer to: their sources by id, the zones, and the number of backends."""
     named = [str(e["snapshot_id"]) for e in entries if e.get("snapshot_id")]
-    snapshot_rows = snapshots.select(conn, ids=named, project=inputs.project) if named else []
+    snapshot_rows = snapshots.select(tx, ids=named, project=inputs.project) if named else []
     sources = {str(e["source_volid"]) for e in entries if e.get("source_volid")}
     wanted = sources | {s.volume_id for s in snapshot_rows}
-    rows = {r.id: r for r in volumes.select(conn, ids=wanted)} if wanted else {}
+    rows = {r.id: r for r in volumes.select(tx, ids=wanted)} if wanted else {}
     return Known(
         types=inputs.types,
         image=inputs.image,
         volumes={i: volumes.to_volume(rows[i]) for i in sources if i in rows and rows[i].project == inputs.project},
         snapshots={s.id: snapshots.to_snapshot(s, rows[s.volume_id]) for s in snapshot_rows},
-        zones=backends.zones(conn),
-        backends=backends.count(conn),
+        zones=backends.zones(tx),
+        backends=backends.count(tx),
     )
 
 
-def resolved(conn: t.Any, entries: t.Sequence[t.Mapping[str, t.Any]], project: str) -> list[dict[str, t.Any]]:
+def resolved(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], project: str) -> list[dict[str, t.Any]]:
     """Entries (fields_of()) with ids for the names of snapshots, volumes and instances; a name without one stays."""
-    known = _Ids.of(conn, entries, project)
+    known = _Ids.of(tx, entries, project)
     return [known.put_into(entry) for entry in entries]
 
 
@@ -219,16 +217,16 @@ class _Ids:
     instances: dict[str, str]
 
     @classmethod
-    def of(cls, conn: t.Any, entries: t.Sequence[t.Mapping[str, t.Any]], project: str) -> _Ids:
+    def of(cls, tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], project: str) -> _Ids:
         of_snapshots = [e["snapshot_id"] for e in entries if isinstance(e.get("snapshot_id"), str)]
         of_volumes = [e["source_volid"] for e in entries if isinstance(e.get("source_volid"), str)]
         of_volumes += [w for e in entries for hint in VOLUME_HINTS for w in _hinted(e, hint)]
         names = [w for e in entries for hint in INSTANCE_HINTS for w in _hinted(e, hint)]
-        found, _missing = volumes.find(conn, list(dict.fromkeys(of_volumes)), project)
+        found, _missing = volumes.find(tx, list(dict.fromkeys(of_volumes)), project)
         return cls(
-            snapshots={w: r.id for w, r in snapshots.find(conn, of_snapshots, project).items()},
+            snapshots={w: r.id for w, r in snapshots.find(tx, of_snapshots, project).items()},
             volumes={w: r.id for w, r in found.items()},
-            instances={r.display_name: r.uuid for r in instances.select_live(conn, names=names, project=project)}
+            instances={r.display_name: r.uuid for r in instances.select_live(tx, names=names, project=project)}
             if names
             else {},
         )
@@ -262,20 +260,18 @@ def _hinted(entry: t.Mapping[str, t.Any], hint: str) -> list[str]:
 
 
 def _read(
-    conn: t.Any, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs, refusals: Problems
+    tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs, refusals: Problems
 ) -> list[_Entry]:
     """The entries that have a name of their own and known fields only."""
     found = list(requests.read_entries(entries, "volume", create_request.fields_of, refusals))
-    with_ids = resolved(conn, [requested for _p, _n, requested in found], inputs.project)
+    with_ids = resolved(tx, [requested for _p, _n, requested in found], inputs.project)
     return [_Entry(*entry, with_ids[number]) for number, entry in enumerate(found)]
 
 
-def _compare(
-    conn: t.Any, entries: t.Sequence[_Entry], inputs: VolumeInputs, context: Context, refusals: Problems
-) -> _Compared:
-    rows = volumes.select(conn, names=[e.name for e in entries], project=inputs.project, lock=True)
+def _compare(tx: Transaction, entries: t.Sequence[_Entry], inputs: VolumeInputs, refusals: Problems) -> _Compared:
+    rows = volumes.select(tx, names=[e.name for e in entries], project=inputs.project, lock=True)
     living = {r.name: r for r in rows}
-    live_runs = volumes.live_runs(conn, rows, context)
+    live_runs = volumes.live_runs(tx, rows)
     found = _Compared()
     for entry in entries:
         row = living.get(entry.name)
@@ -285,7 +281,7 @@ def _compare(
         with refusals.collect(entry.path + ".name"):
             _check_same(row, entry, inputs)
             _check_not_being_deleted(row)
-            requests.check_not_busy(conn, row, volumes.BEING_CREATED, live_runs)
+            requests.check_not_busy(tx, row, volumes.BEING_CREATED, live_runs)
             if row.status in volumes.BEING_CREATED:
                 found.unfinished.append(row)
             elif row.status == states.ERROR and not row.made:
@@ -387,23 +383,25 @@ def _row(
     }
 
 
-def _insert(conn: t.Any, rows: t.Sequence[dict[str, t.Any]]) -> list[str]:
+def _insert(tx: Transaction, rows: t.Sequence[dict[str, t.Any]]) -> list[str]:
     """Enter rows of _row(), each with what it inherits. Returns their ids."""
     if not rows:
         return []
-    origins = _origins(conn, [r["snapshot_id"] for r in rows], [r["source_volid"] for r in rows])
+    origins = _origins(tx, [r["snapshot_id"] for r in rows], [r["source_volid"] for r in rows])
     for row in rows:
         row["spec"].update(_inherited(origins.get(row["source_volid"] or row["snapshot_id"] or "")))
-    volumes.insert(conn, rows)
+    volumes.insert(tx, rows)
     return [r["id"] for r in rows]
 
 
-def _origins(conn: t.Any, snapshot_ids: t.Iterable[str | None], volume_ids: t.Iterable[str | None]) -> dict[str, t.Any]:
+def _origins(
+    tx: Transaction, snapshot_ids: t.Iterable[str | None], volume_ids: t.Iterable[str | None]
+) -> dict[str, t.Any]:
     """Id of a source volume or snapshot -> the row of the volume that its content comes from."""
     of_snapshots, of_volumes = {i for i in snapshot_ids if i}, {i for i in volume_ids if i}
-    sources = snapshots.select(conn, ids=of_snapshots) if of_snapshots else []
+    sources = snapshots.select(tx, ids=of_snapshots) if of_snapshots else []
     wanted = {*of_volumes, *(s.volume_id for s in sources)}
-    rows = {r.id: r for r in volumes.select(conn, ids=wanted)} if wanted else {}
+    rows = {r.id: r for r in volumes.select(tx, ids=wanted)} if wanted else {}
     return {**rows, **{s.id: rows[s.volume_id] for s in sources}}
 
 
@@ -422,10 +420,9 @@ def _inherited(origin: t.Any) -> dict[str, t.Any]:
 
 
 def _start_over(
-    conn: t.Any,
+    tx: Transaction,
     rows: t.Sequence[t.Any],
     renewed: t.Sequence[tuple[VolumeRequest, Image | None]] | None,
-    context: Context,
 ) -> None:
     """Volumes that could not be created are placed again; what may be left of them where they were is cleaned up.
 
@@ -433,24 +430,22 @@ def _start_over(
     """
     if not rows:
         return
-    now = context.now
     if renewed is not None:
-        origins = _origins(conn, [r.snapshot_id for r, _i in renewed], [r.source_volid for r, _i in renewed])
+        origins = _origins(tx, [r.snapshot_id for r, _i in renewed], [r.source_volid for r, _i in renewed])
         specs = [_spec(replace(r, volume_id=row.id), i, origins) for row, (r, i) in zip(rows, renewed)]
         written = [
             {"id": row.id, "spec": spec, "image_id": request.image_id}
             for row, spec, (request, _image) in zip(rows, specs, renewed)
         ]
-        volumes.update(conn, written, now)
+        volumes.update(tx, written)
     placed = [r for r in rows if r.pool_host]
     if placed:
-        backends.lock(conn, {r.pool_host for r in placed})
+        backends.lock(tx, {r.pool_host for r in placed})
     left = [PendingCleanup(r.pool_host, r.id, "its creation failed there", r.pending_gb) for r in placed]
-    pending_cleanups.add(conn, left, now)
+    pending_cleanups.add(tx, left)
     volumes.take_ownership(
-        conn,
+        tx,
         [r.id for r in rows],
-        context,
         status=states.CREATING,
         pool_host=None,
         pending_gb=0,

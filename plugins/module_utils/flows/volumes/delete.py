@@ -17,7 +17,7 @@ from ...core import errors
 from ...core.reading.problems import Problems
 from ...core.volumes import states
 from ...ledger.compute import runs
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, deletions, snapshots, volume_history, volumes
 from . import requests
 
@@ -38,8 +38,7 @@ class VolumeDeleting:
 
 
 def begin(
-    conn: t.Any,
-    context: Context,
+    tx: Transaction,
     ids: t.Sequence[str] | None = None,
     names: t.Sequence[str] | None = None,
     project: str | None = None,
@@ -60,9 +59,9 @@ def begin(
             reason="no volumes are selected for deletion",
             remedy="Set bootflow_volume_names or bootflow_volume_ids; for a whole project also bootflow_volume_delete_all: true.",
         )
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
-    rows = selected(conn, ids, names, project)
-    check = _Check(conn, rows, force, cascade, context)
+    runs.renew(tx)
+    rows = selected(tx, ids, names, project)
+    check = _Check(tx, rows, force, cascade)
     refusals: list[tuple[str, errors.BootflowError]] = []
     for row in rows:
         try:
@@ -71,31 +70,29 @@ def begin(
             refusals.append(("volumes[%s]" % (row.name or row.id), e))
     _raise(refusals)
     if cascade:
-        snapshots.take_ownership(conn, [s.id for s in check.snapshots], context, status=states.DELETING)
-    return _begin(conn, rows, context)
+        snapshots.take_ownership(tx, [s.id for s in check.snapshots], status=states.DELETING)
+    return _begin(tx, rows)
 
 
 def finish(
-    conn: t.Any, context: Context, ids: t.Sequence[str] | None = None
+    tx: Transaction, ids: t.Sequence[str] | None = None
 ) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
     """(what this run deleted, what it could not delete): {id, name, project, pool_host, fault}.
 
     :arg ids: of these only. What no host was asked to delete ends in error_deleting, too: delete it again.
     """
-    now = context.now
-    deleted = [_shown(r, None) for r in volumes.deleted_by(conn, context, ids)]
-    left = volumes.select(conn, ids=ids, run_id=context.run.id, statuses=_GOING, lock=True)
+    deleted = [_shown(r, None) for r in volumes.deleted_by(tx, ids)]
+    left = volumes.select(tx, ids=ids, run_id=tx.run.id, statuses=_GOING, lock=True)
     hosts = {r.id: volumes.host_of(r.pool_host) for r in left if r.status == states.DELETING}
     silent = {i: errors.HostUnreachable(host=h, reason="it did not delete the volume") for i, h in hosts.items()}
-    volume_history.add_faults(conn, [volume_history.Fault(i, e, hosts[i]) for i, e in silent.items()], now)
+    volume_history.add_faults(tx, [volume_history.Fault(i, e, hosts[i]) for i, e in silent.items()])
     volumes.swap(
-        conn,
+        tx,
         [r.id for r in left],
         {"status": (states.DELETING,)},
-        now,
         status=states.status_after("delete", errors.RemoteError(reason="")),
     )
-    faults = volume_history.last_faults(conn, [r.id for r in left]) if left else {}
+    faults = volume_history.last_faults(tx, [r.id for r in left]) if left else {}
     return deleted, [_shown(r, faults.get(r.id)) for r in left]
 
 
@@ -107,19 +104,19 @@ def _shown(row: t.Any, fault: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
 
 
 def selected(
-    conn: t.Any, ids: t.Sequence[str] | None, names: t.Sequence[str] | None, project: str | None
+    tx: Transaction, ids: t.Sequence[str] | None, names: t.Sequence[str] | None, project: str | None
 ) -> list[t.Any]:
     """Rows of the selected volumes, locked. :raises InvalidInput: a name is in several projects."""
     wanted: dict[str, t.Any] = {}
     if ids is None and names is None:
-        wanted = {r.id: r for r in volumes.select(conn, project=project)}
+        wanted = {r.id: r for r in volumes.select(tx, project=project)}
     if ids is not None:
-        wanted.update({r.id: r for r in volumes.select(conn, ids=ids, project=project)})
+        wanted.update({r.id: r for r in volumes.select(tx, ids=ids, project=project)})
     if names is not None:
-        named = volumes.select(conn, names=names, project=project)
+        named = volumes.select(tx, names=names, project=project)
         _refuse_ambiguous(named)
         wanted.update({r.id: r for r in named})
-    return volumes.select(conn, ids=wanted, lock=True) if wanted else []
+    return volumes.select(tx, ids=wanted, lock=True) if wanted else []
 
 
 def _refuse_ambiguous(rows: t.Sequence[t.Any]) -> None:
@@ -142,19 +139,19 @@ def _refuse_ambiguous(rows: t.Sequence[t.Any]) -> None:
 class _Check:
     """Whether volumes can be deleted, with what the ledger has beside them."""
 
-    def __init__(self, conn: t.Any, rows: t.Sequence[t.Any], force: bool, cascade: bool, context: Context) -> None:
-        self.conn, self.force, self.cascade = conn, force, cascade
+    def __init__(self, tx: Transaction, rows: t.Sequence[t.Any], force: bool, cascade: bool) -> None:
+        self.tx, self.force, self.cascade = tx, force, cascade
         ids = [r.id for r in rows]
-        self.snapshots = snapshots.select(conn, volume_ids=ids, lock=True) if ids else []
-        self.live_runs = volumes.live_runs(conn, [*rows, *self.snapshots], context)
-        self.in_use = attachments.exported_or_connected(conn, ids)
-        self.frozen = backends.frozen_pool_hosts(conn)
+        self.snapshots = snapshots.select(tx, volume_ids=ids, lock=True) if ids else []
+        self.live_runs = volumes.live_runs(tx, [*rows, *self.snapshots])
+        self.in_use = attachments.exported_or_connected(tx, ids)
+        self.frozen = backends.frozen_pool_hosts(tx)
         self.readers = {} if force or not ids else self._readers(ids)
 
     def _readers(self, ids: t.Sequence[str]) -> dict[str, str]:
         """Id of a volume -> name of one that stays and is being created from it, or from a snapshot of it."""
         of = {s.id: s.volume_id for s in self.snapshots}
-        found = volumes.being_created_from(self.conn, ids, of)
+        found = volumes.being_created_from(self.tx, ids, of)
         return {source or of[str(snapshot)]: name for reader, name, source, snapshot in found if reader not in set(ids)}
 
     def volume(self, row: t.Any) -> None:
@@ -162,10 +159,10 @@ class _Check:
         states.check_not_frozen(row.pool_host in self.frozen)
         worked_on = row.run_id in self.live_runs and row.status in volumes.BUSY
         if worked_on and not (self.force and row.status in _LEFT):
-            raise volumes.locked_error(self.conn, row)
+            raise volumes.locked_error(self.tx, row)
         of_volume = [s for s in self.snapshots if s.volume_id == row.id]
         for snapshot in of_volume:
-            requests.check_not_busy(self.conn, snapshot, snapshots.BUSY, self.live_runs)
+            requests.check_not_busy(self.tx, snapshot, snapshots.BUSY, self.live_runs)
         if row.status in _GOING:
             return
         volume = volumes.to_volume(row)
@@ -203,8 +200,8 @@ def _raise(refusals: t.Sequence[tuple[str, errors.BootflowError]]) -> None:
 # --- writing -------------------------------------------------------------------------------------------------------------
 
 
-def _begin(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> VolumeDeleting:
-    placed = deletions.begin(conn, rows, context)
+def _begin(tx: Transaction, rows: t.Sequence[t.Any]) -> VolumeDeleting:
+    placed = deletions.begin(tx, rows)
     return VolumeDeleting(
         rows=placed,
         hosts=sorted({volumes.host_of(r.pool_host) for r in placed}),

@@ -17,7 +17,8 @@ from ...core.reading.problems import Problems
 from ...core.volumes import quotas, states
 from ...core.volumes.scheduler.options import VolumeSchedulerOptions
 from ...core.volumes.scheduler.select import VolumeScheduler
-from ...ledger.context import Context
+from ...ledger.db.this_run import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, volumes
 from . import requests
 from .requests import VolumeInputs
@@ -42,44 +43,42 @@ class _Growth(t.NamedTuple):
 
 
 def begin(
-    conn: t.Any,
+    tx: Transaction,
     requested: t.Sequence[t.Mapping[str, t.Any]],
     inputs: VolumeInputs,
     scheduler_options: VolumeSchedulerOptions,
-    context: Context,
 ) -> VolumeExtending:
     """Mark volumes as extending: {"volume": name or id, "size": GB} each.
 
     :raises InvalidRequest: all refusals: VolumeNotFound, VolumeLocked, the status, a smaller size, quotas, NoValidBackend
         where the backend has too little capacity. Nothing is written then.
     """
-    requests.open_project(conn, inputs, context)
+    requests.open_project(tx, inputs)
     refusals = Problems()
-    growing, unchanged = _read(conn, requested, inputs, context, refusals)
-    _check_quota(conn, growing, inputs, refusals)
-    _check_capacity(conn, growing, scheduler_options, refusals)
+    growing, unchanged = _read(tx, requested, inputs, refusals)
+    _check_quota(tx, growing, inputs, refusals)
+    _check_capacity(tx, growing, scheduler_options, refusals)
     refusals.raise_if_any()
-    volumes.update(conn, [_extending(g, context) for g in growing], context.now)
+    volumes.update(tx, [_extending(g, tx.context) for g in growing])
     return VolumeExtending(
         rows=[g.row for g in growing],
         hosts=sorted({volumes.host_of(g.row.pool_host) for g in growing}),
-        compute_hosts=_compute_hosts(conn, [g.row.id for g in growing], unchanged),
+        compute_hosts=_compute_hosts(tx, [g.row.id for g in growing], unchanged),
         unchanged=unchanged,
     )
 
 
 def _read(
-    conn: t.Any,
+    tx: Transaction,
     requested: t.Sequence[t.Mapping[str, t.Any]],
     inputs: VolumeInputs,
-    context: Context,
     refusals: Problems,
 ) -> tuple[list[_Growth], list[str]]:
     """(what is to grow, ids of the volumes that are as large as requested)"""
     words = [str(each.get("volume") or "") for each in requested]
-    found, _missing = volumes.find(conn, list(dict.fromkeys(words)), inputs.project)
-    locked = {r.id: r for r in volumes.select(conn, ids={r.id for r in found.values()}, lock=True)} if found else {}
-    live_runs = volumes.live_runs(conn, locked.values(), context)
+    found, _missing = volumes.find(tx, list(dict.fromkeys(words)), inputs.project)
+    locked = {r.id: r for r in volumes.select(tx, ids={r.id for r in found.values()}, lock=True)} if found else {}
+    live_runs = volumes.live_runs(tx, locked.values())
     growing: list[_Growth] = []
     unchanged: list[str] = []
     named: set[str] = set()
@@ -90,7 +89,7 @@ def _read(
                 raise errors.VolumeNotFound(volume_id=word)
             if row.id in named:
                 raise errors.InvalidInput(reason="volume %s is named twice" % word, remedy="Name it once.")
-            requests.check_not_busy(conn, row, volumes.BUSY, live_runs)
+            requests.check_not_busy(tx, row, volumes.BUSY, live_runs)
             size = _new_size(row, each.get("size"))
             named.add(row.id)
             if size is None:
@@ -113,18 +112,18 @@ def _new_size(row: t.Any, wanted: t.Any) -> int | None:
     return int(str(wanted))
 
 
-def _check_quota(conn: t.Any, growing: t.Sequence[_Growth], inputs: VolumeInputs, refusals: Problems) -> None:
+def _check_quota(tx: Transaction, growing: t.Sequence[_Growth], inputs: VolumeInputs, refusals: Problems) -> None:
     limits = inputs.limits
     for path, _row, size in growing:
         with refusals.collect(path):
             quotas.check_size(size, limits)
     wanted = (quotas.for_extend(r.new_size or r.size, size, r.volume_type) for _p, r, size in growing)
     with refusals.collect("quotas"):
-        requests.check_quota(wanted, limits, lambda: volumes.usage(conn, inputs.project))
+        requests.check_quota(wanted, limits, lambda: volumes.usage(tx, inputs.project))
 
 
 def _check_capacity(
-    conn: t.Any, growing: t.Sequence[_Growth], options: VolumeSchedulerOptions, refusals: Problems
+    tx: Transaction, growing: t.Sequence[_Growth], options: VolumeSchedulerOptions, refusals: Problems
 ) -> None:
     """Whether each one's own backend takes the difference, one after the other; a backend that does not report does not."""
     larger = [g for g in growing if g.size > g.row.size]
@@ -132,7 +131,7 @@ def _check_capacity(
         return
     # The backend has the volume already, disabled or not: only new ones are not placed there.
     own = {g.row.pool_host for g in larger}
-    pools = [replace(s, disabled=False, frozen=False) for s in backends.pool_states(conn, lock=True) if s.host in own]
+    pools = [replace(s, disabled=False, frozen=False) for s in backends.pool_states(tx, lock=True) if s.host in own]
     scheduler = VolumeScheduler(pools, replace(options, max_attempts=1))
     for path, row, size in larger:
         # What an extension that did not end well has taken already is not taken again.
@@ -159,9 +158,9 @@ def _extending(growth: _Growth, context: Context) -> dict[str, t.Any]:
     }
 
 
-def _compute_hosts(conn: t.Any, growing: t.Sequence[str], unchanged: t.Sequence[str]) -> list[str]:
+def _compute_hosts(tx: Transaction, growing: t.Sequence[str], unchanged: t.Sequence[str]) -> list[str]:
     """Those that have one of the growing volumes attached, or could not show their guests an earlier extension."""
-    rows = [r for found in attachments.of_volumes(conn, growing).values() for r in found] if growing else []
+    rows = [r for found in attachments.of_volumes(tx, growing).values() for r in found] if growing else []
     if unchanged:
-        rows += [r for found in attachments.of_volumes(conn, unchanged).values() for r in found if r.rescan]
+        rows += [r for found in attachments.of_volumes(tx, unchanged).values() for r in found if r.rescan]
     return sorted({r.attached_host for r in rows if r.attached_host})

@@ -17,8 +17,8 @@ from ...core.volumes.catalogue import VolumeTypes
 from ...core.volumes.create_request import CreateOptions
 from ...core.volumes.request_values import check_length, check_text
 from ...ledger.compute import runs
-from ...ledger.context import Context
 from ...ledger.db.locks import take_turns
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import volumes
 
 
@@ -40,10 +40,10 @@ class VolumeInputs:
         return quotas.limits_of(self.quotas, self.project, self.types)
 
 
-def open_project(conn: t.Any, inputs: VolumeInputs, context: Context) -> None:
+def open_project(tx: Transaction, inputs: VolumeInputs) -> None:
     """Renew the run's lease and wait for the project's turn: names and quotas are per project."""
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
-    take_turns(conn, "project", [inputs.project])
+    runs.renew(tx)
+    take_turns(tx, "project", [inputs.project])
 
 
 def read_entries(
@@ -92,7 +92,7 @@ def check_quota(
         quotas.check_reserve(amounts, used(), limits, resource)
 
 
-def check_not_busy(conn: t.Any, row: t.Any, busy: t.Collection[str], live_runs: t.Collection[str]) -> None:
+def check_not_busy(tx: Transaction, row: t.Any, busy: t.Collection[str], live_runs: t.Collection[str]) -> None:
     """:raises VolumeLocked: a live run works on this volume or snapshot. :arg busy: statuses in which one does."""
     if row.status in busy and row.run_id in live_runs:
-        raise volumes.locked_error(conn, row)
+        raise volumes.locked_error(tx, row)

@@ -19,7 +19,7 @@ from ...core.volumes.retry import populate_retry
 from ...core.volumes.scheduler.options import VolumeSchedulerOptions
 from ...core.volumes.scheduler.select import BackendSelection, VolumeScheduler
 from ...ledger.compute import instances, runs
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import backends, pending_cleanups, volume_history, volumes
 from . import work
 from .accept import INSTANCE_HINTS, VOLUME_HINTS
@@ -40,31 +40,31 @@ class VolumeScheduled:
     hosts: list[str] = field(default_factory=list)  # storage hosts that have work of this run
 
 
-def schedule(conn: t.Any, options: VolumeSchedulerOptions, context: Context) -> VolumeScheduled:
+def schedule(tx: Transaction, options: VolumeSchedulerOptions) -> VolumeScheduled:
     """Place every volume of this run that has no pool yet; those of a boot once their instance has a host.
 
     A volume that no backend takes ends in error, with a fault and a notification.
     """
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
-    rows = _waiting(conn, context, lock=True)
+    runs.renew(tx)
+    rows = _waiting(tx, lock=True)
     result = VolumeScheduled()
     if rows:
-        chosen = _choose(conn, rows, options, lock=True)
+        chosen = _choose(tx, rows, options, lock=True)
         result.failed = {i: e for i, e in chosen.items() if isinstance(e, errors.BootflowError)}
         selected = {i: s for i, s in chosen.items() if isinstance(s, BackendSelection)}
-        busy = pending_cleanups.being_removed(conn, selected, context)
+        busy = pending_cleanups.being_removed(tx, selected)
         result.waiting = sorted(i for i, s in selected.items() if (i, s.host) in busy)
         result.placed = {i: s for i, s in selected.items() if i not in result.waiting}
-        _place(conn, [(r, result.placed[r.id]) for r in rows if r.id in result.placed], context)
-        end_in_error(conn, [r for r in rows if r.id in result.failed], result.failed, context)
-    result.hosts = work.hosts_with_work(conn, context)
+        _place(tx, [(r, result.placed[r.id]) for r in rows if r.id in result.placed])
+        end_in_error(tx, [r for r in rows if r.id in result.failed], result.failed)
+    result.hosts = work.hosts_with_work(tx)
     return result
 
 
-def plan(conn: t.Any, options: VolumeSchedulerOptions, context: Context) -> list[dict[str, t.Any]]:
+def plan(tx: Transaction, options: VolumeSchedulerOptions) -> list[dict[str, t.Any]]:
     """What schedule() would decide for each volume, by name; nothing is written."""
-    rows = _waiting(conn, context, lock=False)
-    chosen = _choose(conn, rows, options, lock=False) if rows else {}
+    rows = _waiting(tx, lock=False)
+    chosen = _choose(tx, rows, options, lock=False) if rows else {}
     return [_planned(row, chosen[row.id]) for row in sorted(rows, key=_turn)]
 
 
@@ -77,14 +77,14 @@ def _planned(row: t.Any, choice: Choice) -> dict[str, t.Any]:
     return {**shown, "host": None, "alternates": [], "decision": decision, "error": choice.as_dict()}
 
 
-def give_up(conn: t.Any, options: VolumeSchedulerOptions, context: Context) -> list[str]:
+def give_up(tx: Transaction, options: VolumeSchedulerOptions) -> list[str]:
     """End what was not created after the last round, volumes of boots apart. Returns their ids.
 
     One that was placed, and whose host was not asked, keeps its pool: something of it may be there.
     """
-    rows = volumes.select(conn, run_id=context.run.id, statuses=volumes.BEING_CREATED, lock=True)
+    rows = volumes.select(tx, run_id=tx.run.id, statuses=volumes.BEING_CREATED, lock=True)
     rows = [r for r in rows if r.instance_uuid is None]
-    end_in_error(conn, rows, {r.id: _last_failure(r, options) for r in rows}, context)
+    end_in_error(tx, rows, {r.id: _last_failure(r, options) for r in rows})
     return [r.id for r in rows]
 
 
@@ -99,22 +99,17 @@ def _last_failure(row: t.Any, options: VolumeSchedulerOptions) -> errors.Bootflo
     return errors.NoValidBackend(reason="No round was left to create it in.")
 
 
-def end_in_error(
-    conn: t.Any, rows: t.Sequence[t.Any], failures: t.Mapping[str, errors.BootflowError], context: Context
-) -> None:
+def end_in_error(tx: Transaction, rows: t.Sequence[t.Any], failures: t.Mapping[str, errors.BootflowError]) -> None:
     """These volumes end in error without a backend, with the notification of Cinder's scheduler."""
-    now = context.now
     ids = [r.id for r in rows]
     if not ids:
         return
-    volumes.swap(
-        conn, ids, {"status": volumes.BEING_CREATED}, now, context.run.id, status=states.ERROR, run_id=None, made=False
-    )
+    volumes.swap(tx, ids, {"status": volumes.BEING_CREATED}, tx.run.id, status=states.ERROR, run_id=None, made=False)
     hosts = {r.id: volumes.host_of(r.pool_host) if r.pool_host else None for r in rows}
-    volume_history.add_faults(conn, [volume_history.Fault(i, failures[i], hosts[i]) for i in ids], now)
+    volume_history.add_faults(tx, [volume_history.Fault(i, failures[i], hosts[i]) for i in ids])
     events = [(i, hosts[i], failures[i].message) for i in ids]
-    volume_history.add_events(conn, events, EVENT, volume_history.ERROR, context)
-    volume_history.notify_each(conn, [(r.id, _payload(r, failures[r.id])) for r in rows], FAILED, now)
+    volume_history.add_events(tx, events, EVENT, volume_history.ERROR)
+    volume_history.notify_each(tx, [(r.id, _payload(r, failures[r.id])) for r in rows], FAILED)
 
 
 def _payload(row: t.Any, error: errors.BootflowError) -> dict[str, t.Any]:
@@ -128,21 +123,21 @@ def _payload(row: t.Any, error: errors.BootflowError) -> dict[str, t.Any]:
     }
 
 
-def _waiting(conn: t.Any, context: Context, lock: bool) -> list[t.Any]:
-    rows = volumes.select(conn, run_id=context.run.id, statuses=(states.CREATING,), lock=lock)
+def _waiting(tx: Transaction, lock: bool) -> list[t.Any]:
+    rows = volumes.select(tx, run_id=tx.run.id, statuses=(states.CREATING,), lock=lock)
     rows = [r for r in rows if r.pool_host is None]
-    guests = instances.placed_on(conn, {r.instance_uuid for r in rows if r.instance_uuid})
+    guests = instances.placed_on(tx, {r.instance_uuid for r in rows if r.instance_uuid})
     found = [r for r in rows if r.instance_uuid is None or r.instance_uuid in guests]
     return sorted(found, key=lambda r: (r.created_at, r.name or "", r.id))
 
 
-def _choose(conn: t.Any, rows: t.Sequence[t.Any], options: VolumeSchedulerOptions, lock: bool) -> dict[str, Choice]:
+def _choose(tx: Transaction, rows: t.Sequence[t.Any], options: VolumeSchedulerOptions, lock: bool) -> dict[str, Choice]:
     requests = {r.id: volumes.to_request(r) for r in rows}
     hints = [r.scheduler_hints for r in requests.values()]
     named = {w for h in hints for key in VOLUME_HINTS for w in _words(h.get(key))}
-    there = {r.id: r.pool_host for r in volumes.select(conn, ids=named) if r.pool_host} if named else {}
-    guests = instances.placed_on(conn, {w for h in hints for key in INSTANCE_HINTS for w in _words(h.get(key))})
-    scheduler = VolumeScheduler(backends.pool_states(conn, lock), options, there, guests)
+    there = {r.id: r.pool_host for r in volumes.select(tx, ids=named) if r.pool_host} if named else {}
+    guests = instances.placed_on(tx, {w for h in hints for key in INSTANCE_HINTS for w in _words(h.get(key))})
+    scheduler = VolumeScheduler(backends.pool_states(tx, lock), options, there, guests)
     found: dict[str, Choice] = {}
     for row in sorted(rows, key=_turn):
         try:
@@ -161,8 +156,8 @@ def _words(hint: t.Any) -> list[str]:
     return [w for w in (hint if isinstance(hint, list) else [hint]) if isinstance(w, str)]
 
 
-def _place(conn: t.Any, placed: t.Sequence[tuple[t.Any, BackendSelection]], context: Context) -> None:
-    now = context.now
+def _place(tx: Transaction, placed: t.Sequence[tuple[t.Any, BackendSelection]]) -> None:
+    now = tx.now
     written = [
         {
             "id": row.id,
@@ -173,8 +168,8 @@ def _place(conn: t.Any, placed: t.Sequence[tuple[t.Any, BackendSelection]], cont
         }
         for row, selection in placed
     ]
-    volumes.update(conn, written, now)
+    volumes.update(tx, written)
     # What a former attempt left there is overwritten by the new one.
-    pending_cleanups.done(conn, [(selection.host, row.id) for row, selection in placed])
+    pending_cleanups.done(tx, [(selection.host, row.id) for row, selection in placed])
     events = [(row.id, volumes.host_of(selection.host), None) for row, selection in placed]
-    volume_history.add_events(conn, events, EVENT, volume_history.SUCCESS, context)
+    volume_history.add_events(tx, events, EVENT, volume_history.SUCCESS)

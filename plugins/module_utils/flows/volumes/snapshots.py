@@ -18,7 +18,8 @@ from ...core.reading.formats import to_boolean
 from ...core.reading.problems import Problems
 from ...core.volumes import quotas, states
 from ...core.volumes.request_values import check_metadata, check_text
-from ...ledger.context import Context
+from ...ledger.db.this_run import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import backends, volume_history, volume_views, volumes
 from ...ledger.storage import snapshots as snapshot_rows
 from . import requests
@@ -51,33 +52,31 @@ class _Entry:
     state: str = PRESENT
 
 
-def begin(
-    conn: t.Any, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs, context: Context
-) -> SnapshotsBegun:
+def begin(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs) -> SnapshotsBegun:
     """Enter the new snapshots of the entries {name, volume, description, force, metadata, state}, mark what is to be absent.
 
     ``volume`` is a name or id. ``force``: a snapshot of a volume in use, as after a power cut; a deletion from any status.
 
     :raises InvalidRequest: all refusals (SnapshotExists, VolumeLocked, quotas, capacity, ...). Nothing is written then.
     """
-    requests.open_project(conn, inputs, context)
+    requests.open_project(tx, inputs)
     refusals = Problems()
     wanted = _read(entries, refusals)
-    work = _Comparison(conn, wanted, inputs, context)
+    work = _Comparison(tx, wanted, inputs)
     for entry in wanted:
         with refusals.collect(entry.path):
             work.add(entry)
     new, again, going = work.new, work.again, work.going
     with refusals.collect("quotas"):
-        _check_quota(conn, [v for _e, v in new], inputs)
-    taken = _take_capacity(conn, [(e.path, v) for e, v in new], [(r, work.volume_of(r)) for r in again], refusals)
+        _check_quota(tx, [v for _e, v in new], inputs)
+    taken = _take_capacity(tx, [(e.path, v) for e, v in new], [(r, work.volume_of(r)) for r in again], refusals)
     refusals.raise_if_any()
-    rows = [_row(entry, volume, taken[volume.id], context) for entry, volume in new]
-    snapshot_rows.insert(conn, rows)
-    snapshot_rows.take_ownership(conn, [r.id for r in again], context, status=states.CREATING)
-    snapshot_rows.take_ownership(conn, [r.id for r in going], context, status=states.DELETING)
+    rows = [_row(entry, volume, taken[volume.id], tx.context) for entry, volume in new]
+    snapshot_rows.insert(tx, rows)
+    snapshot_rows.take_ownership(tx, [r.id for r in again], status=states.CREATING)
+    snapshot_rows.take_ownership(tx, [r.id for r in going], status=states.DELETING)
     pending = [{"id": r.id, "pending_gb": max(taken[r.volume_id], r.pending_gb)} for r in again]
-    snapshot_rows.update(conn, pending, context.now)
+    snapshot_rows.update(tx, pending)
     at_work = [v for _e, v in new] + [work.volume_of(r) for r in again + going]
     return SnapshotsBegun(
         created=[r["id"] for r in rows],
@@ -91,21 +90,21 @@ def begin(
 class _Comparison:
     """The entries beside the snapshots and volumes that exist: what is to be done for each. Their rows are locked."""
 
-    def __init__(self, conn: t.Any, entries: t.Sequence[_Entry], inputs: VolumeInputs, context: Context) -> None:
-        self.conn = conn
+    def __init__(self, tx: Transaction, entries: t.Sequence[_Entry], inputs: VolumeInputs) -> None:
+        self.tx = tx
         words = list(dict.fromkeys(e.volume for e in entries if e.volume))
-        found, _missing = volumes.find(conn, words, inputs.project)
+        found, _missing = volumes.find(tx, words, inputs.project)
         self.volume_ids = {word: r.id for word, r in found.items()}
-        there = snapshot_rows.select(conn, names=[e.name for e in entries], project=inputs.project)
+        there = snapshot_rows.select(tx, names=[e.name for e in entries], project=inputs.project)
         of = {*self.volume_ids.values(), *(r.volume_id for r in there)}
         # Volumes are locked before their snapshots.
-        self.volumes = {r.id: r for r in volumes.select(conn, ids=of, lock=True)} if of else {}
-        there = snapshot_rows.select(conn, ids=[r.id for r in there], lock=True)
+        self.volumes = {r.id: r for r in volumes.select(tx, ids=of, lock=True)} if of else {}
+        there = snapshot_rows.select(tx, ids=[r.id for r in there], lock=True)
         self.snapshots = {r.name: r for r in there}
-        self.live_runs = volumes.live_runs(conn, [*there, *self.volumes.values()], context)
-        created = volumes.being_created_from(conn, snapshot_ids=[r.id for r in there]) if there else []
+        self.live_runs = volumes.live_runs(tx, [*there, *self.volumes.values()])
+        created = volumes.being_created_from(tx, snapshot_ids=[r.id for r in there]) if there else []
         self.readers = {snapshot_id: name for _id, name, _volume, snapshot_id in created}
-        self.frozen = backends.frozen_pool_hosts(conn)
+        self.frozen = backends.frozen_pool_hosts(tx)
         self.new: list[tuple[_Entry, t.Any]] = []  # with its volume
         self.again: list[t.Any] = []  # creating them goes on
         self.going: list[t.Any] = []
@@ -118,7 +117,7 @@ class _Comparison:
         """:raises BootflowError: the entry is refused."""
         row = self.snapshots.get(entry.name)
         if row is not None:
-            requests.check_not_busy(self.conn, row, snapshot_rows.BUSY, self.live_runs)
+            requests.check_not_busy(self.tx, row, snapshot_rows.BUSY, self.live_runs)
         if entry.state == ABSENT:
             if row is not None:
                 self._check_delete(row, entry.force)
@@ -137,7 +136,7 @@ class _Comparison:
         volume = self.volumes.get(self.volume_ids.get(entry.volume, ""))
         if volume is None:
             raise errors.VolumeNotFound(volume_id=entry.volume, remedy="The playbook volume_list shows the volumes.")
-        requests.check_not_busy(self.conn, volume, volumes.BUSY, self.live_runs)
+        requests.check_not_busy(self.tx, volume, volumes.BUSY, self.live_runs)
         states.check_snapshot(volumes.to_volume(volume), entry.force, frozen=volume.pool_host in self.frozen)
         return volume
 
@@ -157,19 +156,18 @@ class _Comparison:
             )
 
 
-def finish(conn: t.Any, context: Context) -> dict[str, t.Any]:
+def finish(tx: Transaction) -> dict[str, t.Any]:
     """{"done": what this run created or deleted, "left": what it could not}, as volume_views.snapshots() has them."""
-    now = context.now
-    rows = snapshot_rows.of_run(conn, context)
+    rows = snapshot_rows.of_run(tx)
     stuck = [r for r in rows if r.deleted == volumes.LIVE and r.status in snapshot_rows.BUSY]
     error = errors.RemoteError(reason="its storage host was not asked, or did not answer")
     ends = {
         states.CREATING: states.status_after("snapshot_create", error),
         states.DELETING: states.status_after("snapshot_delete", error),
     }
-    snapshot_rows.update(conn, [{"id": r.id, "status": ends[r.status]} for r in stuck], now)
-    volume_history.add_faults(conn, [volume_history.Fault((r.volume_id, r.id), error, None) for r in stuck], now)
-    shown = volume_views.snapshots(conn, ids=[r.id for r in rows], deleted=True) if rows else []
+    snapshot_rows.update(tx, [{"id": r.id, "status": ends[r.status]} for r in stuck])
+    volume_history.add_faults(tx, [volume_history.Fault((r.volume_id, r.id), error, None) for r in stuck])
+    shown = volume_views.snapshots(tx, ids=[r.id for r in rows], deleted=True) if rows else []
     good = (states.AVAILABLE, states.DELETED)
     return {"done": [s for s in shown if s["status"] in good], "left": [s for s in shown if s["status"] not in good]}
 
@@ -232,16 +230,14 @@ def _check_same(row: t.Any, entry: _Entry, volume_id: str | None) -> None:
         )
 
 
-def _check_quota(conn: t.Any, of: t.Sequence[t.Any], inputs: VolumeInputs) -> None:
+def _check_quota(tx: Transaction, of: t.Sequence[t.Any], inputs: VolumeInputs) -> None:
     without_gb = inputs.no_snapshot_gb_quota
     wanted = (quotas.for_snapshot(v.size, v.volume_type, without_gb) for v in of)
-    requests.check_quota(
-        wanted, inputs.limits, lambda: volumes.usage(conn, inputs.project, without_gb), quotas.SNAPSHOTS
-    )
+    requests.check_quota(wanted, inputs.limits, lambda: volumes.usage(tx, inputs.project, without_gb), quotas.SNAPSHOTS)
 
 
 def _take_capacity(
-    conn: t.Any, new: t.Sequence[tuple[str, t.Any]], again: t.Sequence[tuple[t.Any, t.Any]], refusals: Problems
+    tx: Transaction, new: t.Sequence[tuple[str, t.Any]], again: t.Sequence[tuple[t.Any, t.Any]], refusals: Problems
 ) -> dict[str, int]:
     """Volume id -> GB that a snapshot of it takes. Thick ones have to fit into what is free; a thin one takes nothing yet.
 
@@ -250,7 +246,7 @@ def _take_capacity(
     of = [v for _p, v in new] + [v for _r, v in again]
     if not of:
         return {}
-    pools = {s.host: s for s in backends.pool_states(conn, lock=True)}
+    pools = {s.host: s for s in backends.pool_states(tx, lock=True)}
     thick = {host for host, pool in pools.items() if not pool.thin_provisioning_support}
     sizes = {v.id: _thick_size(v.size) if v.pool_host in thick else 0 for v in of}
     free = {host: pool.free_capacity_gb for host, pool in pools.items()}

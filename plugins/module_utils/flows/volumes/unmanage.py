@@ -12,34 +12,32 @@ from __future__ import annotations
 import typing as t
 
 from ...core.volumes import attachment, states
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, deletions, snapshots
 from ..attachments import life
 from . import delete
 from .delete import VolumeDeleting
 
 
-def unmanage(conn: t.Any, context: Context, known_hosts: t.Collection[str], **which: t.Any) -> VolumeDeleting:
+def unmanage(tx: Transaction, known_hosts: t.Collection[str], **which: t.Any) -> VolumeDeleting:
     """Forget volumes, with ``cascade`` their snapshots too: all are ``gone`` at once, and their quota is free.
 
     :arg known_hosts: storage hosts that can be asked. What another one was to stop exporting counts as stopped: nobody else
         will ever say so.
     :arg which: as of volume_deletion.begin(), with its errors: what is attached or has snapshots is refused.
     """
-    rows = delete.selected(conn, which.get("ids"), which.get("names"), which.get("project"))
-    _end_exports(conn, [r.id for r in rows], known_hosts, context)
-    begun = delete.begin(conn, context, **which)
-    of_volumes = snapshots.select(conn, volume_ids=[r.id for r in begun.rows], lock=True) if begun.rows else []
-    deletions.forget_snapshots(conn, of_volumes, None, context)
-    deletions.forget(conn, begun.rows, None, context)
+    rows = delete.selected(tx, which.get("ids"), which.get("names"), which.get("project"))
+    _end_exports(tx, [r.id for r in rows], known_hosts)
+    begun = delete.begin(tx, **which)
+    of_volumes = snapshots.select(tx, volume_ids=[r.id for r in begun.rows], lock=True) if begun.rows else []
+    deletions.forget_snapshots(tx, of_volumes, None)
+    deletions.forget(tx, begun.rows, None)
     return VolumeDeleting(
         gone=[*begun.gone, *({"id": r.id, "name": r.name or "", "pool_host": r.pool_host} for r in begun.rows)]
     )
 
 
-def _end_exports(conn: t.Any, volume_ids: t.Sequence[str], known_hosts: t.Collection[str], context: Context) -> None:
-    rows = attachments.select(
-        conn, volume_ids=volume_ids, attach_statuses=(states.DETACHED,), connected=False, lock=True
-    )
+def _end_exports(tx: Transaction, volume_ids: t.Sequence[str], known_hosts: t.Collection[str]) -> None:
+    rows = attachments.select(tx, volume_ids=volume_ids, attach_statuses=(states.DETACHED,), connected=False, lock=True)
     lost = [r for r in rows if attachment.UNEXPORTED.admits(r.state) and r.storage_host not in known_hosts]
-    life.unexported(conn, lost, context)
+    life.unexported(tx, lost)

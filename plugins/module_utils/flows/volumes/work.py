@@ -25,7 +25,7 @@ from ...core.volumes import states
 from ...core.volumes.outcome import RESCHEDULE, outcome_of
 from ...core.volumes.retry import record_failure
 from ...ledger.compute import runs
-from ...ledger.context import Context
+from ...ledger.db.transaction import Transaction
 from ...ledger.storage import (
     attachments,
     deletions,
@@ -80,12 +80,12 @@ class Finished:
 # --- beginning -----------------------------------------------------------------------------------------------------------
 
 
-def begin(conn: t.Any, host: str, context: Context) -> list[BackendWork]:
+def begin(tx: Transaction, host: str) -> list[BackendWork]:
     """What ``host`` has to do for this run, and its pending cleanups, by backend. Journaled before it is done."""
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
-    backends = {b.pool_host: b for b in storage_backends.rows_of(conn, host)}
-    rows = _volumes_in(conn, backends, context)
-    of_snapshots = snapshots.at_work_in(conn, backends, context, lock=True)
+    runs.renew(tx)
+    backends = {b.pool_host: b for b in storage_backends.rows_of(tx, host)}
+    rows = _volumes_in(tx, backends)
+    of_snapshots = snapshots.at_work_in(tx, backends, lock=True)
     work = {p: BackendWork(b.backend, p, dict(b.configuration)) for p, b in backends.items()}
     images: dict[str, dict[str, t.Any]] = {}
     for row in rows:
@@ -97,20 +97,20 @@ def begin(conn: t.Any, host: str, context: Context) -> list[BackendWork]:
         work[pool_host].images = [found[i] for i in sorted(found)]
     for snapshot, volume in of_snapshots:
         work[volume.pool_host].volumes.append(_snapshot_element(snapshot))
-    _journal(conn, host, rows, of_snapshots, context)
-    if pending_cleanups.due(conn, context, backends):
-        storage_backends.lock(conn, backends)
-        for cleanup in pending_cleanups.take(conn, backends, context):
+    _journal(tx, host, rows, of_snapshots)
+    if pending_cleanups.due(tx, backends):
+        storage_backends.lock(tx, backends)
+        for cleanup in pending_cleanups.take(tx, backends):
             elements = work[cleanup.pool_host].volumes
             if cleanup.item_id not in {e["id"] for e in elements}:
                 elements.append({"id": cleanup.item_id, "kind": cleanup.kind, "state": ABSENT})
     return [work[p] for p in sorted(work) if work[p].volumes]
 
 
-def _volumes_in(conn: t.Any, pool_hosts: t.Iterable[str], context: Context) -> list[t.Any]:
+def _volumes_in(tx: Transaction, pool_hosts: t.Iterable[str]) -> list[t.Any]:
     """Rows of what this run has to do in these pools, locked; what is to be deleted once nothing uses it."""
-    rows = volumes.select(conn, run_id=context.run.id, pool_hosts=pool_hosts, statuses=volumes.AT_WORK, lock=True)
-    in_use = attachments.exported_or_connected(conn, [r.id for r in rows if r.status == states.DELETING])
+    rows = volumes.select(tx, run_id=tx.run.id, pool_hosts=pool_hosts, statuses=volumes.AT_WORK, lock=True)
+    in_use = attachments.exported_or_connected(tx, [r.id for r in rows if r.status == states.DELETING])
     return [r for r in rows if r.id not in in_use]
 
 
@@ -146,67 +146,65 @@ def _event(row: t.Any) -> str:
 
 
 def _journal(
-    conn: t.Any,
+    tx: Transaction,
     host: str,
     rows: t.Sequence[t.Any],
     of_snapshots: t.Sequence[tuple[t.Any, t.Any]],
-    context: Context,
 ) -> None:
-    now = context.now
     for event in ("create", "delete", "extend"):
         ids = [r.id for r in rows if _event(r) == event]
-        volume_history.start_events(conn, ids, event, host, context)
+        volume_history.start_events(tx, ids, event, host)
         kind = "resize" if event == "extend" else event
-        volume_history.notify(conn, ids, "volume.%s.start" % kind, {"host": host}, now)
+        volume_history.notify(tx, ids, "volume.%s.start" % kind, {"host": host})
     for event in ("create", "delete"):
         items = [(r.volume_id, r.id) for r, _v in of_snapshots if _event(r) == event]
-        volume_history.start_events(conn, items, event, host, context)
+        volume_history.start_events(tx, items, event, host)
         payloads = [(volume_id, {"host": host, "snapshot_id": snapshot_id}) for volume_id, snapshot_id in items]
-        volume_history.notify_each(conn, payloads, "snapshot.%s.start" % event, now)
+        volume_history.notify_each(tx, payloads, "snapshot.%s.start" % event)
     copied = [r.id for r in rows if r.status == states.CREATING and r.image_id]
     if copied:
-        volumes.swap(conn, copied, {"status": (states.CREATING,)}, now, status=states.DOWNLOADING)
+        volumes.swap(tx, copied, {"status": (states.CREATING,)}, status=states.DOWNLOADING)
 
 
-def hosts_with_work(conn: t.Any, context: Context) -> list[str]:
+def hosts_with_work(tx: Transaction) -> list[str]:
     """Storage hosts with work: of this run, or left by an earlier run for whoever comes next."""
-    pool_hosts = volumes.pool_hosts_at_work(conn, context) | snapshots.pool_hosts_at_work(conn, context)
-    to_clean = {r.pool_host for r in pending_cleanups.due(conn, context)}
-    pool_hosts |= to_clean - storage_backends.silent_pool_hosts(conn, to_clean)
-    exports = attachments.hosts_to_export(conn, context) | attachments.hosts_to_unexport(conn, context)
+    pool_hosts = volumes.pool_hosts_at_work(tx) | snapshots.pool_hosts_at_work(tx)
+    to_clean = {r.pool_host for r in pending_cleanups.due(tx)}
+    pool_hosts |= to_clean - storage_backends.silent_pool_hosts(tx, to_clean)
+    exports = attachments.hosts_to_export(tx) | attachments.hosts_to_unexport(tx)
     return sorted({volumes.host_of(p) for p in pool_hosts} | exports)
 
 
 # --- finishing -----------------------------------------------------------------------------------------------------------
 
 
-def finish(conn: t.Any, host: str, results: t.Mapping[str, WorkResult], context: Context) -> Finished:
+def finish(tx: Transaction, host: str, results: t.Mapping[str, WorkResult]) -> Finished:
     """Write how the work of begin() went: name of the backend -> its result. What has no outcome has failed."""
-    runs.renew(conn, context.run, context.now, context.lease_seconds)
-    of_host = {b.pool_host: b for b in storage_backends.rows_of(conn, host)}
+    runs.renew(tx)
+    of_host = {b.pool_host: b for b in storage_backends.rows_of(tx, host)}
     backends = {pool_host: b for pool_host, b in of_host.items() if b.backend in results}
-    rows = _volumes_in(conn, backends, context)
-    of_snapshots = snapshots.at_work_in(conn, backends, context, lock=True)
-    storage_backends.lock(conn, of_host)
+    rows = _volumes_in(tx, backends)
+    of_snapshots = snapshots.at_work_in(tx, backends, lock=True)
+    storage_backends.lock(tx, of_host)
     found = Finished()
     for pool_host, backend in sorted(backends.items()):
         result = results[backend.backend]
         if not result.outcomes and result.error is None:
             continue
-        outcomes = BackendOutcomes(conn, host, pool_host, result, context, found)
+        outcomes = BackendOutcomes(tx, host, pool_host, result, found)
         outcomes.end_volumes([r for r in rows if r.pool_host == pool_host])
         outcomes.end_snapshots([s for s, v in of_snapshots if v.pool_host == pool_host])
         outcomes.end_cleanups()
         outcomes.find_lost()
-        pending_cleanups.add(conn, outcomes.to_clean, context.now)
+        pending_cleanups.add(tx, outcomes.to_clean)
         if isinstance(result.error, errors.HostUnreachable):
             # Its other backends are as far away: the next attempt is for another host.
             for each in of_host:
-                storage_backends.record_error(conn, each, result.error)
+                storage_backends.record_error(tx, each, result.error)
         elif result.error is not None:
-            storage_backends.record_error(conn, pool_host, result.error)
+            storage_backends.record_error(tx, pool_host, result.error)
         elif result.capacity is not None:
-            storage_backends.record_capacity(conn, pool_host, result.capacity, context.now)
+            storage_backends.record_capacity(tx, pool_host, result.capacity)
     return found
 
 
@@ -216,12 +214,10 @@ Failure = t.Tuple[t.Any, errors.BootflowError]  # a row, and why its work failed
 class BackendOutcomes:
     """What becomes of the volumes, snapshots and pending cleanups that one backend worked on."""
 
-    def __init__(
-        self, conn: t.Any, host: str, pool_host: str, result: WorkResult, context: Context, found: Finished
-    ) -> None:
-        self.conn, self.host, self.pool_host, self.result, self.context = conn, host, pool_host, result, context
+    def __init__(self, tx: Transaction, host: str, pool_host: str, result: WorkResult, found: Finished) -> None:
+        self.tx, self.host, self.pool_host, self.result, self.context = tx, host, pool_host, result, tx.context
         self.found = found
-        self.now = context.now
+        self.now = tx.now
         self.counted = result.capacity is not None and result.error is None  # its numbers include what was created
         self.seen: set[str] = set()  # ids that are accounted for
         self.to_clean: list[PendingCleanup] = []
@@ -263,7 +259,7 @@ class BackendOutcomes:
                 succeeded[action].append(row)
         self._created(succeeded["create"])
         self._not_created(failed["create"])
-        deletions.forget(self.conn, succeeded["delete"], self.host, self.context)
+        deletions.forget(self.tx, succeeded["delete"], self.host)
         self.found.done += [r.id for r in succeeded["delete"]]
         self._not_deleted(failed["delete"])
         extending = succeeded["extend"] + [row for row, _error in failed["extend"]]
@@ -274,7 +270,7 @@ class BackendOutcomes:
     def _created(self, rows: t.Sequence[t.Any]) -> None:
         if not rows:
             return
-        conn, now = self.conn, self.now
+        tx, now = self.tx, self.now
         written = [
             {
                 "id": r.id,
@@ -288,11 +284,11 @@ class BackendOutcomes:
             }
             for r in rows
         ]
-        volumes.update(conn, written, now)
+        volumes.update(tx, written)
         ids = [r.id for r in rows]
-        volume_history.finish_events(conn, ids, "create", volume_history.SUCCESS, now)
-        volume_history.notify(conn, ids, "volume.create.end", {"host": self.host}, now)
-        attachments.volumes_ready(conn, [r.id for r in rows if r.instance_uuid], self.context)
+        volume_history.finish_events(tx, ids, "create", volume_history.SUCCESS)
+        volume_history.notify(tx, ids, "volume.create.end", {"host": self.host})
+        attachments.volumes_ready(tx, [r.id for r in rows if r.instance_uuid])
         self.found.done += ids
 
     def _not_created(self, failures: t.Sequence[Failure]) -> None:
@@ -313,20 +309,20 @@ class BackendOutcomes:
             if not is_untouched:
                 self.to_clean.append(PendingCleanup(self.pool_host, row.id, error.message, pending))
             self.found.rescheduled.append(row.id)
-        volumes.update(self.conn, again, self.now)
-        volumes.update(self.conn, over, self.now)
+        volumes.update(self.tx, again)
+        volumes.update(self.tx, over)
         self._record_failures(failures, "create", {each["id"] for each in again})
 
     def _not_deleted(self, failures: t.Sequence[Failure]) -> None:
         written = [{"id": row.id, "status": states.status_after("delete", error)} for row, error in failures]
-        volumes.update(self.conn, written, self.now)
+        volumes.update(self.tx, written)
         self._record_failures(failures, "delete")
         self.found.failed.update({row.id: error for row, error in failures})
 
     def _attach_statuses(self, rows: t.Sequence[t.Any]) -> dict[str, str]:
         """Of volumes that were extended while in use: their instances may have ended meanwhile."""
         used = [r.id for r in rows if r.attach_status == states.ATTACHED]
-        there = volumes.attachments_of(self.conn, used) if used else {}
+        there = volumes.attachments_of(self.tx, used) if used else {}
         found = {r.id: str(r.attach_status) for r in rows}
         for volume_id in used:
             attached = any(a.attach_status == states.ATTACHED for a in there.get(volume_id, []))
@@ -336,7 +332,7 @@ class BackendOutcomes:
     def _extended(self, rows: t.Sequence[t.Any], attach_statuses: t.Mapping[str, str]) -> None:
         if not rows:
             return
-        conn, now = self.conn, self.now
+        tx, _now = self.tx, self.now
         written = []
         for row in rows:
             attach_status = attach_statuses[row.id]
@@ -353,12 +349,12 @@ class BackendOutcomes:
                     "run_id": None,
                 }
             )
-        volumes.update(conn, written, now)
+        volumes.update(tx, written)
         ids = [r.id for r in rows]
-        attachments.mark_grown(conn, ids)
-        volume_history.finish_events(conn, ids, "extend", volume_history.SUCCESS, now)
+        attachments.mark_grown(tx, ids)
+        volume_history.finish_events(tx, ids, "extend", volume_history.SUCCESS)
         payloads = [(r.id, {"host": self.host, "size": r.new_size}) for r in rows]
-        volume_history.notify_each(conn, payloads, "volume.resize.end", now)
+        volume_history.notify_each(tx, payloads, "volume.resize.end")
         self.found.done += ids
 
     def _not_extended(self, failures: t.Sequence[Failure], attach_statuses: t.Mapping[str, str]) -> None:
@@ -372,19 +368,19 @@ class BackendOutcomes:
             }
             for row, error in failures
         ]
-        volumes.update(self.conn, written, self.now)
+        volumes.update(self.tx, written)
         self._record_failures(failures, "extend")
         self.found.failed.update({row.id: error for row, error in failures})
 
     def _record_failures(self, failures: t.Sequence[Failure], action: str, again: t.Collection[str] = ()) -> None:
-        volume_history.fail_events(self.conn, {r.id: e.message for r, e in failures}, action, self.now)
+        volume_history.fail_events(self.tx, {r.id: e.message for r, e in failures}, action)
         faults = [volume_history.Fault(r.id, e, self.host, r.id in again) for r, e in failures]
-        volume_history.add_faults(self.conn, faults, self.now)
+        volume_history.add_faults(self.tx, faults)
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
     def end_snapshots(self, rows: t.Sequence[t.Any]) -> None:
-        conn, now = self.conn, self.now
+        tx, _now = self.tx, self.now
         deleted: list[t.Any] = []
         created: list[t.Any] = []
         failed: dict[str, list[Failure]] = {"create": [], "delete": []}
@@ -402,30 +398,30 @@ class BackendOutcomes:
                 created.append(row)
             else:
                 failed[action].append((row, error))
-        snapshots.update(conn, written, now)
+        snapshots.update(tx, written)
         if created:
             items = [(r.volume_id, r.id) for r in created]
-            volume_history.finish_events(conn, items, "create", volume_history.SUCCESS, now)
+            volume_history.finish_events(tx, items, "create", volume_history.SUCCESS)
             payloads = [(r.volume_id, {"host": self.host, "snapshot_id": r.id}) for r in created]
-            volume_history.notify_each(conn, payloads, "snapshot.create.end", now)
+            volume_history.notify_each(tx, payloads, "snapshot.create.end")
         for action, failures in failed.items():
             details: dict[volume_history.Item, str] = {(r.volume_id, r.id): e.message for r, e in failures}
-            volume_history.fail_events(conn, details, action, now)
+            volume_history.fail_events(tx, details, action)
             faults = [volume_history.Fault((r.volume_id, r.id), e, self.host) for r, e in failures]
-            volume_history.add_faults(conn, faults, now)
+            volume_history.add_faults(tx, faults)
             self.found.failed.update({r.id: e for r, e in failures})
-        deletions.forget_snapshots(conn, deleted, self.host, self.context)
+        deletions.forget_snapshots(tx, deleted, self.host)
         self.found.done += [r.id for r in created + deleted]
 
     # --- leftovers ---------------------------------------------------------------------------------------------------
 
     def end_cleanups(self) -> None:
         """The pending cleanups that this run took: done, or still pending."""
-        due = pending_cleanups.due(self.conn, self.context, [self.pool_host])
+        due = pending_cleanups.due(self.tx, [self.pool_host])
         rows = [r for r in due if r.item_id not in self.seen and r.run_id == self.context.run.id]
         removed = [r.item_id for r in rows if self.error_of(r.item_id) is None]
         if removed:
-            pending_cleanups.done(self.conn, [(self.pool_host, i) for i in removed])
+            pending_cleanups.done(self.tx, [(self.pool_host, i) for i in removed])
             self.found.done += removed
         for row in rows:
             error = self.error_of(row.item_id)
@@ -441,8 +437,8 @@ class BackendOutcomes:
         late = {i for i in late if not self.is_removed(i)}
         if not late:
             return
-        of_volumes = {r.id: r for r in volumes.located(self.conn, late)}
-        of_snapshots = {r.id: r for r in snapshots.located(self.conn, late)}
+        of_volumes = {r.id: r for r in volumes.located(self.tx, late)}
+        of_snapshots = {r.id: r for r in snapshots.located(self.tx, late)}
         for item_id in sorted(late):
             row = of_volumes.get(item_id) or of_snapshots.get(item_id)
             if row is None:

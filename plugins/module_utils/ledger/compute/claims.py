@@ -24,6 +24,7 @@ from ...core.resources.numa.topology import NUMALimits
 from ...core.scheduler.placement import Selection
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import claims, compute_nodes, device_claims, instances
 from . import dedicated_resources, nodes
 from .history import chunks
@@ -60,35 +61,35 @@ def candidates_of(selection: Selection) -> list[Candidate]:
     ]
 
 
-def claim(conn: t.Any, requests: t.Sequence[ClaimRequest], now: float) -> dict[str, Candidate | errors.BootflowError]:
+def claim(tx: Transaction, requests: t.Sequence[ClaimRequest]) -> dict[str, Candidate | errors.BootflowError]:
     """Claim for each request the first candidate that still has room under the lock.
 
     Returns uuid -> the candidate claimed, or the refusal of the last candidate (all reasons joined).
     """
-    return ClaimBatch(conn, requests, now).run()
+    return ClaimBatch(tx, requests).run()
 
 
 class ClaimBatch:
     """Claims of one transaction: all their nodes are locked and read at once, tested one by one, written together."""
 
-    def __init__(self, conn: t.Any, requests: t.Sequence[ClaimRequest], now: float):
-        self.conn = conn
+    def __init__(self, tx: Transaction, requests: t.Sequence[ClaimRequest]):
+        self.tx = tx
         self.requests = requests
-        self.now = now
-        rows = _lock(conn, [c for r in requests for c in r.candidates])
+        self.now = tx.now
+        rows = _lock(tx, [c for r in requests for c in r.candidates])
         self.usage = {(r.host, r.node): _usage(r) for r in rows}
         self.ids = {(r.host, r.node): int(r.id) for r in rows}
         self.free: dict[int, dedicated_resources.FreeResources] = {}
         asking = [r.dedicated for r in requests if r.dedicated]
         if asking:
             self.free = dedicated_resources.load(
-                conn,
+                tx,
                 list(self.ids.values()),
                 numa=any(d.numa is not None for d in asking),
                 devices=any(d.pci or d.disks for d in asking),
             )
         groups = {r.group.id for r in requests if r.group is not None}
-        self.members = _Members(conn, groups) if groups else None
+        self.members = _Members(tx, groups) if groups else None
         self.added: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])  # by node: in the order of _USAGE
         self.claims: list[dict[str, t.Any]] = []
         self.devices: list[dict[str, t.Any]] = []
@@ -183,10 +184,10 @@ class ClaimBatch:
     def _write(self) -> None:
         if not self.claims:
             return
-        bulk.insert(self.conn, claims, self.claims)
-        bulk.insert(self.conn, device_claims, self.devices)
+        bulk.insert(self.tx, claims, self.claims)
+        bulk.insert(self.tx, device_claims, self.devices)
         bulk.update(
-            self.conn,
+            self.tx,
             compute_nodes,
             "id",
             [{"id": n, **dict(zip(_USAGE, v))} for n, v in sorted(self.added.items())],
@@ -210,7 +211,7 @@ class _Place:
 class _Members:
     """Where the members of groups are, by their claims: what the late check looks at, under the lock of the group's row."""
 
-    def __init__(self, conn: t.Any, groups: t.Collection[str]):
+    def __init__(self, tx: Transaction, groups: t.Collection[str]):
         self.there: dict[str, list[_Place]] = {g: [] for g in groups}
         c = claims.c
         for part in chunks(sorted(groups)):
@@ -220,7 +221,7 @@ class _Members:
                 .where(c.server_group_id.in_(part))
                 .order_by(c.id)
             )
-            for group, *place in conn.execute(query):
+            for group, *place in tx.execute(query):
                 self.there[group].append(_Place(*place))
 
     def check(self, group: ServerGroup, host: str, uuid: str) -> None:
@@ -243,22 +244,22 @@ class _Members:
         return slot
 
 
-def release(conn: t.Any, uuids: t.Sequence[str], host: str | None = None) -> int:
+def release(tx: Transaction, uuids: t.Sequence[str], host: str | None = None) -> int:
     """Give back the claims of these instances (on ``host`` only, when given). A second time does nothing."""
     parts = list(chunks(list(uuids)))
     node_ids = {
         r.compute_node_id
         for part in parts
-        for r in conn.execute(sa.select(claims.c.compute_node_id).where(_of(claims.c, part, host)))
+        for r in tx.execute(sa.select(claims.c.compute_node_id).where(_of(claims.c, part, host)))
     }
     if not node_ids:
         return 0
-    nodes.lock(conn, node_ids)
+    nodes.lock(tx, node_ids)
     released = 0
     for part in parts:
-        conn.execute(device_claims.delete().where(_of(device_claims.c, part, host)))
-        released += conn.execute(claims.delete().where(_of(claims.c, part, host))).rowcount
-    nodes.recount(conn, sorted(node_ids))
+        tx.execute(device_claims.delete().where(_of(device_claims.c, part, host)))
+        released += tx.execute(claims.delete().where(_of(claims.c, part, host))).rowcount
+    nodes.recount(tx, sorted(node_ids))
     return released
 
 
@@ -269,7 +270,7 @@ def _of(c: t.Any, uuids: t.Sequence[str], host: str | None) -> t.Any:
     return sa.and_(mine, c.compute_node_id.in_(sa.select(compute_nodes.c.id).where(compute_nodes.c.host == host)))
 
 
-def allocations_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
+def allocations_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
     """uuid -> {numa: the fitted topology or None, pci: [device], disks: [disk]} that it has claimed, as plain data.
 
     Claimed on the instance's own host: a host that could not be cleaned keeps its claim too, and that is not the guest's.
@@ -278,10 +279,10 @@ def allocations_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, dict[str, t
     c, d = claims.c, device_claims.c
     for part in chunks(list(uuids)):
         mine = sa.select(c.instance_uuid, c.numa).where(c.instance_uuid.in_(part))
-        for row in conn.execute(_at_home(mine, c)):
+        for row in tx.execute(_at_home(mine, c)):
             found[row.instance_uuid] = {"numa": row.numa, "pci": [], "disks": []}
         query = sa.select(d.instance_uuid, d.kind, d.detail).where(d.instance_uuid.in_(part))
-        for row in conn.execute(_at_home(query, d).order_by(d.id)):
+        for row in tx.execute(_at_home(query, d).order_by(d.id)):
             if row.instance_uuid in found:
                 found[row.instance_uuid]["pci" if row.kind == dedicated_resources.PCI else "disks"].append(row.detail)
     return found
@@ -295,55 +296,55 @@ def _at_home(query: t.Any, c: t.Any) -> t.Any:
     )
 
 
-def rows(conn: t.Any) -> list[t.Any]:
+def rows(tx: Transaction) -> list[t.Any]:
     """Every claim."""
-    return list(conn.execute(sa.select(claims).order_by(claims.c.id)))
+    return list(tx.execute(sa.select(claims).order_by(claims.c.id)))
 
 
-def devices_without_claim(conn: t.Any) -> list[t.Any]:
+def devices_without_claim(tx: Transaction) -> list[t.Any]:
     """Claimed devices whose instance has no claim on their node."""
     d, c = device_claims.c, claims.c
     its_claim = sa.select(c.id).where(
         c.instance_uuid == d.instance_uuid, c.compute_node_id == d.compute_node_id, c.kind == d.claim_kind
     )
     query = sa.select(d.id, d.instance_uuid, d.compute_node_id, d.kind, d.device)
-    return list(conn.execute(query.where(~its_claim.exists()).order_by(d.id)))
+    return list(tx.execute(query.where(~its_claim.exists()).order_by(d.id)))
 
 
-def forget_devices(conn: t.Any, ids: t.Sequence[int]) -> None:
+def forget_devices(tx: Transaction, ids: t.Sequence[int]) -> None:
     """Give back these devices (ids of device_claims)."""
     for part in chunks(ids):
-        conn.execute(device_claims.delete().where(device_claims.c.id.in_(part)))
+        tx.execute(device_claims.delete().where(device_claims.c.id.in_(part)))
 
 
-def restore(conn: t.Any, uuid: str, node_id: int, amounts: t.Sequence[int], group_id: str | None, now: float) -> None:
+def restore(tx: Transaction, uuid: str, node_id: int, amounts: t.Sequence[int], group_id: str | None) -> None:
     """Enter the claim that an instance on this node lacks. The caller recounts the node.
 
     :arg amounts: memory in MB, disk in GB, vCPUs.
     """
     memory_mb, disk_gb, vcpus = amounts
-    conn.execute(
+    tx.execute(
         claims.insert().values(
             instance_uuid=uuid,
             compute_node_id=node_id,
             memory_mb=memory_mb,
             disk_gb=disk_gb,
             vcpus=vcpus,
-            created_at=now,
+            created_at=tx.now,
             kind=BUILD,
             server_group_id=group_id,
         )
     )
 
 
-def correct(conn: t.Any, claim_id: int, amounts: t.Sequence[int]) -> None:
+def correct(tx: Transaction, claim_id: int, amounts: t.Sequence[int]) -> None:
     """Write the amounts of a claim. The caller recounts the node. :arg amounts: memory in MB, disk in GB, vCPUs."""
     memory_mb, disk_gb, vcpus = amounts
     values = {"memory_mb": memory_mb, "disk_gb": disk_gb, "vcpus": vcpus}
-    conn.execute(claims.update().where(claims.c.id == claim_id).values(**values))
+    tx.execute(claims.update().where(claims.c.id == claim_id).values(**values))
 
 
-def disks_on(conn: t.Any, host: str, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
+def disks_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
     """uuid -> the whole disks of ``host`` that it has, as they were when it got them: {path, serial, size_gb, medium}."""
     found: dict[str, list[dict[str, t.Any]]] = {}
     d = device_claims.c
@@ -353,7 +354,7 @@ def disks_on(conn: t.Any, host: str, uuids: t.Sequence[str]) -> dict[str, list[d
             .join(compute_nodes, compute_nodes.c.id == d.compute_node_id)
             .where(d.instance_uuid.in_(part), d.kind == dedicated_resources.DISK, compute_nodes.c.host == host)
         )
-        for uuid, disk in conn.execute(query.order_by(d.id)):
+        for uuid, disk in tx.execute(query.order_by(d.id)):
             found.setdefault(uuid, []).append(disk)
     return found
 
@@ -367,14 +368,14 @@ def _numa_limits(limits: t.Mapping[str, t.Any]) -> NUMALimits | None:
     )
 
 
-def _lock(conn: t.Any, candidates: t.Sequence[Candidate]) -> list[t.Any]:
+def _lock(tx: Transaction, candidates: t.Sequence[Candidate]) -> list[t.Any]:
     ids = {c.node_id for c in candidates if c.node_id is not None}
     places = {(c.host, c.node) for c in candidates if c.node_id is None}
     c = compute_nodes.c
     for part in chunks(sorted({host for host, _node in places})):
-        rows = conn.execute(sa.select(c.id, c.host, c.node).where(c.host.in_(part)))
+        rows = tx.execute(sa.select(c.id, c.host, c.node).where(c.host.in_(part)))
         ids.update(r.id for r in rows if (r.host, r.node) in places)
-    return nodes.lock(conn, ids)
+    return nodes.lock(tx, ids)
 
 
 def _usage(row: t.Any) -> NodeUsage:

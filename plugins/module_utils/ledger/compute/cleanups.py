@@ -13,45 +13,46 @@ import typing as t
 
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import cleanups
 from . import claims, ports
 
 
-def add(conn: t.Any, host: str, instance_uuid: str, domain_name: str, reason: str, now: float) -> None:
+def add(tx: Transaction, host: str, instance_uuid: str, domain_name: str, reason: str) -> None:
     """Remember that the instance is to be cleaned up on ``host``."""
     c = cleanups.c
-    if conn.execute(sa.select(c.id).where(c.host == host, c.instance_uuid == instance_uuid)).first() is None:
-        conn.execute(
+    if tx.execute(sa.select(c.id).where(c.host == host, c.instance_uuid == instance_uuid)).first() is None:
+        tx.execute(
             cleanups.insert().values(
-                host=host, instance_uuid=instance_uuid, domain_name=domain_name, reason=reason[:2000], created_at=now
+                host=host, instance_uuid=instance_uuid, domain_name=domain_name, reason=reason[:2000], created_at=tx.now
             )
         )
 
 
-def of_host(conn: t.Any, host: str) -> list[t.Any]:
+def of_host(tx: Transaction, host: str) -> list[t.Any]:
     """The pending cleanups of ``host``, oldest first."""
-    return list(conn.execute(sa.select(cleanups).where(cleanups.c.host == host).order_by(cleanups.c.id)))
+    return list(tx.execute(sa.select(cleanups).where(cleanups.c.host == host).order_by(cleanups.c.id)))
 
 
-def of_instances(conn: t.Any, uuids: t.Sequence[str]) -> list[t.Any]:
+def of_instances(tx: Transaction, uuids: t.Sequence[str]) -> list[t.Any]:
     """What is still to be removed of these instances, on any host."""
-    mine = bulk.among(conn, cleanups.c.instance_uuid, uuids)
-    return list(conn.execute(sa.select(cleanups).where(mine).order_by(cleanups.c.id)))
+    mine = bulk.among(tx, cleanups.c.instance_uuid, uuids)
+    return list(tx.execute(sa.select(cleanups).where(mine).order_by(cleanups.c.id)))
 
 
-def rows(conn: t.Any) -> list[t.Any]:
+def rows(tx: Transaction) -> list[t.Any]:
     """All of them, oldest first."""
-    return list(conn.execute(sa.select(cleanups).order_by(cleanups.c.id)))
+    return list(tx.execute(sa.select(cleanups).order_by(cleanups.c.id)))
 
 
-def hosts(conn: t.Any) -> set[str]:
+def hosts(tx: Transaction) -> set[str]:
     """Hosts with pending cleanups."""
-    return {r.host for r in conn.execute(sa.select(cleanups.c.host).distinct())}
+    return {r.host for r in tx.execute(sa.select(cleanups.c.host).distinct())}
 
 
-def done(conn: t.Any, host: str, uuids: t.Sequence[str]) -> None:
+def done(tx: Transaction, host: str, uuids: t.Sequence[str]) -> None:
     """These instances are cleaned up on ``host``: forget the rows, release their claims and the addresses held for them."""
-    claims.release(conn, uuids, host=host)
+    claims.release(tx, uuids, host=host)
     for uuid in uuids:
-        conn.execute(cleanups.delete().where(cleanups.c.host == host, cleanups.c.instance_uuid == uuid))
-        ports.release_on(conn, uuid, host)
+        tx.execute(cleanups.delete().where(cleanups.c.host == host, cleanups.c.instance_uuid == uuid))
+        ports.release_on(tx, uuid, host)

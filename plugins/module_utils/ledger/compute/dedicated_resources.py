@@ -18,6 +18,7 @@ from ...core.resources.pci.device import PciDevice
 from ...core.resources.pci.pools import free_devices
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import claims, compute_nodes, device_claims, instances, node_facts
 from . import profiles
 from .history import chunks
@@ -39,11 +40,11 @@ NONE_FREE = FreeResources()
 
 
 def load(
-    conn: t.Any, node_ids: t.Sequence[int] | None, numa: bool = True, devices: bool = True
+    tx: Transaction, node_ids: t.Sequence[int] | None, numa: bool = True, devices: bool = True
 ) -> dict[int, FreeResources]:
     """node id -> its free resources, of those nodes that have any. None for ``node_ids``: of all nodes."""
-    cells = _numa(conn, node_ids) if numa else {}
-    pci, disks = _devices(conn, node_ids) if devices else ({}, {})
+    cells = _numa(tx, node_ids) if numa else {}
+    pci, disks = _devices(tx, node_ids) if devices else ({}, {})
     return {
         n: FreeResources(cells.get(n), pci.get(n, ()), disks.get(n, ()))
         for n in cells.keys() | pci.keys() | disks.keys()
@@ -58,19 +59,19 @@ def _where(column: t.Any, node_ids: t.Sequence[int] | None) -> t.Iterator[t.Any]
             yield column.in_(part)
 
 
-def _numa(conn: t.Any, node_ids: t.Sequence[int] | None) -> dict[int, HostNUMATopology]:
+def _numa(tx: Transaction, node_ids: t.Sequence[int] | None) -> dict[int, HostNUMATopology]:
     c = compute_nodes.c
     profile_of = {
         r.id: r.numa_profile_id
         for w in _where(c.id, node_ids)
-        for r in conn.execute(sa.select(c.id, c.numa_profile_id).where(w, c.numa_profile_id.is_not(None)))
+        for r in tx.execute(sa.select(c.id, c.numa_profile_id).where(w, c.numa_profile_id.is_not(None)))
     }
     # The same object for nodes that are alike, so that a filter fits them once.
-    empty = {i: HostNUMATopology.from_facts(p) for i, p in profiles.load(conn, profile_of.values()).items()}
+    empty = {i: HostNUMATopology.from_facts(p) for i, p in profiles.load(tx, profile_of.values()).items()}
     found = {n: t.cast(HostNUMATopology, empty[p]) for n, p in profile_of.items() if empty.get(p) is not None}
     for where in _where(claims.c.compute_node_id, node_ids):
         query = sa.select(claims.c.compute_node_id, claims.c.numa).where(where, claims.c.numa.is_not(sa.null()))
-        for row in conn.execute(query.order_by(claims.c.id)):
+        for row in tx.execute(query.order_by(claims.c.id)):
             cells = found.get(row.compute_node_id)
             if cells is not None:
                 found[row.compute_node_id] = _with_guest(cells, GuestNUMATopology.from_dict(row.numa))
@@ -104,12 +105,12 @@ def _with_guest(host: HostNUMATopology, guest: GuestNUMATopology) -> HostNUMATop
 
 
 def _devices(
-    conn: t.Any, node_ids: t.Sequence[int] | None
+    tx: Transaction, node_ids: t.Sequence[int] | None
 ) -> tuple[dict[int, list[PciDevice]], dict[int, list[dict[str, t.Any]]]]:
     c = compute_nodes.c
     taken: dict[tuple[int, str], set[str]] = defaultdict(set)
     for where in _where(device_claims.c.compute_node_id, node_ids):
-        for row in conn.execute(
+        for row in tx.execute(
             sa.select(device_claims.c.compute_node_id, device_claims.c.kind, device_claims.c.device).where(where)
         ):
             taken[row.compute_node_id, row.kind].add(row.device)
@@ -122,13 +123,13 @@ def _devices(
             .join(node_facts, node_facts.c.compute_node_id == c.id)
             .where(where, sa.or_(c.has_pci, c.has_disks))
         )
-        for row in conn.execute(query):
+        for row in tx.execute(query):
             if row.has_pci:
                 devices = [PciDevice.from_dict(d) for d in row.facts.get("pci_passthrough_devices") or ()]
                 pci[row.id] = list(free_devices(devices, taken[row.id, PCI]))
             if row.has_disks:
                 reported[row.id] = row.facts.get("isolated_disks") or []
-    ours = _our_domains(conn, {d["domain"] for some in reported.values() for d in some if d.get("domain")})
+    ours = _our_domains(tx, {d["domain"] for some in reported.values() for d in some if d.get("domain")})
     for node_id, some in reported.items():
         there = taken[node_id, DISK]
         disks[node_id] = [d for d in some if _is_offered(d, ours) and d["path"] not in there]
@@ -141,8 +142,8 @@ def _is_offered(disk: t.Mapping[str, t.Any], ours: t.Collection[str]) -> bool:
     return not disk.get("reason") or disk.get("domain") in ours
 
 
-def _our_domains(conn: t.Any, names: t.Collection[str]) -> set[str]:
+def _our_domains(tx: Transaction, names: t.Collection[str]) -> set[str]:
     if not names:
         return set()
     c = instances.c
-    return set(conn.execute(sa.select(c.domain_name).where(bulk.among(conn, c.domain_name, sorted(names)))).scalars())
+    return set(tx.execute(sa.select(c.domain_name).where(bulk.among(tx, c.domain_name, sorted(names)))).scalars())

@@ -15,6 +15,7 @@ from ...core.scheduler.aggregates import Aggregate
 from ...core.scheduler.columns import Fleet, Same
 from ...core.scheduler.host_state import HostState
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import BUSY, compute_nodes, instances, request_specs
 from . import dedicated_resources, profiles
 from .history import chunks
@@ -40,7 +41,7 @@ NUMBERS_ONLY = Needs()
 
 
 def read(
-    conn: t.Any,
+    tx: Transaction,
     hosts: t.Collection[str],
     aggregates: t.Mapping[str, tuple[Aggregate, ...]] | None = None,
     host_vars: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
@@ -52,7 +53,7 @@ def read(
     """
     wanted = hosts if isinstance(hosts, (set, frozenset, dict)) else set(hosts)
     # The driver's own tuples: ten thousand rows are read, and none is looked at by name.
-    rows = conn.execute(_everything()).cursor.fetchall()
+    rows: list[t.Any] = tx.execute(_everything()).cursor.fetchall()  # type: ignore[assignment]
     if not all(row[0] in wanted for row in rows):
         rows = [row for row in rows if row[0] in wanted]
     rows.sort()
@@ -60,7 +61,7 @@ def read(
     known = set(table["host"])
     for stranger in [h for h in hosts if h not in known]:
         _add_stranger(table, stranger)
-    return _FleetReader(conn, table, aggregates or {}, host_vars or {}, needs).fleet()
+    return _FleetReader(tx, table, aggregates or {}, host_vars or {}, needs).fleet()
 
 
 @functools.lru_cache(maxsize=None)
@@ -79,7 +80,7 @@ def _add_stranger(table: dict[str, t.Any], host: str) -> None:
 class _FleetReader:
     def __init__(
         self,
-        conn: t.Any,
+        tx: Transaction,
         table: dict[str, t.Any],
         aggregates: t.Mapping[str, tuple[Aggregate, ...]],
         host_vars: t.Mapping[str, t.Mapping[str, t.Any]],
@@ -89,20 +90,20 @@ class _FleetReader:
         self.aggregates = aggregates
         self.host_vars = host_vars
         ids = table["id"]
-        self.profiles = profiles.load(conn, set(table["profile_id"]))
+        self.profiles = profiles.load(tx, set(table["profile_id"]))
         self.io_ops = dict(
-            conn.execute(
+            tx.execute(
                 sa.select(instances.c.host, sa.func.count()).where(sa.text(BUSY)).group_by(instances.c.host)
             ).all()
         )
-        self.reasons = _reasons(conn) if any(table["disabled"]) or any(table["service_disabled"]) else {}
-        self.down_reasons = _down_reasons(conn) if any(table["forced_down"]) else {}
+        self.reasons = _reasons(tx) if any(table["disabled"]) or any(table["service_disabled"]) else {}
+        self.down_reasons = _down_reasons(tx) if any(table["forced_down"]) else {}
         some = None if len(ids) > 500 else [i for i in ids if i is not None]
         self.dedicated = (
-            dedicated_resources.load(conn, some, needs.numa, needs.devices) if needs.numa or needs.devices else {}
+            dedicated_resources.load(tx, some, needs.numa, needs.devices) if needs.numa or needs.devices else {}
         )
-        self.instances = _instances(conn) if needs.instances else {}
-        self.metrics = _metrics(conn) if needs.metrics else {}
+        self.instances = _instances(tx) if needs.instances else {}
+        self.metrics = _metrics(tx) if needs.metrics else {}
 
     def fleet(self) -> Fleet:
         table = self.table
@@ -160,10 +161,10 @@ class _FleetReader:
         )
 
 
-def _reasons(conn: t.Any) -> dict[str, str]:
+def _reasons(tx: Transaction) -> dict[str, str]:
     """host -> why it is disabled: in the ledger, or else in the inventory."""
     c = compute_nodes.c
-    rows = conn.execute(
+    rows = tx.execute(
         sa.select(c.host, c.service_disabled, c.service_disabled_reason, c.disabled_reason).where(
             sa.or_(c.disabled, c.service_disabled)
         )
@@ -171,27 +172,27 @@ def _reasons(conn: t.Any) -> dict[str, str]:
     return {r.host: (r.service_disabled_reason if r.service_disabled else "") or r.disabled_reason or "" for r in rows}
 
 
-def _down_reasons(conn: t.Any) -> dict[str, str]:
+def _down_reasons(tx: Transaction) -> dict[str, str]:
     """host -> why somebody forced it down."""
     c = compute_nodes.c
     return {
-        r.host: r.forced_down_reason for r in conn.execute(sa.select(c.host, c.forced_down_reason).where(c.forced_down))
+        r.host: r.forced_down_reason for r in tx.execute(sa.select(c.host, c.forced_down_reason).where(c.forced_down))
     }
 
 
-def _metrics(conn: t.Any) -> dict[int, t.Mapping[str, float]]:
+def _metrics(tx: Transaction) -> dict[int, t.Mapping[str, float]]:
     c = compute_nodes.c
-    return {r.id: r.metrics for r in conn.execute(sa.select(c.id, c.metrics)) if r.metrics}
+    return {r.id: r.metrics for r in tx.execute(sa.select(c.id, c.metrics)) if r.metrics}
 
 
-def _instances(conn: t.Any) -> dict[str, dict[str, str]]:
+def _instances(tx: Transaction) -> dict[str, dict[str, str]]:
     """host -> uuid -> the name of its flavor."""
     c = instances.c
-    rows = conn.execute(sa.select(c.uuid, c.host, c.request_spec_id).where(c.deleted == "", c.host.is_not(None))).all()
+    rows = tx.execute(sa.select(c.uuid, c.host, c.request_spec_id).where(c.deleted == "", c.host.is_not(None))).all()
     flavors: dict[int, str] = {}
     for part in chunks(sorted({r.request_spec_id for r in rows})):
         query = sa.select(request_specs.c.id, request_specs.c.spec["flavor"]["name"].as_string())
-        flavors.update(conn.execute(query.where(request_specs.c.id.in_(part))).all())
+        flavors.update(tx.execute(query.where(request_specs.c.id.in_(part))).all())
     found: dict[str, dict[str, str]] = {}
     for row in rows:
         found.setdefault(row.host, {})[row.uuid] = flavors.get(row.request_spec_id, "")

@@ -19,33 +19,34 @@ from ...core.instances.server_groups import ServerGroup
 from ..db import bulk
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import claims, compute_nodes, instances, server_groups
 from .history import chunks
 
 
-def ensure(conn: t.Any, group: ServerGroup, now: float) -> None:
+def ensure(tx: Transaction, group: ServerGroup) -> None:
     """Enter the group as the inventory has it. The caller holds the project's turn.
 
     :raises InvalidInput: its policy changed while it has members: they stand by the old one.
     """
     c = server_groups.c
     query = sa.select(server_groups).where(c.id == group.id).with_for_update()  # or an audit forgets it meanwhile
-    row = conn.execute(query).first()
+    row = tx.execute(query).first()
     if row is None:
         insert_new(
-            conn,
+            tx,
             server_groups,
             id=group.id,
             project=group.project,
             name=group.name,
             policy=group.policy,
             max_server_per_host=group.max_server_per_host,
-            created_at=now,
+            created_at=tx.now,
         )
-        row = conn.execute(query).one()
+        row = tx.execute(query).one()
     if (row.policy, row.max_server_per_host) == (group.policy, group.max_server_per_host):
         return
-    members = count_members(conn, [group.id])[group.id]
+    members = count_members(tx, [group.id])[group.id]
     if members:
         raise errors.InvalidInput(
             reason="server group %s has %d members under the policy %s (max_server_per_host %d), and cannot change to %s (%d)"
@@ -59,24 +60,24 @@ def ensure(conn: t.Any, group: ServerGroup, now: float) -> None:
             ),
             remedy="Declare a group of another name, or delete its members first.",
         )
-    conn.execute(
+    tx.execute(
         server_groups.update()
         .where(c.id == group.id)
         .values(policy=group.policy, max_server_per_host=group.max_server_per_host)
     )
 
 
-def count_members(conn: t.Any, ids: t.Iterable[str]) -> dict[str, int]:
+def count_members(tx: Transaction, ids: t.Iterable[str]) -> dict[str, int]:
     """group id -> living instances in it."""
     found = dict.fromkeys(ids, 0)
     c = instances.c
     for part in chunks(sorted(found)):
         query = sa.select(c.server_group_id, sa.func.count()).where(c.server_group_id.in_(part), c.deleted == "")
-        found.update(conn.execute(query.group_by(c.server_group_id)).all())
+        found.update(tx.execute(query.group_by(c.server_group_id)).all())
     return found
 
 
-def load(conn: t.Any, ids: t.Iterable[str], lock: bool = False) -> dict[str, ServerGroup]:
+def load(tx: Transaction, ids: t.Iterable[str], lock: bool = False) -> dict[str, ServerGroup]:
     """id -> the group with its members and the hosts where they have claims.
 
     :arg lock: keep the groups to this transaction (after instances, before nodes).
@@ -85,7 +86,7 @@ def load(conn: t.Any, ids: t.Iterable[str], lock: bool = False) -> dict[str, Ser
     found: dict[str, ServerGroup] = {}
     for part in chunks(wanted):
         query = sa.select(server_groups).where(server_groups.c.id.in_(part)).order_by(server_groups.c.id)
-        for row in conn.execute(query.with_for_update() if lock else query):
+        for row in tx.execute(query.with_for_update() if lock else query):
             found[row.id] = ServerGroup(
                 id=row.id,
                 name=row.name,
@@ -98,7 +99,7 @@ def load(conn: t.Any, ids: t.Iterable[str], lock: bool = False) -> dict[str, Ser
     for part in chunks(wanted):
         c = instances.c
         query = sa.select(c.server_group_id, c.uuid).where(c.server_group_id.in_(part), c.deleted == "")
-        for group, uuid in conn.execute(query):
+        for group, uuid in tx.execute(query):
             members[group].add(uuid)
         query = (
             sa.select(claims.c.server_group_id, compute_nodes.c.host, sa.func.count(claims.c.instance_uuid.distinct()))
@@ -106,29 +107,29 @@ def load(conn: t.Any, ids: t.Iterable[str], lock: bool = False) -> dict[str, Ser
             .where(claims.c.server_group_id.in_(part))
             .group_by(claims.c.server_group_id, compute_nodes.c.host)
         )
-        for group, host, count in conn.execute(query):
+        for group, host, count in tx.execute(query):
             places[group][host] += count
     return {g: replace(group, members=frozenset(members[g]), host_counts=dict(places[g])) for g, group in found.items()}
 
 
-def group_names(conn: t.Any, ids: t.Iterable[str]) -> dict[str, str]:
+def group_names(tx: Transaction, ids: t.Iterable[str]) -> dict[str, str]:
     """id -> name."""
     c = server_groups.c
     wanted = sorted(ids)
     if not wanted:
         return {}
-    return dict(conn.execute(sa.select(c.id, c.name).where(bulk.among(conn, c.id, wanted))).all())
+    return dict(tx.execute(sa.select(c.id, c.name).where(bulk.among(tx, c.id, wanted))).all())
 
 
-def without_members(conn: t.Any) -> list[tuple[str, str, str]]:
+def without_members(tx: Transaction) -> list[tuple[str, str, str]]:
     """(id, name, project) of the groups that no living instance is in."""
     c = server_groups.c
     member = sa.select(instances.c.uuid).where(instances.c.server_group_id == c.id, instances.c.deleted == "")
     query = sa.select(c.id, c.name, c.project).where(~member.exists()).order_by(c.id)
-    return [(r.id, r.name, r.project) for r in conn.execute(query)]
+    return [(r.id, r.name, r.project) for r in tx.execute(query)]
 
 
-def forget_unused(conn: t.Any, ids: t.Iterable[str]) -> int:
+def forget_unused(tx: Transaction, ids: t.Iterable[str]) -> int:
     """Remove the rows of groups without members. Returns how many went.
 
     The rows are locked before the members are counted: a boot that enters one holds its group's row (ensure).
@@ -136,9 +137,9 @@ def forget_unused(conn: t.Any, ids: t.Iterable[str]) -> int:
     wanted = sorted(set(ids))
     for part in chunks(wanted):
         c = server_groups.c
-        conn.execute(sa.select(c.id).where(c.id.in_(part)).order_by(c.id).with_for_update()).all()
-    empty = [g for g, count in count_members(conn, wanted).items() if not count]
+        tx.execute(sa.select(c.id).where(c.id.in_(part)).order_by(c.id).with_for_update()).all()
+    empty = [g for g, count in count_members(tx, wanted).items() if not count]
     gone = 0
     for part in chunks(empty):
-        gone += conn.execute(server_groups.delete().where(server_groups.c.id.in_(part))).rowcount
+        gone += tx.execute(server_groups.delete().where(server_groups.c.id.in_(part))).rowcount
     return gone

@@ -14,6 +14,7 @@ import typing as t
 from ...core import errors
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import instance_action_events, instance_actions, instance_faults, notifications
 
 SUCCESS = "Success"
@@ -21,11 +22,11 @@ ERROR = "Error"
 
 
 def start_actions(
-    conn: t.Any, uuids: t.Sequence[str], action: str, request_id: str, project: str, user: str, now: float
+    tx: Transaction, uuids: t.Sequence[str], action: str, request_id: str, project: str, user: str
 ) -> None:
     """One open ``action`` row for each instance, before the work is dispatched."""
     if uuids:
-        conn.execute(
+        tx.execute(
             instance_actions.insert(),
             [
                 {
@@ -34,83 +35,81 @@ def start_actions(
                     "request_id": request_id,
                     "project": project,
                     "user_name": user,
-                    "start_time": now,
+                    "start_time": tx.now,
                 }
                 for u in uuids
             ],
         )
 
 
-def finish_actions(conn: t.Any, uuids: t.Sequence[str], action: str, now: float, message: str | None = None) -> None:
+def finish_actions(tx: Transaction, uuids: t.Sequence[str], action: str, message: str | None = None) -> None:
     """Close the open ``action`` rows of these instances; ``message`` is Error where it failed."""
     c = instance_actions.c
     for part in chunks(uuids):
-        conn.execute(
+        tx.execute(
             instance_actions.update()
             .where(c.instance_uuid.in_(part), c.action == action, c.finish_time.is_(None))
-            .values(finish_time=now, message=message)
+            .values(finish_time=tx.now, message=message)
         )
 
 
-def start_events(conn: t.Any, uuids: t.Sequence[str], event: str, host: str | None, now: float) -> None:
+def start_events(tx: Transaction, uuids: t.Sequence[str], event: str, host: str | None) -> None:
     """Journal that ``event`` begins: written before the step is done."""
     if uuids:
-        conn.execute(
+        tx.execute(
             instance_action_events.insert(),
-            [{"instance_uuid": u, "event": event, "host": host, "start_time": now} for u in uuids],
+            [{"instance_uuid": u, "event": event, "host": host, "start_time": tx.now} for u in uuids],
         )
 
 
-def finish_events(
-    conn: t.Any, uuids: t.Sequence[str], event: str, result: str, now: float, details: str | None = None
-) -> None:
+def finish_events(tx: Transaction, uuids: t.Sequence[str], event: str, result: str, details: str | None = None) -> None:
     """Journal how ``event`` ended (Success or Error) for these instances."""
     c = instance_action_events.c
     for part in chunks(uuids):
-        conn.execute(
+        tx.execute(
             instance_action_events.update()
             .where(c.instance_uuid.in_(part), c.event == event, c.finish_time.is_(None))
-            .values(finish_time=now, result=result, details=None if details is None else text(details))
+            .values(finish_time=tx.now, result=result, details=None if details is None else text(details))
         )
 
 
-def start_events_on(conn: t.Any, hosts: t.Mapping[str, str | None], event: str, now: float) -> None:
+def start_events_on(tx: Transaction, hosts: t.Mapping[str, str | None], event: str) -> None:
     """Journal that ``event`` begins for each instance on its host, many hosts in one statement."""
     bulk.insert(
-        conn,
+        tx,
         instance_action_events,
-        [{"instance_uuid": uuid, "event": event, "host": host, "start_time": now} for uuid, host in hosts.items()],
+        [{"instance_uuid": uuid, "event": event, "host": host, "start_time": tx.now} for uuid, host in hosts.items()],
     )
 
 
-def fail_events(conn: t.Any, details: t.Mapping[str, str], event: str, now: float) -> None:
+def fail_events(tx: Transaction, details: t.Mapping[str, str], event: str) -> None:
     """Journal that ``event`` failed for these instances, each with its own details."""
     c = instance_action_events.c
-    mine = bulk.among(conn, c.instance_uuid, sorted(details))
-    rows = conn.execute(sa.select(c.id, c.instance_uuid).where(mine, c.event == event, c.finish_time.is_(None))).all()
+    mine = bulk.among(tx, c.instance_uuid, sorted(details))
+    rows = tx.execute(sa.select(c.id, c.instance_uuid).where(mine, c.event == event, c.finish_time.is_(None))).all()
     bulk.update(
-        conn,
+        tx,
         instance_action_events,
         "id",
         [
-            {"id": r.id, "finish_time": now, "result": ERROR, "details": text(details[r.instance_uuid])}
+            {"id": r.id, "finish_time": tx.now, "result": ERROR, "details": text(details[r.instance_uuid])}
             for r in sorted(rows)
         ],
     )
 
 
-def add_events(conn: t.Any, hosts: t.Mapping[str, str | None], event: str, result: str, now: float) -> None:
+def add_events(tx: Transaction, hosts: t.Mapping[str, str | None], event: str, result: str) -> None:
     """Journal an ``event`` that is over already, for each instance on its host."""
     bulk.insert(
-        conn,
+        tx,
         instance_action_events,
         [
             {
                 "instance_uuid": uuid,
                 "event": event,
                 "host": host,
-                "start_time": now,
-                "finish_time": now,
+                "start_time": tx.now,
+                "finish_time": tx.now,
                 "result": result,
                 "details": None,
             }
@@ -119,11 +118,9 @@ def add_events(conn: t.Any, hosts: t.Mapping[str, str | None], event: str, resul
     )
 
 
-def add_fault(
-    conn: t.Any, uuid: str, error: errors.BootflowError, host: str | None, now: float, details: str = ""
-) -> None:
+def add_fault(tx: Transaction, uuid: str, error: errors.BootflowError, host: str | None, details: str = "") -> None:
     """A fault row. source: Nova's wrap_instance_fault"""
-    conn.execute(
+    tx.execute(
         instance_faults.insert().values(
             instance_uuid=uuid,
             code=error.status,
@@ -132,17 +129,17 @@ def add_fault(
             remedy=text(error.remedy),
             details=text(details),
             host=host,
-            created_at=now,
+            created_at=tx.now,
         )
     )
 
 
 def add_faults(
-    conn: t.Any, faults: t.Mapping[str, errors.BootflowError], hosts: t.Mapping[str, str | None], now: float
+    tx: Transaction, faults: t.Mapping[str, errors.BootflowError], hosts: t.Mapping[str, str | None]
 ) -> None:
     """A fault row of each instance on its host, in one statement."""
     bulk.insert(
-        conn,
+        tx,
         instance_faults,
         [
             {
@@ -153,35 +150,35 @@ def add_faults(
                 "remedy": text(error.remedy),
                 "details": "",
                 "host": hosts.get(uuid),
-                "created_at": now,
+                "created_at": tx.now,
             }
             for uuid, error in faults.items()
         ],
     )
 
 
-def notify(conn: t.Any, uuids: t.Sequence[str], event_type: str, payload: t.Mapping[str, t.Any], now: float) -> None:
+def notify(tx: Transaction, uuids: t.Sequence[str], event_type: str, payload: t.Mapping[str, t.Any]) -> None:
     """One notification for each instance (create.start, create.error, create.end, instance.update, delete.start, ...)."""
-    notify_each(conn, dict.fromkeys(uuids, payload), event_type, now)
+    notify_each(tx, dict.fromkeys(uuids, payload), event_type)
 
 
-def notify_each(conn: t.Any, payloads: t.Mapping[str, t.Mapping[str, t.Any]], event_type: str, now: float) -> None:
+def notify_each(tx: Transaction, payloads: t.Mapping[str, t.Mapping[str, t.Any]], event_type: str) -> None:
     """One notification for each instance, with its own payload."""
     bulk.insert(
-        conn,
+        tx,
         notifications,
         [
-            {"instance_uuid": u, "event_type": event_type, "payload": dict(p), "created_at": now}
+            {"instance_uuid": u, "event_type": event_type, "payload": dict(p), "created_at": tx.now}
             for u, p in payloads.items()
         ],
     )
 
 
-def last_faults(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
+def last_faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
     """uuid -> its newest fault as plain data; under ``tried`` the hosts that it failed on before, in this boot."""
     found: dict[str, dict[str, t.Any]] = {}
     for part in chunks(uuids):
-        rows = conn.execute(
+        rows = tx.execute(
             sa.select(instance_faults).where(instance_faults.c.instance_uuid.in_(part)).order_by(instance_faults.c.id)
         )
         for row in rows:
@@ -199,9 +196,9 @@ def last_faults(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, dict[str, t.An
     return found
 
 
-def events_of(conn: t.Any, uuid: str) -> list[dict[str, t.Any]]:
+def events_of(tx: Transaction, uuid: str) -> list[dict[str, t.Any]]:
     """The journal of one instance, oldest first."""
-    rows = conn.execute(
+    rows = tx.execute(
         sa.select(instance_action_events)
         .where(instance_action_events.c.instance_uuid == uuid)
         .order_by(instance_action_events.c.id)
@@ -230,14 +227,14 @@ def chunks(values: t.Sequence[t.Any], size: int = 500) -> t.Iterator[t.Sequence[
         yield values[i : i + size]
 
 
-def with_event(conn: t.Any, uuids: t.Sequence[str], event: str) -> set[str]:
+def with_event(tx: Transaction, uuids: t.Sequence[str], event: str) -> set[str]:
     """Those of the instances in whose journal ``event`` stands."""
     found: set[str] = set()
     c = instance_action_events.c
     for part in chunks(uuids):
         found.update(
             r.instance_uuid
-            for r in conn.execute(
+            for r in tx.execute(
                 sa.select(c.instance_uuid).where(c.instance_uuid.in_(part), c.event == event).distinct()
             )
         )

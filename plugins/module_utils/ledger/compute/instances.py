@@ -16,22 +16,19 @@ from ...core import errors
 from ...core.instances import states
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
+from ..db.this_run import NOTIFY_NOTHING, NOTIFY_VM_AND_TASK_STATE
+from ..db.transaction import Transaction
 from ..schema.tables import block_device_mappings, instances, ports, runs
 from . import history, requests
 from .history import chunks
 
 LIVE = ""  # value of the column `deleted` while an instance lives
 
-# What notify_on_state_change may be, beside vm_state.
-NOTIFY_NOTHING = "none"
-NOTIFY_VM_AND_TASK_STATE = "vm_and_task_state"
-
 
 def swap(
-    conn: t.Any,
+    tx: Transaction,
     uuids: t.Sequence[str],
     expected_task_state: t.Sequence[str | None],
-    now: float,
     owner: str | None = None,
     notify: str = NOTIFY_NOTHING,
     **values: t.Any,
@@ -45,22 +42,20 @@ def swap(
     state: sa.ColumnElement[bool] = c.task_state.in_(named)
     if None in expected_task_state:
         state = sa.or_(state, c.task_state.is_(None))
-    condition = sa.and_(bulk.among(conn, c.uuid, sorted(uuids)), c.deleted == LIVE, state)
+    condition = sa.and_(bulk.among(tx, c.uuid, sorted(uuids)), c.deleted == LIVE, state)
     if owner is not None:
         condition = sa.and_(condition, c.run_id == owner)
-    rows = conn.execute(
+    rows = tx.execute(
         sa.select(c.uuid, c.vm_state, c.task_state).where(condition).order_by(c.uuid).with_for_update()
     ).all()
     moved = [r.uuid for r in rows]
     if moved:
-        conn.execute(instances.update().where(bulk.among(conn, c.uuid, moved)).values(updated_at=now, **values))
-        _notify_change(conn, rows, values, notify, now)
+        tx.execute(instances.update().where(bulk.among(tx, c.uuid, moved)).values(updated_at=tx.now, **values))
+        _notify_change(tx, rows, values, notify)
     return set(moved)
 
 
-def _notify_change(
-    conn: t.Any, rows: t.Sequence[t.Any], values: t.Mapping[str, t.Any], notify: str, now: float
-) -> None:
+def _notify_change(tx: Transaction, rows: t.Sequence[t.Any], values: t.Mapping[str, t.Any], notify: str) -> None:
     if notify == NOTIFY_NOTHING:
         return
     payloads = {}
@@ -76,17 +71,17 @@ def _notify_change(
                 "old_task_state": row.task_state,
                 "new_task_state": task_state,
             }
-    history.notify_each(conn, payloads, "compute.instance.update", now)
+    history.notify_each(tx, payloads, "compute.instance.update")
 
 
 def swap_errors(
-    conn: t.Any, uuids: t.Iterable[str], expected: t.Sequence[str | None]
+    tx: Transaction, uuids: t.Iterable[str], expected: t.Sequence[str | None]
 ) -> dict[str, errors.BootflowError]:
     """uuid -> why its swap was lost: the instance is gone, is being deleted, or is elsewhere in its life."""
     c = instances.c
     wanted = sorted(uuids)
-    query = sa.select(c.uuid, c.task_state).where(bulk.among(conn, c.uuid, wanted), c.deleted == LIVE)
-    task_states = {r.uuid: r.task_state for r in conn.execute(query)}
+    query = sa.select(c.uuid, c.task_state).where(bulk.among(tx, c.uuid, wanted), c.deleted == LIVE)
+    task_states = {r.uuid: r.task_state for r in tx.execute(query)}
     found: dict[str, errors.BootflowError] = {}
     for uuid in wanted:
         if uuid not in task_states:
@@ -100,7 +95,7 @@ def swap_errors(
 
 
 def select_live(
-    conn: t.Any,
+    tx: Transaction,
     names: t.Sequence[str] | None = None,
     uuids: t.Sequence[str] | None = None,
     reservations: t.Sequence[str] | None = None,
@@ -132,17 +127,17 @@ def select_live(
             query = query.where(column == value)
     query = query.order_by(c.uuid).with_for_update(of=instances) if lock else query
     return sorted(
-        with_specs(conn, conn.execute(query)),
+        with_specs(tx, tx.execute(query)),
         key=lambda r: (r.project, r.created_at, r.request_spec_id, r.launch_index, r.uuid),
     )
 
 
-def add(conn: t.Any, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+def add(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     """Enter new instances."""
-    conn.execute(instances.insert(), rows)
+    tx.execute(instances.insert(), rows)
 
 
-def add_disks(conn: t.Any, disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> None:
+def add_disks(tx: Transaction, disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> None:
     """Enter the planned disks of instances: uuid -> its disks in order."""
     rows = [
         {"instance_uuid": uuid, "position": position, "device_name": disk["device_name"], "disk": disk}
@@ -150,46 +145,46 @@ def add_disks(conn: t.Any, disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any
         for position, disk in enumerate(planned)
     ]
     if rows:
-        conn.execute(block_device_mappings.insert(), rows)
+        tx.execute(block_device_mappings.insert(), rows)
 
 
-def replace_disk(conn: t.Any, uuid: str, position: int, disk: t.Mapping[str, t.Any]) -> None:
+def replace_disk(tx: Transaction, uuid: str, position: int, disk: t.Mapping[str, t.Any]) -> None:
     """Write another planned disk at that position of the instance."""
     c = block_device_mappings.c
     mine = sa.and_(c.instance_uuid == uuid, c.position == position)
-    conn.execute(block_device_mappings.update().where(mine).values(disk=disk))
+    tx.execute(block_device_mappings.update().where(mine).values(disk=disk))
 
 
-def write(conn: t.Any, uuids: t.Sequence[str], **values: t.Any) -> None:
+def write(tx: Transaction, uuids: t.Sequence[str], **values: t.Any) -> None:
     """Write ``values`` to these instances, whose rows the caller has locked."""
     for part in chunks(sorted(uuids)):
-        conn.execute(instances.update().where(instances.c.uuid.in_(part)).values(**values))
+        tx.execute(instances.update().where(instances.c.uuid.in_(part)).values(**values))
 
 
-def lock(conn: t.Any, uuids: t.Iterable[str]) -> None:
+def lock(tx: Transaction, uuids: t.Iterable[str]) -> None:
     """Lock these instances, living or deleted, by uuid, until the transaction ends."""
     c = instances.c
     for part in chunks(sorted(set(uuids))):
-        conn.execute(sa.select(c.uuid).where(c.uuid.in_(part)).order_by(c.uuid).with_for_update()).all()
+        tx.execute(sa.select(c.uuid).where(c.uuid.in_(part)).order_by(c.uuid).with_for_update()).all()
 
 
-def any_of(conn: t.Any, uuid: str) -> t.Any:
+def any_of(tx: Transaction, uuid: str) -> t.Any:
     """The row of the instance, living or deleted, or None."""
-    return conn.execute(sa.select(instances).where(instances.c.uuid == uuid)).first()
+    return tx.execute(sa.select(instances).where(instances.c.uuid == uuid)).first()
 
 
-def living_and(conn: t.Any, named: t.Iterable[str]) -> dict[str, t.Any]:
+def living_and(tx: Transaction, named: t.Iterable[str]) -> dict[str, t.Any]:
     """uuid -> row of every living instance, and of those ``named`` that are deleted."""
     c = instances.c
     who = (c.uuid, c.display_name, c.host, c.node, c.vm_state, c.task_state, c.run_id)
     query = sa.select(*who, c.deleted, c.deleted_at, c.updated_at, c.memory_mb, c.vcpus, c.root_gb, c.ephemeral_gb)
-    rows = {r.uuid: r for r in conn.execute(query.where(c.deleted == LIVE))}
+    rows = {r.uuid: r for r in tx.execute(query.where(c.deleted == LIVE))}
     for part in chunks(sorted(set(named) - set(rows))):
-        rows.update({r.uuid: r for r in conn.execute(query.where(c.uuid.in_(part)))})
+        rows.update({r.uuid: r for r in tx.execute(query.where(c.uuid.in_(part)))})
     return rows
 
 
-def on_hosts(conn: t.Any, hosts: t.Collection[str] | None = None) -> list[t.Any]:
+def on_hosts(tx: Transaction, hosts: t.Collection[str] | None = None) -> list[t.Any]:
     """Rows of the living instances that have a host and are not being deleted, by host and request.
 
     :arg hosts: of these hosts only.
@@ -200,36 +195,36 @@ def on_hosts(conn: t.Any, hosts: t.Collection[str] | None = None) -> list[t.Any]
     query = sa.select(*columns).where(c.deleted == LIVE, c.host.is_not(None), stays)
     rows: list[t.Any] = []
     for part in [None] if hosts is None else chunks(sorted(hosts)):
-        rows.extend(conn.execute(query if part is None else query.where(c.host.in_(part))))
+        rows.extend(tx.execute(query if part is None else query.where(c.host.in_(part))))
     return sorted(rows, key=lambda r: (r.host, r.request_spec_id, r.launch_index, r.uuid))
 
 
-def names_with_host(conn: t.Any, project: str, names: t.Sequence[str]) -> set[str]:
+def names_with_host(tx: Transaction, project: str, names: t.Sequence[str]) -> set[str]:
     """Those of the names that living instances of the project have which have a host."""
     c = instances.c
     found: set[str] = set()
     for part in chunks(names):
         mine = sa.and_(c.project == project, c.display_name.in_(part), c.deleted == LIVE, c.host.is_not(None))
-        found.update(conn.execute(sa.select(c.display_name).where(mine)).scalars())
+        found.update(tx.execute(sa.select(c.display_name).where(mine)).scalars())
     return found
 
 
-def hosts_with_instances(conn: t.Any) -> set[str]:
+def hosts_with_instances(tx: Transaction) -> set[str]:
     """Hosts that living instances are on."""
     c = instances.c
-    return set(conn.execute(sa.select(c.host).where(c.deleted == LIVE, c.host.is_not(None)).distinct()).scalars())
+    return set(tx.execute(sa.select(c.host).where(c.deleted == LIVE, c.host.is_not(None)).distinct()).scalars())
 
 
-def groups_of(conn: t.Any, uuids: t.Iterable[str]) -> dict[str, str | None]:
+def groups_of(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, str | None]:
     """uuid -> id of its server group, or None."""
     c = instances.c
     found: dict[str, str | None] = {}
     for part in chunks(sorted(set(uuids))):
-        found.update(conn.execute(sa.select(c.uuid, c.server_group_id).where(c.uuid.in_(part))).all())
+        found.update(tx.execute(sa.select(c.uuid, c.server_group_id).where(c.uuid.in_(part))).all())
     return found
 
 
-def builds_of_expired_runs(conn: t.Any, run_id: str, now: float) -> dict[str, str]:
+def builds_of_expired_runs(tx: Transaction, run_id: str) -> dict[str, str]:
     """uuid -> run, of the builds whose run's lease is out; without those of ``run_id``, and those being deleted."""
     c = instances.c
     query = (
@@ -239,24 +234,24 @@ def builds_of_expired_runs(conn: t.Any, run_id: str, now: float) -> dict[str, st
             c.deleted == LIVE,
             c.vm_state == states.BUILDING,
             c.run_id != run_id,
-            runs.c.lease_until <= now,
+            runs.c.lease_until <= tx.now,
             sa.or_(c.task_state.is_(None), c.task_state != states.DELETING),
         )
     )
-    return {r.uuid: r.run_id for r in conn.execute(query)}
+    return {r.uuid: r.run_id for r in tx.execute(query)}
 
 
-def waits_for_host(conn: t.Any, run_id: str) -> bool:
+def waits_for_host(tx: Transaction, run_id: str) -> bool:
     """Whether a build of this run waits for a host."""
     c = instances.c
     waiting = sa.and_(_builds_of(run_id), c.task_state == states.SCHEDULING)
-    return conn.execute(sa.select(c.uuid).where(waiting).limit(1)).first() is not None
+    return tx.execute(sa.select(c.uuid).where(waiting).limit(1)).first() is not None
 
 
-def hosts_of_run(conn: t.Any, run_id: str) -> list[str]:
+def hosts_of_run(tx: Transaction, run_id: str) -> list[str]:
     """Hosts on which this run has builds."""
     c = instances.c
-    return sorted(conn.execute(sa.select(c.host).where(_builds_of(run_id), c.host.is_not(None)).distinct()).scalars())
+    return sorted(tx.execute(sa.select(c.host).where(_builds_of(run_id), c.host.is_not(None)).distinct()).scalars())
 
 
 def _builds_of(run_id: str) -> t.Any:
@@ -264,27 +259,28 @@ def _builds_of(run_id: str) -> t.Any:
     return sa.and_(c.run_id == run_id, c.deleted == LIVE, c.vm_state == states.BUILDING)
 
 
-def place(conn: t.Any, placements: t.Sequence[t.Mapping[str, t.Any]], now: float) -> None:
+def place(tx: Transaction, placements: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     """Write where instances were claimed, which ends their scheduling: {uuid, host, node, limits, retry} each."""
     rows = [
-        {**p, "launched_on": p["host"], "task_state": None, "scheduled_at": now, "updated_at": now} for p in placements
+        {**p, "launched_on": p["host"], "task_state": None, "scheduled_at": tx.now, "updated_at": tx.now}
+        for p in placements
     ]
-    bulk.update(conn, instances, "uuid", rows)
+    bulk.update(tx, instances, "uuid", rows)
 
 
 class Live(types.SimpleNamespace):
     """An instance's row, with ``spec`` and ``digest`` of the request it came from, which the rows of a request share."""
 
 
-def with_specs(conn: t.Any, rows: t.Iterable[t.Any]) -> list[t.Any]:
+def with_specs(tx: Transaction, rows: t.Iterable[t.Any]) -> list[t.Any]:
     """Rows of instances with the requests that they came from: each request is read once."""
     found = [dict(r._mapping) for r in rows]
-    specs = requests.specs(conn, {r["request_spec_id"] for r in found})
+    specs = requests.specs(tx, {r["request_spec_id"] for r in found})
     return [Live(**r, spec=specs[r["request_spec_id"]].spec, digest=specs[r["request_spec_id"]].digest) for r in found]
 
 
 def in_task_states(
-    conn: t.Any, task_states: t.Iterable[str], host: str | None = None, uuids: t.Iterable[str] | None = None
+    tx: Transaction, task_states: t.Iterable[str], host: str | None = None, uuids: t.Iterable[str] | None = None
 ) -> list[t.Any]:
     """uuid, host, vm_state, task_state, run_id and updated_at of the living instances in these task_states, by uuid."""
     c = instances.c
@@ -293,78 +289,78 @@ def in_task_states(
     if host is not None:
         query = query.where(c.host == host)
     if uuids is not None:
-        query = query.where(bulk.among(conn, c.uuid, sorted(uuids)))
-    return list(conn.execute(query.order_by(c.uuid).with_for_update() if uuids is not None else query.order_by(c.uuid)))
+        query = query.where(bulk.among(tx, c.uuid, sorted(uuids)))
+    return list(tx.execute(query.order_by(c.uuid).with_for_update() if uuids is not None else query.order_by(c.uuid)))
 
 
-def leave_host(conn: t.Any, host: str, uuids: t.Iterable[str], task_state: str) -> None:
+def leave_host(tx: Transaction, host: str, uuids: t.Iterable[str], task_state: str) -> None:
     """Those of the instances that are on ``host`` and in this task_state are on no host any more."""
     c = instances.c
-    mine = sa.and_(bulk.among(conn, c.uuid, sorted(uuids)), c.host == host, c.task_state == task_state)
-    conn.execute(instances.update().where(mine).values(host=None, node=None))
+    mine = sa.and_(bulk.among(tx, c.uuid, sorted(uuids)), c.host == host, c.task_state == task_state)
+    tx.execute(instances.update().where(mine).values(host=None, node=None))
 
 
-def bury(conn: t.Any, uuids: t.Sequence[str], now: float) -> None:
+def bury(tx: Transaction, uuids: t.Sequence[str]) -> None:
     """These instances are deleted: their names are free, their disks forgotten."""
     if not uuids:
         return
     c = instances.c
     disks = block_device_mappings
-    conn.execute(disks.delete().where(bulk.among(conn, disks.c.instance_uuid, uuids)))
+    tx.execute(disks.delete().where(bulk.among(tx, disks.c.instance_uuid, uuids)))
     gone: dict[str, t.Any] = {
         "deleted": sa.cast(c.uuid, sa.String),
-        "deleted_at": now,
+        "deleted_at": tx.now,
         "vm_state": states.DELETED,
         "task_state": None,
         "power_state": states.NOSTATE,
         "host": None,
         "node": None,
     }
-    conn.execute(instances.update().where(bulk.among(conn, c.uuid, uuids)).values(gone))
+    tx.execute(instances.update().where(bulk.among(tx, c.uuid, uuids)).values(gone))
 
 
-def hosts_of(conn: t.Any, uuids: t.Iterable[str]) -> dict[str, str | None]:
+def hosts_of(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, str | None]:
     """uuid -> the host of the instance, living or not."""
     c = instances.c
-    return dict(conn.execute(sa.select(c.uuid, c.host).where(bulk.among(conn, c.uuid, sorted(uuids)))).all())
+    return dict(tx.execute(sa.select(c.uuid, c.host).where(bulk.among(tx, c.uuid, sorted(uuids)))).all())
 
 
-def disks_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
+def disks_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
     """uuid -> its planned disks (core.disks.block_devices.PlannedDisk as plain data) in order."""
     found: dict[str, list[dict[str, t.Any]]] = {u: [] for u in uuids}
     c = block_device_mappings.c
     for part in chunks(list(uuids)):
-        for row in conn.execute(
+        for row in tx.execute(
             sa.select(c.instance_uuid, c.disk).where(c.instance_uuid.in_(part)).order_by(c.instance_uuid, c.position)
         ):
             found[row.instance_uuid].append(row.disk)
     return found
 
 
-def add_disk(conn: t.Any, uuid: str, device_name: str, disk: t.Mapping[str, t.Any]) -> None:
+def add_disk(tx: Transaction, uuid: str, device_name: str, disk: t.Mapping[str, t.Any]) -> None:
     """A planned disk for an instance, after those it has."""
     c = block_device_mappings.c
-    last = conn.execute(sa.select(sa.func.max(c.position)).where(c.instance_uuid == uuid)).scalar()
+    last = tx.execute(sa.select(sa.func.max(c.position)).where(c.instance_uuid == uuid)).scalar()
     position = 0 if last is None else last + 1
     values = {"instance_uuid": uuid, "position": position, "device_name": device_name, "disk": dict(disk)}
-    conn.execute(block_device_mappings.insert().values(**values))
+    tx.execute(block_device_mappings.insert().values(**values))
 
 
-def remove_disks(conn: t.Any, disks: t.Iterable[tuple[str, str | None]]) -> None:
+def remove_disks(tx: Transaction, disks: t.Iterable[tuple[str, str | None]]) -> None:
     """Forget these disks: (uuid of the instance, device name)."""
     c = block_device_mappings.c
     the_disk = (c.instance_uuid == sa.bindparam("b_uuid"), c.device_name == sa.bindparam("b_device"))
     pairs = [{"b_uuid": uuid, "b_device": device} for uuid, device in disks]
     if pairs:
-        conn.execute(block_device_mappings.delete().where(*the_disk), pairs)
+        tx.execute(block_device_mappings.delete().where(*the_disk), pairs)
 
 
-def usage(conn: t.Any, projects: t.Collection[str]) -> dict[str, dict[str, int]]:
+def usage(tx: Transaction, projects: t.Collection[str]) -> dict[str, dict[str, int]]:
     """project -> {instances, cores, ram, ports} of what lives (quotas count, they do not reserve)."""
     c = instances.c
     found = {p: {"instances": 0, "cores": 0, "ram": 0, "ports": 0} for p in projects}
     mine = sa.and_(c.deleted == LIVE, c.project.in_(sorted(projects)))
-    rows = conn.execute(
+    rows = tx.execute(
         sa.select(
             c.project,
             sa.func.count(),
@@ -376,7 +372,7 @@ def usage(conn: t.Any, projects: t.Collection[str]) -> dict[str, dict[str, int]]
     )
     for project, count, cores, ram in rows:
         found[project].update(instances=int(count), cores=int(cores), ram=int(ram))
-    rows = conn.execute(
+    rows = tx.execute(
         sa.select(c.project, sa.func.count())
         .join(ports, ports.c.instance_uuid == c.uuid)
         .where(mine)
@@ -387,19 +383,19 @@ def usage(conn: t.Any, projects: t.Collection[str]) -> dict[str, dict[str, int]]
     return found
 
 
-def placed_on(conn: t.Any, uuids: t.Collection[str]) -> dict[str, str]:
+def placed_on(tx: Transaction, uuids: t.Collection[str]) -> dict[str, str]:
     """uuid -> its host, of the living instances that have one."""
     if not uuids:
         return {}
     c = instances.c
-    of_these = (bulk.among(conn, c.uuid, sorted(uuids)), c.deleted == LIVE, c.host.is_not(None))
-    return dict(conn.execute(sa.select(c.uuid, c.host).where(*of_these)).all())
+    of_these = (bulk.among(tx, c.uuid, sorted(uuids)), c.deleted == LIVE, c.host.is_not(None))
+    return dict(tx.execute(sa.select(c.uuid, c.host).where(*of_these)).all())
 
 
-def living(conn: t.Any, uuids: t.Collection[str]) -> set[str]:
+def living(tx: Transaction, uuids: t.Collection[str]) -> set[str]:
     """Those of the instances that exist and are not deleted."""
     if not uuids:
         return set()
     c = instances.c
-    of_these = (bulk.among(conn, c.uuid, sorted(uuids)), c.deleted == LIVE)
-    return set(conn.execute(sa.select(c.uuid).where(*of_these)).scalars())
+    of_these = (bulk.among(tx, c.uuid, sorted(uuids)), c.deleted == LIVE)
+    return set(tx.execute(sa.select(c.uuid).where(*of_these)).scalars())

@@ -12,6 +12,7 @@ from ...core.scheduler.host_state import COLUMNS, REPORTED
 from ..db import bulk
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import claims, compute_nodes
 from ..schema.tables import node_facts as node_facts_table
 from . import profiles
@@ -35,7 +36,7 @@ CONFIGURATION = (
 
 
 def record_report(
-    conn: t.Any, host: str, facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any], now: float
+    tx: Transaction, host: str, facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any]
 ) -> int:
     """Enter what a host reported; usage is what the node reserves plus the sum of its claims. Returns the node's id.
 
@@ -46,26 +47,26 @@ def record_report(
     values = {
         "host_uuid": facts.get("host_uuid") or "",
         **{COLUMNS[name]: _reported(facts, name, unreported) for name, unreported in REPORTED.items()},
-        "profile_id": profiles.profile_id(conn, {k: facts[k] for k in PROFILE_KEYS if facts.get(k)}),
-        "numa_profile_id": _numa_profile(conn, facts, configuration),
+        "profile_id": profiles.profile_id(tx, {k: facts[k] for k in PROFILE_KEYS if facts.get(k)}),
+        "numa_profile_id": _numa_profile(tx, facts, configuration),
         "has_pci": bool(facts.get("pci_passthrough_devices")),
         "has_disks": bool(facts.get("isolated_disks")),
         "metrics": {**(facts.get("metrics") or {}), **(configuration.get("metrics") or {})} or None,
-        "reported_at": now,
+        "reported_at": tx.now,
         "unreachable_reason": None,
         **{k: configuration[k] for k in CONFIGURATION if k in configuration},
     }
     mine = sa.and_(c.host == host, c.node == node)
-    if conn.execute(compute_nodes.update().where(mine).values(**values)).rowcount == 0:
-        if not insert_new(conn, compute_nodes, host=host, node=node, created_at=now, **values):
-            conn.execute(compute_nodes.update().where(mine).values(**values))  # another run was faster
-    node_id = int(conn.execute(sa.select(c.id).where(mine)).scalar_one())
+    if tx.execute(compute_nodes.update().where(mine).values(**values)).rowcount == 0:
+        if not insert_new(tx, compute_nodes, host=host, node=node, created_at=tx.now, **values):
+            tx.execute(compute_nodes.update().where(mine).values(**values))  # another run was faster
+    node_id = int(tx.execute(sa.select(c.id).where(mine)).scalar_one())
     table = node_facts_table
     its = table.c.compute_node_id == node_id
-    if conn.execute(table.update().where(its).values(facts=dict(facts))).rowcount == 0:
-        if not insert_new(conn, table, compute_node_id=node_id, facts=dict(facts)):
-            conn.execute(table.update().where(its).values(facts=dict(facts)))
-    recount(conn, [node_id])
+    if tx.execute(table.update().where(its).values(facts=dict(facts))).rowcount == 0:
+        if not insert_new(tx, table, compute_node_id=node_id, facts=dict(facts)):
+            tx.execute(table.update().where(its).values(facts=dict(facts)))
+    recount(tx, [node_id])
     return node_id
 
 
@@ -74,7 +75,7 @@ def _reported(facts: t.Mapping[str, t.Any], name: str, unreported: t.Any) -> t.A
     return unreported if value is None or value == "" else value
 
 
-def _numa_profile(conn: t.Any, facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any]) -> int | None:
+def _numa_profile(tx: Transaction, facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any]) -> int | None:
     """The row of the node's NUMA cells, with the huge pages that the inventory keeps from guests."""
     numa = facts.get("numa_topology")
     if not numa or not numa.get("cells"):
@@ -91,25 +92,25 @@ def _numa_profile(conn: t.Any, facts: t.Mapping[str, t.Any], configuration: t.Ma
             for cell in numa["cells"]
         ]
         numa = {**numa, "cells": cells}
-    return profiles.profile_id(conn, numa)
+    return profiles.profile_id(tx, numa)
 
 
-def record_unreachable(conn: t.Any, host: str, reason: str) -> None:
+def record_unreachable(tx: Transaction, host: str, reason: str) -> None:
     """The host was asked and did not answer: down at once, until it reports again."""
-    conn.execute(compute_nodes.update().where(compute_nodes.c.host == host).values(unreachable_reason=reason[:1000]))
+    tx.execute(compute_nodes.update().where(compute_nodes.c.host == host).values(unreachable_reason=reason[:1000]))
 
 
-def lock(conn: t.Any, node_ids: t.Collection[int]) -> list[t.Any]:
+def lock(tx: Transaction, node_ids: t.Collection[int]) -> list[t.Any]:
     """Lock the rows of these nodes, always in the order of their ids, until the transaction ends. Returns them."""
     c = compute_nodes.c
     columns = (c.id, c.host, c.node, c.memory_mb, c.memory_mb_used, c.local_gb, c.local_gb_used, c.vcpus, c.vcpus_used)
     if not node_ids:
         return []
-    mine = bulk.among(conn, c.id, sorted(set(node_ids)))
-    return list(conn.execute(sa.select(*columns).where(mine).order_by(c.id).with_for_update()))
+    mine = bulk.among(tx, c.id, sorted(set(node_ids)))
+    return list(tx.execute(sa.select(*columns).where(mine).order_by(c.id).with_for_update()))
 
 
-def recount(conn: t.Any, node_ids: t.Sequence[int]) -> None:
+def recount(tx: Transaction, node_ids: t.Sequence[int]) -> None:
     """Set usage from scratch: reserved + the sum of the claims, for these nodes (whose rows the caller has locked)."""
     c = compute_nodes.c
     mine = claims.c.compute_node_id == c.id
@@ -122,7 +123,7 @@ def recount(conn: t.Any, node_ids: t.Sequence[int]) -> None:
     # Counted are guests: one that is being resized has two claims.
     guests = sa.select(sa.func.count(claims.c.instance_uuid.distinct())).where(mine)
     for part in chunks(sorted(node_ids)):
-        conn.execute(
+        tx.execute(
             compute_nodes.update()
             .where(c.id.in_(part))
             .values(
@@ -134,76 +135,74 @@ def recount(conn: t.Any, node_ids: t.Sequence[int]) -> None:
         )
 
 
-def configure(conn: t.Any, configurations: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[str]:
+def configure(tx: Transaction, configurations: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[str]:
     """Bring the inventory's settings into the rows that differ. Returns the hosts that changed."""
     changed: dict[str, int] = {}
     reserves: list[int] = []
     columns = [compute_nodes.c[k] for k in CONFIGURATION]
-    rows = conn.execute(
-        sa.select(compute_nodes.c.id, compute_nodes.c.host, *columns).order_by(compute_nodes.c.id)
-    ).all()
+    rows = tx.execute(sa.select(compute_nodes.c.id, compute_nodes.c.host, *columns).order_by(compute_nodes.c.id)).all()
     for row in rows:
         wanted = configurations.get(row.host)
         if wanted is None:
             continue
         values = {k: wanted[k] for k in CONFIGURATION if k in wanted and getattr(row, k) != wanted[k]}
         if values:
-            conn.execute(compute_nodes.update().where(compute_nodes.c.id == row.id).values(**values))
+            tx.execute(compute_nodes.update().where(compute_nodes.c.id == row.id).values(**values))
             changed[row.host] = row.id
             if any(k.startswith("reserved_") for k in values):
                 reserves.append(row.id)
-    recount(conn, reserves)
+    recount(tx, reserves)
     return sorted(changed)
 
 
-def rows(conn: t.Any, names: t.Iterable[str]) -> list[t.Any]:
+def rows(tx: Transaction, names: t.Iterable[str]) -> list[t.Any]:
     """These columns of every compute node, by host and node."""
     c = compute_nodes.c
-    return list(conn.execute(sa.select(*(c[n] for n in names)).order_by(c.host, c.node)))
+    return list(tx.execute(sa.select(*(c[n] for n in names)).order_by(c.host, c.node)))
 
 
-def hosts(conn: t.Any) -> set[str]:
+def hosts(tx: Transaction) -> set[str]:
     """Hosts that reported."""
-    return set(conn.execute(sa.select(compute_nodes.c.host).distinct()).scalars())
+    return set(tx.execute(sa.select(compute_nodes.c.host).distinct()).scalars())
 
 
-def stale_hosts(conn: t.Any, hosts: t.Iterable[str], now: float, max_age: float) -> list[str]:
+def stale_hosts(tx: Transaction, hosts: t.Iterable[str], max_age: float) -> list[str]:
     """Those of the inventory's hosts that never reported, whose report is older than ``max_age`` seconds, or that did not answer last time."""
     c = compute_nodes.c
     fresh = {
         r.host
-        for r in conn.execute(sa.select(c.host, c.reported_at, c.unreachable_reason))
-        if r.reported_at is not None and now - r.reported_at <= max_age and r.unreachable_reason is None
+        for r in tx.execute(sa.select(c.host, c.reported_at, c.unreachable_reason))
+        if r.reported_at is not None and tx.now - r.reported_at <= max_age and r.unreachable_reason is None
     }
     return [h for h in hosts if h not in fresh]
 
 
-def node_facts(conn: t.Any, host: str, node: str) -> dict[str, t.Any]:
+def node_facts(tx: Transaction, host: str, node: str) -> dict[str, t.Any]:
     """The facts that a node last reported; empty when it never did."""
     c = compute_nodes.c
     table = node_facts_table
     query = sa.select(table.c.facts).join(compute_nodes, c.id == table.c.compute_node_id)
-    row = conn.execute(query.where(c.host == host, c.node == node)).first()
+    row = tx.execute(query.where(c.host == host, c.node == node)).first()
     return dict(row.facts) if row is not None else {}
 
 
-def zones(conn: t.Any) -> dict[str, str]:
+def zones(tx: Transaction) -> dict[str, str]:
     """host -> its availability zone."""
     c = compute_nodes.c
-    return {r.host: r.availability_zone for r in conn.execute(sa.select(c.host, c.availability_zone))}
+    return {r.host: r.availability_zone for r in tx.execute(sa.select(c.host, c.availability_zone))}
 
 
-def zone_of(conn: t.Any, host: str, node: str) -> str | None:
+def zone_of(tx: Transaction, host: str, node: str) -> str | None:
     """The availability zone of a node."""
     c = compute_nodes.c
     query = sa.select(c.availability_zone).where(c.host == host, c.node == node)
-    return t.cast("str | None", conn.execute(query).scalar())
+    return t.cast("str | None", tx.execute(query).scalar())
 
 
-def count_failed_build(conn: t.Any, host: str, failed: bool) -> None:
+def count_failed_build(tx: Transaction, host: str, failed: bool) -> None:
     """Builds that failed there since the last success."""
     c = compute_nodes.c
     if failed:
-        conn.execute(compute_nodes.update().where(c.host == host).values(failed_builds=c.failed_builds + 1))
+        tx.execute(compute_nodes.update().where(c.host == host).values(failed_builds=c.failed_builds + 1))
     else:
-        conn.execute(compute_nodes.update().where(c.host == host, c.failed_builds != 0).values(failed_builds=0))
+        tx.execute(compute_nodes.update().where(c.host == host, c.failed_builds != 0).values(failed_builds=0))

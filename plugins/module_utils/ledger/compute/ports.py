@@ -21,6 +21,7 @@ from ...core.networks.network_info import PortRecord
 from ..db import bulk
 from ..db.locks import take_turns
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import instances, ip_allocations, ports
 from .history import chunks
 
@@ -34,11 +35,11 @@ class Allocator:
     :arg networks: all that add() will be given. Two runs in the same subnet take turns.
     """
 
-    def __init__(self, conn: t.Any, rng: t.Any, now: float, networks: t.Iterable[Network]):
-        take_turns(conn, "subnet", [s.id for n in networks for s in n.subnets])
-        self.conn = conn
+    def __init__(self, tx: Transaction, rng: t.Any, networks: t.Iterable[Network]):
+        take_turns(tx, "subnet", [s.id for n in networks for s in n.subnets])
+        self.tx = tx
         self.rng = rng
-        self.now = now
+        self.now = tx.now
         self._used: dict[str, set[int]] = {}
         self._free: dict[str, t.Iterator[str]] = {}
         self._port_rows: list[dict[str, t.Any]] = []
@@ -82,9 +83,9 @@ class Allocator:
         for row, mac in zip(self._port_rows, self._free_macs(len(self._port_rows))):
             row["mac_address"] = mac
         if self._port_rows:
-            self.conn.execute(ports.insert(), self._port_rows)
+            self.tx.execute(ports.insert(), self._port_rows)
         if self._ip_rows:
-            self.conn.execute(ip_allocations.insert(), self._ip_rows)
+            self.tx.execute(ip_allocations.insert(), self._ip_rows)
         self._port_rows, self._ip_rows = [], []
 
     def _free_macs(self, count: int) -> list[str]:
@@ -94,8 +95,8 @@ class Allocator:
                 break
             drawn = dict.fromkeys(ipam.new_mac(self.rng) for _each in range(count - len(found)))
             taken = set(
-                self.conn.execute(
-                    sa.select(ports.c.mac_address).where(bulk.among(self.conn, ports.c.mac_address, drawn))
+                self.tx.execute(
+                    sa.select(ports.c.mac_address).where(bulk.among(self.tx, ports.c.mac_address, drawn))
                 ).scalars()
             )
             found += [m for m in drawn if m not in taken and m not in found]
@@ -150,19 +151,19 @@ class Allocator:
 
     def _used_in(self, subnet: Subnet) -> set[int]:
         if subnet.id not in self._used:
-            rows = self.conn.execute(
+            rows = self.tx.execute(
                 sa.select(ip_allocations.c.ip_address).where(ip_allocations.c.subnet_id == subnet.id)
             )
             self._used[subnet.id] = {int(ipaddress.ip_address(r.ip_address)) for r in rows}
         return self._used[subnet.id]
 
 
-def ports_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, list[tuple[PortRecord, Network]]]:
+def ports_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, list[tuple[PortRecord, Network]]]:
     """uuid -> its ports in the order of the interfaces, each with its network as the inventory had it."""
     found: dict[str, list[tuple[PortRecord, Network]]] = {u: [] for u in uuids}
     for part in chunks(list(uuids)):
         addresses: dict[str, list[dict[str, str]]] = {}
-        rows = conn.execute(
+        rows = tx.execute(
             sa.select(ip_allocations.c.port_id, ip_allocations.c.subnet_id, ip_allocations.c.ip_address)
             .join(ports, ports.c.id == ip_allocations.c.port_id)
             .where(ports.c.instance_uuid.in_(part))
@@ -170,7 +171,7 @@ def ports_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, list[tuple[PortRe
         )
         for r in rows:
             addresses.setdefault(r.port_id, []).append({"subnet_id": r.subnet_id, "ip_address": r.ip_address})
-        for r in conn.execute(
+        for r in tx.execute(
             sa.select(ports)
             .where(ports.c.instance_uuid.in_(part), ports.c.position >= 0)
             .order_by(ports.c.instance_uuid, ports.c.position)
@@ -189,50 +190,50 @@ def ports_of(conn: t.Any, uuids: t.Sequence[str]) -> dict[str, list[tuple[PortRe
     return found
 
 
-def bind(conn: t.Any, uuids: t.Sequence[str], host: str) -> None:
+def bind(tx: Transaction, uuids: t.Sequence[str], host: str) -> None:
     """The ports of these instances are on ``host`` now."""
     for part in chunks(list(uuids)):
-        conn.execute(ports.update().where(ports.c.instance_uuid.in_(part), ports.c.position >= 0).values(host=host))
+        tx.execute(ports.update().where(ports.c.instance_uuid.in_(part), ports.c.position >= 0).values(host=host))
 
 
-def bind_each(conn: t.Any, hosts: t.Mapping[str, str]) -> None:
+def bind_each(tx: Transaction, hosts: t.Mapping[str, str]) -> None:
     """The ports of each instance (uuid -> host) are on its host now."""
     rows = [
         {"id": r.id, "host": hosts[r.instance_uuid]}
-        for r in conn.execute(
+        for r in tx.execute(
             sa.select(ports.c.id, ports.c.instance_uuid).where(
-                bulk.among(conn, ports.c.instance_uuid, hosts), ports.c.position >= 0
+                bulk.among(tx, ports.c.instance_uuid, hosts), ports.c.position >= 0
             )
         )
     ]
-    bulk.update(conn, ports, "id", rows)
+    bulk.update(tx, ports, "id", rows)
 
 
-def release(conn: t.Any, uuids: t.Sequence[str]) -> int:
+def release(tx: Transaction, uuids: t.Sequence[str]) -> int:
     """Delete the ports of these instances and free their addresses; ports that hold() keeps stay."""
     released = 0
     for part in chunks(list(uuids)):
         wanted = sa.and_(ports.c.instance_uuid.in_(part), ports.c.position >= 0)
-        conn.execute(ip_allocations.delete().where(ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(wanted))))
-        released += conn.execute(ports.delete().where(wanted)).rowcount
+        tx.execute(ip_allocations.delete().where(ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(wanted))))
+        released += tx.execute(ports.delete().where(wanted)).rowcount
     return released
 
 
-def hold(conn: t.Any, uuid: str, host: str) -> None:
+def hold(tx: Transaction, uuid: str, host: str) -> None:
     """Keep the addresses taken that this instance has on ``host``, though it builds elsewhere or is gone: a guest may
     still use them there. release_on() ends it."""
-    conn.execute(
+    tx.execute(
         ports.update()
         .where(ports.c.instance_uuid == uuid, ports.c.host == host, ports.c.position >= 0)
         .values(position=HELD)
     )
 
 
-def release_on(conn: t.Any, uuid: str, host: str) -> None:
+def release_on(tx: Transaction, uuid: str, host: str) -> None:
     """Delete the ports that this instance has on ``host``: the host is rid of it."""
     wanted = sa.and_(ports.c.instance_uuid == uuid, ports.c.host == host)
-    conn.execute(ip_allocations.delete().where(ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(wanted))))
-    conn.execute(ports.delete().where(wanted))
+    tx.execute(ip_allocations.delete().where(ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(wanted))))
+    tx.execute(ports.delete().where(wanted))
 
 
 def network_from(data: t.Mapping[str, t.Any]) -> Network:
@@ -247,39 +248,39 @@ def network_from(data: t.Mapping[str, t.Any]) -> Network:
 # --- what an audit looks for --------------------------------------------------------------------------------------------
 
 
-def suspicious(conn: t.Any) -> list[t.Any]:
+def suspicious(tx: Transaction) -> list[t.Any]:
     """Ports of instances that are gone, and ports that are held for a host that is to be cleaned up (position below 0)."""
     c = ports.c
     query = sa.select(c.id, c.instance_uuid, c.host, c.position).join(instances, instances.c.uuid == c.instance_uuid)
-    return list(conn.execute(query.where(sa.or_(instances.c.deleted != "", c.position < 0))))
+    return list(tx.execute(query.where(sa.or_(instances.c.deleted != "", c.position < 0))))
 
 
-def addresses_of(conn: t.Any, port_ids: t.Iterable[str]) -> dict[str, list[str]]:
+def addresses_of(tx: Transaction, port_ids: t.Iterable[str]) -> dict[str, list[str]]:
     """port id -> its addresses."""
     found: dict[str, list[str]] = {}
     c = ip_allocations.c
     for part in chunks(sorted(port_ids)):
-        for row in conn.execute(sa.select(c.port_id, c.ip_address).where(c.port_id.in_(part)).order_by(c.id)):
+        for row in tx.execute(sa.select(c.port_id, c.ip_address).where(c.port_id.in_(part)).order_by(c.id)):
             found.setdefault(row.port_id, []).append(row.ip_address)
     return found
 
 
-def addresses_without_port(conn: t.Any) -> list[tuple[int, str]]:
+def addresses_without_port(tx: Transaction) -> list[tuple[int, str]]:
     """(id, address) of the allocations whose port is gone."""
     c = ip_allocations.c
     port = sa.select(ports.c.id).where(ports.c.id == c.port_id)
     query = sa.select(c.id, c.ip_address).where(~port.exists()).order_by(c.id)
-    return [(r.id, r.ip_address) for r in conn.execute(query)]
+    return [(r.id, r.ip_address) for r in tx.execute(query)]
 
 
-def remove(conn: t.Any, ids: t.Sequence[str]) -> None:
+def remove(tx: Transaction, ids: t.Sequence[str]) -> None:
     """Remove ports with their addresses."""
     for part in chunks(ids):
-        conn.execute(ip_allocations.delete().where(ip_allocations.c.port_id.in_(part)))
-        conn.execute(ports.delete().where(ports.c.id.in_(part)))
+        tx.execute(ip_allocations.delete().where(ip_allocations.c.port_id.in_(part)))
+        tx.execute(ports.delete().where(ports.c.id.in_(part)))
 
 
-def remove_addresses(conn: t.Any, ids: t.Sequence[int]) -> None:
+def remove_addresses(tx: Transaction, ids: t.Sequence[int]) -> None:
     """Remove these allocations."""
     for part in chunks(ids):
-        conn.execute(ip_allocations.delete().where(ip_allocations.c.id.in_(part)))
+        tx.execute(ip_allocations.delete().where(ip_allocations.c.id.in_(part)))

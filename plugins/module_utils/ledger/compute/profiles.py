@@ -12,26 +12,27 @@ import typing as t
 
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import node_profiles
 from .history import chunks
 
 
-def profile_id(conn: t.Any, content: t.Any) -> int:
+def profile_id(tx: Transaction, content: t.Any) -> int:
     """The id of the row with this content (plain JSON), which is made if it is new."""
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     c = node_profiles.c
     query = sa.select(c.id).where(c.digest == digest)
-    found = conn.execute(query).scalar()
+    found = tx.execute(query).scalar()
     if found is None:
-        insert_new(conn, node_profiles, digest=digest, profile=content)
-        found = conn.execute(query).scalar_one()
+        insert_new(tx, node_profiles, digest=digest, profile=content)
+        found = tx.execute(query).scalar_one()
     return int(found)
 
 
-def load(conn: t.Any, ids: t.Iterable[int | None]) -> dict[int, t.Any]:
+def load(tx: Transaction, ids: t.Iterable[int | None]) -> dict[int, t.Any]:
     """id -> content."""
     found: dict[int, t.Any] = {}
     c = node_profiles.c
     for part in chunks(sorted({i for i in ids if i is not None})):
-        found.update((r.id, r.profile) for r in conn.execute(sa.select(c.id, c.profile).where(c.id.in_(part))))
+        found.update((r.id, r.profile) for r in tx.execute(sa.select(c.id, c.profile).where(c.id.in_(part))))
     return found

@@ -9,31 +9,33 @@ from __future__ import annotations
 import typing as t
 
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import request_specs, reservations
 from .history import chunks
 
 SPEC_VERSION = "1.1"
 
 
-def add_reservation(conn: t.Any, reservation_id: str, project: str, user: str, request_id: str, now: float) -> None:
-    conn.execute(
+def add_reservation(tx: Transaction, reservation_id: str, project: str, user: str, request_id: str) -> None:
+    tx.execute(
         reservations.insert().values(
-            id=reservation_id, project=project, user_name=user, request_id=request_id, created_at=now
+            id=reservation_id, project=project, user_name=user, request_id=request_id, created_at=tx.now
         )
     )
 
 
-def add_spec(conn: t.Any, reservation_id: str, digest: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any]) -> int:
+def add_spec(tx: Transaction, reservation_id: str, digest: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any]) -> int:
     """Enter an entry of the reservation. Returns its id."""
     values = {"reservation_id": reservation_id, "spec_version": SPEC_VERSION, "digest": digest, "spec": spec}
-    return int(conn.execute(request_specs.insert().values(**values)).inserted_primary_key[0])
+    (key,) = tx.execute(request_specs.insert().values(**values)).inserted_primary_key or (0,)
+    return int(key)
 
 
-def specs(conn: t.Any, ids: t.Iterable[int]) -> dict[int, t.Any]:
+def specs(tx: Transaction, ids: t.Iterable[int]) -> dict[int, t.Any]:
     """id -> row of request_specs with ``spec`` and ``digest``; each is read once, however many instances came of it."""
     c = request_specs.c
     found: dict[int, t.Any] = {}
     for part in chunks(sorted(set(ids))):
         query = sa.select(c.id, c.spec, c.digest).where(c.id.in_(part))
-        found.update((r.id, r) for r in conn.execute(query))
+        found.update((r.id, r) for r in tx.execute(query))
     return found

@@ -13,6 +13,7 @@ import typing as t
 
 from ...core import errors
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import compute_nodes
 from .history import chunks
 from .nodes import lock
@@ -34,7 +35,7 @@ _COLUMNS = {
 }
 
 
-def set_state(conn: t.Any, hosts: t.Sequence[str], state: str, reason: str = "") -> list[dict[str, t.Any]]:
+def set_state(tx: Transaction, hosts: t.Sequence[str], state: str, reason: str = "") -> list[dict[str, t.Any]]:
     """Bring ``hosts`` into ``state``. Disabled and forced down are apart: a host may be both, and loses each by its own word.
 
     Returns what changed: [{host, what, from, to}], empty when all were so already.
@@ -64,10 +65,8 @@ def set_state(conn: t.Any, hosts: t.Sequence[str], state: str, reason: str = "")
     wanted = sorted(set(hosts))
     rows: list[t.Any] = []
     for part in chunks(wanted):
-        lock(conn, [r.id for r in conn.execute(sa.select(c.id).where(c.host.in_(part)))])
-        rows += conn.execute(
-            sa.select(c.id, c.host, c[column], c[reason_column]).where(c.host.in_(part)).order_by(c.id)
-        )
+        lock(tx, [r.id for r in tx.execute(sa.select(c.id).where(c.host.in_(part)))])
+        rows += tx.execute(sa.select(c.id, c.host, c[column], c[reason_column]).where(c.host.in_(part)).order_by(c.id))
     unknown = sorted(set(wanted) - {r.host for r in rows})
     if unknown:
         raise errors.ComputeHostNotFound(
@@ -80,19 +79,19 @@ def set_state(conn: t.Any, hosts: t.Sequence[str], state: str, reason: str = "")
         before = {column: bool(row[2]), reason_column: row[3]}
         if before == values:
             continue
-        conn.execute(compute_nodes.update().where(c.id == row.id).values(**values))
+        tx.execute(compute_nodes.update().where(c.id == row.id).values(**values))
         for what in values:
             if before[what] != values[what]:
                 changed[row.host, what] = {"host": row.host, "what": what, "from": before[what], "to": values[what]}
     return list(changed.values())
 
 
-def states_of(conn: t.Any, hosts: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
+def states_of(tx: Transaction, hosts: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
     """host -> {disabled, disabled_reason, forced_down, forced_down_reason, by_inventory}: what holds for it now."""
     c = compute_nodes.c
     found: dict[str, dict[str, t.Any]] = {}
     for part in chunks(sorted(set(hosts))):
-        for r in conn.execute(sa.select(compute_nodes).where(c.host.in_(part)).order_by(c.id)):
+        for r in tx.execute(sa.select(compute_nodes).where(c.host.in_(part)).order_by(c.id)):
             found[r.host] = {
                 "disabled": bool(r.disabled or r.service_disabled),
                 "disabled_reason": (r.service_disabled_reason if r.service_disabled else "") or r.disabled_reason,

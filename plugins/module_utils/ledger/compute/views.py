@@ -10,19 +10,20 @@ import datetime
 import typing as t
 
 from ...core.instances import states
+from ..db.transaction import Transaction
 from . import claims, history, ports
 from .groups import group_names
 
 
-def instance_views(conn: t.Any, rows: t.Sequence[t.Any]) -> list[dict[str, t.Any]]:
+def instance_views(tx: Transaction, rows: t.Sequence[t.Any]) -> list[dict[str, t.Any]]:
     """One dictionary for each ledger row, in the rows' order; Nova's field names."""
     uuids = [r.uuid for r in rows]
-    port_records = ports.ports_of(conn, uuids)
+    port_records = ports.ports_of(tx, uuids)
     faults = history.last_faults(
-        conn, [r.uuid for r in rows if r.vm_state == states.ERROR or r.task_state == states.DELETING]
+        tx, [r.uuid for r in rows if r.vm_state == states.ERROR or r.task_state == states.DELETING]
     )
-    allocations = claims.allocations_of(conn, uuids)
-    groups = group_names(conn, {r.server_group_id for r in rows if r.server_group_id})
+    allocations = claims.allocations_of(tx, uuids)
+    groups = group_names(tx, {r.server_group_id for r in rows if r.server_group_id})
     shown = [_view(r, port_records[r.uuid], faults.get(r.uuid)) for r in rows]
     for view, row in zip(shown, rows):
         its = allocations.get(row.uuid, {})

@@ -15,33 +15,34 @@ import typing as t
 
 from ...core.optional import optional_import
 from .sqlalchemy_import import sa
+from .transaction import Transaction
 
 Rows = t.Sequence[t.Mapping[str, t.Any]]
 
 _statements: dict[t.Any, t.Any] = {}
 
 
-def among(conn: t.Any, column: t.Any, values: t.Iterable[t.Any]) -> t.Any:
+def among(tx: Transaction, column: t.Any, values: t.Iterable[t.Any]) -> t.Any:
     """``column`` is one of ``values``, however many: one parameter, so that the statement is compiled and planned once."""
     listed = list(values)
-    if conn.dialect.name == "postgresql":
+    if tx.dialect.name == "postgresql":
         array = optional_import("sqlalchemy.dialects.postgresql").ARRAY(column.type)
         return column == sa.any_(sa.bindparam(None, listed, type_=array, unique=True))
     parameter = sa.bindparam(None, json.dumps(listed), type_=sa.String, unique=True)
     return column.in_(sa.select(sa.column("value")).select_from(sa.func.json_each(parameter)))
 
 
-def insert(conn: t.Any, table: t.Any, rows: Rows) -> None:
+def insert(tx: Transaction, table: t.Any, rows: Rows) -> None:
     """Insert ``rows``, all with the same columns. Columns that are not named get the database's default, not the table's."""
     if not rows:
         return
     names = tuple(rows[0])
-    if conn.dialect.name != "postgresql":
+    if tx.dialect.name != "postgresql":
         statement = _cached(
             ("sqlite insert", table.name, names),
             lambda: table.insert().values({n: sa.bindparam(n, type_=table.c[n].type) for n in names}),
         )
-        conn.execute(statement, rows)
+        tx.execute(statement, rows)
         return
     statement = _cached(
         ("insert", table.name, names),
@@ -51,15 +52,15 @@ def insert(conn: t.Any, table: t.Any, rows: Rows) -> None:
                 table.name,
                 ", ".join(names),
                 ", ".join(_cast(table.c[n], "u." + n) for n in names),
-                ", ".join(_array(conn, table.c[n]) for n in names),
+                ", ".join(_array(tx, table.c[n]) for n in names),
                 ", ".join(names),
             )
         ),
     )
-    conn.execute(statement, _columns(table, names, rows))
+    tx.execute(statement, _columns(table, names, rows))
 
 
-def update(conn: t.Any, table: t.Any, key: str, rows: Rows, add: t.Collection[str] = ()) -> int:
+def update(tx: Transaction, table: t.Any, key: str, rows: Rows, add: t.Collection[str] = ()) -> int:
     """Write ``rows`` (each with the column ``key``, and the same others) to the rows with that key.
 
     :arg add: columns whose value is added to what is there, not put in its place.
@@ -68,11 +69,11 @@ def update(conn: t.Any, table: t.Any, key: str, rows: Rows, add: t.Collection[st
     if not rows:
         return 0
     names = tuple(n for n in rows[0] if n != key)
-    if conn.dialect.name != "postgresql":
+    if tx.dialect.name != "postgresql":
         statement = _cached(
             ("sqlite update", table.name, key, names, tuple(sorted(add))), lambda: _update_one(table, key, names, add)
         )
-        return int(conn.execute(statement, [{"b_" + n: v for n, v in row.items()} for row in rows]).rowcount)
+        return int(tx.execute(statement, [{"b_" + n: v for n, v in row.items()} for row in rows]).rowcount)
 
     def value(name: str) -> str:
         new = _cast(table.c[name], "u." + name)
@@ -86,14 +87,14 @@ def update(conn: t.Any, table: t.Any, key: str, rows: Rows, add: t.Collection[st
             % (
                 table.name,
                 ", ".join(value(n) for n in names),
-                ", ".join(_array(conn, table.c[n]) for n in everything),
+                ", ".join(_array(tx, table.c[n]) for n in everything),
                 ", ".join(everything),
                 key,
                 key,
             )
         ),
     )
-    return int(conn.execute(statement, _columns(table, everything, rows)).rowcount)
+    return int(tx.execute(statement, _columns(table, everything, rows)).rowcount)
 
 
 def _update_one(table: t.Any, key: str, names: t.Sequence[str], add: t.Collection[str]) -> t.Any:
@@ -115,8 +116,8 @@ def _is_json(column: t.Any) -> bool:
     return isinstance(column.type, sa.JSON)
 
 
-def _array(conn: t.Any, column: t.Any) -> str:
-    kind = "TEXT" if _is_json(column) else column.type.compile(conn.dialect)
+def _array(tx: Transaction, column: t.Any) -> str:
+    kind = "TEXT" if _is_json(column) else column.type.compile(tx.dialect)
     return "CAST(:%s AS %s[])" % (column.name, kind)
 
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-import typing as t
 import uuid
 
 from .sqlalchemy_import import sa
+from .transaction import Transaction
 
 KEEP_SECONDS = 7 * 86400.0
 
@@ -53,21 +53,21 @@ class Worker(threading.local):
         return self.id, self.number
 
 
-def sign(conn: t.Any, mark: tuple[str, int]) -> bool:
+def sign(conn: sa.Connection, mark: tuple[str, int]) -> bool:
     """Write the mark when the transaction wrote anything at all; returns whether it did."""
     return _write(conn, mark, _WHERE_WRITTEN)
 
 
-def sign_again(conn: t.Any, mark: tuple[str, int]) -> bool:
+def sign_again(conn: sa.Connection, mark: tuple[str, int]) -> bool:
     """Write the mark of a transaction whose COMMIT got no answer; False: it is there, that COMMIT was done."""
     return _write(conn, mark, "")
 
 
-def _write(conn: t.Any, mark: tuple[str, int], where: str) -> bool:
+def _write(conn: sa.Connection, mark: tuple[str, int], where: str) -> bool:
     values = {"worker": mark[0], "number": mark[1], "at": time.time()}
     return bool(conn.execute(sa.text(_WRITE % where), values).rowcount)
 
 
-def forget_old(conn: t.Any, now: float) -> int:
+def forget_old(tx: Transaction) -> int:
     """Remove the rows of workers that are long gone. Returns how many."""
-    return int(conn.execute(table.delete().where(table.c.at < now - KEEP_SECONDS)).rowcount)
+    return int(tx.execute(table.delete().where(table.c.at < tx.now - KEEP_SECONDS)).rowcount)

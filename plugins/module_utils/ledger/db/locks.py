@@ -17,23 +17,24 @@ import zlib
 
 from ...core.optional import optional_import
 from .sqlalchemy_import import sa
+from .transaction import Transaction
 
 
-def take_turns(conn: t.Any, kind: str, names: t.Iterable[str]) -> None:
+def take_turns(tx: Transaction, kind: str, names: t.Iterable[str]) -> None:
     """Wait until no other transaction has one of these, and keep them until this one ends.
 
     Two names may share a key: they take turns then, which is slower and as right.
     """
-    if conn.dialect.name != "postgresql":
+    if tx.dialect.name != "postgresql":
         return
     for key in sorted({zlib.crc32(("%s %s" % (kind, name)).encode()) for name in names}):
-        conn.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.cast(key, sa.BigInteger))))
+        tx.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.cast(key, sa.BigInteger))))
 
 
-def insert_new(conn: t.Any, table: t.Any, **values: t.Any) -> bool:
+def insert_new(tx: Transaction, table: t.Any, **values: t.Any) -> bool:
     """Insert a row unless one with its unique columns is there, even one that another transaction just writes."""
-    insert = optional_import("sqlalchemy.dialects.%s" % conn.dialect.name).insert
+    insert = optional_import("sqlalchemy.dialects.%s" % tx.dialect.name).insert
     statement = insert(table).values(**values).on_conflict_do_nothing()
-    if conn.dialect.name == "postgresql":  # which asks for the new key, and then does not count
-        return conn.execute(statement.returning(sa.literal(1))).first() is not None
-    return bool(conn.execute(statement).rowcount)
+    if tx.dialect.name == "postgresql":  # which asks for the new key, and then does not count
+        return tx.execute(statement.returning(sa.literal(1))).first() is not None
+    return bool(tx.execute(statement).rowcount)

@@ -21,6 +21,7 @@ from ...core.optional import optional_import
 from ..db import commits
 from ..db.locks import take_turns
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import metadata
 
 # Each file r<revision>.py beside this one is a revision.
@@ -31,23 +32,23 @@ HEAD = REVISIONS[-1]
 TABLE = "ledger_revision"
 
 
-def current_revision(conn: t.Any) -> str | None:
+def current_revision(tx: Transaction) -> str | None:
     """The newest revision that was applied; None for an empty database."""
-    return max(_applied(conn), default=None)
+    return max(_applied(tx), default=None)
 
 
-def pending(conn: t.Any, url: str = "") -> list[str]:
+def pending(tx: Transaction, url: str = "") -> list[str]:
     """The revisions that upgrade() would apply, oldest first.
 
     :raises LedgerTooNew: the ledger knows more than this code.
     :raises LedgerError: it is no ledger, or one of which a part is missing.
     """
-    applied = _applied(conn)
+    applied = _applied(tx)
     unknown = sorted(set(applied) - set(REVISIONS))
     if unknown:
         raise errors.LedgerTooNew(url=url, revision=unknown[-1], head=HEAD)
     if not applied:
-        foreign = sorted(set(sa.inspect(conn).get_table_names()) & set(metadata.tables))
+        foreign = sorted(set(sa.inspect(tx.connection).get_table_names()) & set(metadata.tables))
         if foreign:
             raise errors.LedgerError(
                 url=url,
@@ -60,9 +61,9 @@ def pending(conn: t.Any, url: str = "") -> list[str]:
     return [r for r in REVISIONS if r not in applied]
 
 
-def plan(conn: t.Any, url: str = "") -> list[dict[str, str]]:
+def plan(tx: Transaction, url: str = "") -> list[dict[str, str]]:
     """pending() with what each revision does: [{revision, description}]."""
-    return [{"revision": r, "description": description(r)} for r in pending(conn, url)]
+    return [{"revision": r, "description": description(r)} for r in pending(tx, url)]
 
 
 def description(revision: str) -> str:
@@ -71,44 +72,44 @@ def description(revision: str) -> str:
     return text.partition(". ")[0].rstrip(".")
 
 
-def check_revision(conn: t.Any, url: str) -> None:
+def check_revision(tx: Transaction, url: str) -> None:
     """Raise LedgerTooNew or LedgerTooOld unless the ledger is exactly of this version."""
-    missing = pending(conn, url)
+    missing = pending(tx, url)
     if missing:
-        raise errors.LedgerTooOld(url=url, revision=current_revision(conn) or "none", head=HEAD)
+        raise errors.LedgerTooOld(url=url, revision=current_revision(tx) or "none", head=HEAD)
 
 
-def check_complete(conn: t.Any, url: str = "") -> None:
+def check_complete(tx: Transaction, url: str = "") -> None:
     """Raise LedgerError when a ledger of the newest revision lacks a table: half a restore, or a hand that helped."""
-    missing = sorted(set(metadata.tables) - set(sa.inspect(conn).get_table_names()))
-    if missing and current_revision(conn) == HEAD:
+    missing = sorted(set(metadata.tables) - set(sa.inspect(tx.connection).get_table_names()))
+    if missing and current_revision(tx) == HEAD:
         raise _half(url, "table %s" % ", ".join(missing))
 
 
-def upgrade(conn: t.Any, url: str = "", to: str | None = None) -> list[str]:
+def upgrade(tx: Transaction, url: str = "", to: str | None = None) -> list[str]:
     """Apply what is missing, inside the caller's transaction. Returns the revisions applied: none the second time.
 
     :arg to: stop at this revision.
     """
-    take_turns(conn, "ledger", ["migrations"])
-    todo = [r for r in pending(conn, url) if to is None or r <= to]
-    if todo and current_revision(conn) is None:
-        conn.execute(sa.text("CREATE TABLE %s (revision VARCHAR(16) PRIMARY KEY)" % TABLE))
-    commits.metadata.create_all(conn, checkfirst=True)
+    take_turns(tx, "ledger", ["migrations"])
+    todo = [r for r in pending(tx, url) if to is None or r <= to]
+    if todo and current_revision(tx) is None:
+        tx.execute(sa.text("CREATE TABLE %s (revision VARCHAR(16) PRIMARY KEY)" % TABLE))
+    commits.metadata.create_all(tx.connection, checkfirst=True)
     if not todo:
         return []
-    context = optional_import("alembic.runtime.migration").MigrationContext.configure(conn)
+    context = optional_import("alembic.runtime.migration").MigrationContext.configure(tx.connection)
     operations = optional_import("alembic.operations").Operations(context)
     for revision in todo:
         _module(revision).upgrade(operations)
-        conn.execute(sa.text("INSERT INTO %s (revision) VALUES (:revision)" % TABLE), {"revision": revision})
+        tx.execute(sa.text("INSERT INTO %s (revision) VALUES (:revision)" % TABLE), {"revision": revision})
     return todo
 
 
-def _applied(conn: t.Any) -> list[str]:
-    if not sa.inspect(conn).has_table(TABLE):
+def _applied(tx: Transaction) -> list[str]:
+    if not sa.inspect(tx.connection).has_table(TABLE):
         return []
-    return [str(r) for r in conn.execute(sa.text("SELECT revision FROM %s" % TABLE)).scalars()]
+    return [str(r) for r in tx.execute(sa.text("SELECT revision FROM %s" % TABLE)).scalars()]
 
 
 def _module(revision: str) -> t.Any:

@@ -19,9 +19,9 @@ from ...core.volumes import attachment, names, states
 from ...core.volumes.attachment import BEGUN, DONE, ENDING, NONE, Event, State
 from ...core.volumes.pool_hosts import extract_host
 from ..compute import runs
-from ..context import Context
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import cleanups, instances, volume_attachments
 from ..schema.tables import volumes as volumes_table
 from . import volume_history, volumes
@@ -86,7 +86,7 @@ class Reservation(t.NamedTuple):
 
 
 def select(
-    conn: t.Any,
+    tx: Transaction,
     ids: t.Iterable[str] | None = None,
     volume_ids: t.Iterable[str] | None = None,
     instance_uuids: t.Iterable[str] | None = None,
@@ -106,7 +106,7 @@ def select(
     conditions = [] if ended else [_a.deleted == LIVE]
     for column, values in ((_a.id, ids), (_a.volume_id, volume_ids), (_a.instance_uuid, instance_uuids)):
         if values is not None:
-            conditions.append(bulk.among(conn, column, sorted(set(values))))
+            conditions.append(bulk.among(tx, column, sorted(set(values))))
     if attached_host is not None:
         conditions.append(_a.attached_host == attached_host)
     if run_id is not None:
@@ -115,70 +115,70 @@ def select(
         conditions.append(_a.attach_status.in_(sorted(attach_statuses)))
     if connected is not None:
         conditions.append(_a.connection != NONE if connected else _a.connection == NONE)
-    return _locked(conn, *conditions) if lock else _select(conn, *conditions)
+    return _locked(tx, *conditions) if lock else _select(tx, *conditions)
 
 
-def _select(conn: t.Any, *conditions: t.Any) -> list[Attachment]:
+def _select(tx: Transaction, *conditions: t.Any) -> list[Attachment]:
     query = sa.select(volume_attachments).where(*conditions).order_by(_a.volume_id, _a.id)
-    return [Attachment(*row) for row in conn.execute(query)]
+    return [Attachment(*row) for row in tx.execute(query)]
 
 
-def _locked(conn: t.Any, *conditions: t.Any) -> list[Attachment]:
-    ids = sorted({r.volume_id for r in _select(conn, *conditions)})
+def _locked(tx: Transaction, *conditions: t.Any) -> list[Attachment]:
+    ids = sorted({r.volume_id for r in _select(tx, *conditions)})
     if not ids:
         return []
-    volumes.select(conn, ids=ids, lock=True)
-    return _select(conn, *conditions)
+    volumes.select(tx, ids=ids, lock=True)
+    return _select(tx, *conditions)
 
 
-def of_instances(conn: t.Any, uuids: t.Iterable[str]) -> dict[str, list[Attachment]]:
+def of_instances(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, list[Attachment]]:
     """uuid -> its live attachments by mountpoint; instances without any are left out."""
     found: dict[str, list[Attachment]] = {}
-    for row in select(conn, instance_uuids=uuids):
+    for row in select(tx, instance_uuids=uuids):
         found.setdefault(row.instance_uuid, []).append(row)
     for rows in found.values():
         rows.sort(key=lambda r: (len(r.mountpoint or ""), r.mountpoint or "", r.id))
     return found
 
 
-def of_volumes(conn: t.Any, volume_ids: t.Iterable[str]) -> dict[str, list[Attachment]]:
+def of_volumes(tx: Transaction, volume_ids: t.Iterable[str]) -> dict[str, list[Attachment]]:
     """volume id -> its live attachments."""
     found: dict[str, list[Attachment]] = {}
-    for row in select(conn, volume_ids=volume_ids):
+    for row in select(tx, volume_ids=volume_ids):
         found.setdefault(row.volume_id, []).append(row)
     return found
 
 
-def volumes_of(conn: t.Any, rows: t.Iterable[Attachment]) -> dict[str, t.Any]:
+def volumes_of(tx: Transaction, rows: t.Iterable[Attachment]) -> dict[str, t.Any]:
     """volume id -> its row, of the volumes of these attachments."""
     ids = sorted({r.volume_id for r in rows})
-    return {v.id: v for v in volumes.select(conn, ids=ids)} if ids else {}
+    return {v.id: v for v in volumes.select(tx, ids=ids)} if ids else {}
 
 
-def lock(conn: t.Any, instance_uuids: t.Iterable[str]) -> None:
+def lock(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
     """Lock the volumes of these instances until the transaction ends. A transaction that locks nodes does it before."""
-    select(conn, instance_uuids=instance_uuids, lock=True)
+    select(tx, instance_uuids=instance_uuids, lock=True)
 
 
-def connected_to(conn: t.Any, instance_uuid: str, host: str) -> bool:
+def connected_to(tx: Transaction, instance_uuid: str, host: str) -> bool:
     """Whether ``host`` may still use a volume of the instance."""
-    return bool(select(conn, instance_uuids=[instance_uuid], attached_host=host, connected=True))
+    return bool(select(tx, instance_uuids=[instance_uuid], attached_host=host, connected=True))
 
 
-def check_not_locked(conn: t.Any, volume: t.Any, rows: t.Sequence[Attachment], context: Context) -> None:
+def check_not_locked(tx: Transaction, volume: t.Any, rows: t.Sequence[Attachment]) -> None:
     """:raises VolumeLocked: a live run other than this works on one of these attachments."""
-    owners = {r.run_id for r in rows if r.run_id and r.run_id != context.run.id}
-    alive = owners - runs.dead_among(conn, owners, context.run, context.now)
+    owners = {r.run_id for r in rows if r.run_id and r.run_id != tx.run.id}
+    alive = owners - runs.dead_among(tx, owners)
     for row in rows:
         if row.run_id in alive:
-            raise errors.VolumeLocked(**runs.locked_error(conn, volume.name or volume.id, row.run_id).details)
+            raise errors.VolumeLocked(**runs.locked_error(tx, volume.name or volume.id, row.run_id).details)
 
 
-def zones_of(conn: t.Any, instance_uuids: t.Iterable[str]) -> dict[str, str]:
+def zones_of(tx: Transaction, instance_uuids: t.Iterable[str]) -> dict[str, str]:
     """uuid -> the zone of its volumes, where one is on a backend already."""
     found: dict[str, str] = {}
-    attached_to = of_instances(conn, instance_uuids)
-    known = volumes_of(conn, [r for rows in attached_to.values() for r in rows])
+    attached_to = of_instances(tx, instance_uuids)
+    known = volumes_of(tx, [r for rows in attached_to.values() for r in rows])
     for uuid, rows in attached_to.items():
         placed = [known[r.volume_id] for r in rows if r.volume_id in known and known[r.volume_id].pool_host]
         if placed:
@@ -186,21 +186,21 @@ def zones_of(conn: t.Any, instance_uuids: t.Iterable[str]) -> dict[str, str]:
     return found
 
 
-def storage_hosts(conn: t.Any, instance_uuids: t.Sequence[str]) -> list[str]:
+def storage_hosts(tx: Transaction, instance_uuids: t.Sequence[str]) -> list[str]:
     """The storage hosts of these instances' volumes, as far as they are placed."""
     query = (
         sa.select(_v.pool_host)
         .join(volume_attachments, _a.volume_id == _v.id)
-        .where(bulk.among(conn, _a.instance_uuid, instance_uuids), _a.deleted == LIVE, _v.pool_host.is_not(None))
+        .where(bulk.among(tx, _a.instance_uuid, instance_uuids), _a.deleted == LIVE, _v.pool_host.is_not(None))
         .distinct()
     )
-    found = conn.execute(query).scalars() if instance_uuids else ()
+    found = tx.execute(query).scalars() if instance_uuids else ()
     return sorted({extract_host(pool_host, "host") for pool_host in found})
 
 
-def last_fault(conn: t.Any, volume_ids: t.Sequence[str]) -> dict[str, t.Any] | None:
+def last_fault(tx: Transaction, volume_ids: t.Sequence[str]) -> dict[str, t.Any] | None:
     """The newest fault of these volumes as plain data, or None."""
-    faults = volume_history.last_faults(conn, volume_ids) if volume_ids else {}
+    faults = volume_history.last_faults(tx, volume_ids) if volume_ids else {}
     return max(faults.values(), key=lambda f: f.get("created_at") or 0, default=None)
 
 
@@ -208,7 +208,7 @@ def last_fault(conn: t.Any, volume_ids: t.Sequence[str]) -> dict[str, t.Any] | N
 
 
 def apply(
-    conn: t.Any,
+    tx: Transaction,
     rows: t.Sequence[Attachment],
     event: Event,
     each: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
@@ -232,21 +232,21 @@ def apply(
         written.append({"id": row.id, **event.after(row.state, row.id)._asdict(), **values, **ended})
     unchanged = set(State._fields) - {part for rule in event.rules for part in rule.to}
     bulk.update(
-        conn, volume_attachments, "id", [{n: v for n, v in each_.items() if n not in unchanged} for each_ in written]
+        tx, volume_attachments, "id", [{n: v for n, v in each_.items() if n not in unchanged} for each_ in written]
     )
     return [row._replace(**values) for row, values in zip(rows, written)]
 
 
-def reserve(conn: t.Any, reservations: t.Sequence[Reservation], context: Context) -> list[str]:
+def reserve(tx: Transaction, reservations: t.Sequence[Reservation]) -> list[str]:
     """Enter attachments of this run. Returns their ids, in order."""
     if not reservations:
         return []
-    now = context.now
+    now = tx.now
     reserved = attachment.RESERVE.after(None)
     ready = attachment.VOLUME_READY.after(reserved)
     rows = [
         Attachment(
-            id=str(uuid_module.UUID(int=context.rng.getrandbits(128), version=4)),
+            id=str(uuid_module.UUID(int=tx.rng.getrandbits(128), version=4)),
             volume_id=each.volume_id,
             instance_uuid=each.instance_uuid,
             attach_mode=each.mode,
@@ -261,7 +261,7 @@ def reserve(conn: t.Any, reservations: t.Sequence[Reservation], context: Context
             portals=None,
             device_path=None,
             rescan=False,
-            run_id=context.run.id,
+            run_id=tx.run.id,
             created_at=now,
             attached_at=None,
             deleted=LIVE,
@@ -269,59 +269,57 @@ def reserve(conn: t.Any, reservations: t.Sequence[Reservation], context: Context
         )
         for each in reservations
     ]
-    conn.execute(volume_attachments.insert(), [r._asdict() for r in rows])
+    tx.execute(volume_attachments.insert(), [r._asdict() for r in rows])
     told = [(r.volume_id, {"instance_uuid": r.instance_uuid}) for r in rows]
-    volume_history.notify_each(conn, told, "volume.attach.start", now)
+    volume_history.notify_each(tx, told, "volume.attach.start")
     return [r.id for r in rows]
 
 
-def volumes_ready(conn: t.Any, volume_ids: t.Iterable[str], context: Context) -> None:
+def volumes_ready(tx: Transaction, volume_ids: t.Iterable[str]) -> None:
     """Volumes that a build waits for exist now: from available to attaching."""
-    rows = select(conn, volume_ids=volume_ids, attach_statuses=(states.RESERVED,), lock=True)
+    rows = select(tx, volume_ids=volume_ids, attach_statuses=(states.RESERVED,), lock=True)
     ids = sorted({r.volume_id for r in rows})
     if ids:
-        moved = volumes.swap(conn, ids, {"status": (states.AVAILABLE,)}, context.now, status=states.ATTACHING)
-        apply(conn, [r for r in rows if r.volume_id in moved], attachment.VOLUME_READY)
+        moved = volumes.swap(tx, ids, {"status": (states.AVAILABLE,)}, status=states.ATTACHING)
+        apply(tx, [r for r in rows if r.volume_id in moved], attachment.VOLUME_READY)
 
 
-def take_ownership(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
+def take_ownership(tx: Transaction, ids: t.Iterable[str]) -> None:
     """This run works on these attachments now."""
-    _set_owner(conn, ids, context.run.id)
+    _set_owner(tx, ids, tx.run.id)
 
 
-def release_ownership(conn: t.Any, ids: t.Iterable[str]) -> None:
+def release_ownership(tx: Transaction, ids: t.Iterable[str]) -> None:
     """What is left of these attachments is done by the next run that works on their hosts."""
-    _set_owner(conn, ids, None)  # one that is over has no owner
+    _set_owner(tx, ids, None)  # one that is over has no owner
 
 
-def _set_owner(conn: t.Any, ids: t.Iterable[str], run_id: str | None) -> None:
+def _set_owner(tx: Transaction, ids: t.Iterable[str], run_id: str | None) -> None:
     listed = sorted(set(ids))
     if listed:
-        conn.execute(volume_attachments.update().where(bulk.among(conn, _a.id, listed)).values(run_id=run_id))
+        tx.execute(volume_attachments.update().where(bulk.among(tx, _a.id, listed)).values(run_id=run_id))
 
 
 # --- exports ---------------------------------------------------------------------------------------------------------
 
 
-def hosts_to_export(conn: t.Any, context: Context) -> set[str]:
+def hosts_to_export(tx: Transaction) -> set[str]:
     """Storage hosts that have to export a volume for this run."""
-    query = (
-        sa.select(_v.pool_host).join(volume_attachments, _a.volume_id == _v.id).where(*_wanted(context), _exportable())
-    )
-    return {extract_host(pool_host, "host") for pool_host in conn.execute(query.distinct()).scalars()}
+    query = sa.select(_v.pool_host).join(volume_attachments, _a.volume_id == _v.id).where(*_wanted(tx), _exportable())
+    return {extract_host(pool_host, "host") for pool_host in tx.execute(query.distinct()).scalars()}
 
 
-def to_export(conn: t.Any, host: str, context: Context) -> list[Attachment]:
+def to_export(tx: Transaction, host: str) -> list[Attachment]:
     """What storage host ``host`` has to export for this run, locked."""
     here = _v.pool_host.startswith(host + "@", autoescape=True)
-    return _locked(conn, *_wanted(context), _a.volume_id.in_(sa.select(_v.id).where(_exportable(), here)))
+    return _locked(tx, *_wanted(tx), _a.volume_id.in_(sa.select(_v.id).where(_exportable(), here)))
 
 
-def _wanted(context: Context) -> tuple[t.Any, ...]:
+def _wanted(tx: Transaction) -> tuple[t.Any, ...]:
     """Attachments that are to be exported for this run: the initiator is known."""
     return (
         _a.deleted == LIVE,
-        _a.run_id == context.run.id,
+        _a.run_id == tx.run.id,
         _a.attach_status.in_((states.RESERVED, states.ATTACHING)),
         _a.export.in_((NONE, BEGUN)),
         _a.attached_host.is_not(None),
@@ -335,35 +333,31 @@ def _exportable() -> t.Any:
     return sa.and_(_v.deleted == LIVE, _v.pool_host.is_not(None), _v.made.is_(True), _v.status.in_(usable))
 
 
-def hosts_to_unexport(conn: t.Any, context: Context | None = None) -> set[str]:
-    """Storage hosts with targets that are to go, and that no compute host is connected to.
-
-    :arg context: leave out what a live run other than this one works on.
-    """
+def hosts_to_unexport(tx: Transaction) -> set[str]:
+    """Storage hosts with targets to end, whose compute hosts are disconnected; not what another live run works on."""
     query = sa.select(_a.storage_host, _a.run_id).where(*_unwanted()).distinct()
-    rows = list(conn.execute(query))
-    return {r.storage_host for r in (rows if context is None else _free(conn, rows, context))}
+    return {r.storage_host for r in _free(tx, list(tx.execute(query)))}
 
 
-def to_unexport(conn: t.Any, host: str, context: Context) -> list[Attachment]:
+def to_unexport(tx: Transaction, host: str) -> list[Attachment]:
     """What storage host ``host`` has to stop exporting, locked; not what a live run other than this one works on."""
-    return _free(conn, _locked(conn, _a.storage_host == host, *_unwanted()), context)
+    return _free(tx, _locked(tx, _a.storage_host == host, *_unwanted()))
 
 
 def _unwanted() -> tuple[t.Any, ...]:
     return _a.deleted == LIVE, _a.export == ENDING, _a.connection == NONE, _a.storage_host.is_not(None)
 
 
-def _free(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> list[t.Any]:
-    dead = runs.dead_among(conn, {r.run_id for r in rows if r.run_id}, context.run, context.now)
-    return [r for r in rows if r.run_id is None or r.run_id == context.run.id or r.run_id in dead]
+def _free(tx: Transaction, rows: t.Sequence[t.Any]) -> list[t.Any]:
+    dead = runs.dead_among(tx, {r.run_id for r in rows if r.run_id})
+    return [r for r in rows if r.run_id is None or r.run_id == tx.run.id or r.run_id in dead]
 
 
-def exported_of(conn: t.Any, volume_ids: t.Iterable[str]) -> dict[str, list[Attachment]]:
+def exported_of(tx: Transaction, volume_ids: t.Iterable[str]) -> dict[str, list[Attachment]]:
     """volume id -> its attachments that its target admits, or may."""
     found: dict[str, list[Attachment]] = {}
-    mine = bulk.among(conn, _a.volume_id, sorted(set(volume_ids)))
-    for row in _select(conn, _a.deleted == LIVE, mine, _a.export.in_((BEGUN, DONE))):
+    mine = bulk.among(tx, _a.volume_id, sorted(set(volume_ids)))
+    for row in _select(tx, _a.deleted == LIVE, mine, _a.export.in_((BEGUN, DONE))):
         found.setdefault(row.volume_id, []).append(row)
     return found
 
@@ -371,70 +365,70 @@ def exported_of(conn: t.Any, volume_ids: t.Iterable[str]) -> dict[str, list[Atta
 # --- compute hosts ---------------------------------------------------------------------------------------------------
 
 
-def instances_to_bind(conn: t.Any, context: Context) -> dict[str, tuple[str, str]]:
+def instances_to_bind(tx: Transaction) -> dict[str, tuple[str, str]]:
     """uuid -> (host, node) of this run's instances whose attachments are bound to another host, or to none."""
     i = instances.c
     query = (
         sa.select(i.uuid, i.host, i.node)
         .join(volume_attachments, _a.instance_uuid == i.uuid)
         .where(
-            _a.run_id == context.run.id,
+            _a.run_id == tx.run.id,
             _a.deleted == LIVE,
             _a.attach_status.in_(attachment.ON_THE_WAY),
-            i.run_id == context.run.id,
+            i.run_id == tx.run.id,
             i.host.is_not(None),
             sa.or_(_a.attached_host.is_(None), _a.attached_host != i.host),
         )
         .distinct()
     )
-    return {r.uuid: (r.host, r.node) for r in conn.execute(query.order_by(i.uuid))}
+    return {r.uuid: (r.host, r.node) for r in tx.execute(query.order_by(i.uuid))}
 
 
-def set_zone(conn: t.Any, volume: t.Any, zone: str, now: float) -> None:
+def set_zone(tx: Transaction, volume: t.Any, zone: str) -> None:
     """A volume that is not placed yet has to be in this zone."""
-    values = {"availability_zone": zone, "spec": {**volume.spec, "availability_zone": zone}, "updated_at": now}
-    conn.execute(volumes_table.update().where(_v.id == volume.id).values(**values))
+    values = {"availability_zone": zone, "spec": {**volume.spec, "availability_zone": zone}, "updated_at": tx.now}
+    tx.execute(volumes_table.update().where(_v.id == volume.id).values(**values))
 
 
-def shared_on(conn: t.Any, host: str, volume_ids: t.Collection[str], uuids: t.Collection[str]) -> set[str]:
+def shared_on(tx: Transaction, host: str, volume_ids: t.Collection[str], uuids: t.Collection[str]) -> set[str]:
     """Those of the volumes that instances other than these use through the same session of ``host``.
 
     Not where each guest logs in by itself. source: Nova's _should_disconnect_target
     """
-    rows = select(conn, volume_ids=volume_ids, attached_host=host, connected=True) if volume_ids else []
+    rows = select(tx, volume_ids=volume_ids, attached_host=host, connected=True) if volume_ids else []
     others = [r for r in rows if r.instance_uuid not in set(uuids)]
     return {r.volume_id for r in others if r.initiator != names.attachment_initiator(r.id)}
 
 
-def hosts_to_clean_first(conn: t.Any) -> list[str]:
+def hosts_to_clean_first(tx: Transaction) -> list[str]:
     """Hosts with a pending cleanup that may still use a volume: it cannot be reserved again before they are clean."""
-    due = {(r.host, r.instance_uuid) for r in conn.execute(sa.select(cleanups.c.host, cleanups.c.instance_uuid))}
+    due = {(r.host, r.instance_uuid) for r in tx.execute(sa.select(cleanups.c.host, cleanups.c.instance_uuid))}
     uuids = {uuid for _host, uuid in due}
-    rows = select(conn, instance_uuids=uuids, attach_statuses=(states.DETACHED,), connected=True) if due else []
+    rows = select(tx, instance_uuids=uuids, attach_statuses=(states.DETACHED,), connected=True) if due else []
     return sorted({r.attached_host for r in rows if r.attached_host and (r.attached_host, r.instance_uuid) in due})
 
 
-def exported_or_connected(conn: t.Any, volume_ids: t.Collection[str]) -> set[str]:
+def exported_or_connected(tx: Transaction, volume_ids: t.Collection[str]) -> set[str]:
     """Those of the volumes that a storage host exports, or may, or that a compute host is connected to, or may be."""
     if not volume_ids:
         return set()
     used = sa.or_(_a.export != NONE, _a.connection != NONE)
-    query = sa.select(_a.volume_id).where(bulk.among(conn, _a.volume_id, volume_ids), _a.deleted == LIVE, used)
-    return set(conn.execute(query).scalars())
+    query = sa.select(_a.volume_id).where(bulk.among(tx, _a.volume_id, volume_ids), _a.deleted == LIVE, used)
+    return set(tx.execute(query).scalars())
 
 
-def mark_grown(conn: t.Any, volume_ids: t.Sequence[str]) -> None:
+def mark_grown(tx: Transaction, volume_ids: t.Sequence[str]) -> None:
     """These volumes grew: the hosts of the guests that have them are to look again."""
     if not volume_ids:
         return
-    attached = (bulk.among(conn, _a.volume_id, volume_ids), _a.deleted == LIVE, _a.attach_status == states.ATTACHED)
-    conn.execute(volume_attachments.update().where(*attached).values(rescan=True))
+    attached = (bulk.among(tx, _a.volume_id, volume_ids), _a.deleted == LIVE, _a.attach_status == states.ATTACHED)
+    tx.execute(volume_attachments.update().where(*attached).values(rescan=True))
 
 
-def to_rescan(conn: t.Any, host: str) -> list[Attachment]:
+def to_rescan(tx: Transaction, host: str) -> list[Attachment]:
     """Attachments on ``host`` whose volumes grew, whichever run extended them."""
     return _select(
-        conn,
+        tx,
         _a.deleted == LIVE,
         _a.attached_host == host,
         _a.rescan.is_(True),
@@ -442,35 +436,35 @@ def to_rescan(conn: t.Any, host: str) -> list[Attachment]:
     )
 
 
-def rescanned(conn: t.Any, ids: t.Sequence[str]) -> None:
+def rescanned(tx: Transaction, ids: t.Sequence[str]) -> None:
     """The host and its guest see the new size."""
-    conn.execute(volume_attachments.update().where(bulk.among(conn, _a.id, list(ids))).values(rescan=False))
+    tx.execute(volume_attachments.update().where(bulk.among(tx, _a.id, list(ids))).values(rescan=False))
 
 
 # --- of runs that ended ----------------------------------------------------------------------------------------------
 
 
-def of_other_runs(conn: t.Any, context: Context) -> list[Attachment]:
+def of_other_runs(tx: Transaction) -> list[Attachment]:
     """Attachments that runs other than this work on, or worked on when they died."""
-    return _select(conn, _a.deleted == LIVE, _a.run_id.is_not(None), _a.run_id != context.run.id)
+    return _select(tx, _a.deleted == LIVE, _a.run_id.is_not(None), _a.run_id != tx.run.id)
 
 
-def not_attached(conn: t.Any, context: Context) -> list[Attachment]:
+def not_attached(tx: Transaction) -> list[Attachment]:
     """What this run was to attach to instances that are built, and has not, locked."""
     query = (
         sa.select(_a.id)
         .join(instances, _a.instance_uuid == instances.c.uuid)
         .where(
-            _a.run_id == context.run.id,
+            _a.run_id == tx.run.id,
             _a.deleted == LIVE,
             _a.attach_status.in_(attachment.ON_THE_WAY),
             instances.c.vm_state.not_in((vm_states.BUILDING, vm_states.ERROR)),
         )
     )
-    return select(conn, ids=conn.execute(query).scalars().all(), run_id=context.run.id, lock=True)
+    return select(tx, ids=tx.execute(query).scalars().all(), run_id=tx.run.id, lock=True)
 
 
-def stale_detachments(conn: t.Any, words: t.Collection[str], context: Context) -> list[Attachment]:
+def stale_detachments(tx: Transaction, words: t.Collection[str]) -> list[Attachment]:
     """Attachments of these volumes (names or ids) that are to end and that no live run other than this works on, locked."""
     named = sorted({str(word) for word in words})
     query = (
@@ -479,27 +473,27 @@ def stale_detachments(conn: t.Any, words: t.Collection[str], context: Context) -
         .where(
             _a.deleted == LIVE,
             _a.attach_status == states.DETACHED,
-            sa.or_(bulk.among(conn, _v.id, named), bulk.among(conn, _v.name, named)),
+            sa.or_(bulk.among(tx, _v.id, named), bulk.among(tx, _v.name, named)),
         )
     )
-    found = _free(conn, list(conn.execute(query)), context) if named else []
+    found = _free(tx, list(tx.execute(query))) if named else []
     before = {r.id: r.run_id for r in found}
-    return [r for r in select(conn, ids=before, lock=True) if r.run_id == before[r.id]] if before else []
+    return [r for r in select(tx, ids=before, lock=True) if r.run_id == before[r.id]] if before else []
 
 
 # --- for the audit ----------------------------------------------------------------------------------------------------
 
 
 def of_volumes_or_hosts(
-    conn: t.Any, volume_ids: t.Collection[str], storage_hosts: t.Collection[str]
+    tx: Transaction, volume_ids: t.Collection[str], storage_hosts: t.Collection[str]
 ) -> list[Attachment]:
     """The live attachments of these volumes, and all that these storage hosts export."""
-    of_volumes = bulk.among(conn, _a.volume_id, sorted(volume_ids))
-    at_hosts = bulk.among(conn, _a.storage_host, sorted(storage_hosts))
-    return _select(conn, _a.deleted == LIVE, sa.or_(of_volumes, at_hosts))
+    of_volumes = bulk.among(tx, _a.volume_id, sorted(volume_ids))
+    at_hosts = bulk.among(tx, _a.storage_host, sorted(storage_hosts))
+    return _select(tx, _a.deleted == LIVE, sa.or_(of_volumes, at_hosts))
 
 
-def without_instance(conn: t.Any) -> list[tuple[Attachment, str]]:
+def without_instance(tx: Transaction) -> list[tuple[Attachment, str]]:
     """(attachment, name of the domain) where the instance is gone, or failed before it ever ran.
 
     SELECT a.*, i.domain_name FROM volume_attachments a LEFT JOIN instances i ON i.uuid = a.instance_uuid
@@ -513,12 +507,12 @@ def without_instance(conn: t.Any) -> list[tuple[Attachment, str]]:
         .where(_a.deleted == LIVE, sa.or_(i.uuid.is_(None), i.deleted != LIVE, never_ran))
         .order_by(_a.id)
     )
-    return [(Attachment(*row[:-1]), row[-1] or "") for row in conn.execute(query)]
+    return [(Attachment(*row[:-1]), row[-1] or "") for row in tx.execute(query)]
 
 
-def volume_ids(conn: t.Any, ids: t.Collection[str], instance_uuids: t.Iterable[str]) -> set[str]:
+def volume_ids(tx: Transaction, ids: t.Collection[str], instance_uuids: t.Iterable[str]) -> set[str]:
     """The volumes of these live attachments, and of those of these instances."""
-    these = bulk.among(conn, _a.id, sorted(ids))
-    of_instances = bulk.among(conn, _a.instance_uuid, sorted(set(instance_uuids)))
+    these = bulk.among(tx, _a.id, sorted(ids))
+    of_instances = bulk.among(tx, _a.instance_uuid, sorted(set(instance_uuids)))
     query = sa.select(_a.volume_id).where(_a.deleted == LIVE, sa.or_(these, of_instances))
-    return set(conn.execute(query).scalars())
+    return set(tx.execute(query).scalars())

@@ -20,6 +20,7 @@ from ...core.volumes.pool_hosts import append_host
 from ..db import bulk
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import storage_backends, volume_cleanups, volume_snapshots, volumes
 
 THIN = "thin"
@@ -47,7 +48,7 @@ class BackendReport:
 # --- writing -------------------------------------------------------------------------------------------------------------
 
 
-def configure(conn: t.Any, configurations: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]], now: float) -> list[str]:
+def configure(tx: Transaction, configurations: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> list[str]:
     """Enter the inventory's backends: host -> its entries. Capacities, and when they were reported, stay as they are.
 
     Backends of these hosts without an entry are disabled. Returns the pool_hosts whose rows changed.
@@ -57,12 +58,12 @@ def configure(conn: t.Any, configurations: t.Mapping[str, t.Sequence[t.Mapping[s
         for host, entries in configurations.items()
         for entry in entries
     }
-    rows = {r.pool_host: r for r in _locked(conn, bulk.among(conn, _b.host, sorted(configurations)))}
+    rows = {r.pool_host: r for r in _locked(tx, bulk.among(tx, _b.host, sorted(configurations)))}
     changed = []
     for pool_host in sorted(set(wanted) - set(rows)):
         host, entry = wanted[pool_host]
         insert_new(
-            conn,
+            tx,
             storage_backends,
             pool_host=pool_host,
             host=host,
@@ -71,41 +72,41 @@ def configure(conn: t.Any, configurations: t.Mapping[str, t.Sequence[t.Mapping[s
             report={},
             boot_id="",
             read_at=0.0,
-            created_at=now,
+            created_at=tx.now,
             **_configured(entry),
         )
         changed.append(pool_host)
     for pool_host, row in rows.items():
         values = _configured(wanted[pool_host][1]) if pool_host in wanted else {"disabled": True}
         if any(getattr(row, name) != value for name, value in values.items()):
-            conn.execute(storage_backends.update().where(_b.pool_host == pool_host).values(**values))
+            tx.execute(storage_backends.update().where(_b.pool_host == pool_host).values(**values))
             changed.append(pool_host)
     return sorted(changed)
 
 
-def record_report(conn: t.Any, host: str, reports: t.Sequence[BackendReport], now: float) -> None:
+def record_report(tx: Transaction, host: str, reports: t.Sequence[BackendReport]) -> None:
     """What a storage host reported of its backends; those without a report are disabled."""
     entries = [{**r.configuration, "name": r.backend, "volume_backend_name": r.pool} for r in reports]
-    unsettled = _unsettled(conn, [pool_host_of(host, r.backend, r.pool) for r in reports])  # volumes are locked first
-    configure(conn, {host: entries}, now)
+    unsettled = _unsettled(tx, [pool_host_of(host, r.backend, r.pool) for r in reports])  # volumes are locked first
+    configure(tx, {host: entries})
     for report in sorted(reports, key=lambda r: (r.backend, r.pool)):
         pool_host = pool_host_of(host, report.backend, report.pool)
         if report.capacity is not None and report.error is None:
-            if record_capacity(conn, pool_host, report.capacity, now):
-                _settle(conn, [r for r in unsettled if r.pool_host == pool_host], report.capacity)
+            if record_capacity(tx, pool_host, report.capacity):
+                _settle(tx, [r for r in unsettled if r.pool_host == pool_host], report.capacity)
         elif report.error is not None:
-            record_error(conn, pool_host, report.error)
+            record_error(tx, pool_host, report.error)
 
 
-def record_capacity(conn: t.Any, pool_host: str, capacity: t.Mapping[str, t.Any], now: float) -> bool:
+def record_capacity(tx: Transaction, pool_host: str, capacity: t.Mapping[str, t.Any]) -> bool:
     """What the backend had when it was read. False: a later reading is stored already, and nothing was written."""
-    rows = _locked(conn, _b.pool_host == pool_host)
+    rows = _locked(tx, _b.pool_host == pool_host)
     if not rows:
         return False
     boot_id, read_at = str(capacity.get("boot_id") or ""), float(capacity.get("read_at") or 0.0)
     if boot_id and rows[0].boot_id == boot_id and read_at < rows[0].read_at:
         return False
-    conn.execute(
+    tx.execute(
         storage_backends.update()
         .where(_b.pool_host == pool_host)
         .values(
@@ -115,49 +116,49 @@ def record_capacity(conn: t.Any, pool_host: str, capacity: t.Mapping[str, t.Any]
             report={k: v for k, v in capacity.items() if k not in _NOT_KEPT},
             boot_id=boot_id,
             read_at=read_at,
-            reported_at=now,
+            reported_at=tx.now,
             error=None,
         )
     )
     return True
 
 
-def record_unreachable(conn: t.Any, host: str, message: str, now: float) -> None:
+def record_unreachable(tx: Transaction, host: str, message: str) -> None:
     """The host did not answer: nothing is placed on its backends until it reports again."""
     error = errors.HostUnreachable(host=host, reason=message)
-    for row in _locked(conn, _b.host == host):
-        record_error(conn, row.pool_host, error)
+    for row in _locked(tx, _b.host == host):
+        record_error(tx, row.pool_host, error)
 
 
-def record_error(conn: t.Any, pool_host: str, error: errors.BootflowError) -> None:
+def record_error(tx: Transaction, pool_host: str, error: errors.BootflowError) -> None:
     """Why nothing can be made there until the backend reports again."""
-    conn.execute(storage_backends.update().where(_b.pool_host == pool_host).values(error=error.as_dict()))
+    tx.execute(storage_backends.update().where(_b.pool_host == pool_host).values(error=error.as_dict()))
 
 
-def frozen_pool_hosts(conn: t.Any) -> set[str]:
+def frozen_pool_hosts(tx: Transaction) -> set[str]:
     """Places on which nothing that is there may be changed."""
-    return set(conn.execute(sa.select(_b.pool_host).where(_b.frozen.is_(True))).scalars())
+    return set(tx.execute(sa.select(_b.pool_host).where(_b.frozen.is_(True))).scalars())
 
 
-def _unsettled(conn: t.Any, pool_hosts: t.Sequence[str]) -> list[t.Any]:
+def _unsettled(tx: Transaction, pool_hosts: t.Sequence[str]) -> list[t.Any]:
     """Volumes there that are made, but were not in a report when that was written. Locked."""
     c = volumes.c
     query = sa.select(c.id, c.pool_host, c.size).where(
-        bulk.among(conn, c.pool_host, pool_hosts),
+        bulk.among(tx, c.pool_host, pool_hosts),
         c.deleted == "",
         c.made.is_(True),
         c.pending_gb != 0,
         c.new_size.is_(None),
     )
-    return list(conn.execute(query.order_by(c.id).with_for_update()))
+    return list(tx.execute(query.order_by(c.id).with_for_update()))
 
 
-def _settle(conn: t.Any, rows: t.Sequence[t.Any], capacity: t.Mapping[str, t.Any]) -> None:
+def _settle(tx: Transaction, rows: t.Sequence[t.Any], capacity: t.Mapping[str, t.Any]) -> None:
     """Those whose logical volumes this very report has are in its numbers."""
     there = {v["id"]: v.get("size", 0) for v in capacity.get("volumes") or ()}
     seen = [r.id for r in rows if there.get(r.id, -1) >= r.size * GIB]
     if seen:
-        conn.execute(volumes.update().where(bulk.among(conn, volumes.c.id, seen)).values(pending_gb=0))
+        tx.execute(volumes.update().where(bulk.among(tx, volumes.c.id, seen)).values(pending_gb=0))
 
 
 def _configured(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -178,9 +179,9 @@ def _number(capacity: t.Mapping[str, t.Any], name: str) -> float | None:
     return None if value is None else float(value)
 
 
-def _locked(conn: t.Any, *conditions: t.Any) -> list[t.Any]:
+def _locked(tx: Transaction, *conditions: t.Any) -> list[t.Any]:
     query = sa.select(storage_backends).where(*conditions).order_by(_b.pool_host)
-    return list(conn.execute(query.with_for_update()))
+    return list(tx.execute(query.with_for_update()))
 
 
 # --- reading -------------------------------------------------------------------------------------------------------------
@@ -191,23 +192,23 @@ def pool_host_of(host: str, backend: str, pool: str) -> str:
     return append_host("%s@%s" % (host, backend), pool)
 
 
-def rows_of(conn: t.Any, host: str | None = None, lock: bool = False) -> list[t.Any]:
+def rows_of(tx: Transaction, host: str | None = None, lock: bool = False) -> list[t.Any]:
     """The rows of a host's backends, or of all, by pool_host."""
     conditions = [] if host is None else [_b.host == host]
     if lock:
-        return _locked(conn, *conditions)
-    return list(conn.execute(sa.select(storage_backends).where(*conditions).order_by(_b.pool_host)))
+        return _locked(tx, *conditions)
+    return list(tx.execute(sa.select(storage_backends).where(*conditions).order_by(_b.pool_host)))
 
 
-def at_pool_hosts(conn: t.Any, pool_hosts: t.Collection[str]) -> dict[str, t.Any]:
+def at_pool_hosts(tx: Transaction, pool_hosts: t.Collection[str]) -> dict[str, t.Any]:
     """pool_host -> its row."""
-    rows = conn.execute(sa.select(storage_backends).where(bulk.among(conn, _b.pool_host, pool_hosts)))
+    rows = tx.execute(sa.select(storage_backends).where(bulk.among(tx, _b.pool_host, pool_hosts)))
     return {r.pool_host: r for r in rows}
 
 
-def lock(conn: t.Any, pool_hosts: t.Iterable[str]) -> list[t.Any]:
+def lock(tx: Transaction, pool_hosts: t.Iterable[str]) -> list[t.Any]:
     """The rows of these pools, which nobody else places or removes anything in until the transaction ends."""
-    return _locked(conn, bulk.among(conn, _b.pool_host, sorted(set(pool_hosts))))
+    return _locked(tx, bulk.among(tx, _b.pool_host, sorted(set(pool_hosts))))
 
 
 @dataclass
@@ -219,7 +220,7 @@ class Promised:
     volumes: int = 0
 
 
-def promised(conn: t.Any) -> dict[str, Promised]:
+def promised(tx: Transaction) -> dict[str, Promised]:
     """pool_host -> what was promised there.
 
     SELECT pool_host, sum(coalesce(new_size, size)), sum(pending_gb), count(*) FROM volumes WHERE it is alive
@@ -231,7 +232,7 @@ def promised(conn: t.Any) -> dict[str, Promised]:
     query = sa.select(
         v.pool_host, sa.func.sum(sa.func.coalesce(v.new_size, v.size)), sa.func.sum(v.pending_gb), sa.func.count()
     )
-    for pool_host, allocated, pending, count in conn.execute(query.where(*live).group_by(v.pool_host)):
+    for pool_host, allocated, pending, count in tx.execute(query.where(*live).group_by(v.pool_host)):
         found[pool_host] = Promised(int(allocated), int(pending), int(count))
     of_snapshots = (
         sa.select(v.pool_host, sa.func.sum(s.pending_gb))
@@ -241,18 +242,18 @@ def promised(conn: t.Any) -> dict[str, Promised]:
     )
     of_cleanups = sa.select(r.pool_host, sa.func.sum(r.pending_gb)).where(r.pending_gb != 0).group_by(r.pool_host)
     for more in (of_snapshots, of_cleanups):
-        for pool_host, pending in conn.execute(more):
+        for pool_host, pending in tx.execute(more):
             found.setdefault(pool_host, Promised()).pending += int(pending)
     return found
 
 
-def pool_states(conn: t.Any, lock: bool = False) -> list[PoolState]:
+def pool_states(tx: Transaction, lock: bool = False) -> list[PoolState]:
     """All backends as the scheduler sees them, by pool_host.
 
     :arg lock: keep others from placing anything until the transaction ends (after volumes, before nodes).
     """
-    rows = rows_of(conn, lock=lock)
-    taken = promised(conn)  # behind the lock: what others placed is in it
+    rows = rows_of(tx, lock=lock)
+    taken = promised(tx)  # behind the lock: what others placed is in it
     return [_state(row, taken.get(row.pool_host, Promised())) for row in rows]
 
 
@@ -282,35 +283,33 @@ def _state(row: t.Any, taken: Promised) -> PoolState:
     )
 
 
-def zones(conn: t.Any) -> set[str]:
+def zones(tx: Transaction) -> set[str]:
     """The availability zones of all backends, disabled ones too."""
-    return set(conn.execute(sa.select(_b.availability_zone).distinct()).scalars())
+    return set(tx.execute(sa.select(_b.availability_zone).distinct()).scalars())
 
 
-def count(conn: t.Any) -> int:
+def count(tx: Transaction) -> int:
     """The number of backends, disabled ones too."""
-    return int(conn.execute(sa.select(sa.func.count()).select_from(storage_backends)).scalar_one())
+    return int(tx.execute(sa.select(sa.func.count()).select_from(storage_backends)).scalar_one())
 
 
-def silent_pool_hosts(conn: t.Any, pool_hosts: t.Collection[str]) -> set[str]:
+def silent_pool_hosts(tx: Transaction, pool_hosts: t.Collection[str]) -> set[str]:
     """Those of the pools that are not ready, or whose host did not answer."""
     if not pool_hosts:
         return set()
     return set(
-        conn.execute(
-            sa.select(_b.pool_host).where(bulk.among(conn, _b.pool_host, sorted(pool_hosts)), _b.error.is_not(None))
+        tx.execute(
+            sa.select(_b.pool_host).where(bulk.among(tx, _b.pool_host, sorted(pool_hosts)), _b.error.is_not(None))
         ).scalars()
     )
 
 
-def stale_hosts(conn: t.Any, hosts: t.Iterable[str], now: float, max_age: float) -> list[str]:
+def stale_hosts(tx: Transaction, hosts: t.Iterable[str], max_age: float) -> list[str]:
     """Those of ``hosts`` with a backend that never reported, not for ``max_age`` seconds, or that was not ready; in order."""
     wanted = list(hosts)
     fresh: dict[str, bool] = {}
-    query = sa.select(_b.host, _b.reported_at, _b.error).where(
-        bulk.among(conn, _b.host, wanted), _b.disabled.is_(False)
-    )
-    for host, reported_at, error in conn.execute(query):
-        good = error is None and reported_at is not None and now - reported_at <= max_age
+    query = sa.select(_b.host, _b.reported_at, _b.error).where(bulk.among(tx, _b.host, wanted), _b.disabled.is_(False))
+    for host, reported_at, error in tx.execute(query):
+        good = error is None and reported_at is not None and tx.now - reported_at <= max_age
         fresh[host] = fresh.get(host, True) and good
     return [host for host in wanted if not fresh.get(host, False)]

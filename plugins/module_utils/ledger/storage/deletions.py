@@ -9,74 +9,74 @@ from __future__ import annotations
 import typing as t
 
 from ...core.volumes import attachment, states
-from ..context import Context
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import volume_snapshots
 from ..schema.tables import volumes as volumes_table
 from . import attachments, volume_history, volumes
 
 
-def delete(conn: t.Any, ids: t.Iterable[str], context: Context) -> None:
+def delete(tx: Transaction, ids: t.Iterable[str]) -> None:
     """These volumes, which nothing uses any more, are to be deleted."""
-    begin(conn, [r for r in volumes.select(conn, ids=ids, lock=True) if r.status != states.DELETING], context)
+    begin(tx, [r for r in volumes.select(tx, ids=ids, lock=True) if r.status != states.DELETING])
 
 
-def begin(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> list[t.Any]:
+def begin(tx: Transaction, rows: t.Sequence[t.Any]) -> list[t.Any]:
     """These volumes are deleting, for their hosts to delete: they are returned. Those that were never placed are gone."""
     placed = [r for r in rows if r.pool_host]
     ids = [r.id for r in placed]
-    volumes.take_ownership(conn, ids, context, status=states.DELETING, new_size=None, instance_uuid=None)
-    forget(conn, [r for r in rows if not r.pool_host], None, context)
+    volumes.take_ownership(tx, ids, status=states.DELETING, new_size=None, instance_uuid=None)
+    forget(tx, [r for r in rows if not r.pool_host], None)
     return placed
 
 
-def forget(conn: t.Any, rows: t.Sequence[t.Any], host: str | None, context: Context) -> None:
+def forget(tx: Transaction, rows: t.Sequence[t.Any], host: str | None) -> None:
     """No host has these volumes any more. Their names are free; their history stays until it is purged."""
     if not rows:
         return
-    now = context.now
+    now = tx.now
     ids = [r.id for r in rows]
     c = volumes_table.c
-    attachments.apply(conn, attachments.select(conn, volume_ids=ids), attachment.VOLUME_DELETED)
-    conn.execute(
+    attachments.apply(tx, attachments.select(tx, volume_ids=ids), attachment.VOLUME_DELETED)
+    tx.execute(
         volumes_table.update()
-        .where(bulk.among(conn, c.id, ids))
+        .where(bulk.among(tx, c.id, ids))
         .values(
             deleted=sa.cast(c.id, sa.String),
             deleted_at=now,
             updated_at=now,
             status=states.DELETED,
             attach_status=states.DETACHED,
-            run_id=context.run.id,
+            run_id=tx.run.id,
             pending_gb=0,
             new_size=None,
             made=False,
         )
     )
-    volume_history.finish_events(conn, ids, "create", volume_history.ERROR, now, "it was deleted")
-    volume_history.finish_events(conn, ids, "delete", volume_history.SUCCESS, now)
-    volume_history.notify(conn, ids, "volume.delete.end", {"host": host}, now)
+    volume_history.finish_events(tx, ids, "create", volume_history.ERROR, "it was deleted")
+    volume_history.finish_events(tx, ids, "delete", volume_history.SUCCESS)
+    volume_history.notify(tx, ids, "volume.delete.end", {"host": host})
 
 
-def forget_snapshots(conn: t.Any, rows: t.Sequence[t.Any], host: str | None, context: Context) -> None:
+def forget_snapshots(tx: Transaction, rows: t.Sequence[t.Any], host: str | None) -> None:
     """No host has these snapshots any more."""
     if not rows:
         return
-    now = context.now
+    now = tx.now
     c = volume_snapshots.c
-    conn.execute(
+    tx.execute(
         volume_snapshots.update()
-        .where(bulk.among(conn, c.id, [r.id for r in rows]))
+        .where(bulk.among(tx, c.id, [r.id for r in rows]))
         .values(
             deleted=sa.cast(c.id, sa.String),
             deleted_at=now,
             updated_at=now,
             status=states.DELETED,
-            run_id=context.run.id,
+            run_id=tx.run.id,
             pending_gb=0,
         )
     )
-    volume_history.finish_events(conn, [(r.volume_id, r.id) for r in rows], "delete", volume_history.SUCCESS, now)
+    volume_history.finish_events(tx, [(r.volume_id, r.id) for r in rows], "delete", volume_history.SUCCESS)
     told = [(r.volume_id, {"host": host, "snapshot_id": r.id}) for r in rows]
-    volume_history.notify_each(conn, told, "snapshot.delete.end", now)
+    volume_history.notify_each(tx, told, "snapshot.delete.end")

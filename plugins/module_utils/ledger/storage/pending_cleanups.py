@@ -13,9 +13,9 @@ from __future__ import annotations
 import typing as t
 
 from ..compute import runs
-from ..context import Context
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import volume_cleanups as table
 
 VOLUME = "volume"
@@ -38,11 +38,11 @@ class PendingCleanup(t.NamedTuple):
     volume_id: str | None = None
 
 
-def add(conn: t.Any, cleanups: t.Sequence[PendingCleanup], now: float) -> None:
+def add(tx: Transaction, cleanups: t.Sequence[PendingCleanup]) -> None:
     """Enter these, each pool and item once; one that is there already is updated, and no run's."""
     if not cleanups:
         return
-    there = _ids(conn, [(r.pool_host, r.item_id) for r in cleanups])
+    there = _ids(tx, [(r.pool_host, r.item_id) for r in cleanups])
     old, new = [], []
     for each in cleanups:
         values = {"reason": each.reason[:2000], "pending_gb": each.pending_gb, "run_id": None}
@@ -50,57 +50,57 @@ def add(conn: t.Any, cleanups: t.Sequence[PendingCleanup], now: float) -> None:
             old.append({"id": there[each.pool_host, each.item_id], **values})
         else:
             named = {"pool_host": each.pool_host, "kind": each.kind, "item_id": each.item_id}
-            new.append({**named, "volume_id": each.volume_id or each.item_id, "created_at": now, **values})
-    bulk.update(conn, table, "id", old)
+            new.append({**named, "volume_id": each.volume_id or each.item_id, "created_at": tx.now, **values})
+    bulk.update(tx, table, "id", old)
     if new:
-        conn.execute(table.insert(), new)
+        tx.execute(table.insert(), new)
 
 
-def _ids(conn: t.Any, items: t.Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
+def _ids(tx: Transaction, items: t.Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
     """(pool_host, item id) -> id of its row, where there is one."""
-    named = bulk.among(conn, _c.item_id, sorted({item_id for _pool_host, item_id in items}))
-    rows = conn.execute(sa.select(_c.id, _c.pool_host, _c.item_id).where(named)) if items else ()
+    named = bulk.among(tx, _c.item_id, sorted({item_id for _pool_host, item_id in items}))
+    rows = tx.execute(sa.select(_c.id, _c.pool_host, _c.item_id).where(named)) if items else ()
     return {(r.pool_host, r.item_id): r.id for r in rows if (r.pool_host, r.item_id) in items}
 
 
-def due(conn: t.Any, context: Context, pool_hosts: t.Iterable[str] | None = None) -> list[t.Any]:
+def due(tx: Transaction, pool_hosts: t.Iterable[str] | None = None) -> list[t.Any]:
     """Rows of what no other live run is removing, oldest first. :arg pool_hosts: None: of all pools."""
     query = sa.select(table).order_by(_c.id)
     if pool_hosts is not None:
-        query = query.where(bulk.among(conn, _c.pool_host, sorted(set(pool_hosts))))
-    rows = list(conn.execute(query))
-    alive = _alive(conn, rows, context)
+        query = query.where(bulk.among(tx, _c.pool_host, sorted(set(pool_hosts))))
+    rows = list(tx.execute(query))
+    alive = _alive(tx, rows)
     return [r for r in rows if r.run_id not in alive]
 
 
-def take(conn: t.Any, pool_hosts: t.Iterable[str], context: Context) -> list[t.Any]:
+def take(tx: Transaction, pool_hosts: t.Iterable[str]) -> list[t.Any]:
     """This run removes what is due in these pools."""
-    rows = due(conn, context, pool_hosts)
+    rows = due(tx, pool_hosts)
     if rows:
-        conn.execute(table.update().where(bulk.among(conn, _c.id, [r.id for r in rows])).values(run_id=context.run.id))
+        tx.execute(table.update().where(bulk.among(tx, _c.id, [r.id for r in rows])).values(run_id=tx.run.id))
     return rows
 
 
-def done(conn: t.Any, items: t.Collection[tuple[str, str]]) -> None:
+def done(tx: Transaction, items: t.Collection[tuple[str, str]]) -> None:
     """Forget each (pool_host, item id): it was removed, or is created there again."""
-    there = _ids(conn, set(items))
+    there = _ids(tx, set(items))
     if there:
-        conn.execute(table.delete().where(bulk.among(conn, _c.id, sorted(there.values()))))
+        tx.execute(table.delete().where(bulk.among(tx, _c.id, sorted(there.values()))))
 
 
-def being_removed(conn: t.Any, item_ids: t.Iterable[str], context: Context) -> set[tuple[str, str]]:
+def being_removed(tx: Transaction, item_ids: t.Iterable[str]) -> set[tuple[str, str]]:
     """(item id, pool_host) of what another live run is removing: it would remove what is created there now, too."""
-    query = sa.select(table).where(bulk.among(conn, _c.item_id, sorted(set(item_ids))), _c.run_id.is_not(None))
-    rows = list(conn.execute(query))
-    alive = _alive(conn, rows, context)
+    query = sa.select(table).where(bulk.among(tx, _c.item_id, sorted(set(item_ids))), _c.run_id.is_not(None))
+    rows = list(tx.execute(query))
+    alive = _alive(tx, rows)
     return {(r.item_id, r.pool_host) for r in rows if r.run_id in alive}
 
 
-def items(conn: t.Any) -> set[tuple[str, str]]:
+def items(tx: Transaction) -> set[tuple[str, str]]:
     """(pool_host, item id) of all pending cleanups."""
-    return {(r.pool_host, r.item_id) for r in conn.execute(sa.select(_c.pool_host, _c.item_id))}
+    return {(r.pool_host, r.item_id) for r in tx.execute(sa.select(_c.pool_host, _c.item_id))}
 
 
-def _alive(conn: t.Any, rows: t.Sequence[t.Any], context: Context) -> set[str]:
-    named = {r.run_id for r in rows if r.run_id and r.run_id != context.run.id}
-    return named - runs.dead_among(conn, named, context.run, context.now)
+def _alive(tx: Transaction, rows: t.Sequence[t.Any]) -> set[str]:
+    named = {r.run_id for r in rows if r.run_id and r.run_id != tx.run.id}
+    return named - runs.dead_among(tx, named)

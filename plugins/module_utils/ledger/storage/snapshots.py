@@ -10,9 +10,9 @@ import typing as t
 
 from ...core.volumes import states
 from ...core.volumes.model import Snapshot
-from ..context import Context
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import volume_snapshots as table
 from ..schema.tables import volumes as volumes_table
 from ..schema.volume_tables import SNAPSHOTS_AT_WORK
@@ -30,7 +30,7 @@ _v = volumes_table.c
 
 
 def select(
-    conn: t.Any,
+    tx: Transaction,
     ids: t.Iterable[str] | None = None,
     names: t.Iterable[str] | None = None,
     project: str | None = None,
@@ -46,41 +46,41 @@ def select(
     query = sa.select(table).where(_s.deleted == LIVE).order_by(_s.id)
     for column, values in ((_s.id, ids), (_s.name, names), (_s.volume_id, volume_ids)):
         if values is not None:
-            query = query.where(bulk.among(conn, column, sorted(set(values))))
+            query = query.where(bulk.among(tx, column, sorted(set(values))))
     if statuses is not None:
         query = query.where(_s.status.in_(sorted(set(statuses))))
     for column, value in ((_s.project, project), (_s.run_id, run_id)):
         if value is not None:
             query = query.where(column == value)
-    return list(conn.execute(query.with_for_update() if lock else query))
+    return list(tx.execute(query.with_for_update() if lock else query))
 
 
-def find(conn: t.Any, words: t.Sequence[str], project: str | None) -> dict[str, Row]:
+def find(tx: Transaction, words: t.Sequence[str], project: str | None) -> dict[str, Row]:
     """Word -> the living snapshot of that id, else of that name; words without a snapshot are left out."""
-    rows = volumes.by_word(conn, table, words, project)
+    rows = volumes.by_word(tx, table, words, project)
     found = {r.name: r for r in rows if r.name in words}
     found.update({r.id: r for r in rows if r.id in words})
     return found
 
 
-def with_deleted(conn: t.Any, ids: t.Iterable[str]) -> list[Row]:
+def with_deleted(tx: Transaction, ids: t.Iterable[str]) -> list[Row]:
     """Rows of these snapshots, deleted or not."""
-    return list(conn.execute(sa.select(table).where(bulk.among(conn, _s.id, sorted(set(ids))))))
+    return list(tx.execute(sa.select(table).where(bulk.among(tx, _s.id, sorted(set(ids))))))
 
 
-def of_run(conn: t.Any, context: Context) -> list[Row]:
+def of_run(tx: Transaction) -> list[Row]:
     """All snapshots that this run wrote last, deleted or not, by id. Locked."""
-    query = sa.select(table).where(_s.run_id == context.run.id).order_by(_s.id)
-    return list(conn.execute(query.with_for_update()))
+    query = sa.select(table).where(_s.run_id == tx.run.id).order_by(_s.id)
+    return list(tx.execute(query.with_for_update()))
 
 
-def volume_ids(conn: t.Any, ids: t.Iterable[str]) -> dict[str, str]:
+def volume_ids(tx: Transaction, ids: t.Iterable[str]) -> dict[str, str]:
     """Id of a snapshot, deleted or not -> id of its volume."""
-    query = sa.select(_s.id, _s.volume_id).where(bulk.among(conn, _s.id, sorted(set(ids))))
-    return {r.id: r.volume_id for r in conn.execute(query)}
+    query = sa.select(_s.id, _s.volume_id).where(bulk.among(tx, _s.id, sorted(set(ids))))
+    return {r.id: r.volume_id for r in tx.execute(query)}
 
 
-def located(conn: t.Any, ids: t.Iterable[str], volume_ids: t.Iterable[str] = ()) -> list[Row]:
+def located(tx: Transaction, ids: t.Iterable[str], volume_ids: t.Iterable[str] = ()) -> list[Row]:
     """Where snapshots are and how they are: these, deleted or not, and all living ones of these volumes; by id.
 
     SELECT s.*, v.pool_host FROM volume_snapshots s JOIN volumes v ON v.id = s.volume_id WHERE s.id IN (...)
@@ -99,44 +99,44 @@ def located(conn: t.Any, ids: t.Iterable[str], volume_ids: t.Iterable[str] = ())
         _s.run_id,
     )
     query = sa.select(*columns).join(volumes_table, _v.id == _s.volume_id)
-    found = {r.id: r for r in conn.execute(query.where(bulk.among(conn, _s.id, sorted(set(ids)))))}
+    found = {r.id: r for r in tx.execute(query.where(bulk.among(tx, _s.id, sorted(set(ids)))))}
     of_volumes = sorted(set(volume_ids))
     if of_volumes:
-        here = query.where(_s.deleted == LIVE, bulk.among(conn, _s.volume_id, of_volumes))
-        found.update({r.id: r for r in conn.execute(here)})
+        here = query.where(_s.deleted == LIVE, bulk.among(tx, _s.volume_id, of_volumes))
+        found.update({r.id: r for r in tx.execute(here)})
     return [found[i] for i in sorted(found)]
 
 
-def at_work_in(conn: t.Any, pool_hosts: t.Iterable[str], context: Context, lock: bool) -> list[tuple[Row, Row]]:
+def at_work_in(tx: Transaction, pool_hosts: t.Iterable[str], lock: bool) -> list[tuple[Row, Row]]:
     """(snapshot, its volume) of the snapshots that this run creates or deletes in these pools."""
     wanted = set(pool_hosts)
     # SELECT s.id, s.volume_id FROM volumes v JOIN volume_snapshots s ON v.id = s.volume_id
     # WHERE s is alive and busy AND s.run_id = :run AND v.pool_host IN (:pools)
-    mine = (_s.run_id == context.run.id, _s.deleted == LIVE, _s.status.in_(BUSY))
+    mine = (_s.run_id == tx.run.id, _s.deleted == LIVE, _s.status.in_(BUSY))
     here = sa.select(_s.id, _s.volume_id).join(volumes_table, _v.id == _s.volume_id)
-    found = list(conn.execute(here.where(*mine, bulk.among(conn, _v.pool_host, sorted(wanted)))))
+    found = list(tx.execute(here.where(*mine, bulk.among(tx, _v.pool_host, sorted(wanted)))))
     if not found:
         return []
     ids = {r.volume_id for r in found}
-    of = {v.id: v for v in volumes.select(conn, ids=ids, lock=lock) if v.pool_host in wanted}
-    rows = select(conn, ids=[r.id for r in found], run_id=context.run.id, statuses=BUSY, lock=lock)
+    of = {v.id: v for v in volumes.select(tx, ids=ids, lock=lock) if v.pool_host in wanted}
+    rows = select(tx, ids=[r.id for r in found], run_id=tx.run.id, statuses=BUSY, lock=lock)
     return [(r, of[r.volume_id]) for r in rows if r.volume_id in of]
 
 
-def pool_hosts_at_work(conn: t.Any, context: Context) -> set[str]:
+def pool_hosts_at_work(tx: Transaction) -> set[str]:
     """Pools in which this run has snapshots to create or to delete."""
     query = (
         sa.select(_v.pool_host)
         .join(table, _s.volume_id == _v.id)
-        .where(_s.run_id == context.run.id, _s.deleted == LIVE, _s.status.in_(BUSY))
+        .where(_s.run_id == tx.run.id, _s.deleted == LIVE, _s.status.in_(BUSY))
     )
-    return {p for p in conn.execute(query.distinct()).scalars() if p}
+    return {p for p in tx.execute(query.distinct()).scalars() if p}
 
 
-def at_work_by_others(conn: t.Any, context: Context) -> list[Row]:
+def at_work_by_others(tx: Transaction) -> list[Row]:
     """Snapshots that other runs, living or dead, create or delete."""
-    others = (_s.run_id.is_not(None), _s.run_id != context.run.id)
-    return list(conn.execute(sa.select(table).where(sa.text(SNAPSHOTS_AT_WORK), *others)))
+    others = (_s.run_id.is_not(None), _s.run_id != tx.run.id)
+    return list(tx.execute(sa.select(table).where(sa.text(SNAPSHOTS_AT_WORK), *others)))
 
 
 def to_snapshot(row: Row, volume: Row) -> Snapshot:
@@ -162,19 +162,19 @@ def to_snapshot(row: Row, volume: Row) -> Snapshot:
 # --- writing -------------------------------------------------------------------------------------------------------------
 
 
-def insert(conn: t.Any, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+def insert(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     """Enter new snapshots."""
     if rows:
-        conn.execute(table.insert(), rows)
+        tx.execute(table.insert(), rows)
 
 
-def update(conn: t.Any, rows: t.Sequence[t.Mapping[str, t.Any]], now: float) -> None:
+def update(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     """Write each mapping, all with the same columns, to the snapshot of its id."""
-    bulk.update(conn, table, "id", [{**row, "updated_at": now} for row in rows])
+    bulk.update(tx, table, "id", [{**row, "updated_at": tx.now} for row in rows])
 
 
-def take_ownership(conn: t.Any, ids: t.Collection[str], context: Context, **values: t.Any) -> None:
+def take_ownership(tx: Transaction, ids: t.Collection[str], **values: t.Any) -> None:
     """This run works on these snapshots now. :arg values: columns that are written with it."""
     if ids:
-        mine = bulk.among(conn, _s.id, list(ids))
-        conn.execute(table.update().where(mine).values(run_id=context.run.id, updated_at=context.now, **values))
+        mine = bulk.among(tx, _s.id, list(ids))
+        tx.execute(table.update().where(mine).values(run_id=tx.run.id, updated_at=tx.now, **values))

@@ -10,9 +10,10 @@ import typing as t
 
 from ...core import errors
 from ..compute.history import ERROR, SUCCESS, text
-from ..context import Context
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
+from ..db.this_run import Context
+from ..db.transaction import Transaction
 from ..schema.tables import volume_events, volume_faults, volume_notifications
 
 __all__ = [
@@ -38,24 +39,24 @@ __all__ = [
 Item = t.Union[str, t.Tuple[str, str]]
 
 
-def start_events(conn: t.Any, items: t.Iterable[Item], event: str, host: str | None, context: Context) -> None:
+def start_events(tx: Transaction, items: t.Iterable[Item], event: str, host: str | None) -> None:
     """Journal that ``event`` begins: written before the step is done."""
-    rows = [_event(item, event, host, context) for item in items]
+    rows = [_event(item, event, host, tx.context) for item in items]
     if rows:
-        conn.execute(volume_events.insert(), rows)
+        tx.execute(volume_events.insert(), rows)
 
 
 def add_events(
-    conn: t.Any, items: t.Iterable[tuple[Item, str | None, str | None]], event: str, result: str, context: Context
+    tx: Transaction, items: t.Iterable[tuple[Item, str | None, str | None]], event: str, result: str
 ) -> None:
     """The same with a host and details for each: (item, host, details)."""
-    now = context.now
+    now = tx.now
     rows = [
-        {**_event(item, event, host, context), "finish_time": now, "result": result, "details": _text(details)}
+        {**_event(item, event, host, tx.context), "finish_time": now, "result": result, "details": _text(details)}
         for item, host, details in items
     ]
     if rows:
-        conn.execute(volume_events.insert(), rows)
+        tx.execute(volume_events.insert(), rows)
 
 
 def _event(item: Item, event: str, host: str | None, context: Context) -> dict[str, t.Any]:
@@ -72,47 +73,47 @@ def _event(item: Item, event: str, host: str | None, context: Context) -> dict[s
 
 
 def finish_events(
-    conn: t.Any, items: t.Iterable[Item], event: str, result: str, now: float, details: str | None = None
+    tx: Transaction, items: t.Iterable[Item], event: str, result: str, details: str | None = None
 ) -> None:
     """Journal how the open ``event`` of each ended (Success or Error)."""
     c = volume_events.c
-    end = {"finish_time": now, "result": result, "details": _text(details)}
-    for condition in _open_events(conn, items, event):
-        conn.execute(volume_events.update().where(condition, c.finish_time.is_(None)).values(**end))
+    end = {"finish_time": tx.now, "result": result, "details": _text(details)}
+    for condition in _open_events(tx, items, event):
+        tx.execute(volume_events.update().where(condition, c.finish_time.is_(None)).values(**end))
 
 
-def fail_events(conn: t.Any, details: t.Mapping[Item, str], event: str, now: float) -> None:
+def fail_events(tx: Transaction, details: t.Mapping[Item, str], event: str) -> None:
     """The open ``event`` of each ended in Error, each with details of its own."""
     c = volume_events.c
     rows = []
-    for condition in _open_events(conn, details, event):
+    for condition in _open_events(tx, details, event):
         query = sa.select(c.id, c.volume_id, c.snapshot_id).where(condition, c.finish_time.is_(None))
-        for row in conn.execute(query):
+        for row in tx.execute(query):
             item = row.volume_id if row.snapshot_id is None else (row.volume_id, row.snapshot_id)
-            rows.append({"id": row.id, "finish_time": now, "result": ERROR, "details": _text(details[item])})
-    bulk.update(conn, volume_events, "id", rows)
+            rows.append({"id": row.id, "finish_time": tx.now, "result": ERROR, "details": _text(details[item])})
+    bulk.update(tx, volume_events, "id", rows)
 
 
-def start_changes(conn: t.Any, attachments: t.Iterable[t.Any], event: str, context: Context) -> None:
+def start_changes(tx: Transaction, attachments: t.Iterable[t.Any], event: str) -> None:
     """Journal that a volume is being attached to a living instance, or detached from it (``event``)."""
-    rows = [{**_event(a.volume_id, event, a.attached_host, context), "details": a.id} for a in attachments]
-    bulk.insert(conn, volume_events, rows)
+    rows = [{**_event(a.volume_id, event, a.attached_host, tx.context), "details": a.id} for a in attachments]
+    bulk.insert(tx, volume_events, rows)
 
 
-def open_changes(conn: t.Any, event: str, context: Context) -> dict[str, t.Any]:
+def open_changes(tx: Transaction, event: str) -> dict[str, t.Any]:
     """Attachment's id -> the event that this run began for it with start_changes() and has not finished."""
     c = volume_events.c
-    mine = (c.event == event, c.request_id == context.request_id, c.finish_time.is_(None))
-    return {r.details: r for r in conn.execute(sa.select(volume_events).where(*mine).order_by(c.id))}
+    mine = (c.event == event, c.request_id == tx.request_id, c.finish_time.is_(None))
+    return {r.details: r for r in tx.execute(sa.select(volume_events).where(*mine).order_by(c.id))}
 
 
-def finish_changes(conn: t.Any, results: t.Mapping[int, str], now: float) -> None:
+def finish_changes(tx: Transaction, results: t.Mapping[int, str]) -> None:
     """Journal how these events ended: id of the event -> SUCCESS or ERROR."""
-    rows = [{"id": i, "finish_time": now, "result": result, "details": None} for i, result in results.items()]
-    bulk.update(conn, volume_events, "id", rows)
+    rows = [{"id": i, "finish_time": tx.now, "result": result, "details": None} for i, result in results.items()]
+    bulk.update(tx, volume_events, "id", rows)
 
 
-def _open_events(conn: t.Any, items: t.Iterable[Item], event: str) -> list[t.Any]:
+def _open_events(tx: Transaction, items: t.Iterable[Item], event: str) -> list[t.Any]:
     """Conditions: events of volumes, events of snapshots."""
     c = volume_events.c
     listed = list(items)
@@ -120,9 +121,9 @@ def _open_events(conn: t.Any, items: t.Iterable[Item], event: str) -> list[t.Any
     of_snapshots = [item[1] for item in listed if not isinstance(item, str)]
     found = []
     if of_volumes:
-        found.append(sa.and_(bulk.among(conn, c.volume_id, of_volumes), c.snapshot_id.is_(None), c.event == event))
+        found.append(sa.and_(bulk.among(tx, c.volume_id, of_volumes), c.snapshot_id.is_(None), c.event == event))
     if of_snapshots:
-        found.append(sa.and_(bulk.among(conn, c.snapshot_id, of_snapshots), c.event == event))
+        found.append(sa.and_(bulk.among(tx, c.snapshot_id, of_snapshots), c.event == event))
     return found
 
 
@@ -140,20 +141,19 @@ class Fault(t.NamedTuple):
 
 
 def add_fault(
-    conn: t.Any,
+    tx: Transaction,
     volume_id: str,
     error: errors.BootflowError,
     host: str | None,
-    now: float,
     snapshot_id: str | None = None,
     rescheduled: bool = False,
 ) -> None:
     """A fault row."""
     item: Item = volume_id if snapshot_id is None else (volume_id, snapshot_id)
-    add_faults(conn, [Fault(item, error, host, rescheduled)], now)
+    add_faults(tx, [Fault(item, error, host, rescheduled)])
 
 
-def add_faults(conn: t.Any, faults: t.Iterable[Fault], now: float) -> None:
+def add_faults(tx: Transaction, faults: t.Iterable[Fault]) -> None:
     """The same of many."""
     rows = []
     for item, error, host, rescheduled in faults:
@@ -168,36 +168,34 @@ def add_faults(conn: t.Any, faults: t.Iterable[Fault], now: float) -> None:
                 "remedy": text(error.remedy),
                 "host": host,
                 "rescheduled": rescheduled,
-                "created_at": now,
+                "created_at": tx.now,
             }
         )
     if rows:
-        conn.execute(volume_faults.insert(), rows)
+        tx.execute(volume_faults.insert(), rows)
 
 
-def notify_each(
-    conn: t.Any, payloads: t.Iterable[tuple[str, t.Mapping[str, t.Any]]], event_type: str, now: float
-) -> None:
+def notify_each(tx: Transaction, payloads: t.Iterable[tuple[str, t.Mapping[str, t.Any]]], event_type: str) -> None:
     """One notification for each (volume's id, payload)."""
-    rows = [{"volume_id": i, "event_type": event_type, "payload": dict(p), "created_at": now} for i, p in payloads]
+    rows = [{"volume_id": i, "event_type": event_type, "payload": dict(p), "created_at": tx.now} for i, p in payloads]
     if rows:
-        conn.execute(volume_notifications.insert(), rows)
+        tx.execute(volume_notifications.insert(), rows)
 
 
-def notify(conn: t.Any, ids: t.Iterable[str], event_type: str, payload: t.Mapping[str, t.Any], now: float) -> None:
+def notify(tx: Transaction, ids: t.Iterable[str], event_type: str, payload: t.Mapping[str, t.Any]) -> None:
     """The same payload for each volume (volume.create.start, scheduler.create_volume, snapshot.delete.end, ...)."""
-    notify_each(conn, [(i, payload) for i in ids], event_type, now)
+    notify_each(tx, [(i, payload) for i in ids], event_type)
 
 
-def last_faults(conn: t.Any, ids: t.Iterable[str], snapshots: bool = False) -> dict[str, dict[str, t.Any]]:
+def last_faults(tx: Transaction, ids: t.Iterable[str], snapshots: bool = False) -> dict[str, dict[str, t.Any]]:
     """id -> its newest fault as plain data; under ``tried`` those before it after which it was rescheduled, oldest first."""
     c = volume_faults.c
     key = c.snapshot_id if snapshots else c.volume_id
-    query = sa.select(volume_faults).where(bulk.among(conn, key, sorted(set(ids)))).order_by(c.id)
+    query = sa.select(volume_faults).where(bulk.among(tx, key, sorted(set(ids)))).order_by(c.id)
     if not snapshots:
         query = query.where(c.snapshot_id.is_(None))
     found: dict[str, dict[str, t.Any]] = {}
-    for row in conn.execute(query):
+    for row in tx.execute(query):
         item = row.snapshot_id if snapshots else row.volume_id
         before = found.get(item)
         found[item] = {

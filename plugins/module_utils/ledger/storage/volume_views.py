@@ -12,6 +12,7 @@ from ...core.volumes import states
 from ..compute.views import utc
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import instances, volume_attachments
 from ..schema.tables import volumes as volumes_table
 from . import backends as storage_backends
@@ -32,16 +33,16 @@ _FAILED = (
 _NOT_SHOWN = ("spec", "digest", "retry")
 
 
-def volumes(conn: t.Any, **selection: t.Any) -> list[dict[str, t.Any]]:
+def volumes(tx: Transaction, **selection: t.Any) -> list[dict[str, t.Any]]:
     """One dictionary for each living volume, by project and name. :arg selection: as ledger.storage.volumes.select() takes it."""
     image_name = volumes_table.c.spec["image"]["name"].as_string().label("image_name")
     columns = [c for c in volumes_table.c if c.name not in _NOT_SHOWN]
-    rows = volume_rows.select(conn, columns=[*columns, image_name], **selection)
+    rows = volume_rows.select(tx, columns=[*columns, image_name], **selection)
     if not rows:
         return []
     ids = [r.id for r in rows]
-    faults = volume_history.last_faults(conn, ids)
-    attached = _attachments(conn, ids)
+    faults = volume_history.last_faults(tx, ids)
+    attached = _attachments(tx, ids)
     shown = [_volume(r, faults.get(r.id), attached.get(r.id, [])) for r in rows]
     return sorted(shown, key=lambda v: (v["project"], v["name"], v["id"]))
 
@@ -94,16 +95,16 @@ def _fault(fault: t.Mapping[str, t.Any] | None) -> dict[str, t.Any] | None:
     return {**shown, "created_at": utc(fault["created_at"])}
 
 
-def _attachments(conn: t.Any, ids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
+def _attachments(tx: Transaction, ids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
     a = volume_attachments.c
     query = (
         sa.select(volume_attachments, instances.c.display_name)
         .outerjoin(instances, instances.c.uuid == a.instance_uuid)
-        .where(a.deleted == volume_rows.LIVE, bulk.among(conn, a.volume_id, ids))
+        .where(a.deleted == volume_rows.LIVE, bulk.among(tx, a.volume_id, ids))
         .order_by(a.volume_id, a.created_at, a.id)
     )
     found: dict[str, list[dict[str, t.Any]]] = {}
-    for row in conn.execute(query):
+    for row in tx.execute(query):
         found.setdefault(row.volume_id, []).append(
             {
                 "attachment_id": row.id,
@@ -120,21 +121,21 @@ def _attachments(conn: t.Any, ids: t.Sequence[str]) -> dict[str, list[dict[str, 
     return found
 
 
-def snapshots(conn: t.Any, deleted: bool = False, **selection: t.Any) -> list[dict[str, t.Any]]:
+def snapshots(tx: Transaction, deleted: bool = False, **selection: t.Any) -> list[dict[str, t.Any]]:
     """One dictionary for each living snapshot, by project and name. :arg selection: as ledger.storage.snapshots.select() takes it.
 
     :arg deleted: those too that are deleted; only with ``ids``.
     """
     if deleted:
-        rows = snapshot_rows.with_deleted(conn, selection["ids"])
+        rows = snapshot_rows.with_deleted(tx, selection["ids"])
     else:
-        rows = snapshot_rows.select(conn, **selection)
+        rows = snapshot_rows.select(tx, **selection)
     if not rows:
         return []
     v = volumes_table.c
-    of = sa.select(v.id, v.name, v.pool_host).where(bulk.among(conn, v.id, sorted({r.volume_id for r in rows})))
-    known = {r.id: r for r in conn.execute(of)}
-    faults = volume_history.last_faults(conn, [r.id for r in rows], snapshots=True)
+    of = sa.select(v.id, v.name, v.pool_host).where(bulk.among(tx, v.id, sorted({r.volume_id for r in rows})))
+    known = {r.id: r for r in tx.execute(of)}
+    faults = volume_history.last_faults(tx, [r.id for r in rows], snapshots=True)
     shown = [
         {
             "id": r.id,
@@ -158,11 +159,11 @@ def snapshots(conn: t.Any, deleted: bool = False, **selection: t.Any) -> list[di
     return sorted(shown, key=lambda s: (s["project"], s["name"], s["id"]))
 
 
-def backends(conn: t.Any) -> list[dict[str, t.Any]]:
+def backends(tx: Transaction) -> list[dict[str, t.Any]]:
     """One dictionary for each backend, by pool_host: as it reported, and what was promised since. Sizes are GB."""
-    taken = storage_backends.promised(conn)
+    taken = storage_backends.promised(tx)
     found = []
-    for row in storage_backends.rows_of(conn):
+    for row in storage_backends.rows_of(tx):
         promised = taken.get(row.pool_host, storage_backends.Promised())
         configuration = row.configuration
         found.append(

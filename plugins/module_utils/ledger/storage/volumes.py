@@ -17,9 +17,9 @@ from ...core.volumes import quotas, states
 from ...core.volumes.model import Attachment, Volume, VolumeRequest
 from ...core.volumes.pool_hosts import extract_host
 from ..compute import runs
-from ..context import Context
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
+from ..db.transaction import Transaction
 from ..schema.tables import volume_attachments, volume_snapshots
 from ..schema.tables import volumes as table
 
@@ -40,7 +40,7 @@ _v = table.c
 
 
 def select(
-    conn: t.Any,
+    tx: Transaction,
     ids: t.Iterable[str] | None = None,
     names: t.Iterable[str] | None = None,
     project: str | None = None,
@@ -60,22 +60,22 @@ def select(
     query = sa.select(*columns).where(c.deleted == LIVE).order_by(c.id)
     for column, values in ((c.id, ids), (c.name, names), (c.instance_uuid, instance_uuids), (c.pool_host, pool_hosts)):
         if values is not None:
-            query = query.where(bulk.among(conn, column, sorted(set(values))))
+            query = query.where(bulk.among(tx, column, sorted(set(values))))
     if statuses is not None:
         query = query.where(c.status.in_(sorted(set(statuses))))
     for column, value in ((c.project, project), (c.run_id, run_id)):
         if value is not None:
             query = query.where(column == value)
-    return list(conn.execute(query.with_for_update() if lock else query))
+    return list(tx.execute(query.with_for_update() if lock else query))
 
 
-def find(conn: t.Any, words: t.Sequence[str], project: str | None) -> tuple[dict[str, Row], list[str]]:
+def find(tx: Transaction, words: t.Sequence[str], project: str | None) -> tuple[dict[str, Row], list[str]]:
     """({word: the living volume of that id, else of that name}, the words without a volume).
 
     :arg project: None: of any project.
     :raises InvalidInput: volumes of several projects have the name.
     """
-    rows = by_word(conn, table, words, project)
+    rows = by_word(tx, table, words, project)
     by_id = {r.id: r for r in rows}
     by_name: dict[str, list[Row]] = {}
     for row in rows:
@@ -94,17 +94,17 @@ def find(conn: t.Any, words: t.Sequence[str], project: str | None) -> tuple[dict
     return found, [w for w in words if w not in found]
 
 
-def by_word(conn: t.Any, of: t.Any, words: t.Sequence[str], project: str | None) -> list[Row]:
+def by_word(tx: Transaction, of: t.Any, words: t.Sequence[str], project: str | None) -> list[Row]:
     """The living rows of ``of`` (the table of volumes or snapshots) whose id or name is one of ``words``, by id."""
     c = of.c
     if not words:
         return []
-    wanted = sa.or_(bulk.among(conn, c.id, words), bulk.among(conn, c.name, words))
+    wanted = sa.or_(bulk.among(tx, c.id, words), bulk.among(tx, c.name, words))
     query = sa.select(of).where(c.deleted == LIVE, wanted).order_by(c.id)
-    return list(conn.execute(query if project is None else query.where(c.project == project)))
+    return list(tx.execute(query if project is None else query.where(c.project == project)))
 
 
-def located(conn: t.Any, ids: t.Iterable[str], pool_hosts: t.Iterable[str] = ()) -> list[Row]:
+def located(tx: Transaction, ids: t.Iterable[str], pool_hosts: t.Iterable[str] = ()) -> list[Row]:
     """Where volumes are and how they are: these, deleted or not, and all living ones of these pools; by id.
 
     SELECT ... FROM volumes WHERE id IN (...), and the same WHERE pool_host IN (...) AND it is alive
@@ -122,24 +122,24 @@ def located(conn: t.Any, ids: t.Iterable[str], pool_hosts: t.Iterable[str] = ())
         _v.run_id,
     )
     query = sa.select(*columns)
-    found = {r.id: r for r in conn.execute(query.where(bulk.among(conn, _v.id, sorted(set(ids)))))}
+    found = {r.id: r for r in tx.execute(query.where(bulk.among(tx, _v.id, sorted(set(ids)))))}
     of_pools = sorted(set(pool_hosts))
     if of_pools:
-        here = query.where(_v.deleted == LIVE, bulk.among(conn, _v.pool_host, of_pools))
-        found.update({r.id: r for r in conn.execute(here)})
+        here = query.where(_v.deleted == LIVE, bulk.among(tx, _v.pool_host, of_pools))
+        found.update({r.id: r for r in tx.execute(here)})
     return [found[i] for i in sorted(found)]
 
 
-def deleted_by(conn: t.Any, context: Context, ids: t.Iterable[str] | None = None) -> list[Row]:
+def deleted_by(tx: Transaction, ids: t.Iterable[str] | None = None) -> list[Row]:
     """Rows of the volumes that this run deleted, by id. :arg ids: of these only."""
-    query = sa.select(table).where(_v.run_id == context.run.id, _v.deleted != LIVE).order_by(_v.id)
+    query = sa.select(table).where(_v.run_id == tx.run.id, _v.deleted != LIVE).order_by(_v.id)
     if ids is not None:
-        query = query.where(bulk.among(conn, _v.id, sorted(set(ids))))
-    return list(conn.execute(query))
+        query = query.where(bulk.among(tx, _v.id, sorted(set(ids))))
+    return list(tx.execute(query))
 
 
 def being_created_from(
-    conn: t.Any, volume_ids: t.Iterable[str] = (), snapshot_ids: t.Iterable[str] = ()
+    tx: Transaction, volume_ids: t.Iterable[str] = (), snapshot_ids: t.Iterable[str] = ()
 ) -> list[tuple[str, str, str | None, str | None]]:
     """(id, name or id, source volume, source snapshot) of the volumes that runs create from these.
 
@@ -147,28 +147,28 @@ def being_created_from(
     AND (source_volid IN (...) OR snapshot_id IN (...))
     """
     of_these = sa.or_(
-        bulk.among(conn, _v.source_volid, sorted(set(volume_ids))),
-        bulk.among(conn, _v.snapshot_id, sorted(set(snapshot_ids))),
+        bulk.among(tx, _v.source_volid, sorted(set(volume_ids))),
+        bulk.among(tx, _v.snapshot_id, sorted(set(snapshot_ids))),
     )
     query = sa.select(_v.id, _v.name, _v.source_volid, _v.snapshot_id).where(
         _v.deleted == LIVE, _v.run_id.is_not(None), _v.status.in_(BEING_CREATED), of_these
     )
-    return [(r.id, r.name or r.id, r.source_volid, r.snapshot_id) for r in conn.execute(query)]
+    return [(r.id, r.name or r.id, r.source_volid, r.snapshot_id) for r in tx.execute(query)]
 
 
-def pool_hosts_at_work(conn: t.Any, context: Context) -> set[str]:
+def pool_hosts_at_work(tx: Transaction) -> set[str]:
     """Pools whose hosts have something to do for volumes of this run."""
-    mine = (_v.run_id == context.run.id, _v.deleted == LIVE, _v.pool_host.is_not(None), _v.status.in_(AT_WORK))
-    return set(conn.execute(sa.select(_v.pool_host).where(*mine).distinct()).scalars())
+    mine = (_v.run_id == tx.run.id, _v.deleted == LIVE, _v.pool_host.is_not(None), _v.status.in_(AT_WORK))
+    return set(tx.execute(sa.select(_v.pool_host).where(*mine).distinct()).scalars())
 
 
-def at_work_by_others(conn: t.Any, context: Context) -> list[Row]:
+def at_work_by_others(tx: Transaction) -> list[Row]:
     """Volumes that storage hosts have, or had, something to do for by order of other runs, living or dead; by id."""
-    others = (_v.deleted == LIVE, _v.status.in_(AT_WORK), _v.run_id.is_not(None), _v.run_id != context.run.id)
-    return list(conn.execute(sa.select(table).where(*others).order_by(_v.id)))
+    others = (_v.deleted == LIVE, _v.status.in_(AT_WORK), _v.run_id.is_not(None), _v.run_id != tx.run.id)
+    return list(tx.execute(sa.select(table).where(*others).order_by(_v.id)))
 
 
-def without_attachment(conn: t.Any, statuses: t.Collection[str], run_id: str | None = None) -> list[Row]:
+def without_attachment(tx: Transaction, statuses: t.Collection[str], run_id: str | None = None) -> list[Row]:
     """Volumes in one of these statuses that have no live attachment, by id.
 
     SELECT * FROM volumes v WHERE it is alive AND status IN (...)
@@ -179,10 +179,10 @@ def without_attachment(conn: t.Any, statuses: t.Collection[str], run_id: str | N
     query = sa.select(table).where(_v.deleted == LIVE, _v.status.in_(sorted(statuses)), ~attachment.exists())
     if run_id is not None:
         query = query.where(_v.run_id == run_id)
-    return list(conn.execute(query.order_by(_v.id)))
+    return list(tx.execute(query.order_by(_v.id)))
 
 
-def usage(conn: t.Any, project: str, no_snapshot_gb_quota: bool = False) -> dict[str, int]:
+def usage(tx: Transaction, project: str, no_snapshot_gb_quota: bool = False) -> dict[str, int]:
     """What a project has: {volumes, gigabytes, snapshots, and each with _<type>}. A volume that grows counts with its new size.
 
     It is counted, not kept: whoever writes holds the project's turn. source: Cinder's quota engine (Queens)
@@ -194,11 +194,11 @@ def usage(conn: t.Any, project: str, no_snapshot_gb_quota: bool = False) -> dict
     of_volumes = sa.select(_v.volume_type, sa.func.count(), sa.func.sum(sa.func.coalesce(_v.new_size, _v.size)))
     of_snapshots = sa.select(s.volume_type, sa.func.count(), sa.func.sum(s.volume_size))
     found = []
-    for kind, count, gigabytes in conn.execute(
+    for kind, count, gigabytes in tx.execute(
         of_volumes.where(_v.project == project, _v.deleted == LIVE).group_by(_v.volume_type)
     ):
         found.append({**quotas.for_volume(int(gigabytes), kind), **_counted(quotas.VOLUMES, int(count), kind)})
-    for kind, count, gigabytes in conn.execute(
+    for kind, count, gigabytes in tx.execute(
         of_snapshots.where(s.project == project, s.deleted == LIVE).group_by(s.volume_type)
     ):
         amounts = quotas.for_snapshot(int(gigabytes), kind, no_snapshot_gb_quota)
@@ -245,12 +245,12 @@ def to_request(row: Row) -> VolumeRequest:
     return replace(request, volume_id=row.id, size=row.size, retry=row.retry)
 
 
-def attachments_of(conn: t.Any, ids: t.Iterable[str]) -> dict[str, list[Attachment]]:
+def attachments_of(tx: Transaction, ids: t.Iterable[str]) -> dict[str, list[Attachment]]:
     """volume id -> its attachments that are not over; a volume without any is left out."""
     c = volume_attachments.c
     found: dict[str, list[Attachment]] = {}
-    query = sa.select(volume_attachments).where(c.deleted == LIVE, bulk.among(conn, c.volume_id, sorted(set(ids))))
-    for row in conn.execute(query.order_by(c.volume_id, c.id)):
+    query = sa.select(volume_attachments).where(c.deleted == LIVE, bulk.among(tx, c.volume_id, sorted(set(ids))))
+    for row in tx.execute(query.order_by(c.volume_id, c.id)):
         found.setdefault(row.volume_id, []).append(
             Attachment(
                 id=row.id,
@@ -268,29 +268,28 @@ def attachments_of(conn: t.Any, ids: t.Iterable[str]) -> dict[str, list[Attachme
 # --- writing -------------------------------------------------------------------------------------------------------------
 
 
-def insert(conn: t.Any, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+def insert(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     """Enter new volumes."""
     if rows:
-        conn.execute(table.insert(), rows)
+        tx.execute(table.insert(), rows)
 
 
-def update(conn: t.Any, rows: t.Sequence[t.Mapping[str, t.Any]], now: float) -> None:
+def update(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     """Write each mapping, all with the same columns, to the volume of its id."""
-    bulk.update(conn, table, "id", [{**row, "updated_at": now} for row in rows])
+    bulk.update(tx, table, "id", [{**row, "updated_at": tx.now} for row in rows])
 
 
-def take_ownership(conn: t.Any, ids: t.Collection[str], context: Context, **values: t.Any) -> None:
+def take_ownership(tx: Transaction, ids: t.Collection[str], **values: t.Any) -> None:
     """This run works on these volumes now. :arg values: columns that are written with it."""
     if ids:
-        mine = bulk.among(conn, _v.id, list(ids))
-        conn.execute(table.update().where(mine).values(run_id=context.run.id, updated_at=context.now, **values))
+        mine = bulk.among(tx, _v.id, list(ids))
+        tx.execute(table.update().where(mine).values(run_id=tx.run.id, updated_at=tx.now, **values))
 
 
 def swap(
-    conn: t.Any,
+    tx: Transaction,
     ids: t.Iterable[str],
     expected: t.Mapping[str, t.Collection[t.Any]],
-    now: float,
     owner: str | None = None,
     **values: t.Any,
 ) -> set[str]:
@@ -298,28 +297,28 @@ def swap(
     Transition.expected), and which run ``owner`` has, when given. Returns the ids that moved; the others lost the swap.
     """
     c = table.c
-    conditions = [c.deleted == LIVE, bulk.among(conn, c.id, sorted(set(ids)))]
+    conditions = [c.deleted == LIVE, bulk.among(tx, c.id, sorted(set(ids)))]
     conditions += [_one_of(name, allowed) for name, allowed in expected.items()]
     if owner is not None:
         conditions.append(c.run_id == owner)
     query = sa.select(c.id).where(*conditions).order_by(c.id).with_for_update()
-    moved = list(conn.execute(query).scalars())
+    moved = list(tx.execute(query).scalars())
     if moved:
-        conn.execute(table.update().where(bulk.among(conn, c.id, moved)).values(updated_at=now, **values))
+        tx.execute(table.update().where(bulk.among(tx, c.id, moved)).values(updated_at=tx.now, **values))
     return set(moved)
 
 
-def names(conn: t.Any, ids: t.Collection[str]) -> dict[str, str | None]:
+def names(tx: Transaction, ids: t.Collection[str]) -> dict[str, str | None]:
     """id -> name, of volumes that live and of those that are gone."""
     c = table.c
-    query = sa.select(c.id, c.name).where(bulk.among(conn, c.id, ids))
-    return {r.id: r.name for r in conn.execute(query)} if ids else {}
+    query = sa.select(c.id, c.name).where(bulk.among(tx, c.id, ids))
+    return {r.id: r.name for r in tx.execute(query)} if ids else {}
 
 
-def forget_instance(conn: t.Any, ids: t.Collection[str]) -> None:
+def forget_instance(tx: Transaction, ids: t.Collection[str]) -> None:
     """The instance that these volumes were created for does not wait for them any more."""
     if ids:
-        conn.execute(table.update().where(bulk.among(conn, table.c.id, sorted(set(ids)))).values(instance_uuid=None))
+        tx.execute(table.update().where(bulk.among(tx, table.c.id, sorted(set(ids)))).values(instance_uuid=None))
 
 
 def _one_of(name: str, allowed: t.Collection[t.Any]) -> t.Any:
@@ -338,13 +337,13 @@ def host_of(pool_host: str) -> str:
     return extract_host(pool_host, "host")
 
 
-def live_runs(conn: t.Any, rows: t.Iterable[Row], context: Context) -> set[str]:
+def live_runs(tx: Transaction, rows: t.Iterable[Row]) -> set[str]:
     """Runs of these rows that are alive, without this one."""
-    named = {r.run_id for r in rows if r.run_id and r.run_id != context.run.id}
-    return named - runs.dead_among(conn, named, context.run, context.now)
+    named = {r.run_id for r in rows if r.run_id and r.run_id != tx.run.id}
+    return named - runs.dead_among(tx, named)
 
 
-def locked_error(conn: t.Any, row: Row) -> errors.VolumeLocked:
+def locked_error(tx: Transaction, row: Row) -> errors.VolumeLocked:
     """The refusal for a volume or snapshot that a live run works on."""
-    by_instances = runs.locked_error(conn, row.name or row.id, row.run_id)
+    by_instances = runs.locked_error(tx, row.name or row.id, row.run_id)
     return errors.VolumeLocked(**by_instances.details)

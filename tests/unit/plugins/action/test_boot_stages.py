@@ -39,7 +39,7 @@ class Host:
         action.task_vars = {"inventory_hostname": "h1", "hostvars": {"h1": {}}}
         action.variable = lambda _name, default=None: default
         action.context = self.world.context
-        action.open_ledger = lambda: self.world.ledger
+        action.open_ledger = lambda: self.world.ledger.for_run(self.world.context())
         action.run_module = self.run_module
         return t.cast("dict[str, t.Any]", action.act())
 

@@ -92,8 +92,10 @@ class Host:
 def pair(bworld: BootWorld) -> BootWorld:
     """An instance "web" that runs on h1, whose initiator has a name, and a volume "data"."""
     facts = {"hypervisor_hostname": "h1", "memory_mb": 9 * 1024, "local_gb": 4000, "vcpus": 500}
-    with bworld.ledger.write() as conn:
-        nodes.record_report(conn, "h1", {**facts, "initiator": "iqn.test:h1", "qemu_iscsi": True}, {}, bworld.time)
+    with bworld.ledger.write() as tx:
+        nodes.record_report(
+            tx.for_run(bworld.context()), "h1", {**facts, "initiator": "iqn.test:h1", "qemu_iscsi": True}, {}
+        )
     bworld.store()
     bworld.make("data", size=2)
     bworld.boot_of(volume_request("web", image=IMAGE))
@@ -118,11 +120,11 @@ def leaving(world: BootWorld, host: Host) -> str:
 
 def finish(world: BootWorld, step: t.Any) -> list[str | None]:
     """As the playbooks: undo, the storage hosts once more, then the report. The codes of what is left."""
-    with world.ledger.write() as conn:
-        changes.abandon_attach(conn, world.context("v"))
+    with world.ledger.write() as tx:
+        changes.abandon_attach(tx.for_run(world.context("v")))
     world.storage_round("v")
-    with world.ledger.write() as conn:
-        _done, left = step(conn, world.context("v"))
+    with world.ledger.write() as tx:
+        _done, left = step(tx.for_run(world.context("v")))
     return [(each["error"] or {}).get("code") for each in left]
 
 
@@ -169,9 +171,11 @@ def test_leftovers_of_a_run_that_lives_are_its_own(pair: BootWorld) -> None:
     host = Host(pair)
     host.away = True
     host.act()
-    with pair.ledger.write() as conn:
-        assert changes.adopt_stale_detachments(conn, [volume], pair.context("w")) == []
-        assert [r.volume_id for r in changes.adopt_stale_detachments(conn, [volume], pair.context("v"))] == [volume]
+    with pair.ledger.write() as tx:
+        assert changes.adopt_stale_detachments(tx.for_run(pair.context("w")), [volume]) == []
+        assert [r.volume_id for r in changes.adopt_stale_detachments(tx.for_run(pair.context("v")), [volume])] == [
+            volume
+        ]
 
 
 def test_a_host_that_is_not_let_in(pair: BootWorld) -> None:
@@ -196,9 +200,9 @@ def test_a_host_that_goes_away(pair: BootWorld) -> None:
     host.away = False
     # The same again: first it is cleaned, by a run of its own.
     again = Host(pair, "w")
-    with pair.ledger.write() as conn:
-        assert changes.adopt_stale_detachments(conn, ["other"], pair.context("w")) == []
-        (row,) = changes.adopt_stale_detachments(conn, ["data"], pair.context("w"))
+    with pair.ledger.write() as tx:
+        assert changes.adopt_stale_detachments(tx.for_run(pair.context("w")), ["other"]) == []
+        (row,) = changes.adopt_stale_detachments(tx.for_run(pair.context("w")), ["data"])
     assert (row.attached_host, row.storage_host) == ("h1", "s1")
     again.act()
     assert again.calls == ["detached", "disconnected"]
@@ -228,9 +232,9 @@ def test_a_volume_that_grew(pair: BootWorld) -> None:
     host = Host(pair)
     host.act()
     host.calls.clear()
-    with pair.ledger.write() as conn:
-        conn.execute(tables.volumes.update().where(tables.volumes.c.id == volume).values(size=3))
-        conn.execute(tables.volume_attachments.update().values(rescan=True))
+    with pair.ledger.write() as tx:
+        tx.execute(tables.volumes.update().where(tables.volumes.c.id == volume).values(size=3))
+        tx.execute(tables.volume_attachments.update().values(rescan=True))
     host.fails["rescanned"] = errors.VolumeDeviceNotFound(device="/dev/x")
     assert host.act()["problems"][volume]["code"] == "VolumeDeviceNotFound" and host.sizes == {}
     host.fails.clear()
@@ -263,8 +267,8 @@ def test_a_host_is_rid_of_an_instance_with_its_volumes(pair: BootWorld) -> None:
 
 def test_nothing_of_another_instance_is_touched(pair: BootWorld) -> None:
     pair.make("root", size=1)
-    with pair.ledger.write() as conn:
-        conn.execute(tables.volumes.update().where(tables.volumes.c.name == "root").values(bootable=True))
+    with pair.ledger.write() as tx:
+        tx.execute(tables.volumes.update().where(tables.volumes.c.name == "root").values(bootable=True))
     pair.boot_of(volume_request("db", device("volume", pair.volume("root").id, 0)), run="b")
     begun(pair)
     host = Host(pair)

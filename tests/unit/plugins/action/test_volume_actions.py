@@ -82,11 +82,11 @@ def test_what_is_on_a_host_outside_the_inventory_is_refused_and_stays(
 def test_a_volume_whose_compute_host_is_outside_the_inventory_is_neither_detached_nor_extended(run: Runner) -> None:
     run.world.attach({"instance": "web", "volume": "data"}, run="v")
     run.world.storage_round("v")
-    with run.world.ledger.write() as conn:
+    with run.world.ledger.write() as tx:
         ids = [a.id for a in run.world.live_attachments()]
-        life.connecting(conn, ids, run.world.context("v"))
-        life.connected(conn, dict.fromkeys(ids, "/dev/sdb"), run.world.context("v"))
-        life.attached(conn, ids, run.world.context("v"))
+        life.connecting(tx.for_run(run.world.context("v")), ids)
+        life.connected(tx.for_run(run.world.context("v")), dict.fromkeys(ids, "/dev/sdb"))
+        life.attached(tx.for_run(run.world.context("v")), ids)
     run.hosts = ("s1", "s2")
     for module, options in (
         (detach_volume, {"attachments": [{"volume": "data"}]}),

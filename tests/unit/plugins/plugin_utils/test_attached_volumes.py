@@ -19,8 +19,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hos
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import secret_uuid
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
@@ -281,14 +281,14 @@ class Host:
 @pytest.fixture
 def ledger(tmp_path):
     ledger = database.open_ledger(str(tmp_path / "ledger.db"), create=True, check_revision=False)
-    with ledger.write() as conn:
-        runner.upgrade(conn)
+    with ledger.write() as tx:
+        runner.upgrade(tx)
     yield ledger
     ledger.close()
 
 
 def context(run="a"):
-    identity = runs.RunIdentity("run-" + run, "controller", "boot", "", 1, 1, "ann")
+    identity = this_run.RunIdentity("run-" + run, "controller", "boot", "", 1, 1, "ann")
     return Context(run=identity, request_id="req-" + run, clock=lambda: NOW)
 
 
@@ -326,10 +326,10 @@ def enter(ledger, number, connector="kernel", guest=GUEST, connection="none", **
         "created_at": NOW,
         **more,
     }
-    with ledger.write() as conn:
-        if not conn.execute(sa.select(tables.volumes.c.id).where(tables.volumes.c.id == volume_id(number))).first():
-            conn.execute(tables.volumes.insert().values(**volume))
-        conn.execute(tables.volume_attachments.insert().values(**values))
+    with ledger.write() as tx:
+        if not tx.execute(sa.select(tables.volumes.c.id).where(tables.volumes.c.id == volume_id(number))).first():
+            tx.execute(tables.volumes.insert().values(**volume))
+        tx.execute(tables.volume_attachments.insert().values(**values))
 
 
 def found(ledger, *guests):
@@ -338,9 +338,9 @@ def found(ledger, *guests):
 
 
 def state(ledger, number, guest=GUEST):
-    with ledger.read() as conn:
+    with ledger.read() as tx:
         table = tables.volume_attachments
-        got = conn.execute(sa.select(table).where(table.c.id == attachment_id(number, guest))).one()
+        got = tx.execute(sa.select(table).where(table.c.id == attachment_id(number, guest))).one()
     return got.connection, got.export, got.device_path
 
 
@@ -348,7 +348,7 @@ def test_connecting_by_either_connector(ledger):
     enter(ledger, 1)
     enter(ledger, 2, "qemu")
     host = Host()
-    assert attached_volumes.connect(host, ledger, found(ledger), FACTS, context()) == {}
+    assert attached_volumes.connect(host, ledger.for_run(context()), found(ledger), FACTS) == {}
     (name, arguments), (secret_name, secret_arguments) = host.calls
     assert name == "iscsi_initiator" and secret_name == "iscsi_secret"
     chap = chap_of(volume_id(1), INITIATOR)
@@ -375,7 +375,7 @@ def test_one_that_fails_fails_no_other_and_is_remembered(ledger):
     enter(ledger, 2)
     host = Host()
     host.fails[volume_id(1)] = errors.FailedISCSITargetPortalLogin()
-    problems = attached_volumes.connect(host, ledger, found(ledger), FACTS, context())
+    problems = attached_volumes.connect(host, ledger.for_run(context()), found(ledger), FACTS)
     assert {k: p.code for k, p in problems.items()} == {attachment_id(1): "FailedISCSITargetPortalLogin"}
     assert state(ledger, 1)[0] == "begun"  # something may be there
     assert state(ledger, 2)[0] == "done"
@@ -386,7 +386,7 @@ def test_a_host_that_does_not_answer(ledger):
     enter(ledger, 2, "qemu")
     host = Host()
     host.fails["iscsi_initiator"] = errors.HostUnreachable(host="kvm1", reason="no route")
-    problems = attached_volumes.connect(host, ledger, found(ledger), FACTS, context())
+    problems = attached_volumes.connect(host, ledger.for_run(context()), found(ledger), FACTS)
     assert {k: p.code for k, p in problems.items()} == {attachment_id(1): "HostUnreachable"}
     assert state(ledger, 1)[0] == "begun" and state(ledger, 2)[0] == "done"
 
@@ -397,7 +397,7 @@ def test_what_is_not_to_be_connected_is_not(ledger):
     enter(ledger, 3, "qemu")
     host = Host()
     facts = {**FACTS, "qemu_iscsi": False}
-    problems = attached_volumes.connect(host, ledger, found(ledger), facts, context())
+    problems = attached_volumes.connect(host, ledger.for_run(context()), found(ledger), facts)
     assert host.calls == []
     assert {k: p.code for k, p in problems.items()} == {
         attachment_id(1): "InvalidVolume",
@@ -414,7 +414,7 @@ def test_disconnecting(ledger):
     enter(ledger, 4, connection="none")
     host = Host()
     host.fails[volume_id(3)] = errors.VolumePathNotRemoved(message="/dev/sdc is in use: open in qemu")
-    problems = attached_volumes.disconnect(host, ledger, found(ledger), (), context())
+    problems = attached_volumes.disconnect(host, ledger.for_run(context()), found(ledger), ())
     assert {k: p.code for k, p in problems.items()} == {attachment_id(3): "VolumePathNotRemoved"}
     (_name, arguments), (_secret_name, secret_arguments) = host.calls
     assert [(c["volume_id"], c["state"]) for c in arguments["connections"]] == [
@@ -433,7 +433,7 @@ def test_a_volume_of_two_guests_stays_for_the_second(ledger):
     host = Host()
     shared = ledger.inspect(attachments.shared_on, "kvm1", [volume_id(1)], [GUEST])
     assert shared == {volume_id(1)}
-    assert attached_volumes.disconnect(host, ledger, found(ledger), shared, context()) == {}
+    assert attached_volumes.disconnect(host, ledger.for_run(context()), found(ledger), shared) == {}
     assert host.calls == [] and state(ledger, 1)[0] == "none" and state(ledger, 1, OTHER_GUEST)[0] == "done"
     assert ledger.inspect(attachments.shared_on, "kvm1", [volume_id(1)], [OTHER_GUEST]) == set()
 
@@ -443,7 +443,7 @@ def test_the_second_guest_of_a_host_uses_the_session_of_the_first(ledger):
     enter(ledger, 1, guest=OTHER_GUEST)
     enter(ledger, 2, guest=OTHER_GUEST)
     host = Host()
-    assert attached_volumes.connect(host, ledger, found(ledger, OTHER_GUEST), FACTS, context()) == {}
+    assert attached_volumes.connect(host, ledger.for_run(context()), found(ledger, OTHER_GUEST), FACTS) == {}
     ((_name, arguments),) = host.calls
     first, second = sorted(arguments["connections"], key=lambda c: c["volume_id"])
     assert first["volume_id"] == volume_id(1) and first["shared"] is True and "chap_secret" not in first
@@ -455,7 +455,7 @@ def test_two_guests_of_a_host_that_get_a_volume_at_once_log_in_once(ledger):
     enter(ledger, 1, multiattach=True)
     enter(ledger, 1, guest=OTHER_GUEST)
     host = Host()
-    assert attached_volumes.connect(host, ledger, found(ledger, GUEST, OTHER_GUEST), FACTS, context()) == {}
+    assert attached_volumes.connect(host, ledger.for_run(context()), found(ledger, GUEST, OTHER_GUEST), FACTS) == {}
     ((_name, arguments),) = host.calls
     (wish,) = arguments["connections"]
     assert wish["chap_user"] == chap_of(volume_id(1), INITIATOR).user and "shared" not in wish
@@ -469,7 +469,7 @@ def test_qemu_logs_in_for_each_guest_by_itself(ledger):
     for guest, initiator in zip(guests, initiators):
         enter(ledger, 1, "qemu", guest=guest, multiattach=True, initiator=initiator)
     host = Host()
-    assert attached_volumes.connect(host, ledger, found(ledger, *guests), FACTS, context()) == {}
+    assert attached_volumes.connect(host, ledger.for_run(context()), found(ledger, *guests), FACTS) == {}
     ((name, arguments),) = host.calls
     chaps = [chap_of(volume_id(1), initiator) for initiator in initiators]
     secrets = {"%s:%s" % (iqn(1), i): chap.secret for i, chap in zip(ids, chaps)}
@@ -483,7 +483,7 @@ def test_qemu_logs_in_for_each_guest_by_itself(ledger):
     shared = ledger.inspect(attachments.shared_on, "kvm1", [volume_id(1)], [GUEST])
     assert shared == set()
     host.calls.clear()
-    assert attached_volumes.disconnect(host, ledger, found(ledger), {volume_id(1)}, context()) == {}
+    assert attached_volumes.disconnect(host, ledger.for_run(context()), found(ledger), {volume_id(1)}) == {}
     assert host.calls[0][1]["secrets"] == [{"iqn": "%s:%s" % (iqn(1), ids[0]), "state": "absent"}]
 
 

@@ -15,8 +15,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import Evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.context import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
@@ -94,15 +94,15 @@ class Host:
 
 
 def context(run="a"):
-    identity = runs.RunIdentity("run-" + run, "controller", "boot", "", 1, 1, "ann")
+    identity = this_run.RunIdentity("run-" + run, "controller", "boot", "", 1, 1, "ann")
     return Context(run=identity, request_id="req-" + run, clock=lambda: NOW)
 
 
 @pytest.fixture
 def ledger(tmp_path):
     ledger = database.open_ledger(str(tmp_path / "ledger.db"), create=True, check_revision=False)
-    with ledger.write() as conn:
-        runner.upgrade(conn)
+    with ledger.write() as tx:
+        runner.upgrade(tx)
     yield ledger
     ledger.close()
 
@@ -112,18 +112,18 @@ def know(ledger, volume_id=KNOWN, **fields):
     values = {"id": volume_id, "project": "default", "size": 2, "status": "available", "pool_host": "s1@lvm#lvm"}
     values.update(made=True, pending_gb=2, spec={}, meta={}, image_metadata={})
     values.update(created_at=NOW - 50, updated_at=NOW - 50, launched_at=NOW - 50, deleted="", **fields)
-    with ledger.write() as conn:
-        conn.execute(tables.volumes.insert().values(**values))
+    with ledger.write() as tx:
+        tx.execute(tables.volumes.insert().values(**values))
 
 
 def rows(ledger, table):
-    with ledger.read() as conn:
-        return list(conn.execute(table.select()))
+    with ledger.read() as tx:
+        return list(tx.execute(table.select()))
 
 
 def plan(ledger, found, compute=None, remove=False):
     evidence = Evidence(storage=audit_storage.evidence(found, compute or {}), remove_orphans=remove)
-    return ledger.inspect(audit.plan, context(), evidence)
+    return ledger.for_run(context()).inspect(audit.plan, evidence)
 
 
 def test_one_call_asks_for_everything_and_its_answer_is_entered_as_a_report(ledger):
@@ -144,7 +144,7 @@ def test_one_call_asks_for_everything_and_its_answer_is_entered_as_a_report(ledg
     ]
     assert [f.remedy for f in found[2:]] == ["vgcreate", "Start the service tgt."]
 
-    audit_storage.record(ledger, {"s1": first}, NOW)
+    audit_storage.record(ledger.for_run(context()), {"s1": first})
     good, bad = sorted(rows(ledger, tables.storage_backends), key=lambda r: r.pool_host)
     assert (good.free_gb, good.reported_at, good.error, bad.error["message"]) == (
         90.0,
@@ -156,7 +156,7 @@ def test_one_call_asks_for_everything_and_its_answer_is_entered_as_a_report(ledg
     assert rows(ledger, tables.volumes)[0].pending_gb == 0, "the report has its logical volume"
     again = audit_storage.ask(host, ledger, "s1")
     assert host.calls[-1][1]["known"] == [KNOWN]
-    audit_storage.record(ledger, {"s1": again}, NOW)
+    audit_storage.record(ledger.for_run(context()), {"s1": again})
     (view, _bad) = ledger.inspect(volume_views.backends)
     assert view["orphans"] == ["volume-" + LOST], "volume_list has its column"
     assert [f for f in plan(ledger, {"s1": again}) if f.changes] == [], "a second audit has nothing to do"
@@ -165,7 +165,7 @@ def test_one_call_asks_for_everything_and_its_answer_is_entered_as_a_report(ledg
 def test_a_backend_that_is_gone_from_the_inventory_may_have_left_targets(ledger):
     host = Host()
     first = audit_storage.ask(host, ledger, "s1")
-    audit_storage.record(ledger, {"s1": first}, NOW)
+    audit_storage.record(ledger.for_run(context()), {"s1": first})
     host.task_vars["hostvars"]["s1"]["bootflow_storage_backends"] = [{"name": "lvm", "iqn_prefix": "iqn.2026-01.a:"}]
     audit_storage.ask(host, ledger, "s1")
     asked = {(each["target"], each["iqn_prefix"]) for each in host.calls[-1][1]["targets"]}
@@ -174,13 +174,13 @@ def test_a_backend_that_is_gone_from_the_inventory_may_have_left_targets(ledger)
 
 def test_a_host_that_does_not_answer_stops_nothing_and_is_told(ledger):
     host = Host()
-    audit_storage.record(ledger, {"s1": audit_storage.ask(host, ledger, "s1")}, NOW)
+    audit_storage.record(ledger.for_run(context()), {"s1": audit_storage.ask(host, ledger, "s1")})
     host.fails["storage_backend_info"] = errors.HostUnreachable(host="s1", reason="no route")
     silent = audit_storage.ask(host, ledger, "s1")
     assert not silent["inspected"] and silent["error"]["code"] == "HostUnreachable" and host.warnings
     (found,) = plan(ledger, {"s1": silent})
     assert (found.kind, found.host, found.action) == (rules.HOST_UNREACHABLE, "s1", rules.MARK)
-    audit_storage.record(ledger, {"s1": silent}, NOW)
+    audit_storage.record(ledger.for_run(context()), {"s1": silent})
     assert [b.error["code"] for b in rows(ledger, tables.storage_backends)] == ["HostUnreachable"] * 2
     (found,) = plan(ledger, {"s1": silent})
     assert found.action == rules.REPORT
@@ -254,7 +254,7 @@ def test_sessions_and_secrets_are_removed_and_what_fails_is_told(ledger):
     other_prefix = "iqn.2026-01.a:"
     sessions = [session(LOST), session(OTHER), session(LOST, other_prefix)]
     secrets = [{"volume_id": LOST, "iqn": PREFIX + "volume-" + LOST}]
-    found = audit_ends.unplug(host, ledger, sessions, secrets, context())
+    found = audit_ends.unplug(host, ledger.for_run(context()), sessions, secrets)
     assert {iqn: e and e.message for iqn, e in found.items()} == {
         PREFIX + "volume-" + LOST: None,
         PREFIX + "volume-" + OTHER: "it is in use",
@@ -272,7 +272,7 @@ def test_targets_are_removed_by_their_kind(ledger):
         for v, kind in ((LOST, "lio"), (OTHER, "tgt"), (KNOWN, "lio"))
     ]
     host.fails[KNOWN] = errors.ISCSITargetRemoveFailed(message="somebody is logged in")
-    found = audit_ends.end_targets(host, ledger, wishes, context())
+    found = audit_ends.end_targets(host, ledger.for_run(context()), wishes)
     assert sorted(iqn for iqn, e in found.items() if e) == [PREFIX + "volume-" + KNOWN] and len(found) == 3
     assert [(a["target"], [e["volume_id"] for e in a["exports"]]) for _n, a in host.calls] == [
         ("lio", [LOST, KNOWN]),
@@ -284,8 +284,8 @@ def test_targets_are_removed_by_their_kind(ledger):
 
 def test_what_became_somebodys_is_not_touched(ledger):
     know(ledger)
-    with ledger.write() as conn:
-        conn.execute(
+    with ledger.write() as tx:
+        tx.execute(
             tables.volume_attachments.insert().values(
                 id="a1",
                 volume_id=KNOWN,
@@ -298,15 +298,15 @@ def test_what_became_somebodys_is_not_touched(ledger):
         )
     host = Host()
     wish = {**session(KNOWN), "target": "lio", "iqn_prefix": PREFIX}
-    assert audit_ends.end_targets(host, ledger, [wish], context()) == {}
-    assert audit_ends.unplug(host, ledger, [wish], [wish], context()) == {}
+    assert audit_ends.end_targets(host, ledger.for_run(context()), [wish]) == {}
+    assert audit_ends.unplug(host, ledger.for_run(context()), [wish], [wish]) == {}
     assert host.calls == [] and rows(ledger, tables.volumes)[0].status == "available"
 
 
 def test_nothing_to_remove_calls_nothing(ledger):
     host = Host()
-    assert audit_ends.unplug(host, ledger, [], [], context()) == {}
-    assert audit_ends.end_targets(host, ledger, [], context()) == {}
+    assert audit_ends.unplug(host, ledger.for_run(context()), [], []) == {}
+    assert audit_ends.end_targets(host, ledger.for_run(context()), []) == {}
     assert host.calls == []
 
 
@@ -314,5 +314,5 @@ def test_a_host_that_went_away_fails_all_of_it(ledger):
     host = Host()
     host.fails["iscsi_target"] = errors.HostUnreachable(host="s1", reason="no route")
     wish = {**session(LOST), "target": "lio", "iqn_prefix": PREFIX}
-    problems = audit_ends.end_targets(host, ledger, [wish], context())
+    problems = audit_ends.end_targets(host, ledger.for_run(context()), [wish])
     assert [p.as_dict()["code"] for p in problems.values()] == ["HostUnreachable"]

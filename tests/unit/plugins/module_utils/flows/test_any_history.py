@@ -114,8 +114,8 @@ class History(RuleBasedStateMachine):
             "pci_passthrough_devices": [d for d in CARD if d["dev_type"] == "type-PCI"][: GPUS[host]],
         }
         ratios = {"ram_allocation_ratio": 1.0, "disk_allocation_ratio": 1.0, "cpu_allocation_ratio": 16.0}
-        with self.world.ledger.write() as conn:
-            nodes.record_report(conn, host, facts, ratios, self.world.time)
+        with self.world.ledger.write() as tx:
+            nodes.record_report(tx.for_run(self.world.context()), host, facts, ratios)
 
     # --- the model's arithmetic ------------------------------------------------------------------------------------
 
@@ -295,8 +295,8 @@ class History(RuleBasedStateMachine):
     def a_live_run_is_not_robbed(self, name: str) -> None:
         """What another run works on, and whose lease is not out, is refused."""
         instance = self.live.get(name)
-        with self.world.ledger.read() as conn:
-            row = conn.execute(sa.select(tables.runs).where(tables.runs.c.id == "run-" + self.run)).first()
+        with self.world.ledger.read() as tx:
+            row = tx.execute(sa.select(tables.runs).where(tables.runs.c.id == "run-" + self.run)).first()
         alive = row is not None and row.lease_until > self.world.time
         if instance is None or instance.run != self.run or instance.state in ("active", "error") or not alive:
             return
@@ -309,8 +309,8 @@ class History(RuleBasedStateMachine):
     def report(self, host: str, clean: bool, more: int) -> None:
         """The host answers again, perhaps with less memory than it has given away."""
         if clean:
-            with self.world.ledger.write() as conn:
-                cleanup.finish(conn, host, [c.instance_uuid for c in cleanups.of_host(conn, host)])
+            with self.world.ledger.write() as tx:
+                cleanup.finish(tx, host, [c.instance_uuid for c in cleanups.of_host(tx, host)])
             self.remains = {k: v for k, v in self.remains.items() if k.host != host}
         self.total[host] = max(ROOM[host] + more, 1)
         self.reports(host)
@@ -318,9 +318,9 @@ class History(RuleBasedStateMachine):
 
     @rule(host=st.sampled_from(HOSTS), disabled=st.booleans(), reserved=st.integers(0, 2))
     def configure(self, host: str, disabled: bool, reserved: int) -> None:
-        with self.world.ledger.write() as conn:
+        with self.world.ledger.write() as tx:
             wanted = {"disabled": disabled, "reserved_memory_mb": reserved * 1024}
-            changed = nodes.configure(conn, {host: wanted})
+            changed = nodes.configure(tx, {host: wanted})
         before = (host in self.disabled, self.reserved[host])
         assert changed == ([host] if before != (disabled, reserved) else [])
         self.reserved[host] = reserved
@@ -329,12 +329,12 @@ class History(RuleBasedStateMachine):
     @rule(spoiled=st.booleans())
     def audit(self, spoiled: bool) -> None:
         """Usage counted from the claims changes nothing, and mends what was written behind the ledger."""
-        with self.world.ledger.write() as conn:
-            ids = list(conn.execute(sa.select(tables.compute_nodes.c.id)).scalars())
+        with self.world.ledger.write() as tx:
+            ids = list(tx.execute(sa.select(tables.compute_nodes.c.id)).scalars())
             if spoiled:
-                conn.execute(tables.compute_nodes.update().values(memory_mb_used=7, vcpus_used=-3, num_instances=99))
-            nodes.lock(conn, ids)
-            nodes.recount(conn, ids)
+                tx.execute(tables.compute_nodes.update().values(memory_mb_used=7, vcpus_used=-3, num_instances=99))
+            nodes.lock(tx, ids)
+            nodes.recount(tx, ids)
 
     # --- deleting --------------------------------------------------------------------------------------------------
 
@@ -380,8 +380,8 @@ class History(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         world = self.world
-        with world.ledger.read() as conn:
-            world.check(conn)
+        with world.ledger.read() as tx:
+            world.check(tx)
         assert len(world.addresses()) == self.addresses() <= ADDRESSES
         assert world.cleanups() == {(c.uuid, c.host) for c in self.remains}
         rows = {r.display_name: r for r in world.rows(tables.instances, tables.instances.c.deleted == "")}

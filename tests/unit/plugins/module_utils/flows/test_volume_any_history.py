@@ -167,18 +167,17 @@ class VolumeHistory(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         world = self.world
-        with world.ledger.read() as conn:
-            world.check(conn)
-            used = volumes.usage(conn, "default")
+        with world.ledger.read() as tx:
+            world.check(tx)
+            used = volumes.usage(tx, "default")
             assert used["gigabytes"] <= QUOTA
-            live = volumes.select(conn)
+            live = volumes.select(tx)
             assert len({r.name for r in live}) == len(live)
-            alive = volumes.live_runs(conn, live, world.context("nobody"))
+            alive = volumes.live_runs(tx.for_run(world.context("nobody")), live)
             for row in live:
                 if row.status in volumes.BUSY:  # somebody works on it, or it can be taken over
                     known = row.run_id and (
-                        row.run_id in alive
-                        or runs.dead_among(conn, [row.run_id], world.context("nobody").run, world.time)
+                        row.run_id in alive or runs.dead_among(tx.for_run(world.context("nobody")), [row.run_id])
                     )
                     assert known
                 if row.status == "available":

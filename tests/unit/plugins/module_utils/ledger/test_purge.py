@@ -13,7 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, runs
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, at
 
 DAY = 86400.0
 
@@ -23,8 +23,8 @@ def gone(world: World, *names: str, at: float) -> list[str]:
     world.time = at - 100
     world.report("h1", memory=50)
     uuids = [world.boot(name) for name in names]
-    with world.ledger.write() as conn:
-        history.add_fault(conn, uuids[0], errors.NoValidHost(reason="x"), "h1", world.time)
+    with world.ledger.write() as tx:
+        history.add_fault(tx.for_run(world.context()), uuids[0], errors.NoValidHost(reason="x"), "h1")
     world.time = at
     world.delete(uuids=uuids)
     world.removed("h1", uuids)
@@ -49,8 +49,8 @@ def old_world(world: World) -> tuple[list[str], list[str], list[str]]:
     old = gone(world, "old-1", "old-2", "old-3", at=now - 100 * DAY)
     world.time = now - 100 * DAY
     living = [world.boot("living"), world.boot("building", until="networking"), world.boot("waiting", until="accepted")]
-    with world.ledger.write() as conn:
-        history.add_fault(conn, living[0], errors.NoValidHost(reason="x"), "h1", world.time)
+    with world.ledger.write() as tx:
+        history.add_fault(tx.for_run(world.context()), living[0], errors.NoValidHost(reason="x"), "h1")
     recent = gone(world, "recent", at=now - 10 * DAY)
     world.time = now
     return old, recent, living
@@ -74,12 +74,12 @@ def test_what_is_long_over_goes_and_nothing_else(world: World) -> None:
     assert left == keep["recent"] and of(world, living) == keep["living"]
     assert purge.purge(world.ledger, limit) == {} == world.ledger.inspect(purge.plan, limit)
     # and the living go on
-    world.ledger.transact(runs.renew, world.context().run, world.time)
+    world.ledger.for_run(world.context()).transact(runs.renew)
     world.delete(names=["living"])
     world.removed("h1", [living[0]])
     assert world.finish()[0] == ["living"]
-    with world.ledger.read() as conn:
-        assert conn.execute(sa.select(tables.instances.c.uuid).where(tables.instances.c.deleted == "")).all()
+    with world.ledger.read() as tx:
+        assert tx.execute(sa.select(tables.instances.c.uuid).where(tables.instances.c.deleted == "")).all()
 
 
 def test_zero_keeps_for_ever() -> None:
@@ -144,10 +144,10 @@ def test_runs_that_are_over_go_unless_somebody_living_is_theirs(world: World) ->
     world.report("h1", memory=50)
     world.time = now - 60 * DAY
     for run in ("x", "y"):
-        world.ledger.transact(runs.renew, world.context(run).run, world.time)
+        world.ledger.for_run(world.context(run)).transact(runs.renew)
     waiting = world.boot("waiting", until="accepted", run="z")
     world.time = now
-    world.ledger.transact(runs.renew, world.context("fresh").run, now)
+    world.ledger.for_run(world.context("fresh")).transact(runs.renew)
     assert world.row(waiting).run_id == "run-z"
     assert purge.purge(world.ledger, now - DAY) == {"runs": 2}
     assert [r.id for r in world.rows(tables.runs)] == ["run-fresh", "run-z"]
@@ -157,9 +157,9 @@ def test_notifications_of_nobody_go_when_they_are_old(world: World) -> None:
     now = world.time
     world.report("h1", memory=50)
     uuid = world.boot("web")
-    with world.ledger.write() as conn:
-        history.notify(conn, ["nobody", uuid], "x", {}, now - 60 * DAY)
-        history.notify(conn, ["nobody", uuid], "x", {}, now - DAY / 2)
+    with world.ledger.write() as tx:
+        history.notify(at(tx, now - 60 * DAY), ["nobody", uuid], "x", {})
+        history.notify(at(tx, now - DAY / 2), ["nobody", uuid], "x", {})
     count = world.count(tables.notifications)
     assert purge.purge(world.ledger, now - DAY) == {"notifications": 1}
     assert world.count(tables.notifications) == count - 1

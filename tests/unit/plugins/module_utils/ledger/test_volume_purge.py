@@ -32,8 +32,8 @@ def test_deleted_volumes_are_purged_with_their_history_and_no_others(vworld: Vol
     vworld.remove("old", cascade=True)
     vworld.snapshot({"name": "gone", "state": "absent"}, run="d")
     vworld.work(run="d")
-    with vworld.ledger.write() as conn:
-        conn.execute(tables.volumes.update().where(tables.volumes.c.id == living).values(instance_uuid=guest))
+    with vworld.ledger.write() as tx:
+        tx.execute(tables.volumes.update().where(tables.volumes.c.id == living).values(instance_uuid=guest))
     vworld.delete(uuids=[guest])
     vworld.removed("h1", [guest])
     vworld.finish()
@@ -77,16 +77,16 @@ def test_instances_with_attachments_are_not_over(vworld: VolumeWorld) -> None:
     guest = vworld.boot("guest", networks=())
     volume_id = vworld.make("v", 1)
     row = {"id": "a", "volume_id": volume_id, "instance_uuid": guest, "attach_status": "detached", "created_at": 0.0}
-    with vworld.ledger.write() as conn:
-        conn.execute(tables.volume_attachments.insert().values(**row))
-        conn.execute(tables.instances.update().values(deleted="x", deleted_at=1.0, vm_state="deleted", host=None))
-        conn.execute(tables.claims.delete())
-        conn.execute(
+    with vworld.ledger.write() as tx:
+        tx.execute(tables.volume_attachments.insert().values(**row))
+        tx.execute(tables.instances.update().values(deleted="x", deleted_at=1.0, vm_state="deleted", host=None))
+        tx.execute(tables.claims.delete())
+        tx.execute(
             tables.compute_nodes.update().values(memory_mb_used=0, local_gb_used=0, vcpus_used=0, num_instances=0)
         )
     assert "instances" not in vworld.ledger.inspect(purge.plan, vworld.time)
-    with vworld.ledger.write() as conn:
-        conn.execute(tables.volume_attachments.update().values(deleted="a"))
+    with vworld.ledger.write() as tx:
+        tx.execute(tables.volume_attachments.update().values(deleted="a"))
     removed = purge.purge(vworld.ledger, vworld.time)
     assert removed["instances"] == removed["volume_attachments"] == 1
     assert [r.id for r in vworld.rows(tables.volumes)] == [volume_id]
@@ -96,10 +96,10 @@ def test_lists_are_plain_and_in_order(vworld: VolumeWorld) -> None:
     vworld.store("s1", lvm=100)
     for name in ("b", "a"):
         vworld.make(name, 1)
-    with vworld.ledger.read() as conn:
-        volumes = volume_views.volumes(conn, project="default")
-        assert volume_views.volumes(conn, project="other") == [] == volume_views.snapshots(conn)
-        (backend,) = volume_views.backends(conn)
+    with vworld.ledger.read() as tx:
+        volumes = volume_views.volumes(tx, project="default")
+        assert volume_views.volumes(tx, project="other") == [] == volume_views.snapshots(tx)
+        (backend,) = volume_views.backends(tx)
     assert [v["name"] for v in volumes] == ["a", "b"]
     assert volumes[0]["created_at"] == "2023-11-14T22:13:20Z" and volumes[0]["source"] == ""
     assert (backend["free_gb"], backend["pending_gb"], backend["volume_count"]) == (98, 0, 2)

@@ -43,31 +43,31 @@ def uuid_of(world: BootWorld, name: str = "web") -> str:
 def host_work(world: BootWorld, host: str = "h1", run: str = "v", fail: t.Any = None) -> None:
     """What compute_attachments does. :arg fail: why the guest does not do it."""
     context = world.context(run)
-    with world.ledger.read() as conn:
-        attach = volume_attach.to_attach(conn, host, context)
-        detach = volume_detach.to_detach(conn, host, context)
+    with world.ledger.read() as tx:
+        attach = volume_attach.to_attach(tx.for_run(context), host)
+        detach = volume_detach.to_detach(tx.for_run(context), host)
     if attach:
         world.connect(host, [r.instance_uuid for r in attach], run)
-    with world.ledger.write() as conn:
+    with world.ledger.write() as tx:
         if fail is not None and attach:
             world.connections -= {(host, r.volume_id) for r in attach}
-            life.disconnected(conn, [r.id for r in attach], context)
-            volume_attach.attach_failed(conn, {r.id: fail for r in attach}, context)
+            life.disconnected(tx.for_run(context), [r.id for r in attach])
+            volume_attach.attach_failed(tx.for_run(context), {r.id: fail for r in attach})
         elif attach:
-            life.attached(conn, [r.id for r in attach], context)
+            life.attached(tx.for_run(context), [r.id for r in attach])
         if fail is not None and detach:
-            volume_detach.detach_failed(conn, {r.id: fail for r in detach}, context)
+            volume_detach.detach_failed(tx.for_run(context), {r.id: fail for r in detach})
         elif detach:
             ids, uuids = [r.volume_id for r in detach], [r.instance_uuid for r in detach]
-            gone = set(ids) - attachments.shared_on(conn, host, ids, uuids)
+            gone = set(ids) - attachments.shared_on(tx, host, ids, uuids)
             world.connections -= {(host, volume) for volume in gone}
-            life.disconnected(conn, [r.id for r in detach], context)
+            life.disconnected(tx.for_run(context), [r.id for r in detach])
 
 
 def finish(world: BootWorld, step: t.Any, run: str = "v") -> tuple[list[str], list[tuple[str, str | None]]]:
     """(volumes done, (volume, code of its error) left)"""
-    with world.ledger.write() as conn:
-        done, left = step(conn, world.context(run))
+    with world.ledger.write() as tx:
+        done, left = step(tx.for_run(world.context(run)))
     return [d["volume"] for d in done], [(v["volume"], (v["error"] or {}).get("code")) for v in left]
 
 
@@ -211,9 +211,9 @@ def test_an_instance_that_is_locked_or_being_worked_on(pair: BootWorld) -> None:
     pair.make("other", size=1)
     busy = {"locked_by": None, "task_state": states.POWERING_OFF, "run_id": "run-z"}
     for values, code in (({"locked_by": "bob"}, "InstanceIsLocked"), (busy, "InstanceBusy")):
-        with pair.ledger.write() as conn:
-            runs.renew(conn, pair.context("z").run, pair.time)
-            conn.execute(tables.instances.update().values(**values))
+        with pair.ledger.write() as tx:
+            runs.renew(tx.for_run(pair.context("z")))
+            tx.execute(tables.instances.update().values(**values))
         for begin, wish in ((pair.attach, {**WISH, "volume": "other"}), (pair.detach, WISH)):
             assert [c for _path, c, _message in refused(pair, begin, wish, run="w")] == [code]
     pair.time += 601  # run z is dead
@@ -257,15 +257,15 @@ def test_one_of_two_volumes_that_a_guest_does_not_take(pair: BootWorld, bad: str
     pair.attach(WISH, {"instance": "web", "volume": "more"}, run="v")
     pair.storage_round("v")
     context = pair.context("v")
-    with pair.ledger.read() as conn:
-        rows = volume_attach.to_attach(conn, "h1", context)
+    with pair.ledger.read() as tx:
+        rows = volume_attach.to_attach(tx.for_run(context), "h1")
     failing = [r for r in rows if r.volume_id == pair.volume(bad).id]
     pair.connect("h1", [r.instance_uuid for r in rows], "v")
     pair.connections -= {("h1", r.volume_id) for r in failing}
-    with pair.ledger.write() as conn:
-        life.attached(conn, [r.id for r in rows if r not in failing], context)
-        life.disconnected(conn, [r.id for r in failing], context)
-        volume_attach.attach_failed(conn, {r.id: REFUSED for r in failing}, context)
+    with pair.ledger.write() as tx:
+        life.attached(tx.for_run(context), [r.id for r in rows if r not in failing])
+        life.disconnected(tx.for_run(context), [r.id for r in failing])
+        volume_attach.attach_failed(tx.for_run(context), {r.id: REFUSED for r in failing})
     (good,) = {"data", "more"} - {bad}
     assert finish(pair, volume_attach.finish_attach) == ([good], [(bad, "DeviceDetachFailed")])
     assert [a.message for a in pair.rows(tables.instance_actions) if a.action == "attach_volume"] == ["Error"]
@@ -369,12 +369,12 @@ def test_a_boot_gives_back_what_ended_runs_left(pair: BootWorld, what: str) -> N
     else:
         attach(pair, WISH)
         pair.detach(WISH, run="v")
-    with pair.ledger.write() as conn:
-        assert leases.give_back(conn, pair.context("z")) == []
+    with pair.ledger.write() as tx:
+        assert leases.give_back(tx.for_run(pair.context("z"))) == []
     assert pair.attachment("data").run_id == "run-v"
     pair.time += 1e6
-    with pair.ledger.write() as conn:
-        assert leases.give_back(conn, pair.context("z")) == []
+    with pair.ledger.write() as tx:
+        assert leases.give_back(tx.for_run(pair.context("z"))) == []
     pair.storage_round("z")
     assert pair.status("data") == ("available" if what == "attach" else "in-use")
     assert len(pair.disks(uuid_of(pair))) == (1 if what == "attach" else 2)
@@ -393,21 +393,21 @@ def test_deleting_the_instance_while_it_gets_a_volume(pair: BootWorld) -> None:
 
 def test_an_attach_in_the_run_of_a_boot_does_not_touch_its_builds(pair: BootWorld) -> None:
     (uuid,) = pair.boot_of(volume_request("late", from_image()), until="exported", run="v")
-    with pair.ledger.read() as conn:
-        assert volume_attach.to_attach(conn, "h1", pair.context("v")) == []
-        assert changes.begun_by_others(conn, pair.context("z")) == []
-        assert instances.select_live(conn, uuids=[uuid])[0].vm_state == "building"
+    with pair.ledger.read() as tx:
+        assert volume_attach.to_attach(tx.for_run(pair.context("v")), "h1") == []
+        assert changes.begun_by_others(tx.for_run(pair.context("z"))) == []
+        assert instances.select_live(tx, uuids=[uuid])[0].vm_state == "building"
 
 
 def test_a_volume_that_grew_is_looked_at_again(pair: BootWorld) -> None:
     attach(pair, WISH)
-    with pair.ledger.write() as conn:
-        conn.execute(tables.volume_attachments.update().values(rescan=True))
-    with pair.ledger.write() as conn:
-        (row,) = attachments.to_rescan(conn, "h1")
-        assert attachments.to_rescan(conn, "h2") == []
-        attachments.rescanned(conn, [row.id])
-        assert attachments.to_rescan(conn, "h1") == []
+    with pair.ledger.write() as tx:
+        tx.execute(tables.volume_attachments.update().values(rescan=True))
+    with pair.ledger.write() as tx:
+        (row,) = attachments.to_rescan(tx, "h1")
+        assert attachments.to_rescan(tx, "h2") == []
+        attachments.rescanned(tx, [row.id])
+        assert attachments.to_rescan(tx, "h1") == []
 
 
 def test_several_instances_of_one_volume(pair: BootWorld) -> None:
@@ -415,8 +415,8 @@ def test_several_instances_of_one_volume(pair: BootWorld) -> None:
     (other,) = pair.accept(volume_request("other", image=IMAGE, forced_host="h2")).created
     pair.schedule()
     pair.build("h2")
-    with pair.ledger.write() as conn:
-        conn.execute(tables.volumes.update().values(multiattach=True))
+    with pair.ledger.write() as tx:
+        tx.execute(tables.volumes.update().values(multiattach=True))
     for name, host, run in (("web", "h1", "v"), ("other", "h2", "w")):
         pair.attach({"instance": name, "volume": "data"}, run=run)
         pair.storage_round(run)
@@ -440,5 +440,5 @@ def test_a_project_s_own_names(pair: BootWorld) -> None:
 
 
 def _of_project(world: BootWorld, *wishes: t.Any) -> t.Any:
-    with world.ledger.write() as conn:
-        return volume_attach.begin_attach(conn, wishes, "other", world.end, True, world.context("w"))
+    with world.ledger.write() as tx:
+        return volume_attach.begin_attach(tx.for_run(world.context("w")), wishes, "other", world.end, True)

@@ -174,9 +174,9 @@ def test_one_that_cannot_be_attached_leaves_the_others(trio: BootWorld) -> None:
     trio.storage_round("w")
     host_work(trio, "h2", "w")
     error = errors.DeviceDetachFailed(device="vdb", reason="no")
-    with trio.ledger.write() as conn:
-        rows = volume_attach.to_attach(conn, "h1", trio.context("w"))
-        volume_attach.attach_failed(conn, {r.id: error for r in rows}, trio.context("w"))
+    with trio.ledger.write() as tx:
+        rows = volume_attach.to_attach(tx.for_run(trio.context("w")), "h1")
+        volume_attach.attach_failed(tx.for_run(trio.context("w")), {r.id: error for r in rows})
     trio.storage_round("w")
     done, left = finish(trio, volume_attach.finish_attach, "w")
     assert (done, left) == (["data"], [("data", "DeviceDetachFailed")])
@@ -195,8 +195,8 @@ def test_while_one_has_it_the_volume_cannot_be_deleted_and_grows_for_all(trio: B
     extending = trio.extend("data", 3, run="z")
     assert sorted(extending.compute_hosts) == ["h1", "h2"]
     trio.storage_round("z")
-    with trio.ledger.read() as conn:
-        grown = [r for host in ("h1", "h2") for r in attachments.to_rescan(conn, host)]
+    with trio.ledger.read() as tx:
+        grown = [r for host in ("h1", "h2") for r in attachments.to_rescan(tx, host)]
     assert {r.instance_uuid for r in grown} == {uuid_of(trio, "near"), uuid_of(trio, "far")}
     assert (trio.status("data"), trio.volume("data").size) == ("in-use", 3)
 

@@ -84,10 +84,10 @@ def test_no_secret_is_stored(world: World) -> None:
 def test_what_was_stored_comes_back_as_it_was(world: World) -> None:
     wish = NetworkRequest(network="net-1", subnet="subnet-1", tag="front")
     world.accept(request("web", networks=(wish,)))
-    with world.ledger.read() as conn:
-        row = accept.instances.select_live(conn, names=["web"])[0]
+    with world.ledger.read() as tx:
+        row = accept.instances.select_live(tx, names=["web"])[0]
         stored = accept.requested_networks(row.spec)
-        records = ports.ports_of(conn, [row.uuid])[row.uuid]
+        records = ports.ports_of(tx, [row.uuid])[row.uuid]
     assert stored == [(dataclasses.replace(wish, network=NET.id), NET)]
     assert [n for _p, n in records] == [NET]
     assert (records[0][0].tag, records[0][0].fixed_ips[0]["ip_address"]) == ("front", "10.0.1.10")
@@ -101,8 +101,8 @@ def test_views_tell_what_people_ask_for(world: World) -> None:
     world.report("h1")
     world.boot("web", metadata={"role": "front"}, description="a web server")
     world.accept(request("waits", networks=()))
-    with world.ledger.read() as conn:
-        active, waits = views.instance_views(conn, accept.instances.select_live(conn))
+    with world.ledger.read() as tx:
+        active, waits = views.instance_views(tx, accept.instances.select_live(tx))
     assert {k: active[k] for k in ("name", "vm_state", "host", "flavor", "image", "metadata", "description")} == {
         "name": "web", "vm_state": "active", "host": "h1", "flavor": "small", "image": "cirros", "metadata": {"role": "front"},
         "description": "a web server",
@@ -298,8 +298,8 @@ def test_a_failed_instance_starts_anew(world: World) -> None:
 def test_a_failed_instance_that_ran_before_is_left_alone(world: World) -> None:
     world.report("h1")
     uuid = world.boot("web")
-    with world.ledger.write() as conn:
-        conn.execute(tables.instances.update().values(vm_state=states.ERROR))
+    with world.ledger.write() as tx:
+        tx.execute(tables.instances.update().values(vm_state=states.ERROR))
     assert world.accept(request("web"), run="b").unchanged == [uuid]
 
 

@@ -15,6 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import (
     BootWorld,
@@ -87,8 +88,8 @@ def test_the_guest_has_the_properties_of_what_its_volume_was_made_of(bworld: Boo
         volume_request("used", device("volume", "golden", 0)),
     )
     for uuid in (made, used):
-        with bworld.ledger.read() as conn:
-            (build,) = builds.load(conn, [_live(conn, uuid)])
+        with bworld.ledger.read() as tx:
+            (build,) = builds.load(tx, [_live(tx, uuid)])
         image = build.row.spec["image"]
         assert (image["id"], image["properties"]["hw_disk_bus"]) == ("", "scsi")
         assert build.row.spec["is_bfv"] is True
@@ -97,10 +98,10 @@ def test_the_guest_has_the_properties_of_what_its_volume_was_made_of(bworld: Boo
         assert attachment.volume_id == build.disks[0]["volume_id"]
 
 
-def _live(conn: t.Any, uuid: str) -> t.Any:
+def _live(tx: Transaction, uuid: str) -> t.Any:
     from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 
-    return instances.select_live(conn, uuids=[uuid])[0]
+    return instances.select_live(tx, uuids=[uuid])[0]
 
 
 def test_each_of_several_instances_has_a_volume_of_its_own(bworld: BootWorld) -> None:
@@ -135,8 +136,8 @@ def test_volumes_beside_a_local_root(bworld: BootWorld) -> None:
     assert volume_of(bworld, uuid, 3).volume_type == "fast"
     assert volume_of(bworld, uuid, 4).name == "data"
     assert bworld.used("h1")[1] == 2
-    with bworld.ledger.read() as conn:
-        assert _live(conn, uuid).spec["image"]["id"] == IMAGE.id
+    with bworld.ledger.read() as tx:
+        assert _live(tx, uuid).spec["image"]["id"] == IMAGE.id
 
 
 # --- what is refused -----------------------------------------------------------------------------------------------------
@@ -194,9 +195,11 @@ def test_the_quota_of_volumes(bworld: BootWorld) -> None:
 def test_without_a_word_on_how_volumes_are_made(bworld: BootWorld) -> None:
     from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
 
-    with pytest.raises(errors.InvalidRequest, match="volumes are not made here"), bworld.ledger.write() as conn:
+    with pytest.raises(errors.InvalidRequest, match="volumes are not made here"), bworld.ledger.write() as tx:
         accept.accept(
-            conn, [volume_request("a", from_image())], accept.AcceptOptions(networks=bworld.networks), bworld.context()
+            tx.for_run(bworld.context()),
+            [volume_request("a", from_image())],
+            accept.AcceptOptions(networks=bworld.networks),
         )
 
 
@@ -465,9 +468,9 @@ def test_a_host_that_could_not_be_cleaned_keeps_the_volume(bworld: BootWorld) ->
     assert bworld.asked[-1][0] == "present" and bworld.status("golden") == "attaching"
     ((_path, code, message),) = refused(bworld, volume_request("web", device("volume", "golden", 0)), run="a")
     assert code == "InvalidVolume" and "still connected to host h1" in message
-    with bworld.ledger.write() as conn:
+    with bworld.ledger.write() as tx:
         bworld.connections.clear()
-        cleanup.finish(conn, "h1", [uuid])
+        cleanup.finish(tx, "h1", [uuid])
     assert bworld.ends("golden") == ("detached", "ending", "none")
     bworld.storage_round()
     assert (bworld.status("golden"), bworld.live_attachments()) == ("available", [])
@@ -551,9 +554,9 @@ def test_deleting_by_force_while_a_host_is_away(bworld: BootWorld) -> None:
     bworld.delete(uuids=[uuid])
     assert bworld.finish(force=True) == (["web"], [])
     assert bworld.ends(volume) == ("detached", "done", "done")
-    with bworld.ledger.write() as conn:
+    with bworld.ledger.write() as tx:
         bworld.connections.clear()
-        cleanup.finish(conn, "h1", [uuid])
+        cleanup.finish(tx, "h1", [uuid])
     bworld.storage_round("z")
     assert bworld.status(volume) == "deleted" and bworld.live_attachments() == []
 

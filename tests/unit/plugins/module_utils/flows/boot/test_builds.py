@@ -43,10 +43,10 @@ def stages(world: World, host: str) -> None:
     """As the stages' actions run them."""
     for stage in STAGES:
         found, failed = world.begin(stage, host)
-        with world.ledger.write() as conn:
+        with world.ledger.write() as tx:
             if stage is not builds.SPAWNING:
-                assert builds.done(conn, stage, [b.uuid for b in found], world.context()) == []
-            assert failure.fail_builds(conn, host, stage.name, failed, world.context()) == {}
+                assert builds.done(tx.for_run(world.context()), stage, [b.uuid for b in found]) == []
+            assert failure.fail_builds(tx.for_run(world.context()), host, stage.name, failed) == {}
     world.spawned(host, [b.uuid for b in found])
 
 

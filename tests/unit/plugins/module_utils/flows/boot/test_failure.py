@@ -23,8 +23,8 @@ AWAY = errors.HostUnreachable(host="h1", reason="no route")
 
 
 def clean(world: World, host: str) -> None:
-    with world.ledger.write() as conn:
-        cleanup.finish(conn, host, [c.instance_uuid for c in cleanups.of_host(conn, host)])
+    with world.ledger.write() as tx:
+        cleanup.finish(tx, host, [c.instance_uuid for c in cleanups.of_host(tx, host)])
 
 
 @pytest.mark.parametrize("until", ["networking", "block_device_mapping", "spawning"])
@@ -51,8 +51,8 @@ def test_rescheduled(world: World, until: str) -> None:
     assert world.addresses(uuid) == [] and world.cleanups() == set()
     fault = world.fault(uuid)
     assert (fault.error_code, fault.host, fault.details) == ("RemoteError", "h1", "rescheduled")
-    with world.ledger.read() as conn:
-        last = history.events_of(conn, uuid)[-1]
+    with world.ledger.read() as tx:
+        last = history.events_of(tx, uuid)[-1]
     assert (last["event"], last["result"], last["details"]) == (until, "Error", ELSEWHERE.message)
     assert [a.finish_time for a in world.rows(tables.instance_actions)] == [None]
     assert world.schedule().placed[uuid].host == "h2"
@@ -104,9 +104,9 @@ def test_neighbours_go_on(world: World) -> None:
     good, bad, worse = world.accept(request("web", 3)).created
     world.schedule()
     world.build("h1", "spawning")
-    with world.ledger.write() as conn:
+    with world.ledger.write() as tx:
         found = {bad: failure.Failed(ELSEWHERE), worse: failure.Failed(NOWHERE)}
-        outcomes = failure.fail_builds(conn, "h1", "spawning", found, world.context())
+        outcomes = failure.fail_builds(tx.for_run(world.context()), "h1", "spawning", found)
     assert outcomes == {bad: "rescheduled", worse: "error"}
     assert world.spawned("h1", [good]) == ([good], [])
     assert world.claims() == {(good, "h1")} and len(world.addresses()) == 1
@@ -134,9 +134,9 @@ def test_an_unreachable_host_is_left_and_the_build_goes_elsewhere(world: World) 
     uuid = world.boot("web", "spawning")
     first = world.addresses(uuid)
     assert world.fail("h1", uuid, AWAY, cleaned=False, cleanup_reason="no route", unreachable=True) == "rescheduled"
-    with world.ledger.read() as conn:
-        assert [s.host for s in world.hosts(conn) if s.forced_down] == ["h1"]
-        assert cleanups.hosts(conn) == {"h1"}
+    with world.ledger.read() as tx:
+        assert [s.host for s in world.hosts(tx) if s.forced_down] == ["h1"]
+        assert cleanups.hosts(tx) == {"h1"}
     assert world.schedule().placed[uuid].host == "h2"
     world.build("h2")
     assert world.claims() == {(uuid, "h1"), (uuid, "h2")}

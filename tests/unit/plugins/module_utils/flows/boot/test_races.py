@@ -121,8 +121,8 @@ def test_claims_and_releases(world: World) -> None:
             else:
                 mine.delete(run=run, uuids=[uuid])
             assert mine.finish(run)[1] == []
-            with mine.ledger.read() as conn:
-                mine.check(conn)
+            with mine.ledger.read() as tx:
+                mine.check(tx)
         return ["done"]
 
     race(world, work)
@@ -205,8 +205,8 @@ def test_failures_against_deletes_of_the_same_instances(world: World) -> None:
     def work(mine: World, number: int) -> list[str]:
         if number == 0:
             half = {u: failure.Failed(errors.ImageError(reason="x")) for u in reversed(uuids)}
-            with mine.ledger.write() as conn:
-                failure.fail_builds(conn, "h1", "spawning", half, mine.context("b"))
+            with mine.ledger.write() as tx:
+                failure.fail_builds(tx.for_run(mine.context("b")), "h1", "spawning", half)
             return ["failed"]
         chosen = uuids[:]
         random.Random(number).shuffle(chosen)
@@ -225,9 +225,9 @@ def test_failures_against_deletes_of_the_same_instances(world: World) -> None:
 def test_first_reports_and_one_run_in_many_tasks(world: World) -> None:
     def work(mine: World, number: int) -> list[str]:
         mine.report("h1", memory=4)
-        with mine.ledger.write() as conn:
-            runs.renew(conn, mine.context("same").run, mine.time)
-            nodes.record_unreachable(conn, "h%d" % number, "x")
+        with mine.ledger.write() as tx:
+            runs.renew(tx.for_run(mine.context("same")))
+            nodes.record_unreachable(tx, "h%d" % number, "x")
         return ["done"]
 
     race(world, work)
@@ -286,16 +286,16 @@ def test_counting_while_others_claim(world: World) -> None:
         for turn in range(6):
             if number % 4 == 0:
                 mine.report("h1", memory=400)
-                with mine.ledger.write() as conn:
-                    nodes.configure(conn, {"h1": {"reserved_memory_mb": turn * 7, "disabled": False}})
+                with mine.ledger.write() as tx:
+                    nodes.configure(tx, {"h1": {"reserved_memory_mb": turn * 7, "disabled": False}})
             else:
                 uuid = mine.boot("p%d-%d" % (number, turn), "scheduled", run="r%d" % number, networks=())
                 if turn % 2:
                     hosts = mine.delete(run="r%d" % number, uuids=[uuid]).hosts
                     mine.removed(hosts[0], [uuid], "r%d" % number)
                     mine.finish("r%d" % number)
-            with mine.ledger.read() as conn:
-                mine.check(conn)
+            with mine.ledger.read() as tx:
+                mine.check(tx)
         return ["done"]
 
     race(world, work)

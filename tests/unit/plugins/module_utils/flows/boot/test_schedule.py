@@ -17,7 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.co
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, history, instances, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.tests.unit.worlds.world import STAGES, World, request
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import STAGES, World, at, request
 
 
 def test_placed_claimed_and_bound_in_one_transaction(world: World) -> None:
@@ -38,20 +38,20 @@ def test_placed_claimed_and_bound_in_one_transaction(world: World) -> None:
     assert (row.retry["num_attempts"], row.retry["hosts"]) == (1, [["h1", "h1"]])
     assert world.used("h1") == (512 + 2048, 2 + 4, 1 + 2, 1)  # swap is not in the claim
     assert [p.host for p in world.rows(tables.ports)] == ["h1"]
-    with world.ledger.read() as conn:
-        assert [(e["event"], e["host"], e["result"]) for e in history.events_of(conn, uuid)] == [
+    with world.ledger.read() as tx:
+        assert [(e["event"], e["host"], e["result"]) for e in history.events_of(tx, uuid)] == [
             ("schedule", "h1", "Success")
         ]
-        assert not instances.waits_for_host(conn, "run-a")
+        assert not instances.waits_for_host(tx, "run-a")
 
 
 def test_without_retries_the_record_is_null(world: World) -> None:
     world.report("h1")
     uuid = world.accept(request("web")).created[0]
     world.schedule(max_attempts=1)
-    with world.ledger.read() as conn:
+    with world.ledger.read() as tx:
         query = tables.instances.select().where(tables.instances.c.retry.is_(None), tables.instances.c.uuid == uuid)
-        assert conn.execute(query).first() is not None
+        assert tx.execute(query).first() is not None
 
 
 def test_the_last_place_is_given_and_not_one_more(world: World) -> None:
@@ -91,13 +91,13 @@ def test_only_this_runs_instances_are_placed(world: World) -> None:
 
 
 def _stale_schedule(world: World, uuid: str, stale: list[t.Any], **options: t.Any) -> schedule.Scheduled:
-    with world.ledger.write() as conn:
-        return schedule.schedule(conn, lambda *_asked: Fleet(stale), world.options(**options), world.context())
+    with world.ledger.write() as tx:
+        return schedule.schedule(tx.for_run(world.context()), lambda *_asked: Fleet(stale), world.options(**options))
 
 
 def _stale(world: World) -> list[t.Any]:
-    with world.ledger.read() as conn:
-        return world.hosts(conn)
+    with world.ledger.read() as tx:
+        return world.hosts(tx)
 
 
 def test_a_refused_claim_goes_to_an_alternate(world: World) -> None:
@@ -146,8 +146,8 @@ def test_a_refused_claim_without_retries_is_the_end(world: World) -> None:
 
 def test_what_still_waits_after_the_last_round_ends(world: World) -> None:
     uuid = world.boot("web", "accepted")
-    with world.ledger.write() as conn:
-        assert schedule.give_up(conn, 3, world.context()) == [uuid]
+    with world.ledger.write() as tx:
+        assert schedule.give_up(tx.for_run(world.context()), 3) == [uuid]
     assert world.state(uuid) == (states.ERROR, None, None)
     assert "No round was left" in world.fault(uuid).message
 
@@ -157,10 +157,10 @@ def test_claims_name_every_reason(world: World) -> None:
     uuid = world.boot("web", "accepted")
     candidate = claims.Candidate("h1", "h1", {"memory_mb": 1024, "disk_gb": 0, "vcpu": 1})
     asked = claims.ClaimRequest(uuid, ResourceRequest(memory_mb=2048, disk_gb=1, vcpus=2), [candidate])
-    with world.ledger.write() as conn:
-        refusal = claims.claim(conn, [asked], world.time)[uuid]
+    with world.ledger.write() as tx:
+        refusal = claims.claim(tx.for_run(world.context()), [asked])[uuid]
         unknown = claims.claim(
-            conn, [dataclasses.replace(asked, candidates=[claims.Candidate("gone", "gone", {})])], world.time
+            tx.for_run(world.context()), [dataclasses.replace(asked, candidates=[claims.Candidate("gone", "gone", {})])]
         )[uuid]
     assert isinstance(refusal, errors.ComputeResourcesUnavailable)
     for text in (
@@ -181,16 +181,16 @@ def test_requests_of_one_call_see_each_other(world: World) -> None:
     uuids = world.accept(request("web", 5)).created
     limits = {"h1": {"memory_mb": 3072}, "h2": {"memory_mb": 1024}}
     places = [claims.Candidate(h, h, limits[h]) for h in ("h1", "h2")]
-    with world.ledger.write() as conn:
+    with world.ledger.write() as tx:
         taken = claims.claim(
-            conn, [claims.ClaimRequest(u, ResourceRequest(1024, 1, 1), places) for u in uuids], world.time
+            tx.for_run(world.context()), [claims.ClaimRequest(u, ResourceRequest(1024, 1, 1), places) for u in uuids]
         )
         found = [t.host if isinstance(t, claims.Candidate) else None for t in (taken[u] for u in uuids)]
         assert found == ["h1", "h1", "h1", "h2", None]
-        assert claims.release(conn, uuids, host="h1") == 3
-        assert claims.release(conn, uuids, host="h1") == 0
-        assert claims.release(conn, uuids) == 1
-        assert claims.release(conn, uuids) == 0
+        assert claims.release(tx, uuids, host="h1") == 3
+        assert claims.release(tx, uuids, host="h1") == 0
+        assert claims.release(tx, uuids) == 1
+        assert claims.release(tx, uuids) == 0
 
 
 def test_usage_that_goes_down_is_taken_even_over_capacity(world: World) -> None:
@@ -226,10 +226,10 @@ def test_a_second_report_updates_the_row(world: World) -> None:
 def test_configuration_is_brought_in_where_it_differs(world: World) -> None:
     world.report("h1")
     world.report("h2")
-    with world.ledger.write() as conn:
+    with world.ledger.write() as tx:
         wanted = {"h1": {"reserved_memory_mb": 1024, "disabled": True}, "h2": {"reserved_memory_mb": 0}, "unknown": {}}
-        assert nodes.configure(conn, wanted) == ["h1"]
-        assert nodes.configure(conn, wanted) == []
+        assert nodes.configure(tx, wanted) == ["h1"]
+        assert nodes.configure(tx, wanted) == []
     assert world.used("h1")[0] == 1024
     (state, _h2) = _stale(world)
     assert (state.host, state.disabled, state.memory_mb_used) == ("h1", True, 1024)
@@ -241,12 +241,16 @@ def test_which_hosts_are_asked_again(world: World) -> None:
     world.time -= 301
     world.report("old")
     world.time += 301
-    with world.ledger.write() as conn:
-        nodes.record_unreachable(conn, "away", "no route")
-        assert nodes.stale_hosts(conn, ["fresh", "old", "away", "new"], world.time, 300) == ["old", "away", "new"]
-        assert [s.host for s in world.hosts(conn) if s.forced_down] == ["away"]
-        assert nodes.node_facts(conn, "fresh", "fresh")["vcpus"] == 500
-        assert nodes.node_facts(conn, "new", "new") == {}
+    with world.ledger.write() as tx:
+        nodes.record_unreachable(tx, "away", "no route")
+        assert nodes.stale_hosts(tx.for_run(world.context()), ["fresh", "old", "away", "new"], 300) == [
+            "old",
+            "away",
+            "new",
+        ]
+        assert [s.host for s in world.hosts(tx) if s.forced_down] == ["away"]
+        assert nodes.node_facts(tx, "fresh", "fresh")["vcpus"] == 500
+        assert nodes.node_facts(tx, "new", "new") == {}
     world.report("away")
     assert not any(s.forced_down for s in _stale(world))
 
@@ -257,42 +261,51 @@ def test_which_hosts_are_asked_again(world: World) -> None:
 def test_swap_moves_only_what_is_as_expected(world: World) -> None:
     world.report("h1")
     uuids = world.accept(request("web", 3), run="a").created + [world.boot("other", "accepted", run="b")]
-    with world.ledger.write() as conn:
-        moved = instances.swap(conn, uuids[:1], [states.SCHEDULING], world.time + 5, task_state=states.NETWORKING)
+    with world.ledger.write() as tx:
+        moved = instances.swap(at(tx, world.time + 5), uuids[:1], [states.SCHEDULING], task_state=states.NETWORKING)
         assert moved == set(uuids[:1])
     assert (world.row(uuids[0]).task_state, world.row(uuids[0]).updated_at) == (states.NETWORKING, world.time + 5)
-    with world.ledger.write() as conn:
-        moved = instances.swap(conn, uuids, [states.SCHEDULING, None], world.time, "run-a", task_state=None)
+    with world.ledger.write() as tx:
+        moved = instances.swap(tx.for_run(world.context()), uuids, [states.SCHEDULING, None], "run-a", task_state=None)
     assert moved == {uuids[1], uuids[2]}
     assert [world.row(u).task_state for u in uuids] == [states.NETWORKING, None, None, states.SCHEDULING]
-    with world.ledger.write() as conn:
-        assert instances.swap(conn, uuids, [None], world.time, task_state=states.SPAWNING) == {uuids[1], uuids[2]}
-        assert instances.swap(conn, [], [None], world.time, task_state=states.SPAWNING) == set()
+    with world.ledger.write() as tx:
+        assert instances.swap(tx.for_run(world.context()), uuids, [None], task_state=states.SPAWNING) == {
+            uuids[1],
+            uuids[2],
+        }
+        assert instances.swap(tx.for_run(world.context()), [], [None], task_state=states.SPAWNING) == set()
 
 
 def test_a_lost_swap_tells_why(world: World) -> None:
     uuid = world.boot("web", "accepted")
 
     def why() -> errors.BootflowError:
-        with world.ledger.read() as conn:
-            return instances.swap_errors(conn, [uuid], [states.SPAWNING, None])[uuid]
+        with world.ledger.read() as tx:
+            return instances.swap_errors(tx, [uuid], [states.SPAWNING, None])[uuid]
 
     assert why().code == "UnexpectedTaskStateError" and "scheduling" in why().message
     world.delete(uuids=[uuid])
     assert why().code == "UnexpectedDeletingTaskStateError"
     world.finish()
     assert why().code == "InstanceNotFound"
-    with world.ledger.write() as conn:
-        assert instances.swap(conn, [uuid], [None], world.time, task_state=states.SPAWNING) == set()
+    with world.ledger.write() as tx:
+        assert instances.swap(tx.for_run(world.context()), [uuid], [None], task_state=states.SPAWNING) == set()
 
 
 @pytest.mark.parametrize(("setting", "number"), [("none", 0), ("vm_state", 1), ("vm_and_task_state", 2)])
 def test_state_changes_are_notified_as_set(world: World, setting: str, number: int) -> None:
     uuid = world.boot("web", "accepted")
-    with world.ledger.write() as conn:
-        instances.swap(conn, [uuid], [states.SCHEDULING], 1.0, None, setting, task_state=states.NETWORKING)
+    with world.ledger.write() as tx:
+        instances.swap(at(tx, 1.0), [uuid], [states.SCHEDULING], None, setting, task_state=states.NETWORKING)
         instances.swap(
-            conn, [uuid], [states.NETWORKING], 2.0, None, setting, vm_state=states.ACTIVE, task_state=states.NETWORKING
+            at(tx, 2.0),
+            [uuid],
+            [states.NETWORKING],
+            None,
+            setting,
+            vm_state=states.ACTIVE,
+            task_state=states.NETWORKING,
         )
     found = world.rows(tables.notifications, tables.notifications.c.event_type == "compute.instance.update")
     assert len(found) == number
@@ -303,8 +316,8 @@ def test_state_changes_are_notified_as_set(world: World, setting: str, number: i
 def test_only_known_states_are_stored(world: World) -> None:
     uuid = world.boot("web", "accepted")
     for values in ({"vm_state": "flying"}, {"task_state": "dreaming"}):
-        with pytest.raises(errors.LedgerError), world.ledger.write() as conn:
-            instances.swap(conn, [uuid], [states.SCHEDULING], 1.0, **values)
+        with pytest.raises(errors.LedgerError), world.ledger.write() as tx:
+            instances.swap(at(tx, 1.0), [uuid], [states.SCHEDULING], **values)
     assert world.state(uuid) == (states.BUILDING, states.SCHEDULING, None)
 
 
@@ -321,8 +334,8 @@ def test_a_build_goes_through_its_stages(world: World) -> None:
         power_states.RUNNING,
         world.time,
     )
-    with world.ledger.read() as conn:
-        journal = [(e["event"], e["result"]) for e in history.events_of(conn, uuid)]
+    with world.ledger.read() as tx:
+        journal = [(e["event"], e["result"]) for e in history.events_of(tx, uuid)]
     assert journal == [(e, "Success") for e in ("schedule", "networking", "block_device_mapping", "spawning")]
     (action,) = world.rows(tables.instance_actions)
     assert (action.finish_time, action.message) == (world.time, None)

@@ -26,6 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.re
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, schedule, whatif
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, nodes, service_state
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import (
     A_DISK,
@@ -261,9 +262,9 @@ def test_instances_of_a_request_are_asked_together(world: World) -> None:
     world.report("h2", memory=2)
     world.accept(request("a", 3), request("b", flavor=LARGE))
     world.schedule()
-    with world.ledger.read() as conn:
-        found = whatif.loads(conn)
-        only = whatif.loads(conn, ["h1", "nobody"])
+    with world.ledger.read() as tx:
+        found = whatif.loads(tx)
+        only = whatif.loads(tx, ["h1", "nobody"])
     living = {r.uuid: r for r in world.rows(tables.instances) if r.host is not None}
     assert found.names == {u: r.display_name for u, r in living.items()}
     for host, specs in found.by_host.items():
@@ -285,8 +286,8 @@ def test_what_is_leaving_or_nowhere_needs_no_place(world: World) -> None:
     world.removed("h1", [gone], run="e")
     world.finish(run="e")
     world.accept(request("waiting"))
-    with world.ledger.read() as conn:
-        assert list(whatif.loads(conn).names) == [kept]
+    with world.ledger.read() as tx:
+        assert list(whatif.loads(tx).names) == [kept]
 
 
 def test_the_number_of_queries_does_not_grow(world: World) -> None:
@@ -300,7 +301,7 @@ def test_the_number_of_queries_does_not_grow(world: World) -> None:
         try:
             world.ledger.inspect(whatif.lose, world.fleet, world.options())
             world.ledger.inspect(whatif.ask, [request("x", 2)], world.fleet, world.options())
-            world.ledger.inspect(whatif.facts, ["h%d" % n for n in range(20)], world.time, 900.0)
+            world.ledger.for_run(world.context()).inspect(whatif.facts, ["h%d" % n for n in range(20)], 900.0)
         finally:
             sa.event.remove(world.ledger.engine, "before_cursor_execute", note)
         return len(seen)
@@ -367,8 +368,8 @@ def test_lost_hosts_are_really_survived(world: World) -> None:
     assert {f["fits"] for f in found.values()} == {True}
     lost = "h1"
     rows = [r for r in world.rows(tables.instances) if r.host == lost]
-    with world.ledger.write() as conn:
-        service_state.set_state(conn, [lost], "forced_down")
+    with world.ledger.write() as tx:
+        service_state.set_state(tx, [lost], "forced_down")
     placed = _boot(world, *(request("again-%s" % r.display_name, flavor=SMALL) for r in rows))
     assert collections.Counter(p.host for p in placed) == collections.Counter(m["host"] for m in found[lost]["moved"])
     assert len(placed) == len(rows)
@@ -399,30 +400,30 @@ def test_settings_of_today_count_as_if_they_were_entered(world: World, seed: int
     world.boot("web", until="accepted")
     world.schedule()
     if rng.random() < 0.5:
-        with world.ledger.write() as conn:
-            service_state.set_state(conn, ["h2"], "disabled", "by hand")
+        with world.ledger.write() as tx:
+            service_state.set_state(tx, ["h2"], "disabled", "by hand")
     settings = {h: {k: rng.choice(v) for k, v in SETTINGS.items()} for h in hosts[:2]}
     before = world.everything()
 
-    def now(conn: t.Any) -> Fleet:
-        return whatif.as_configured(conn, fleet.read(conn, hosts), settings)
+    def now(tx: Transaction) -> Fleet:
+        return whatif.as_configured(tx, fleet.read(tx, hosts), settings)
 
-    def entered(conn: t.Any) -> Fleet:
-        nodes.configure(conn, settings)
-        return fleet.read(conn, hosts)
+    def entered(tx: Transaction) -> Fleet:
+        nodes.configure(tx, settings)
+        return fleet.read(tx, hosts)
 
     found = [asdict(h) for h in world.ledger.inspect(now).hosts]
     assert world.everything() == before
-    wanted = [asdict(h) for h in world.ledger.rehearsal(lambda conn: list(entered(conn).hosts))]
+    wanted = [asdict(h) for h in world.ledger.rehearsal(lambda tx: list(entered(tx).hosts))]
     assert found == wanted
 
 
 def test_a_fleet_as_configured_is_left_alone(world: World) -> None:
     world.report("h1", **{k: v[0] for k, v in SETTINGS.items()})
-    with world.ledger.read() as conn:
-        there = fleet.read(conn, ["h1", "never"])
+    with world.ledger.read() as tx:
+        there = fleet.read(tx, ["h1", "never"])
         same = {h: {k: v[0] for k, v in SETTINGS.items()} for h in ("h1", "never")}
-        assert whatif.as_configured(conn, there, same) is there
+        assert whatif.as_configured(tx, there, same) is there
 
 
 def test_who_is_down_is_who_the_filter_turns_down(world: World) -> None:
@@ -430,12 +431,12 @@ def test_who_is_down_is_who_the_filter_turns_down(world: World) -> None:
     world.time += 901
     for host in ("fresh", "forced", "silent", "disabled"):
         world.report(host)
-    with world.ledger.write() as conn:
-        service_state.set_state(conn, ["forced"], "forced_down", "smoke")
-        service_state.set_state(conn, ["disabled"], "disabled", "fans")
-        nodes.record_unreachable(conn, "silent", "no route")
+    with world.ledger.write() as tx:
+        service_state.set_state(tx, ["forced"], "forced_down", "smoke")
+        service_state.set_state(tx, ["disabled"], "disabled", "fans")
+        nodes.record_unreachable(tx, "silent", "no route")
     hosts = ["never", "old", "fresh", "forced", "silent", "disabled"]
-    found = world.ledger.inspect(whatif.facts, hosts, world.time, 900.0)
+    found = world.ledger.for_run(world.context()).inspect(whatif.facts, hosts, 900.0)
     assert found.oldest == 901
     assert found.down == [
         {"host": "never", "reason": "the host never reported"},
@@ -443,8 +444,8 @@ def test_who_is_down_is_who_the_filter_turns_down(world: World) -> None:
         {"host": "forced", "reason": "forced down: smoke"},
         {"host": "silent", "reason": "it did not answer: no route"},
     ]
-    with world.ledger.read() as conn:
-        there = fleet.read(conn, [h for h in hosts if h != "disabled"])
+    with world.ledger.read() as tx:
+        there = fleet.read(tx, [h for h in hosts if h != "disabled"])
         options = world.options()
         options.service_down_time = 900
         passes = _compute_filter(options).evaluate(
@@ -452,7 +453,7 @@ def test_who_is_down_is_who_the_filter_turns_down(world: World) -> None:
         )
     names = there.values("host")
     assert {names[i] for i, ok in enumerate(passes.mask) if not ok} == {d["host"] for d in found.down}
-    assert world.ledger.inspect(whatif.facts, [], world.time, 900.0) == whatif.Facts(None, [])
+    assert world.ledger.for_run(world.context()).inspect(whatif.facts, [], 900.0) == whatif.Facts(None, [])
 
 
 def _compute_filter(options: t.Any) -> Filter:

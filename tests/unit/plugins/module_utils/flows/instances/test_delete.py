@@ -85,8 +85,10 @@ def test_a_host_that_fails_keeps_the_instance(world: World) -> None:
     world.report("h1")
     uuid = world.boot("web")
     world.delete(names=["web"])
-    with world.ledger.write() as conn:
-        delete.host_failed(conn, "h1", {uuid: errors.HostUnreachable(host="h1", reason="no route")}, world.context("d"))
+    with world.ledger.write() as tx:
+        delete.host_failed(
+            tx.for_run(world.context("d")), "h1", {uuid: errors.HostUnreachable(host="h1", reason="no route")}
+        )
     gone, left = world.finish()
     assert gone == [] and left[0]["fault"]["code"] == "HostUnreachable"
     assert (left[0]["name"], left[0]["uuid"]) == ("web", uuid)
@@ -115,8 +117,8 @@ def test_by_force_the_host_is_cleaned_later(world: World, both: bool) -> None:
     assert len(world.addresses()) == len(hosts)
     assert world.boot("web", "accepted", run="b") != uuid  # the name is free
     for host in hosts:
-        with world.ledger.write() as conn:
-            cleanup.finish(conn, host, [uuid])
+        with world.ledger.write() as tx:
+            cleanup.finish(tx, host, [uuid])
     assert (world.cleanups(), world.claims(), len(world.addresses())) == (set(), set(), 1)
 
 
@@ -148,8 +150,8 @@ def test_selecting(world: World) -> None:
         ({"project": "other", "everything": True}, ["web@other", "x@other"]),
     ]
     for which, expected in cases:
-        with world.ledger.rehearse() as conn:
-            found = delete.begin(conn, world.context("d"), Selection(**which))
+        with world.ledger.rehearse() as tx:
+            found = delete.begin(tx.for_run(world.context("d")), Selection(**which))
         assert sorted(r.uuid for r in found.rows) == sorted(uuids[e] for e in expected), which
     assert {r.task_state for r in world.rows(tables.instances)} == {states.SCHEDULING}
 

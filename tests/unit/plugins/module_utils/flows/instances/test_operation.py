@@ -37,15 +37,15 @@ def begin(
 ) -> operation.Begun:
     its = OPERATIONS[name] if isinstance(name, str) else name
     context = {k: which.pop(k) for k in ("notify_on_state_change",) if k in which}
-    with world.ledger.write() as conn:
-        return operation.begin(conn, its, operation.Selection(**which), world.context(run, **context), hosts)
+    with world.ledger.write() as tx:
+        return operation.begin(tx.for_run(world.context(run, **context)), its, operation.Selection(**which), hosts)
 
 
 def finish(world: World, outcomes: t.Mapping[str, t.Any], name: str = "stop", run: str = "o") -> dict[str, t.Any]:
     """:arg outcomes: uuid -> an error, or None where it went well."""
     told = {u: Outcome(POWER[name]) if e is None else Outcome(error=e) for u, e in outcomes.items()}
-    with world.ledger.write() as conn:
-        return operation.finish(conn, OPERATIONS[name], told, world.context(run))
+    with world.ledger.write() as tx:
+        return operation.finish(tx.for_run(world.context(run)), OPERATIONS[name], told)
 
 
 def do(world: World, name: str = "stop", run: str = "o", **which: t.Any) -> list[str]:
@@ -55,8 +55,8 @@ def do(world: World, name: str = "stop", run: str = "o", **which: t.Any) -> list
 
 
 def put(world: World, uuid: str, **values: t.Any) -> None:
-    with world.ledger.write() as conn:
-        conn.execute(tables.instances.update().where(tables.instances.c.uuid == uuid).values(**values))
+    with world.ledger.write() as tx:
+        tx.execute(tables.instances.update().where(tables.instances.c.uuid == uuid).values(**values))
 
 
 def journal(world: World, uuid: str, name: str) -> tuple[list[t.Any], list[t.Any]]:
@@ -75,8 +75,8 @@ def told(world: World, uuid: str, kind: str) -> list[str]:
 
 def settle(world: World, host: str, run: str = "s", ago: float = 0.0, **power: int) -> dict[str, str]:
     world.time += 1
-    with world.ledger.write() as conn:
-        return recovery.settle(conn, host, dict(power), world.time - ago, world.context(run))
+    with world.ledger.write() as tx:
+        return recovery.settle(tx.for_run(world.context(run)), host, dict(power), world.time - ago)
 
 
 # --- the life of one ------------------------------------------------------------------------------------------------
@@ -150,10 +150,12 @@ def test_every_action_begins_by_its_rule(world: World, name: str) -> None:
     known = states.ACTIONS[name]
     for vm_state in (v for v in states.VM_STATES if v != states.DELETED):
         for task_state in (None, states.REBOOTING, states.MIGRATING, known.during):
-            with world.ledger.rehearse() as conn:
-                conn.execute(tables.instances.update().values(vm_state=vm_state, task_state=task_state, run_id="run-z"))
+            with world.ledger.rehearse() as tx:
+                tx.execute(tables.instances.update().values(vm_state=vm_state, task_state=task_state, run_id="run-z"))
                 try:
-                    begun = operation.begin(conn, its, operation.Selection(uuids=[uuid]), world.context("o"), HOSTS)
+                    begun = operation.begin(
+                        tx.for_run(world.context("o")), its, operation.Selection(uuids=[uuid]), HOSTS
+                    )
                     answer = "unchanged" if begun.unchanged else "begun"
                 except errors.BootflowError as e:
                     answer = e.code
@@ -225,8 +227,8 @@ def test_selecting(world: World) -> None:
         ({"names": ["c"], "project": "q"}, [c]),
     ]
     for which, expected in cases:
-        with world.ledger.rehearse() as conn:
-            begun = operation.begin(conn, STOP, operation.Selection(**which), world.context("o"), HOSTS)
+        with world.ledger.rehearse() as tx:
+            begun = operation.begin(tx.for_run(world.context("o")), STOP, operation.Selection(**which), HOSTS)
         assert sorted(r.uuid for r in begun.rows) == sorted(expected), which
     for nothing in ({}, {"project": "q"}, {"everything": True}):
         with pytest.raises(errors.InvalidInput, match="no instance is selected"):
@@ -292,7 +294,7 @@ def test_of_two_runs_at_once_one_wins(world: World) -> None:
         try:
             start.wait()
             selection = operation.Selection(uuids=[uuid])
-            ledger.transact(operation.begin, STOP, selection, world.context(run), HOSTS)
+            ledger.for_run(world.context(run)).transact(operation.begin, STOP, selection, HOSTS)
             answers.append("begun")
         except errors.BootflowError as e:
             answers.append(e.code)
@@ -397,8 +399,8 @@ def test_a_half_done_operation_is_what_the_host_reports(
 
 
 def hosts_to_ask(world: World) -> set[str]:
-    with world.ledger.read() as conn:
-        return recovery.hosts_to_ask(conn, world.context("s"))
+    with world.ledger.read() as tx:
+        return recovery.hosts_to_ask(tx.for_run(world.context("s")))
 
 
 def audit(world: World, guests: t.Mapping[str, int] | None, run: str = "audit") -> core_audit.Finding:
@@ -409,10 +411,10 @@ def audit(world: World, guests: t.Mapping[str, int] | None, run: str = "audit") 
     evidence = core_audit.Evidence(
         snapshots={} if guests is None else {"h1": snapshot}, unreachable={"h1": "no route"} if guests is None else {}
     )
-    with world.ledger.read() as conn:
-        planned = recovery_audit.plan(conn, world.context(run), evidence)
-    with world.ledger.write() as conn:
-        recovery_audit.repair(conn, planned, evidence, world.context(run))
+    with world.ledger.read() as tx:
+        planned = recovery_audit.plan(tx.for_run(world.context(run)), evidence)
+    with world.ledger.write() as tx:
+        recovery_audit.repair(tx.for_run(world.context(run)), planned, evidence)
     (finding,) = [f for f in planned if f.kind == core_audit.DEAD_OPERATION]
     return finding
 

@@ -61,22 +61,22 @@ class Auditor:
         return Evidence(snapshots=snapshots, **fields)
 
     def plan(self, evidence: Evidence) -> list[Finding]:
-        return self.world.ledger.inspect(audit.plan, self.context, evidence)
+        return self.world.ledger.for_run(self.context).inspect(audit.plan, evidence)
 
     def repair(self, evidence: Evidence, planned: t.Sequence[Finding] | None = None) -> audit.Repaired:
         planned = self.plan(evidence) if planned is None else planned
-        repaired = self.world.ledger.transact(audit.repair, planned, evidence, self.context)
+        repaired = self.world.ledger.for_run(self.context).transact(audit.repair, planned, evidence)
         for host, uuids in repaired.abandoned.items():
-            self.world.ledger.transact(audit.abandon, host, uuids, "no route", {}, self.context)
+            self.world.ledger.for_run(self.context).transact(audit.abandon, host, uuids, "no route", {})
         return repaired
 
     def clean(self, host: str, todo: Todo, problems: t.Mapping[str, errors.BootflowError] | None = None) -> list[str]:
         ledger = self.world.ledger
-        wanted = ledger.inspect(audit.open_todo, host, todo, self.context)
+        wanted = ledger.for_run(self.context).inspect(audit.open_todo, host, todo)
         problems = {u: p for u, p in (problems or {}).items() if u in wanted}
         now = Todo(*([u for u in part if u in wanted] for part in (todo.builds, todo.deleting, todo.remains)))
-        ledger.transact(audit.builds_cleaned, host, now, problems, {}, self.context)
-        ledger.transact(audit.deletes_cleaned, host, now, problems, self.context)
+        ledger.for_run(self.context).transact(audit.builds_cleaned, host, now, problems, {})
+        ledger.for_run(self.context).transact(audit.deletes_cleaned, host, now, problems)
         ledger.transact(audit.remains_cleaned, host, [u for u in now.remains if u not in problems])
         return sorted(wanted)
 
@@ -98,8 +98,8 @@ def changing(findings: t.Iterable[Finding]) -> list[str]:
 
 
 def spoil(world: World, statement: t.Any) -> None:
-    with world.ledger.write() as conn:
-        conn.execute(statement)
+    with world.ledger.write() as tx:
+        tx.execute(statement)
 
 
 @pytest.fixture
@@ -373,12 +373,12 @@ def test_a_claim_of_other_amounts_is_corrected(world: World, auditor: Auditor) -
 
 def test_a_group_without_members_is_forgotten(world: World, auditor: Auditor) -> None:
     group = ServerGroup(id="6f" * 16, name="web", policy="anti-affinity", project="default")
-    with world.ledger.write() as conn:
-        groups.ensure(conn, group, world.time)
+    with world.ledger.write() as tx:
+        groups.ensure(tx.for_run(world.context()), group)
     assert changing(auditor.all()) == [rules.SERVER_GROUP]
     assert world.count(server_groups) == 0
-    with world.ledger.write() as conn:
-        groups.ensure(conn, group, world.time)
+    with world.ledger.write() as tx:
+        groups.ensure(tx.for_run(world.context()), group)
     planned = auditor.plan(Evidence())
     world.boot("web", until="accepted", server_group=group)
     assert auditor.repair(Evidence(), planned).findings == []
@@ -469,8 +469,8 @@ def test_two_audits_at_once_take_turns(world: World, auditor: Auditor) -> None:
         ledger = database.open_ledger(world.url)
         try:
             context = world.context(name)
-            planned = ledger.inspect(audit.plan, context, evidence)
-            results.append(ledger.transact(audit.repair, planned, evidence, context))
+            planned = ledger.for_run(context).inspect(audit.plan, evidence)
+            results.append(ledger.for_run(context).transact(audit.repair, planned, evidence))
         except Exception as e:
             problems.append(e)
         finally:
@@ -559,8 +559,8 @@ def test_a_disabled_host_takes_nothing_until_it_is_enabled(world: World) -> None
     assert set_state(world, "h1", "disabled", "new memory") == []
     assert [c["what"] for c in set_state(world, "h1", "disabled", "fans")] == ["service_disabled_reason"]
     world.report("h1")  # a report does not enable it
-    with world.ledger.read() as conn:
-        (host,) = world.hosts(conn)
+    with world.ledger.read() as tx:
+        (host,) = world.hosts(tx)
     assert host.disabled and host.disabled_reason == "fans"
     world.accept(request("web"))
     assert len(world.schedule().failed) == 1
@@ -626,7 +626,7 @@ def test_a_report_is_what_the_audit_expects(world: World, auditor: Auditor) -> N
     snapshot = Snapshot("h1", "h1", world.time, columns=audit.columns_of(facts, settings))
     found = auditor.plan(Evidence(snapshots={"h1": snapshot}))
     assert [(f.kind, f.what) for f in found] == [(rules.HOST_FACTS, "compute_node")]
-    world.ledger.transact(nodes.record_report, "h1", facts, settings, world.time)
+    world.ledger.for_run(world.context()).transact(nodes.record_report, "h1", facts, settings)
     assert auditor.plan(Evidence(snapshots={"h1": snapshot})) == []
     grown = {**facts, "memory_mb": 8192}
     snapshot = replace(snapshot, columns=audit.columns_of(grown, {**settings, "reserved_memory_mb": 100}))

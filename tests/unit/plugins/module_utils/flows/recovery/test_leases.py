@@ -10,13 +10,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
 
 def give_back(world: World, run: str) -> list[str]:
-    with world.ledger.write() as conn:
-        return leases.give_back(conn, world.context(run))
+    with world.ledger.write() as tx:
+        return leases.give_back(tx.for_run(world.context(run)))
 
 
 def test_a_build_goes_back_when_the_lease_is_out_and_its_host_was_cleaned(world: World) -> None:
@@ -24,21 +25,21 @@ def test_a_build_goes_back_when_the_lease_is_out_and_its_host_was_cleaned(world:
     uuid = world.boot("left", "scheduled", run="dead")
     assert give_back(world, "other") == []  # it may still be working
     assert world.used("h1")[0] == 1024
-    world.time += runs.LEASE_SECONDS + 1
+    world.time += this_run.LEASE_SECONDS + 1
     assert give_back(world, "other") == ["h1"]
     assert world.state(uuid) == (states.ERROR, None, None)
     (fault,) = world.rows(tables.instance_faults, tables.instance_faults.c.instance_uuid == uuid)
     assert "run-dead" in fault.message
     assert world.used("h1")[0] == 1024  # a guest may run there: not before the host was looked at
-    with world.ledger.write() as conn:
-        cleanup.finish(conn, "h1", [uuid])
+    with world.ledger.write() as tx:
+        cleanup.finish(tx, "h1", [uuid])
     assert world.used("h1")[0] == 0
     assert give_back(world, "third") == []
 
 
 def test_what_waited_for_a_host_ends_at_once(world: World) -> None:
     uuid = world.boot("waiting", "accepted", run="dead")
-    world.time += runs.LEASE_SECONDS + 1
+    world.time += this_run.LEASE_SECONDS + 1
     assert give_back(world, "other") == []
     assert world.state(uuid) == (states.ERROR, None, None)
     assert world.addresses(uuid) == []
@@ -48,9 +49,9 @@ def test_a_run_that_renews_loses_nothing(world: World) -> None:
     world.report("h1")
     uuid = world.boot("mine", "scheduled", run="slow")
     for _each in range(5):
-        world.time += runs.LEASE_SECONDS - 1
-        with world.ledger.write() as conn:
-            runs.renew(conn, world.context("slow").run, world.time)
+        world.time += this_run.LEASE_SECONDS - 1
+        with world.ledger.write() as tx:
+            runs.renew(tx.for_run(world.context("slow")))
         assert give_back(world, "other") == []
     assert world.state(uuid)[0] == states.BUILDING
 
@@ -58,7 +59,7 @@ def test_a_run_that_renews_loses_nothing(world: World) -> None:
 def test_running_guests_have_no_lease(world: World) -> None:
     world.report("h1")
     uuid = world.boot("up", "active", run="gone")
-    world.time += runs.LEASE_SECONDS * 100
+    world.time += this_run.LEASE_SECONDS * 100
     assert give_back(world, "other") == []
     assert world.state(uuid)[0] == states.ACTIVE
 

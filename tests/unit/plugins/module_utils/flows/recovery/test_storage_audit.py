@@ -100,19 +100,19 @@ class StorageAuditor:
         return replace(found, storage=replace(found.storage, storage=storage))
 
     def plan(self, evidence: Evidence) -> list[Finding]:
-        return self.world.ledger.inspect(audit.plan, self.context, evidence)
+        return self.world.ledger.for_run(self.context).inspect(audit.plan, evidence)
 
     def repair(self, evidence: Evidence, planned: t.Sequence[Finding] | None = None) -> audit.Repaired:
         planned = self.plan(evidence) if planned is None else planned
-        return self.world.ledger.transact(audit.repair, planned, evidence, self.context)
+        return self.world.ledger.for_run(self.context).transact(audit.repair, planned, evidence)
 
     def hold(self, host: str, side: str, *volume_ids: str) -> list[str]:
         ends = [{"volume_id": v, "iqn": PREFIX + "volume-" + v} for v in volume_ids]
-        found = self.world.ledger.transact(storage_audit.hold, host, side, ends, self.context)
+        found = self.world.ledger.for_run(self.context).transact(storage_audit.hold, host, side, ends)
         return [e["volume_id"] for e in found]
 
     def release(self) -> list[str]:
-        return self.world.ledger.transact(storage_audit.release, self.context)
+        return self.world.ledger.for_run(self.context).transact(storage_audit.release)
 
 
 @pytest.fixture
@@ -369,9 +369,9 @@ def test_the_plan_is_read_again_under_the_locks(auditor: StorageAuditor, one: Bo
     assert {f.action for f in planned} == {rules.REMOVE}
     del one.storage["s1"].there["lvm"][data]
     one.time += 10
-    with one.ledger.write() as conn:
+    with one.ledger.write() as tx:
         c = tables.volumes.c
-        conn.execute(tables.volumes.update().where(c.id == data).values(pool_host="s2@lvm#lvm", updated_at=one.time))
+        tx.execute(tables.volumes.update().where(c.id == data).values(pool_host="s2@lvm#lvm", updated_at=one.time))
     repaired = auditor.repair(evidence, planned)
     assert [f for f in repaired.findings if f.changes] == [] and repaired.ends == {} and one.pending_cleanups() == set()
 
@@ -454,6 +454,6 @@ def test_many_at_once(auditor: StorageAuditor, one: BootWorld) -> None:
     lose(one, *ids, size=0)
     repaired = auditor.repair(auditor.told(targets=ids[:700]))
     assert len(one.pending_cleanups()) == 1500 and len(repaired.ends["s1"].targets) == 700
-    with one.ledger.read() as conn:
-        assert volumes.select(conn, pool_hosts=["s1@lvm#lvm"])
-        assert conn.execute(sa.select(sa.func.count()).select_from(tables.volume_cleanups)).scalar() == 1500
+    with one.ledger.read() as tx:
+        assert volumes.select(tx, pool_hosts=["s1@lvm#lvm"])
+        assert tx.execute(sa.select(sa.func.count()).select_from(tables.volume_cleanups)).scalar() == 1500

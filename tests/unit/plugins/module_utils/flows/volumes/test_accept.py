@@ -250,12 +250,11 @@ GUEST = "6b1d4a44-0000-4000-8000-000000000001"
 
 
 def add(vw: VolumeWorld, *wishes: tuple[str, VolumeRequest], **limits: int) -> list[str]:
-    with vw.ledger.write() as conn:
+    with vw.ledger.write() as tx:
         return accept.add(
-            conn,
+            tx.for_run(vw.context()),
             [(path, request, IMAGE if request.image_id else None) for path, request in wishes],
             {**dict.fromkeys(quotas.DEFAULTS, -1), **limits},
-            vw.context(),
             GUEST,
         )
 
@@ -295,15 +294,15 @@ def test_quotas_and_names_of_a_boot_s_volumes_have_its_paths(vw: VolumeWorld) ->
 def test_a_build_that_is_taken_over_brings_its_volumes(vw: VolumeWorld) -> None:
     vw.report("h1")
     guest = vw.boot("guest", until="scheduled", networks=())
-    with vw.ledger.write() as conn:
+    with vw.ledger.write() as tx:
         context = vw.context()
         limits = dict.fromkeys(quotas.DEFAULTS, -1)
-        ids = [accept.add(conn, [("", VolumeRequest(size=n), None)], limits, context, guest)[0] for n in (1, 200)]
+        ids = [accept.add(tx.for_run(context), [("", VolumeRequest(size=n), None)], limits, guest)[0] for n in (1, 200)]
     scheduled = vw.choose()
     assert list(scheduled.placed) == ids[:1] and list(scheduled.failed) == ids[1:]
     vw.time += 601
-    with vw.ledger.write() as conn:
-        accept.take_over(conn, [guest], vw.context("b"))
+    with vw.ledger.write() as tx:
+        accept.take_over(tx.for_run(vw.context("b")), [guest])
     rows = [vw.volume(i) for i in ids]
     assert [(r.status, r.run_id, r.pool_host) for r in rows] == [
         ("creating", "run-b", "s1@lvm#lvm"),

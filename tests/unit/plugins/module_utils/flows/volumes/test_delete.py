@@ -26,8 +26,8 @@ def vw(vworld: VolumeWorld) -> VolumeWorld:
 
 def set_status(vw: VolumeWorld, name: str, **values: t.Any) -> None:
     c = tables.volumes.c
-    with vw.ledger.write() as conn:
-        conn.execute(tables.volumes.update().where(c.name == name, c.deleted == "").values(**values))
+    with vw.ledger.write() as tx:
+        tx.execute(tables.volumes.update().where(c.name == name, c.deleted == "").values(**values))
 
 
 def code_of(vw: VolumeWorld, *names: str, **how: t.Any) -> str:
@@ -80,20 +80,20 @@ def test_nothing_on_a_frozen_backend_is_deleted(vw: VolumeWorld) -> None:
 
 def test_something_has_to_say_which(vw: VolumeWorld) -> None:
     for which in ({}, {"everything": True}, {"project": "default"}):
-        with vw.ledger.write() as conn, pytest.raises(errors.InvalidInput, match="no volumes are selected"):
-            delete.begin(conn, vw.context("d"), **which)
+        with vw.ledger.write() as tx, pytest.raises(errors.InvalidInput, match="no volumes are selected"):
+            delete.begin(tx.for_run(vw.context("d")), **which)
     vw.make("v", 1)
     vw.wish({"name": "v", "size": 1}, project="other")
     with (
-        vw.ledger.write() as conn,
+        vw.ledger.write() as tx,
         pytest.raises(errors.InvalidInput, match="volume v exists in the projects default, other"),
     ):
-        delete.begin(conn, vw.context("d"), names=["v"])
-    with vw.ledger.write() as conn:
-        begun = delete.begin(conn, vw.context("a"), project="other", everything=True)
+        delete.begin(tx.for_run(vw.context("d")), names=["v"])
+    with vw.ledger.write() as tx:
+        begun = delete.begin(tx.for_run(vw.context("a")), project="other", everything=True)
     assert [g["name"] for g in begun.gone] == ["v"]
-    with vw.ledger.write() as conn:
-        begun = delete.begin(conn, vw.context("d"), ids=[vw.volume("v").id])
+    with vw.ledger.write() as tx:
+        begun = delete.begin(tx.for_run(vw.context("d")), ids=[vw.volume("v").id])
     assert [r.project for r in begun.rows] == ["default"]
 
 
@@ -215,10 +215,10 @@ def test_a_silent_host_keeps_its_volumes(vw: VolumeWorld, told: bool) -> None:
 def test_volumes_that_go_with_their_instance(vw: VolumeWorld) -> None:
     made = vw.make("made", 10)
     (waiting,) = vw.wish({"name": "waiting", "size": 1}).created
-    with vw.ledger.write() as conn:
-        deletions.delete(conn, [made, waiting], vw.context("d"))
-        assert volume_work.hosts_with_work(conn, vw.context("d")) == ["s1"]
-        deletions.delete(conn, [made, waiting], vw.context("e"))
+    with vw.ledger.write() as tx:
+        deletions.delete(tx.for_run(vw.context("d")), [made, waiting])
+        assert volume_work.hosts_with_work(tx.for_run(vw.context("d"))) == ["s1"]
+        deletions.delete(tx.for_run(vw.context("e")), [made, waiting])
     assert (vw.volume(made).status, vw.volume(made).run_id) == ("deleting", "run-d")
     assert vw.status(waiting) == "deleted"
     vw.work(run="d")

@@ -69,22 +69,22 @@ def test_what_is_refused(vw: VolumeWorld) -> None:
     assert vw.extend("v", 15).rows
     assert refused(vw, "v", 16, run="b") == "volumes[0] VolumeLocked"
     vw.work()
-    with vw.ledger.write() as conn:
-        conn.execute(tables.volumes.update().values(status="maintenance"))
+    with vw.ledger.write() as tx:
+        tx.execute(tables.volumes.update().values(status="maintenance"))
     assert refused(vw, "v", 16) == "volumes[0] InvalidVolume"
-    with vw.ledger.write() as conn:
-        conn.execute(tables.volumes.update().values(status="available"))
+    with vw.ledger.write() as tx:
+        tx.execute(tables.volumes.update().values(status="available"))
 
 
 def test_room_is_taken_once_for_all_of_a_request(vw: VolumeWorld) -> None:
     vw.make("a", 10)
     vw.make("b", 10)
     wishes = [{"volume": "a", "size": 50}, {"volume": "b", "size": 60}]
-    with vw.ledger.write() as conn, pytest.raises(errors.InvalidRequest) as error:
-        extend.begin(conn, wishes, vw.inputs(), vw.volume_options(), vw.context())
+    with vw.ledger.write() as tx, pytest.raises(errors.InvalidRequest) as error:
+        extend.begin(tx.for_run(vw.context()), wishes, vw.inputs(), vw.volume_options())
     assert [(e["path"], e["code"]) for e in error.value.errors] == [("volumes[1].size", "NoValidBackend")]
-    with vw.ledger.write() as conn, pytest.raises(errors.InvalidRequest, match="named twice"):
-        extend.begin(conn, wishes[:1] * 2, vw.inputs(), vw.volume_options(), vw.context())
+    with vw.ledger.write() as tx, pytest.raises(errors.InvalidRequest, match="named twice"):
+        extend.begin(tx.for_run(vw.context()), wishes[:1] * 2, vw.inputs(), vw.volume_options())
 
 
 def test_a_disabled_backend_extends_what_it_has_and_a_silent_one_does_not(vw: VolumeWorld) -> None:
@@ -122,15 +122,15 @@ def test_a_volume_in_use_grows_and_its_host_is_told(vw: VolumeWorld) -> None:
     vw.report("h1")
     guest = vw.boot("guest", networks=())
     volume_id = vw.make("v", 10)
-    with vw.ledger.write() as conn:
-        life.reserve(conn, vw.volume("v"), guest, "/dev/vdb", vw.context())
-        life.bind_hosts(conn, {guest: attachments.Connector("h1", "iqn.2001-04.org:x")}, vw.context())
-        (export,) = exports.to_export(conn, "s1", vw.context())
+    with vw.ledger.write() as tx:
+        life.reserve(tx.for_run(vw.context()), vw.volume("v"), guest, "/dev/vdb")
+        life.bind_hosts(tx.for_run(vw.context()), {guest: attachments.Connector("h1", "iqn.2001-04.org:x")})
+        (export,) = exports.to_export(tx.for_run(vw.context()), "s1")
         target = {"iqn": "iqn.2010-10.org.openstack:x", "lun": 1, "portals": ["192.0.2.1:3260"]}
-        exports.exported(conn, "s1", {export.attachment_id: target}, vw.context())
-        life.connecting(conn, [export.attachment_id], vw.context())
-        life.connected(conn, {export.attachment_id: "/dev/sdb"}, vw.context())
-        life.attached(conn, [export.attachment_id], vw.context())
+        exports.exported(tx.for_run(vw.context()), "s1", {export.attachment_id: target})
+        life.connecting(tx.for_run(vw.context()), [export.attachment_id])
+        life.connected(tx.for_run(vw.context()), {export.attachment_id: "/dev/sdb"})
+        life.attached(tx.for_run(vw.context()), [export.attachment_id])
     assert vw.status("v") == "in-use"
     begun = vw.extend("v", 20)
     assert begun.compute_hosts == ["h1"]
@@ -141,16 +141,16 @@ def test_a_volume_in_use_grows_and_its_host_is_told(vw: VolumeWorld) -> None:
     # It is as large as asked, and its host is still to look: it may not have been able to.
     again = vw.extend("v", 20)
     assert again.unchanged == [volume_id] and again.hosts == [] and again.compute_hosts == ["h1"]
-    with vw.ledger.write() as conn:
-        conn.execute(tables.volume_attachments.update().values(rescan=False))
+    with vw.ledger.write() as tx:
+        tx.execute(tables.volume_attachments.update().values(rescan=False))
     assert vw.extend("v", 20).compute_hosts == []
     assert [a["host"] for a in vw.shown("v")["attached_to"]] == ["h1"]
     assert [a["instance"] for a in vw.shown("v")["attached_to"]] == ["guest"]
     assert vw.shown("v")["attached_to"][0]["device"] == "/dev/vdb"
     # the instance ends while it grows again
     vw.extend("v", 30)
-    with vw.ledger.write() as conn:
-        conn.execute(tables.volume_attachments.update().values(deleted="x", attach_status="detached"))
+    with vw.ledger.write() as tx:
+        tx.execute(tables.volume_attachments.update().values(deleted="x", attach_status="detached"))
     vw.work()
     row = vw.volume("v")
     assert (row.status, row.attach_status, row.size) == ("available", "detached", 30)

@@ -68,8 +68,8 @@ def test_a_plan_says_the_same_and_writes_nothing(vworld: VolumeWorld) -> None:
     accept(vworld, "b", 1)
     accept(vworld, "a", 10)
     before = vworld.everything()
-    with vworld.ledger.read() as conn:
-        plan = schedule.plan(conn, vworld.volume_options(explain=True), vworld.context())
+    with vworld.ledger.read() as tx:
+        plan = schedule.plan(tx.for_run(vworld.context()), vworld.volume_options(explain=True))
     assert vworld.everything() == before
     assert [(p["name"], p["size"], p["host"], (p["error"] or {}).get("code")) for p in plan] == [
         ("a", 10, PLACE, None),
@@ -116,9 +116,11 @@ def test_volumes_of_a_boot_are_placed_when_its_host_is_known(vworld: VolumeWorld
     vworld.store("s1", lvm=100)
     vworld.report("h1")
     guest = vworld.boot("guest", until="accepted", networks=())
-    with vworld.ledger.write() as conn:
+    with vworld.ledger.write() as tx:
         limits = dict.fromkeys(DEFAULTS, -1)
-        (volume_id,) = volume_accept.add(conn, [("", VolumeRequest(size=1), None)], limits, vworld.context(), guest)
+        (volume_id,) = volume_accept.add(
+            tx.for_run(vworld.context()), [("", VolumeRequest(size=1), None)], limits, guest
+        )
     assert not vworld.choose().placed
     vworld.schedule()
     assert list(vworld.choose().placed) == [volume_id]
@@ -168,8 +170,8 @@ def test_what_was_not_made_after_the_last_round_ends_in_error(vworld: VolumeWorl
     assert [vworld.status(i) for i in ids] == ["creating", "creating"]
     third = accept(vworld, "third")
     vworld.choose(max_attempts=9)
-    with vworld.ledger.write() as conn:
-        given_up = schedule.give_up(conn, vworld.volume_options(), vworld.context())
+    with vworld.ledger.write() as tx:
+        given_up = schedule.give_up(tx.for_run(vworld.context()), vworld.volume_options())
     assert sorted(given_up) == sorted([*ids, third])
     faults = {i: vworld.shown(i)["fault"] for i in given_up}
     assert "it was not asked" in faults[third]["message"]
@@ -232,10 +234,10 @@ def test_the_last_gigabytes_are_given_once(vworld: VolumeWorld) -> None:
 
     def work(mine: VolumeWorld, number: int) -> t.Any:
         run = "r%d" % number
-        with mine.ledger.write() as conn:
+        with mine.ledger.write() as tx:
             context = mine.context(run)
-            volume_accept.accept(conn, [{"name": "v%d" % number, "size": 10}], mine.inputs(), context)
-        scheduled = mine.ledger.transact(schedule.schedule, mine.volume_options(), mine.context(run))
+            volume_accept.accept(tx.for_run(context), [{"name": "v%d" % number, "size": 10}], mine.inputs())
+        scheduled = mine.ledger.for_run(mine.context(run)).transact(schedule.schedule, mine.volume_options())
         return [
             *(s.host for s in scheduled.placed.values()),
             *((e.code, e.details["filters"]) for e in scheduled.failed.values()),
@@ -258,8 +260,8 @@ def test_names_are_given_once_and_quotas_hold(vworld: VolumeWorld) -> None:
         found = []
         for name in ("shared", "own-%d" % number):
             try:
-                mine.ledger.transact(
-                    volume_accept.accept, [{"name": name, "size": 10}], mine.inputs(), mine.context("r%d" % number)
+                mine.ledger.for_run(mine.context("r%d" % number)).transact(
+                    volume_accept.accept, [{"name": name, "size": 10}], mine.inputs()
                 )
                 found.append(name)
             except errors.InvalidRequest as e:
@@ -282,8 +284,8 @@ def test_two_connections_of_one_file(vworld: VolumeWorld, kind: str) -> None:
     accept(vworld, "b", run="b")
     other = VolumeWorld(vworld.url)
     answers: list[t.Any] = []
-    with vworld.ledger.write() as conn:
-        first = schedule.schedule(conn, vworld.volume_options(), vworld.context("a"))
+    with vworld.ledger.write() as tx:
+        first = schedule.schedule(tx.for_run(vworld.context("a")), vworld.volume_options())
         waiting = threading.Thread(target=lambda: answers.append(other.choose("b")))
         waiting.start()
         waiting.join(0.5)

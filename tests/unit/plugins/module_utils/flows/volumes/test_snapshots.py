@@ -33,15 +33,15 @@ def refused(vw: VolumeWorld, *entries: t.Any, run: str = "a") -> list[str]:
 
 
 def finished(vw: VolumeWorld, run: str = "a") -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    with vw.ledger.write() as conn:
-        found = snapshots.finish(conn, vw.context(run))
+    with vw.ledger.write() as tx:
+        found = snapshots.finish(tx.for_run(vw.context(run)))
     done, left = ([(s["name"], s["status"]) for s in found[key]] for key in ("done", "left"))
     return done, left
 
 
 def shown(vw: VolumeWorld, name: str) -> dict[str, t.Any]:
-    with vw.ledger.read() as conn:
-        return volume_views.snapshots(conn, names=[name])[0]
+    with vw.ledger.read() as tx:
+        return volume_views.snapshots(tx, names=[name])[0]
 
 
 def test_a_snapshot_is_made_and_goes(vw: VolumeWorld) -> None:
@@ -128,8 +128,8 @@ def test_a_frozen_backend_gets_and_loses_no_snapshot(vw: VolumeWorld) -> None:
 
 
 def test_a_volume_in_use_only_by_force(vw: VolumeWorld) -> None:
-    with vw.ledger.write() as conn:
-        conn.execute(tables.volumes.update().values(status="in-use", attach_status="attached"))
+    with vw.ledger.write() as tx:
+        tx.execute(tables.volumes.update().values(status="in-use", attach_status="attached"))
     assert refused(vw, {"name": "s", "volume": "v"}) == ["snapshots[0] InvalidVolume"]
     assert vw.snapshot({"name": "s", "volume": "v", "force": "yes"}).created
 

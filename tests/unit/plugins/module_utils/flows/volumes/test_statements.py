@@ -19,6 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery im
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import extend as volume_extension
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
     attachments,
@@ -103,13 +104,13 @@ def life_of(world: VolumeWorld, count: int, run: str) -> dict[str, int]:
 
 def extend(world: VolumeWorld, names: t.Sequence[str], size: int, run: str) -> t.Any:
     wishes = [{"volume": n, "size": size} for n in names]
-    with world.ledger.write() as conn:
-        return volume_extension.begin(conn, wishes, world.inputs(), world.volume_options(), world.context(run))
+    with world.ledger.write() as tx:
+        return volume_extension.begin(tx.for_run(world.context(run)), wishes, world.inputs(), world.volume_options())
 
 
 def shown(world: VolumeWorld) -> list[dict[str, t.Any]]:
-    with world.ledger.read() as conn:
-        return volume_views.volumes(conn)
+    with world.ledger.read() as tx:
+        return volume_views.volumes(tx)
 
 
 def test_many_volumes_take_as_many_statements_as_a_few(vworld: VolumeWorld) -> None:
@@ -145,21 +146,21 @@ def test_a_guest_that_gets_many_volumes(bworld: BootWorld) -> None:
         context = bworld.context(run)
         wishes = [{"instance": "vm", "volume": n} for n in names]
         bworld.attach(*wishes, run=run)
-        with bworld.ledger.write() as conn:
-            costs.of("nothing to attach yet", lambda: attach.to_attach(conn, "h1", context))
+        with bworld.ledger.write() as tx:
+            costs.of("nothing to attach yet", lambda: attach.to_attach(tx.for_run(context), "h1"))
         bworld.storage_round(run)
-        with bworld.ledger.write() as conn:
-            rows = costs.of("to attach", lambda: attach.to_attach(conn, "h1", context))
+        with bworld.ledger.write() as tx:
+            rows = costs.of("to attach", lambda: attach.to_attach(tx.for_run(context), "h1"))
         assert len(rows) == count
         bworld.connect("h1", [r.instance_uuid for r in rows], run)
-        with bworld.ledger.write() as conn:
-            costs.of("attached", lambda: life.attached(conn, [r.id for r in rows], context))
-            done, left = costs.of("finish", lambda: attach.finish_attach(conn, context))
+        with bworld.ledger.write() as tx:
+            costs.of("attached", lambda: life.attached(tx.for_run(context), [r.id for r in rows]))
+            done, left = costs.of("finish", lambda: attach.finish_attach(tx.for_run(context)))
         assert (len(done), left) == (count, [])
         bworld.detach(*wishes, run=run)
-        with bworld.ledger.write() as conn:
-            assert len(costs.of("to detach", lambda: detach.to_detach(conn, "h1", context))) == count
-            costs.of("detached by nobody", lambda: detach.finish_detach(conn, context))
+        with bworld.ledger.write() as tx:
+            assert len(costs.of("to detach", lambda: detach.to_detach(tx.for_run(context), "h1"))) == count
+            costs.of("detached by nobody", lambda: detach.finish_detach(tx.for_run(context)))
         return costs.found
 
     assert costs_of(7, "b") == costs_of(2, "a")
@@ -178,16 +179,16 @@ def test_a_boot_of_many_counts_what_it_made_itself_against_the_quota(bworld: Boo
 # --- nothing to do ---------------------------------------------------------------------------------------------------
 
 
-def nothing_to_do(world: BootWorld, conn: t.Any) -> None:
+def nothing_to_do(world: BootWorld, tx: Transaction) -> None:
     """What each boot asks for, whoever has volumes."""
     context = world.context("idle")
-    volume_work.hosts_with_work(conn, context)
-    attachments.hosts_to_export(conn, context)
-    attachments.hosts_to_unexport(conn, context)
-    volume_leases.left(conn, context)
-    volume_work.begin(conn, "s1", context)
-    exports.to_unexport(conn, "s1", context)
-    schedule.schedule(conn, world.volume_options(), context)
+    volume_work.hosts_with_work(tx.for_run(context))
+    attachments.hosts_to_export(tx.for_run(context))
+    attachments.hosts_to_unexport(tx.for_run(context))
+    volume_leases.left(tx.for_run(context))
+    volume_work.begin(tx.for_run(context), "s1")
+    exports.to_unexport(tx.for_run(context), "s1")
+    schedule.schedule(tx.for_run(context), world.volume_options())
 
 
 @pytest.fixture
@@ -204,16 +205,16 @@ def used(bworld: BootWorld) -> BootWorld:
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 def test_nothing_to_do_reads_no_whole_table(used: BootWorld) -> None:
-    with counted(used.ledger) as statements, used.ledger.write() as conn:
-        nothing_to_do(used, conn)
-        backends.pool_states(conn)
-        volumes.usage(conn, "default")
+    with counted(used.ledger) as statements, used.ledger.write() as tx:
+        nothing_to_do(used, tx)
+        backends.pool_states(tx)
+        volumes.usage(tx, "default")
     scans = set()
-    with used.ledger.read() as conn:
+    with used.ledger.read() as tx:
         for statement, parameters in statements:
             if not statement.startswith(("SELECT", "UPDATE", "DELETE")):
                 continue
-            for row in conn.exec_driver_sql("EXPLAIN QUERY PLAN " + statement, parameters):
+            for row in tx.connection.exec_driver_sql("EXPLAIN QUERY PLAN " + statement, parameters):
                 scans.update(
                     re.findall(r"^SCAN (volumes|volume_attachments|volume_snapshots|volume_events)\b(.*)", row[3])
                 )
@@ -225,8 +226,8 @@ def test_nothing_to_do_takes_the_same_statements_whatever_there_is(used: BootWor
     costs = Costs(used)
 
     def look() -> None:
-        with used.ledger.write() as conn:
-            nothing_to_do(used, conn)
+        with used.ledger.write() as tx:
+            nothing_to_do(used, tx)
 
     look()  # the run is entered
     costs.of("used", look)
@@ -241,8 +242,8 @@ def test_nothing_to_do_takes_the_same_statements_whatever_there_is(used: BootWor
 def outcome(world: VolumeWorld, names: t.Sequence[str]) -> list[t.Any]:
     """What became of these volumes, without ids and runs."""
     found: list[t.Any] = []
-    with world.ledger.read() as conn:
-        pending = backends.promised(conn)
+    with world.ledger.read() as tx:
+        pending = backends.promised(tx)
     for name in names:
         row = world.volume(name)
         faults = world.rows(tables.volume_faults, tables.volume_faults.c.volume_id == row.id)

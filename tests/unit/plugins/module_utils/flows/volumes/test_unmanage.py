@@ -30,8 +30,10 @@ def bw(bworld: BootWorld) -> BootWorld:
 
 
 def forget(bw: BootWorld, *names: str, run: str = "u", known: t.Collection[str] = ("h1",), **how: t.Any) -> t.Any:
-    with bw.ledger.write() as conn:
-        return unmanage.unmanage(conn, bw.context(run), known, names=list(names) or None, project="default", **how)
+    with bw.ledger.write() as tx:
+        return unmanage.unmanage(
+            tx.for_run(bw.context(run)), known, names=list(names) or None, project="default", **how
+        )
 
 
 def test_its_rows_and_quota_are_free_and_nobody_is_asked(bw: BootWorld) -> None:
@@ -42,8 +44,8 @@ def test_its_rows_and_quota_are_free_and_nobody_is_asked(bw: BootWorld) -> None:
     assert (begun.hosts, begun.rows) == ([], [])
     assert begun.gone == [{"id": volume_id, "name": "free", "pool_host": "s1@lvm#lvm"}]
     assert [s.deleted != "" for s in bw.rows(tables.volume_snapshots)] == [True]
-    with bw.ledger.write() as conn:
-        deleted, left = delete.finish(conn, bw.context("u"))
+    with bw.ledger.write() as tx:
+        deleted, left = delete.finish(tx.for_run(bw.context("u")))
     assert [d["id"] for d in deleted] == [volume_id] and left == []
     assert bw.storage["s1"].there["lvm"].pop(volume_id) == 3  # where it was, until somebody takes it away
     bw.storage["s1"].there["lvm"] = {bw.volume("data").id: 10}

@@ -36,8 +36,8 @@ def placed(vw: VolumeWorld, name: str = "v", run: str = "a", **fields: t.Any) ->
 
 
 def hosts(vw: VolumeWorld, run: str = "a") -> list[str]:
-    with vw.ledger.read() as conn:
-        return volume_work.hosts_with_work(conn, vw.context(run))
+    with vw.ledger.read() as tx:
+        return volume_work.hosts_with_work(tx.for_run(vw.context(run)))
 
 
 def test_what_the_host_is_told(vw: VolumeWorld) -> None:
@@ -319,8 +319,8 @@ def test_one_run_that_deletes_what_it_is_just_making(vw: VolumeWorld) -> None:
     """The outcome is that of a create, the row says deleting: it is not taken for removed."""
     volume_id = placed(vw, "v", run="a")
     (mine,) = vw.work_of(run="a")
-    with vw.ledger.write() as conn:
-        deletions.delete(conn, [volume_id], vw.context("a"))
+    with vw.ledger.write() as tx:
+        deletions.delete(tx.for_run(vw.context("a")), [volume_id])
     finished = vw.worked("s1", {"lvm": vw.storage["s1"].do(mine)}, run="a")
     assert finished.lost == [volume_id] and vw.status("v") == "deleting"
     assert vw.work(run="a").done == [volume_id]
@@ -343,11 +343,11 @@ def test_killed_in_the_middle_and_taken_over(vw: VolumeWorld) -> None:
 def test_a_volume_of_a_boot_is_its_instance_s_when_it_is_made(vw: VolumeWorld) -> None:
     vw.report("h1")
     guest = vw.boot("guest", until="scheduled", networks=())
-    with vw.ledger.write() as conn:
+    with vw.ledger.write() as tx:
         limits = dict.fromkeys(DEFAULTS, -1)
-        (volume_id,) = accept.add(conn, [("", VolumeRequest(size=1), None)], limits, vw.context(), guest)
-    with vw.ledger.write() as conn:
-        life.reserve(conn, vw.volume(volume_id), guest, "/dev/vda", vw.context())
+        (volume_id,) = accept.add(tx.for_run(vw.context()), [("", VolumeRequest(size=1), None)], limits, guest)
+    with vw.ledger.write() as tx:
+        life.reserve(tx.for_run(vw.context()), vw.volume(volume_id), guest, "/dev/vda")
     vw.choose()
     assert vw.work().done == [volume_id]
     row = vw.volume(volume_id)
@@ -358,13 +358,13 @@ def test_what_is_exported_is_not_deleted_before_that_ended(vw: VolumeWorld) -> N
     vw.report("h1")
     guest = vw.boot("guest", networks=())
     volume_id = vw.make("v")
-    with vw.ledger.write() as conn:
-        life.reserve(conn, vw.volume("v"), guest, "/dev/vdb", vw.context())
-        conn.execute(tables.volume_attachments.update().values(export="done"))
-        deletions.delete(conn, [volume_id], vw.context("d"))
+    with vw.ledger.write() as tx:
+        life.reserve(tx.for_run(vw.context()), vw.volume("v"), guest, "/dev/vdb")
+        tx.execute(tables.volume_attachments.update().values(export="done"))
+        deletions.delete(tx.for_run(vw.context("d")), [volume_id])
     assert vw.work_of(run="d") == []
-    with vw.ledger.write() as conn:
-        conn.execute(tables.volume_attachments.update().values(export="none"))
+    with vw.ledger.write() as tx:
+        tx.execute(tables.volume_attachments.update().values(export="none"))
     assert vw.work(run="d").done == [volume_id]
     assert [r.deleted != "" for r in vw.rows(tables.volume_attachments)] == [True]
 

@@ -288,8 +288,8 @@ def test_what_an_instance_has(world: World) -> None:
         (PLAIN[0], "gpu", None),
     ]
     assert found["disks"] == [DISKS[0]] or found["disks"] == [DISKS[1]]
-    with world.ledger.read() as conn:
-        assert claims.allocations_of(conn, ["nobody"]) == {}
+    with world.ledger.read() as tx:
+        assert claims.allocations_of(tx, ["nobody"]) == {}
 
 
 def test_what_is_left_on_another_host_is_not_the_guests(world: World) -> None:
@@ -299,8 +299,8 @@ def test_what_is_left_on_another_host_is_not_the_guests(world: World) -> None:
     (uuid,) = waiting(world)
     claim(world, asked(uuid, "h1", pci=(A_CARD,)))
     claim(world, asked(uuid, "h2", pci=(A_GPU,)))
-    with world.ledger.write() as conn:
-        cleanups.add(conn, "h1", uuid, "vm", "busy", world.time)
+    with world.ledger.write() as tx:
+        cleanups.add(tx.for_run(world.context()), "h1", uuid, "vm", "busy")
     assert devices_of(world, uuid) == [PLAIN[0]]
     assert release(world, uuid, host="h1") == 1 and release(world, uuid) == 1
 
@@ -417,8 +417,8 @@ def test_people_see_what_a_guest_has_for_itself(world: World) -> None:
     node(world, numa_topology=cells(), pci_passthrough_devices=CARD, isolated_disks=DISKS)
     (uuid,) = waiting(world)
     claim(world, asked(uuid, numa=pinned(2), pci=(A_GPU,), disks=(A_DISK,)))
-    with world.ledger.read() as conn:
-        (view,) = views.instance_views(conn, instances.select_live(conn, uuids=[uuid]))
+    with world.ledger.read() as tx:
+        (view,) = views.instance_views(tx, instances.select_live(tx, uuids=[uuid]))
     (cell,) = view["numa_topology"]["cells"]
     assert sorted(dict(cell["pinning"]).values()) == [0, 1]
     assert (view["pci_devices"], view["whole_disks"]) == ([PLAIN[0]], ["/dev/sdb"])

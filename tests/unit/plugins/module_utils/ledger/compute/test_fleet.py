@@ -57,8 +57,8 @@ NUMBERS = (
 
 
 def read(world: World, *hosts: str, **how: t.Any) -> t.Any:
-    with world.ledger.read() as conn:
-        return fleet.read(conn, hosts, **how)
+    with world.ledger.read() as tx:
+        return fleet.read(tx, hosts, **how)
 
 
 def states_of(found: t.Any) -> dict[str, HostState]:
@@ -67,14 +67,14 @@ def states_of(found: t.Any) -> dict[str, HostState]:
 
 def write(world: World, host: str, **values: t.Any) -> None:
     c = tables.compute_nodes.c
-    with world.ledger.write() as conn:
-        conn.execute(tables.compute_nodes.update().where(c.host == host).values(**values))
+    with world.ledger.write() as tx:
+        tx.execute(tables.compute_nodes.update().where(c.host == host).values(**values))
 
 
 def build(world: World, uuid: str, **values: t.Any) -> None:
     c = tables.instances.c
-    with world.ledger.write() as conn:
-        conn.execute(tables.instances.update().where(c.uuid == uuid).values(**values))
+    with world.ledger.write() as tx:
+        tx.execute(tables.instances.update().where(c.uuid == uuid).values(**values))
 
 
 def plain(world: World, host: str) -> dict[str, t.Any]:
@@ -200,8 +200,8 @@ def test_down_by_hand_or_unreachable(world: World) -> None:
     for host in ("h1", "h2", "h3"):
         node(world, host)
     write(world, "h1", forced_down=True)
-    with world.ledger.write() as conn:
-        nodes.record_unreachable(conn, "h2", "no route")
+    with world.ledger.write() as tx:
+        nodes.record_unreachable(tx, "h2", "no route")
     assert [h.forced_down for h in read(world, "h1", "h2", "h3").hosts] == [True, True, False]
     node(world, "h1")
     node(world, "h2")
@@ -255,9 +255,9 @@ def test_parts_are_less_what_claims_hold(world: World) -> None:
     limits = {"numa_topology": {"cpu_allocation_ratio": 1.0, "ram_allocation_ratio": 1.0}}
     claim(world, asked(uuid, limits=limits, numa=pinned(3), pci=(A_GPU,)))
     hosts = states_of(read(world, "h1", "h2", needs=EVERYTHING))
-    with world.ledger.read() as conn:
-        alone = dedicated_resources.load(conn, [where])[where]
-        everywhere = dedicated_resources.load(conn, None)[where]
+    with world.ledger.read() as tx:
+        alone = dedicated_resources.load(tx, [where])[where]
+        everywhere = dedicated_resources.load(tx, None)[where]
     for found in (alone, everywhere):
         assert hosts["h1"].numa_topology == found.numa
         assert list(hosts["h1"].pci_devices) == list(found.pci) and list(hosts["h1"].free_disks) == list(found.disks)
@@ -288,10 +288,9 @@ def test_io_ops_count_what_lives_and_loads_its_host(world: World) -> None:
     (host,) = read(world, "h1").hosts
     assert (host.num_io_ops, host.num_instances) == (sum(n for _v, _t, n in cases), len(cases))
     elsewhere = waiting(world, 1, "elsewhere")[0]
-    with world.ledger.read() as conn:
+    with world.ledger.read() as tx:
         assert (
-            conn.execute(sa.select(tables.instances.c.host).where(tables.instances.c.uuid == elsewhere)).scalar()
-            is None
+            tx.execute(sa.select(tables.instances.c.host).where(tables.instances.c.uuid == elsewhere)).scalar() is None
         )
     assert read(world, "h1").hosts[0].num_io_ops == host.num_io_ops
 
@@ -305,8 +304,8 @@ def test_more_hosts_than_a_statement_names(world: World) -> None:
         }
         for n in range(700)
     ]  # fmt: skip
-    with world.ledger.write() as conn:
-        conn.execute(tables.compute_nodes.insert(), rows)
+    with world.ledger.write() as tx:
+        tx.execute(tables.compute_nodes.insert(), rows)
     node(world, "h1", pci_passthrough_devices=CARD)
     found = read(world, "h1", *(r["host"] for r in rows), needs=EVERYTHING)
     assert len(found.hosts) == 701 and len(found.hosts[0].pci_devices) == len(CARD)

@@ -44,8 +44,8 @@ def hosts(world: World, count: int) -> list[str]:
 
 
 def load(world: World, *ids: str) -> dict[str, ServerGroup]:
-    with world.ledger.read() as conn:
-        return groups.load(conn, ids)
+    with world.ledger.read() as tx:
+        return groups.load(tx, ids)
 
 
 def slots(world: World) -> list[tuple[int, int | None]]:
@@ -101,8 +101,8 @@ def test_a_refusal_by_the_group_is_a_reschedule(world: World) -> None:
     of = group("anti-affinity")
     first, second = members(world, of, 2)
     claim(world, asked(first, group=of))
-    with world.ledger.write() as conn:
-        outcome = claims.claim(conn, [asked(second, group=of)], world.time)[second]
+    with world.ledger.write() as tx:
+        outcome = claims.claim(tx.for_run(world.context()), [asked(second, group=of)])[second]
     assert isinstance(outcome, errors.RescheduledException)
     assert (world.used("h1")[3], world.claims()) == (1, {(first, "h1")})
 
@@ -133,8 +133,8 @@ def test_the_database_itself_gives_a_place_once(world: World) -> None:
     claim(world, asked(first, group=of))
     row = dict(world.rows(tables.claims)[0]._mapping)
     row.update(id=row["id"] + 1000, instance_uuid=second)
-    with pytest.raises(sa.exc.IntegrityError), world.ledger.engine.begin() as conn:
-        conn.execute(tables.claims.insert().values(**row))
+    with pytest.raises(sa.exc.IntegrityError), world.ledger.engine.begin() as tx:
+        tx.execute(tables.claims.insert().values(**row))
 
 
 # --- the scheduler with groups -----------------------------------------------------------------------------------------
@@ -195,8 +195,8 @@ def test_a_member_with_remains_elsewhere_is_on_both(world: World) -> None:
         world.report(host, memory=10)
     of = group("anti-affinity")
     first, late = members(world, of, 2)
-    with world.ledger.write() as conn:
-        conn.execute(tables.instances.update().where(tables.instances.c.uuid == late).values(run_id="run-z"))
+    with world.ledger.write() as tx:
+        tx.execute(tables.instances.update().where(tables.instances.c.uuid == late).values(run_id="run-z"))
     left = world.schedule().placed[first].host
     world.begin(builds.NETWORKING, left)
     how: dict[str, t.Any] = {"cleaned": False, "unreachable": True}
@@ -247,8 +247,8 @@ def test_the_row_goes_with_the_last_member(world: World) -> None:
     assert set(load(world, of.id)) == {of.id}
     world.delete(uuids=[second])
     world.finish()
-    with world.ledger.write() as conn:
-        groups.forget_unused(conn, [of.id])
+    with world.ledger.write() as tx:
+        groups.forget_unused(tx, [of.id])
     assert load(world, of.id) == {}
 
 
@@ -292,10 +292,10 @@ def test_a_group_is_not_forgotten_under_a_boot(world: World) -> None:
         finished.set()
 
     thread = threading.Thread(target=finish)
-    with world.ledger.write() as conn:
+    with world.ledger.write() as tx:
         options = accept.AcceptOptions(networks=world.networks)
         wanted = request("new", networks=(), server_group=of)
-        new = accept.accept(conn, [wanted], options, world.context("b")).created
+        new = accept.accept(tx.for_run(world.context("b")), [wanted], options).created
         thread.start()
         finished.wait(1.0)  # it may wait for us, or be through
     thread.join(30)
@@ -311,10 +311,12 @@ def test_the_late_check_waits_for_whoever_has_the_group(world: World) -> None:
     of = group("affinity")
     first, second = members(world, of, 2)
     found: dict[str, str] = {}
-    with world.ledger.write() as conn:
-        groups.load(conn, [of.id], lock=True)
-        assert isinstance(claims.claim(conn, [asked(first, "h1", group=of)], world.time)[first], claims.Candidate)
-        conn.execute(
+    with world.ledger.write() as tx:
+        groups.load(tx, [of.id], lock=True)
+        assert isinstance(
+            claims.claim(tx.for_run(world.context()), [asked(first, "h1", group=of)])[first], claims.Candidate
+        )
+        tx.execute(
             tables.instances.update()
             .where(tables.instances.c.uuid == first)
             .values(host="h1", vm_state=states.ACTIVE, task_state=None)

@@ -12,11 +12,12 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, at, request
 
 NOW = 1000.0
-ME = runs.identify(os.getpid(), "here", "ann")
+ME = this_run.identify(os.getpid(), "here", "ann")
 
 
 @dataclasses.dataclass
@@ -55,44 +56,44 @@ def test_whether_a_run_is_dead(row: t.Any, dead: bool) -> None:
 
 def test_a_process_that_ends() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
-        started = runs.process_started(process.pid)
+        started = this_run.process_started(process.pid)
         assert started is not None and started >= ME.pid_started
         row = Row(pid=process.pid, pid_started=started)
         assert not runs.is_dead(row, ME, NOW)
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, but still in the table of processes
         assert runs.is_dead(row, ME, NOW)
-    assert runs.process_started(process.pid) is None
+    assert this_run.process_started(process.pid) is None
 
 
 def test_the_identity_is_the_processes(world: World) -> None:
-    assert runs.identify(os.getpid(), "here", "bob").id == ME.id
-    assert runs.identify(os.getppid(), "here", "ann").id != ME.id
-    long = runs.identify(os.getpid(), "c" * 255, "ann")
+    assert this_run.identify(os.getpid(), "here", "bob").id == ME.id
+    assert this_run.identify(os.getppid(), "here", "ann").id != ME.id
+    long = this_run.identify(os.getpid(), "c" * 255, "ann")
     assert len("req-" + long.id) <= 64
-    with world.ledger.write() as conn:
-        runs.renew(conn, long, NOW)
+    with world.ledger.write() as tx:
+        runs.renew(at(tx, NOW, long))
 
 
 def test_renewing(world: World) -> None:
     run = world.context("a").run
-    with world.ledger.write() as conn:
-        runs.renew(conn, run, NOW)
-        runs.renew(conn, run, NOW + 100, lease_seconds=50)
+    with world.ledger.write() as tx:
+        runs.renew(at(tx, NOW, run))
+        runs.renew(at(tx, NOW + 100, run, lease_seconds=50))
     (row,) = world.rows(tables.runs)
     assert (row.id, row.started_at, row.lease_until, row.actor) == ("run-a", NOW, NOW + 150, "ann")
 
 
 def test_the_dead_among_runs(world: World) -> None:
     me, other = world.context("a").run, world.context("b").run
-    with world.ledger.write() as conn:
-        runs.renew(conn, me, 0)
-        runs.renew(conn, other, NOW)
+    with world.ledger.write() as tx:
+        runs.renew(at(tx, 0, me))
+        runs.renew(at(tx, NOW, other))
         ids = [me.id, other.id, "unknown", None]
-        assert runs.dead_among(conn, ids, me, NOW) == {"unknown"}
-        assert runs.dead_among(conn, ids, me, NOW + runs.LEASE_SECONDS) == {"unknown", other.id}
-        assert runs.dead_among(conn, [], me, NOW) == set()
-        error = runs.locked_error(conn, "web", other.id)
+        assert runs.dead_among(at(tx, NOW, me), ids) == {"unknown"}
+        assert runs.dead_among(at(tx, NOW + this_run.LEASE_SECONDS, me), ids) == {"unknown", other.id}
+        assert runs.dead_among(at(tx, NOW, me), []) == set()
+        error = runs.locked_error(tx, "web", other.id)
     assert error.message == "Instance web is being worked on by run run-b until 1970-01-01T00:26:40Z."
 
 
@@ -101,8 +102,8 @@ def test_a_live_run_that_renews_keeps_its_builds(world: World) -> None:
     uuid = world.boot("web", "accepted", run="a")
     for _minute in range(4):
         world.time += 300
-        with world.ledger.write() as conn:
-            runs.renew(conn, world.context("a").run, world.time)
+        with world.ledger.write() as tx:
+            runs.renew(tx.for_run(world.context("a")))
         assert world.refusals(request("web"), run="b")[0]["code"] == "InstanceBusy"
     world.time += 601
     assert world.accept(request("web"), run="b").resumed == [uuid]

@@ -75,8 +75,8 @@ def test_restoring_a_backup(small: World, tmp_path: pathlib.Path) -> None:
     subprocess.run(["install", "-m", "600", str(tmp_path / "copy.db"), str(path)], check=True)
     restored = World(str(path))
     assert restored.state(uuid)[0] == "active"
-    with restored.ledger.read() as conn:
-        restored.check(conn)
+    with restored.ledger.read() as tx:
+        restored.check(tx)
     restored.ledger.close()
 
 
@@ -189,9 +189,9 @@ def test_dump_and_restore_of_postgresql(postgres: t.Any, tmp_path: pathlib.Path)
         other = again(postgres.url(restored))
         assert other.everything() == before
         other.boot("goes-on")  # the counters of ids came along
-        with other.ledger.read() as conn:
-            other.check(conn)
-            assert conn.execute(sa.select(sa.func.count()).select_from(tables.instances)).scalar() == 2
+        with other.ledger.read() as tx:
+            other.check(tx)
+            assert tx.execute(sa.select(sa.func.count()).select_from(tables.instances)).scalar() == 2
         other.ledger.close()
     finally:
         world.ledger.close()

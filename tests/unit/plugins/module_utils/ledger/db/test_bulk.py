@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import bulk
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import node, waiting
@@ -49,8 +50,8 @@ def claim_rows(uuids: t.Sequence[str], node_id: int, numas: t.Sequence[t.Any]) -
 
 def rolled_back(world: World, work: t.Callable[[t.Any], None]) -> None:
     """What bulk writes here is not as the laws want it."""
-    with world.ledger.rehearse() as conn:
-        work(conn)
+    with world.ledger.rehearse() as tx:
+        work(tx)
 
 
 def test_insert_with_json_none_and_numbers(world: World) -> None:
@@ -58,14 +59,14 @@ def test_insert_with_json_none_and_numbers(world: World) -> None:
     numas = [None, *ODD_JSON]
     rows = claim_rows(waiting(world, len(numas)), where, numas)
 
-    def work(conn: t.Any) -> None:
-        bulk.insert(conn, tables.claims, rows)
-        found = [dict(r._mapping) for r in conn.execute(sa.select(tables.claims).order_by(tables.claims.c.id))]
+    def work(tx: Transaction) -> None:
+        bulk.insert(tx, tables.claims, rows)
+        found = [dict(r._mapping) for r in tx.execute(sa.select(tables.claims).order_by(tables.claims.c.id))]
         by_uuid = {r.pop("instance_uuid"): r for r in found}
         assert len({r.pop("id") for r in found}) == len(rows)
         for row in rows:
             assert by_uuid[row["instance_uuid"]] == {k: v for k, v in row.items() if k != "instance_uuid"}
-        nothing = conn.execute(sa.select(sa.func.count()).where(tables.claims.c.numa.is_(sa.null()))).scalar_one()
+        nothing = tx.execute(sa.select(sa.func.count()).where(tables.claims.c.numa.is_(sa.null()))).scalar_one()
         assert nothing == 1, "None is the database's NULL, and of JSON values only that"
 
     rolled_back(world, work)
@@ -79,11 +80,11 @@ def test_insert_texts_as_they_are(world: World) -> None:
     ]
     table = tables.instance_action_events
 
-    def work(conn: t.Any) -> None:
-        bulk.insert(conn, table, rows)
+    def work(tx: Transaction) -> None:
+        bulk.insert(tx, table, rows)
         for row in rows:
             query = sa.select(*(table.c[n] for n in row)).where(table.c.instance_uuid == row["instance_uuid"])
-            assert row in [dict(r._mapping) for r in conn.execute(query)]
+            assert row in [dict(r._mapping) for r in tx.execute(query)]
 
     rolled_back(world, work)
 
@@ -93,18 +94,18 @@ def test_an_omitted_column_gets_the_databases_default(world: World) -> None:
     (row,) = claim_rows(waiting(world), where, [None])
     del row["kind"], row["numa"]
 
-    def work(conn: t.Any) -> None:
-        bulk.insert(conn, tables.claims, [row])
-        found = conn.execute(sa.select(tables.claims)).one()
+    def work(tx: Transaction) -> None:
+        bulk.insert(tx, tables.claims, [row])
+        found = tx.execute(sa.select(tables.claims)).one()
         assert (found.kind, found.numa) == ("build", None)
 
     rolled_back(world, work)
 
 
 def test_nothing_to_write(world: World) -> None:
-    def work(conn: t.Any) -> None:
-        bulk.insert(conn, tables.claims, [])
-        assert bulk.update(conn, tables.claims, "id", []) == 0
+    def work(tx: Transaction) -> None:
+        bulk.insert(tx, tables.claims, [])
+        assert bulk.update(tx, tables.claims, "id", []) == 0
 
     rolled_back(world, work)
 
@@ -123,11 +124,11 @@ def test_update_puts_and_adds(world: World) -> None:
         {"id": 10**9, "memory_mb_used": 1, "disabled_reason": "x", "metrics": {}, "disk_available_least": 0},
     ]
 
-    def work(conn: t.Any) -> None:
+    def work(tx: Transaction) -> None:
         c = tables.compute_nodes.c
-        assert bulk.update(conn, tables.compute_nodes, "id", rows, add=("memory_mb_used",)) == 2
+        assert bulk.update(tx, tables.compute_nodes, "id", rows, add=("memory_mb_used",)) == 2
         names = ("memory_mb_used", "disabled_reason", "metrics", "disk_available_least")
-        found = conn.execute(sa.select(*(c[n] for n in names)).order_by(c.host)).all()
+        found = tx.execute(sa.select(*(c[n] for n in names)).order_by(c.host)).all()
         assert [tuple(r) for r in found] == [
             (100, "ü '", {"a": 1.5}, None),
             (1, "", None, None),
@@ -145,12 +146,12 @@ def test_update_by_a_text_key(world: World) -> None:
     ]
     rows[1]["retry"] = None
 
-    def work(conn: t.Any) -> None:
-        assert bulk.update(conn, tables.instances, "uuid", rows) == 3
+    def work(tx: Transaction) -> None:
+        assert bulk.update(tx, tables.instances, "uuid", rows) == 3
         c = tables.instances.c
         found = {
             r.uuid: {"uuid": r.uuid, "retry": r.retry, "host": r.host}
-            for r in conn.execute(sa.select(c.uuid, c.retry, c.host))
+            for r in tx.execute(sa.select(c.uuid, c.retry, c.host))
         }
         assert [found[u] for u in uuids] == rows
 
@@ -162,13 +163,13 @@ def test_more_rows_than_a_statement_has_parameters(world: World) -> None:
     rows = [{"instance_uuid": uuid, "event": str(n), "start_time": float(n)} for n in range(40_000)]
     table = tables.instance_action_events
 
-    def work(conn: t.Any) -> None:
-        bulk.insert(conn, table, rows)
-        ids = conn.execute(sa.select(table.c.id)).scalars().all()
+    def work(tx: Transaction) -> None:
+        bulk.insert(tx, table, rows)
+        ids = tx.execute(sa.select(table.c.id)).scalars().all()
         assert len(ids) >= len(rows)
         updates = [{"id": i, "details": "x%d" % i} for i in ids]
-        assert bulk.update(conn, table, "id", updates) == len(ids)
-        assert conn.execute(sa.select(sa.func.count(table.c.details.distinct()))).scalar_one() == len(ids)
+        assert bulk.update(tx, table, "id", updates) == len(ids)
+        assert tx.execute(sa.select(sa.func.count(table.c.details.distinct()))).scalar_one() == len(ids)
 
     rolled_back(world, work)
 
@@ -178,13 +179,13 @@ def test_the_order_of_columns_does_not_matter(world: World, names: tuple[str, st
     """A statement is kept and used again: with other columns, another order, another way of adding it is another one."""
     where = node(world)
 
-    def work(conn: t.Any) -> None:
+    def work(tx: Transaction) -> None:
         c = tables.compute_nodes.c
-        bulk.update(conn, tables.compute_nodes, "id", [{names[0]: 5, "id": where, names[1]: 7}])
-        bulk.update(conn, tables.compute_nodes, "id", [{names[0]: 1, "id": where, names[1]: 1}], add=(names[1],))
-        assert tuple(conn.execute(sa.select(c[names[0]], c[names[1]])).one()) == (1, 8)
-        bulk.update(conn, tables.compute_nodes, "id", [{"id": where, names[1]: 3}], add=names)
-        assert tuple(conn.execute(sa.select(c[names[0]], c[names[1]])).one()) == (1, 11)
+        bulk.update(tx, tables.compute_nodes, "id", [{names[0]: 5, "id": where, names[1]: 7}])
+        bulk.update(tx, tables.compute_nodes, "id", [{names[0]: 1, "id": where, names[1]: 1}], add=(names[1],))
+        assert tuple(tx.execute(sa.select(c[names[0]], c[names[1]])).one()) == (1, 8)
+        bulk.update(tx, tables.compute_nodes, "id", [{"id": where, names[1]: 3}], add=names)
+        assert tuple(tx.execute(sa.select(c[names[0]], c[names[1]])).one()) == (1, 11)
 
     rolled_back(world, work)
 
@@ -221,9 +222,9 @@ def test_any_content_comes_back(world: World, contents: list[tuple[t.Any, str]])
     ]
     c = tables.notifications.c
 
-    def work(conn: t.Any) -> None:
-        bulk.insert(conn, tables.notifications, rows)
+    def work(tx: Transaction) -> None:
+        bulk.insert(tx, tables.notifications, rows)
         query = sa.select(c.instance_uuid, c.event_type, c.payload, c.created_at).where(c.instance_uuid.like("u%"))
-        assert [dict(r._mapping) for r in conn.execute(query.order_by(c.created_at))] == rows
+        assert [dict(r._mapping) for r in tx.execute(query.order_by(c.created_at))] == rows
 
     rolled_back(world, work)

@@ -26,15 +26,15 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import LedgerAddress, password_in
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import migrate
-from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, at, request
 
 
 def refused(url: str | LedgerAddress, **how: t.Any) -> errors.LedgerError:
     address = url if isinstance(url, LedgerAddress) else LedgerAddress(url=url, retry_timeout=0.2)
     with pytest.raises(errors.LedgerError) as caught:
         ledger = database.open_ledger(address, **how)
-        with ledger.write() as conn:
-            conn.execute(sa.select(tables.runs))
+        with ledger.write() as tx:
+            tx.execute(sa.select(tables.runs))
     assert caught.value.remedy, caught.value.message
     return caught.value
 
@@ -43,37 +43,37 @@ def refused(url: str | LedgerAddress, **how: t.Any) -> errors.LedgerError:
 
 
 def test_all_or_nothing(world: World) -> None:
-    with pytest.raises(ZeroDivisionError), world.ledger.write() as conn:
-        runs.renew(conn, world.context().run, 1.0)
+    with pytest.raises(ZeroDivisionError), world.ledger.write() as tx:
+        runs.renew(at(tx, 1.0, world.context().run))
         raise ZeroDivisionError
     assert world.rows(tables.runs) == []
 
 
 def test_a_rehearsal_leaves_nothing(world: World) -> None:
-    with world.ledger.rehearse() as conn:
-        runs.renew(conn, world.context().run, 1.0)
-        assert conn.execute(sa.select(tables.runs)).first() is not None
+    with world.ledger.rehearse() as tx:
+        runs.renew(at(tx, 1.0, world.context().run))
+        assert tx.execute(sa.select(tables.runs)).first() is not None
     assert world.rows(tables.runs) == []
 
 
 def test_reading_sees_one_moment_and_does_not_lock(world: World) -> None:
     query = sa.select(sa.func.count()).select_from(tables.instances)
-    with world.ledger.read() as conn:
-        assert conn.execute(query).scalar() == 0
+    with world.ledger.read() as tx:
+        assert tx.execute(query).scalar() == 0
         world.accept(request("web"))
-        assert conn.execute(query).scalar() == 0
-    with world.ledger.read() as conn:
-        assert conn.execute(query).scalar() == 1
+        assert tx.execute(query).scalar() == 0
+    with world.ledger.read() as tx:
+        assert tx.execute(query).scalar() == 1
 
 
 def test_what_another_run_wrote_at_the_same_moment_is_told_in_words(world: World) -> None:
     world.accept(request("web"))
     (row,) = world.rows(tables.instances)
-    with pytest.raises(errors.LedgerError) as caught, world.ledger.write() as conn:
-        conn.execute(tables.instances.insert().values(**{**row._mapping, "uuid": "other"}))
+    with pytest.raises(errors.LedgerError) as caught, world.ledger.write() as tx:
+        tx.execute(tables.instances.insert().values(**{**row._mapping, "uuid": "other"}))
     assert caught.value.retryable and "run again" in caught.value.remedy
-    with pytest.raises(errors.LedgerError) as caught, world.ledger.write() as conn:
-        conn.execute(tables.instances.update().values(reservation_id="r-none"))
+    with pytest.raises(errors.LedgerError) as caught, world.ledger.write() as tx:
+        tx.execute(tables.instances.update().values(reservation_id="r-none"))
     assert not caught.value.retryable
 
 
@@ -87,8 +87,8 @@ def test_the_file_is_its_owners(tmp_path: pathlib.Path, mask: int) -> None:
     try:
         migrate(str(path))
         ledger = database.open_ledger(str(path))
-        with ledger.write() as conn:
-            conn.execute(sa.text("DELETE FROM runs"))
+        with ledger.write() as tx:
+            tx.execute(sa.text("DELETE FROM runs"))
             files = sorted(path.parent.iterdir())
             assert [f.name for f in files] == ["ledger.db", "ledger.db-shm", "ledger.db-wal"]
             assert {stat.S_IMODE(f.stat().st_mode) for f in files} == {0o600}
@@ -101,9 +101,9 @@ def test_the_file_is_its_owners(tmp_path: pathlib.Path, mask: int) -> None:
 def test_a_commit_lasts(tmp_path: pathlib.Path) -> None:
     migrate(str(tmp_path / "ledger.db"))
     ledger = database.open_ledger(str(tmp_path / "ledger.db"))
-    with ledger.read() as conn:
+    with ledger.read() as tx:
         found = [
-            conn.exec_driver_sql("PRAGMA " + p).scalar()
+            tx.connection.exec_driver_sql("PRAGMA " + p).scalar()
             for p in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
         ]
     assert found == ["wal", 2, 1, 60000]
@@ -202,8 +202,8 @@ def test_a_lock_that_is_not_given_back(tmp_path: pathlib.Path) -> None:
     migrate(str(tmp_path / "ledger.db"))
     address = LedgerAddress(url=str(tmp_path / "ledger.db"), lock_timeout=0.01)
     one, two = (database.open_ledger(address) for _each in range(2))
-    with one.write() as conn:
-        conn.execute(sa.text("DELETE FROM runs"))
+    with one.write() as tx:
+        tx.execute(sa.text("DELETE FROM runs"))
         with pytest.raises(errors.LedgerError) as caught, two.write():
             pass
         with two.read() as reading:  # readers never wait
@@ -241,8 +241,8 @@ def test_a_full_disk(small_disk: pathlib.Path) -> None:
     (small_disk / "filler").unlink()
     world.boot("second", until="accepted")
     assert world.count(tables.instances) == 2
-    with world.ledger.read() as conn:
-        assert conn.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
+    with world.ledger.read() as tx:
+        assert tx.connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
     world.ledger.close()
 
 
@@ -253,8 +253,8 @@ def test_a_file_that_was_open_to_others_is_closed(tmp_path: pathlib.Path, suffix
     migrate(str(path))
     first = database.open_ledger(str(path))
     assert first.warnings == []
-    with first.read() as conn:
-        conn.execute(sa.select(tables.runs))
+    with first.read() as tx:
+        tx.execute(sa.select(tables.runs))
         wide = tmp_path / ("ledger.db" + suffix)
         wide.chmod(mode)
         second = database.open_ledger(str(path))
@@ -477,8 +477,8 @@ def test_tls(tls_server: tuple[PostgresServer, int], tmp_path: pathlib.Path) -> 
     )
     is_let_in(good)
     ledger = database.open_ledger(good, check_revision=False)
-    with ledger.read() as conn:
-        assert conn.execute(sa.text("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")).scalar() is True
+    with ledger.read() as tx:
+        assert tx.execute(sa.text("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")).scalar() is True
     ledger.close()
     by_url = good.url + "&sslmode=verify-full&sslrootcert=" + ca
     is_let_in(LedgerAddress(url=by_url, password=PASSWORD))

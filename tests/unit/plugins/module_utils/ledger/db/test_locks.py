@@ -15,7 +15,7 @@ def test_insert_new_tells_whether_it_did(world: World) -> None:
     row = {"pool_host": "p", "kind": "volume", "item_id": "x", "volume_id": "x", "reason": "", "created_at": 0.0}
     group = {"id": "g", "project": "p", "name": "n", "policy": "affinity", "created_at": 0.0}
     for table, values in ((tables.compute_nodes, node), (tables.volume_cleanups, row), (tables.server_groups, group)):
-        with world.ledger.write() as conn:
-            assert locks.insert_new(conn, table, **values)
-            assert not locks.insert_new(conn, table, **values)
+        with world.ledger.write() as tx:
+            assert locks.insert_new(tx, table, **values)
+            assert not locks.insert_new(tx, table, **values)
         assert world.count(table) == 1

@@ -20,6 +20,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import commits
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import LedgerAddress
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import at
 
 FORK = multiprocessing.get_context("fork")
 
@@ -56,29 +58,29 @@ def opened(url: str, **settings: t.Any) -> database.Ledger:
     return database.open_ledger(LedgerAddress(url=url, **settings), create=True, check_revision=False)
 
 
-def make_probe(conn: t.Any) -> None:
-    conn.execute(sa.text("CREATE TABLE probe (who VARCHAR(40), number INTEGER)"))
-    conn.execute(sa.text("CREATE TABLE seats (id INTEGER PRIMARY KEY, free INTEGER)"))
-    conn.execute(sa.text("INSERT INTO seats VALUES (1, 1000000), (2, 1000000)"))
+def make_probe(tx: Transaction) -> None:
+    tx.execute(sa.text("CREATE TABLE probe (who VARCHAR(40), number INTEGER)"))
+    tx.execute(sa.text("CREATE TABLE seats (id INTEGER PRIMARY KEY, free INTEGER)"))
+    tx.execute(sa.text("INSERT INTO seats VALUES (1, 1000000), (2, 1000000)"))
 
 
-def add(conn: t.Any, who: str, number: int) -> int:
+def add(tx: Transaction, who: str, number: int) -> int:
     """Not repeatable by itself: two of it are two rows and two seats."""
-    conn.execute(sa.text("INSERT INTO probe VALUES (:w, :n)"), {"w": who, "n": number})
-    conn.execute(sa.text("UPDATE seats SET free = free - 1 WHERE id = 1"))
+    tx.execute(sa.text("INSERT INTO probe VALUES (:w, :n)"), {"w": who, "n": number})
+    tx.execute(sa.text("UPDATE seats SET free = free - 1 WHERE id = 1"))
     return number
 
 
-def rows(conn: t.Any) -> list[tuple[str, int]]:
-    return sorted((r.who, r.number) for r in conn.execute(sa.text("SELECT who, number FROM probe")))
+def rows(tx: Transaction) -> list[tuple[str, int]]:
+    return sorted((r.who, r.number) for r in tx.execute(sa.text("SELECT who, number FROM probe")))
 
 
-def free(conn: t.Any, seat: int = 1) -> int:
-    return int(conn.execute(sa.text("SELECT free FROM seats WHERE id = :s"), {"s": seat}).scalar_one())
+def free(tx: Transaction, seat: int = 1) -> int:
+    return int(tx.execute(sa.text("SELECT free FROM seats WHERE id = :s"), {"s": seat}).scalar_one())
 
 
-def backend(conn: t.Any) -> int:
-    return int(conn.execute(sa.text("SELECT pg_backend_pid()")).scalar_one())
+def backend(tx: Transaction) -> int:
+    return int(tx.execute(sa.text("SELECT pg_backend_pid()")).scalar_one())
 
 
 # --- the commit that got no answer -----------------------------------------------------------------------------------
@@ -94,9 +96,9 @@ def test_a_commit_without_an_answer_is_done_once(
     assert ledger.transact(add, "a", 0) == 0
     calls = []
 
-    def work(conn: t.Any) -> str:
+    def work(tx: Transaction) -> str:
         calls.append(1)
-        add(conn, "a", 1)
+        add(tx, "a", 1)
         return "value %d" % len(calls)
 
     wire.breaks = list(breaks)
@@ -115,10 +117,10 @@ def test_the_server_dies_at_the_commit(server: PostgresServer, name: str) -> Non
     kills = [1, 1, 1]
 
     @sa.event.listens_for(ledger.engine, "commit")
-    def kill(conn: t.Any) -> None:
+    def kill(tx: Transaction) -> None:
         if kills:
             kills.pop()
-            pid = conn.connection.dbapi_connection.info.backend_pid
+            pid = tx.connection.dbapi_connection.info.backend_pid
             with server.connect() as other:
                 other.execute("SELECT pg_terminate_backend(%d, 5000)" % pid)
 
@@ -132,8 +134,8 @@ def test_an_unknown_outcome_is_said(server: PostgresServer, name: str, wire: Wir
     ledger.transact(add, "a", 0)
     wire.breaks = ["after"]
 
-    def work(conn: t.Any) -> None:
-        add(conn, "a", 1)
+    def work(tx: Transaction) -> None:
+        add(tx, "a", 1)
         wire.refuse()  # nobody can ask again
 
     with pytest.raises(errors.LedgerError) as caught:
@@ -146,14 +148,14 @@ def test_an_unknown_outcome_is_said(server: PostgresServer, name: str, wire: Wir
 def test_a_transaction_that_wrote_nothing_is_not_signed(server: PostgresServer, name: str, wire: Wire) -> None:
     ledger = opened(wire.url(name))
     count = sa.select(sa.func.count()).select_from(commits.table)
-    before = ledger.inspect(lambda conn: conn.execute(count).scalar())
+    before = ledger.inspect(lambda tx: tx.execute(count).scalar())
     assert ledger.transact(rows) == []
-    assert ledger.inspect(lambda conn: conn.execute(count).scalar()) == before
+    assert ledger.inspect(lambda tx: tx.execute(count).scalar()) == before
     wire.breaks = ["after"]
     assert ledger.transact(rows) == []
     for number in range(5):
         ledger.transact(add, "a", number)
-    assert ledger.inspect(lambda conn: conn.execute(count).scalar()) == before + 1  # one row, however many transactions
+    assert ledger.inspect(lambda tx: tx.execute(count).scalar()) == before + 1  # one row, however many transactions
     ledger.close()
 
 
@@ -179,8 +181,8 @@ def test_threads_and_forks_sign_for_themselves(server: PostgresServer, name: str
 def test_old_signatures_are_forgotten(server: PostgresServer, name: str) -> None:
     ledger = opened(server.url(name))
     ledger.transact(add, "a", 1)
-    assert ledger.transact(lambda conn: commits.forget_old(conn, time.time() + 60)) == 0
-    assert ledger.transact(lambda conn: commits.forget_old(conn, time.time() + commits.KEEP_SECONDS + 60)) >= 1
+    assert ledger.transact(lambda tx: commits.forget_old(at(tx, time.time() + 60))) == 0
+    assert ledger.transact(lambda tx: commits.forget_old(at(tx, time.time() + commits.KEEP_SECONDS + 60))) >= 1
     ledger.close()
 
 
@@ -222,25 +224,25 @@ def test_a_restart_in_the_middle_of_a_transaction(server: PostgresServer, name: 
     ledger = opened(server.url(name))
     restarts = [1]
 
-    def work(conn: t.Any) -> int:
-        add(conn, "a", 1)
+    def work(tx: Transaction) -> int:
+        add(tx, "a", 1)
         if restarts:
             restarts.pop()
             server.restart()
-        add(conn, "a", 2)
-        return free(conn)
+        add(tx, "a", 2)
+        return free(tx)
 
     assert ledger.transact(work) == 1_000_000 - 2
     restarts.append(1)
     assert ledger.rehearsal(work) == 1_000_000 - 4
     restarts.append(1)
 
-    def read(conn: t.Any) -> list[tuple[str, int]]:
-        found = rows(conn)
+    def read(tx: Transaction) -> list[tuple[str, int]]:
+        found = rows(tx)
         if restarts:
             restarts.pop()
             server.restart()
-            return rows(conn)
+            return rows(tx)
         return found
 
     assert ledger.inspect(read) == [("a", 1), ("a", 2)]
@@ -256,8 +258,8 @@ def test_a_connection_that_went_while_it_was_idle_is_made_anew(
     ledger = opened(server.url(name))
     first = ledger.inspect(backend)
     server.restart()
-    with ledger.write() as conn:  # no second attempt here: the pool asks before it hands out
-        assert backend(conn) != first
+    with ledger.write() as tx:  # no second attempt here: the pool asks before it hands out
+        assert backend(tx) != first
     ledger.close()
 
 
@@ -293,10 +295,10 @@ def test_a_deadlock_is_not_seen(server: PostgresServer, name: str) -> None:
     barrier = threading.Barrier(2, timeout=30)
     attempts = []
 
-    def work(conn: t.Any, order: tuple[int, int]) -> None:
+    def work(tx: Transaction, order: tuple[int, int]) -> None:
         attempts.append(order)
         for i, seat in enumerate(order):
-            conn.execute(sa.text("UPDATE seats SET free = free - 1 WHERE id = %d" % seat))
+            tx.execute(sa.text("UPDATE seats SET free = free - 1 WHERE id = %d" % seat))
             if i == 0 and len(attempts) <= 2:
                 barrier.wait()
 
@@ -314,14 +316,14 @@ def test_a_serialisation_failure_is_not_seen(server: PostgresServer, name: str) 
     ledger = opened(server.url(name))
     attempts = []
 
-    def work(conn: t.Any) -> int:
-        conn.execute(sa.text("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"))
-        attempts.append(free(conn))
+    def work(tx: Transaction) -> int:
+        tx.execute(sa.text("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"))
+        attempts.append(free(tx))
         if len(attempts) == 1:
             thread = threading.Thread(target=ledger.transact, args=(add, "other", 1))
             thread.start()
             thread.join(30)
-        conn.execute(sa.text("UPDATE seats SET free = :f WHERE id = 1"), {"f": attempts[-1] - 1})
+        tx.execute(sa.text("UPDATE seats SET free = :f WHERE id = 1"), {"f": attempts[-1] - 1})
         return attempts[-1] - 1
 
     assert ledger.transact(work) == 1_000_000 - 2
@@ -344,8 +346,8 @@ def test_a_lock_of_another_run_is_waited_for_and_then_told(
     holder = opened(url)
     short = opened(url, lock_timeout=0.2, retry_timeout=0.6)
     long = opened(url, lock_timeout=0.2, retry_timeout=30)
-    with holder.write() as conn:
-        add(conn, "holder", 0)
+    with holder.write() as tx:
+        add(tx, "holder", 0)
         with pytest.raises(errors.LedgerError) as caught:
             short.transact(add, "short", 0)
         assert caught.value.retryable and "0.2 s (bootflow_ledger_lock_timeout)" in caught.value.remedy
@@ -362,10 +364,10 @@ def test_a_collision_is_repeated_where_the_code_says_so(server: PostgresServer, 
     ledger = opened(server.url(name))
     attempts = []
 
-    def work(conn: t.Any) -> int:
+    def work(tx: Transaction) -> int:
         attempts.append(1)
         number = 1 if len(attempts) == 1 else 3
-        conn.execute(sa.text("INSERT INTO seats VALUES (:n, 1)"), {"n": number})
+        tx.execute(sa.text("INSERT INTO seats VALUES (:n, 1)"), {"n": number})
         return number
 
     with pytest.raises(errors.LedgerError) as caught:
@@ -375,29 +377,29 @@ def test_a_collision_is_repeated_where_the_code_says_so(server: PostgresServer, 
     assert ledger.transact(work, collisions=2) == 3 and len(attempts) == 2
     attempts.clear()
     with pytest.raises(errors.LedgerError):
-        ledger.transact(lambda conn: (attempts.append(1), make_seat(conn)), collisions=2)
+        ledger.transact(lambda tx: (attempts.append(1), make_seat(tx)), collisions=2)
     assert len(attempts) == 3
     ledger.close()
 
 
-def make_seat(conn: t.Any) -> None:
-    conn.execute(sa.text("INSERT INTO seats VALUES (1, 1)"))
+def make_seat(tx: Transaction) -> None:
+    tx.execute(sa.text("INSERT INTO seats VALUES (1, 1)"))
 
 
 def test_an_error_of_ours_ends_it_at_once(server: PostgresServer, name: str) -> None:
     ledger = opened(server.url(name))
     attempts = []
 
-    def work(conn: t.Any) -> None:
+    def work(tx: Transaction) -> None:
         attempts.append(1)
-        add(conn, "a", 1)
+        add(tx, "a", 1)
         raise errors.NoValidHost(reason="none")
 
     with pytest.raises(errors.NoValidHost):
         ledger.transact(work)
     assert attempts == [1] and ledger.inspect(rows) == []
     with pytest.raises(errors.LedgerError) as caught:
-        ledger.transact(lambda conn: conn.execute(sa.text("SELECT nonsense")))
+        ledger.transact(lambda tx: tx.execute(sa.text("SELECT nonsense")))
     assert not caught.value.retryable
     ledger.close()
 
@@ -409,13 +411,13 @@ def test_a_frozen_run_lets_its_locks_go(server: PostgresServer, name: str) -> No
     frozen, other = opened(server.url(name), idle_timeout=0.3), opened(server.url(name))
     attempts, locked, let_go = [], threading.Event(), threading.Event()
 
-    def work(conn: t.Any) -> None:
-        add(conn, "frozen", 0)
+    def work(tx: Transaction) -> None:
+        add(tx, "frozen", 0)
         attempts.append(1)
         if len(attempts) == 1:
             locked.set()
             let_go.wait(60)  # it sleeps until the other one is through
-        add(conn, "frozen", 1)
+        add(tx, "frozen", 1)
 
     thread = threading.Thread(target=frozen.transact, args=(work,))
     thread.start()
@@ -432,7 +434,7 @@ def test_a_frozen_run_lets_its_locks_go(server: PostgresServer, name: str) -> No
 def test_a_statement_that_takes_too_long(server: PostgresServer, name: str) -> None:
     ledger = opened(server.url(name), statement_timeout=0.2)
     with pytest.raises(errors.LedgerError) as caught:
-        ledger.transact(lambda conn: conn.execute(sa.text("SELECT pg_sleep(5)")).all())
+        ledger.transact(lambda tx: tx.execute(sa.text("SELECT pg_sleep(5)")).all())
     assert "bootflow_ledger_statement_timeout" in caught.value.remedy and not caught.value.retryable
     ledger.close()
 
@@ -443,8 +445,8 @@ def test_settings_arrive(server: PostgresServer, name: str) -> None:
     )
 
     def show(ledger: database.Ledger, *names: str) -> list[str]:
-        with ledger.write() as conn:
-            return [str(conn.execute(sa.text("SHOW " + n)).scalar()) for n in names]
+        with ledger.write() as tx:
+            return [str(tx.execute(sa.text("SHOW " + n)).scalar()) for n in names]
 
     ledger = database.open_ledger(address)
     found = show(ledger, "lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout", "work_mem",

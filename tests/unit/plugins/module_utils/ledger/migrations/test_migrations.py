@@ -37,16 +37,16 @@ def at(url: str, revision: str | None) -> database.Ledger:
     """A ledger as the release of ``revision`` made it, from the frozen modules; None: nothing yet."""
     ledger = fresh(url)
     if revision is not None:
-        with ledger.write() as conn:
-            runner.upgrade(conn, to=revision)
+        with ledger.write() as tx:
+            runner.upgrade(tx, to=revision)
     return ledger
 
 
 def shape(ledger: database.Ledger) -> set[str]:
     """Every table, column, index and constraint, in the database's own words."""
-    with ledger.read() as conn:
-        if conn.dialect.name == "sqlite":
-            found = conn.execute(
+    with ledger.read() as tx:
+        if tx.dialect.name == "sqlite":
+            found = tx.execute(
                 sa.text("SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_master")
             ).scalars()
             # the order of the constraints of a table says nothing
@@ -67,20 +67,20 @@ def shape(ledger: database.Ledger) -> set[str]:
                 " FROM pg_constraint WHERE connamespace = 'public'::regnamespace"
             ),
         )
-        found = {f for q in queries for f in conn.execute(sa.text(q)).scalars()}
+        found = {f for q in queries for f in tx.execute(sa.text(q)).scalars()}
         return {f for f in found if not BOOKKEEPING.search(f)}
 
 
 def snapshot(ledger: database.Ledger) -> dict[str, list[dict[str, t.Any]]]:
     """Every row of every table, as the database itself says its columns are."""
     found: dict[str, list[dict[str, t.Any]]] = {}
-    with ledger.read() as conn:
+    with ledger.read() as tx:
         metadata = sa.MetaData()
-        metadata.reflect(conn)
+        metadata.reflect(tx.connection)
         for table in metadata.sorted_tables:
             if not BOOKKEEPING.search(table.name):
                 order = list(table.primary_key.columns)
-                found[table.name] = [dict(r._mapping) for r in conn.execute(sa.select(table).order_by(*order))]
+                found[table.name] = [dict(r._mapping) for r in tx.execute(sa.select(table).order_by(*order))]
     return found
 
 
@@ -94,9 +94,9 @@ def fill(ledger: database.Ledger, count: int = 7) -> None:
         "export": ("none", "done", "ending"),
         "connection": ("none", "done", "none"),
     }
-    with ledger.write() as conn:
+    with ledger.write() as tx:
         metadata = sa.MetaData()
-        metadata.reflect(conn)
+        metadata.reflect(tx.connection)
         for table in metadata.sorted_tables:
             if BOOKKEEPING.search(table.name):
                 continue
@@ -111,7 +111,7 @@ def fill(ledger: database.Ledger, count: int = 7) -> None:
                     else:
                         row[column.name] = value(column, i)
                 rows.append(row)
-            conn.execute(table.insert(), rows)
+            tx.execute(table.insert(), rows)
 
 
 def value(column: t.Any, i: int) -> t.Any:
@@ -158,9 +158,9 @@ def test_every_way_to_the_newest_gives_the_same_ledger(empty_url: str, start: st
     ledger = at(empty_url, start)
     ledger.migrate()
     upgraded = shape(ledger)
-    with ledger.write() as conn:
-        tables.metadata.drop_all(conn)
-        tables.metadata.create_all(conn)
+    with ledger.write() as tx:
+        tables.metadata.drop_all(tx.connection)
+        tables.metadata.create_all(tx.connection)
     assert upgraded == shape(ledger)
     ledger.close()
 
@@ -266,8 +266,8 @@ def test_revisions_are_frozen_and_in_order() -> None:
 )
 def test_half_a_ledger_is_refused(empty_url: str, statement: str, words: str) -> None:
     ledger = at(empty_url, REVISIONS[-1])
-    with ledger.write() as conn:
-        conn.execute(sa.text(statement))
+    with ledger.write() as tx:
+        tx.execute(sa.text(statement))
     before = snapshot(ledger)
     with pytest.raises(errors.LedgerError) as caught:
         ledger.migrate()
@@ -289,37 +289,37 @@ def test_rows_that_lost_what_they_refer_to_stop_an_upgrade(tmp_path: t.Any) -> N
         ledger.migrate()
     assert "refers to a missing row" in caught.value.message
     assert snapshot(ledger) == before
-    with ledger.read() as conn:
-        assert conn.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1  # they are on again afterwards
+    with ledger.read() as tx:
+        assert tx.connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1  # they are on again afterwards
     ledger.close()
 
 
 def test_from_nothing_to_the_newest_and_once_more(empty_url: str) -> None:
     ledger = fresh(empty_url)
-    with ledger.read() as conn:
-        assert runner.current_revision(conn) is None
-        assert runner.pending(conn) == list(runner.REVISIONS)
+    with ledger.read() as tx:
+        assert runner.current_revision(tx) is None
+        assert runner.pending(tx) == list(runner.REVISIONS)
         with pytest.raises(errors.LedgerTooOld) as caught:
-            runner.check_revision(conn, "the url")
+            runner.check_revision(tx, "the url")
     assert "is at revision none" in caught.value.message and caught.value.remedy
-    with ledger.write() as conn:
-        assert runner.upgrade(conn) == list(runner.REVISIONS)
-    with ledger.write() as conn:
-        assert runner.upgrade(conn) == []
-    with ledger.read() as conn:
-        assert runner.current_revision(conn) == runner.HEAD
-        runner.check_revision(conn, "the url")
+    with ledger.write() as tx:
+        assert runner.upgrade(tx) == list(runner.REVISIONS)
+    with ledger.write() as tx:
+        assert runner.upgrade(tx) == []
+    with ledger.read() as tx:
+        assert runner.current_revision(tx) == runner.HEAD
+        runner.check_revision(tx, "the url")
     ledger.close()
     database.open_ledger(empty_url).close()
 
 
 def test_a_migrated_ledger_is_what_the_tables_say(empty_url: str) -> None:
     ledger = fresh(empty_url)
-    with ledger.write() as conn:
-        runner.upgrade(conn)
-    with ledger.read() as conn:
+    with ledger.write() as tx:
+        runner.upgrade(tx)
+    with ledger.read() as tx:
         context = MigrationContext.configure(
-            conn,
+            tx.connection,
             opts={
                 "compare_type": True,
                 "include_name": lambda name, kind, _parents: kind != "table" or not BOOKKEEPING.search(name),
@@ -327,30 +327,30 @@ def test_a_migrated_ledger_is_what_the_tables_say(empty_url: str) -> None:
         )
         assert compare_metadata(context, tables.metadata) == []
     migrated = shape(ledger)
-    with ledger.write() as conn:
-        tables.metadata.drop_all(conn)
+    with ledger.write() as tx:
+        tables.metadata.drop_all(tx.connection)
     assert not any("instances" in line for line in shape(ledger))
-    with ledger.write() as conn:
-        tables.metadata.create_all(conn)
+    with ledger.write() as tx:
+        tables.metadata.create_all(tx.connection)
     assert migrated == shape(ledger)  # also the CHECK constraints, which compare_metadata does not look at
     assert sum("ck_instances_vm_state" in line for line in migrated) == 1
     ledger.close()
 
 
 def test_a_newer_ledger_is_refused(world: World) -> None:
-    with world.ledger.write() as conn:
-        conn.execute(sa.text("INSERT INTO ledger_revision (revision) VALUES ('9999')"))
+    with world.ledger.write() as tx:
+        tx.execute(sa.text("INSERT INTO ledger_revision (revision) VALUES ('9999')"))
     try:
         with pytest.raises(errors.LedgerTooNew) as caught:
             database.open_ledger(world.url)
         assert "9999" in caught.value.message and "Upgrade" in caught.value.remedy
         ledger = database.open_ledger(world.url, check_revision=False)
-        with pytest.raises(errors.LedgerTooNew), ledger.write() as conn:
-            runner.upgrade(conn)
+        with pytest.raises(errors.LedgerTooNew), ledger.write() as tx:
+            runner.upgrade(tx)
         ledger.close()
     finally:
-        with world.ledger.write() as conn:
-            conn.execute(sa.text("DELETE FROM ledger_revision WHERE revision = '9999'"))
+        with world.ledger.write() as tx:
+            tx.execute(sa.text("DELETE FROM ledger_revision WHERE revision = '9999'"))
 
 
 def test_an_older_ledger_is_refused_until_it_is_upgraded(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,6 +389,6 @@ def test_an_upgrade_that_fails_leaves_nothing(
 
 def test_in_memory() -> None:
     ledger = database.memory_ledger()
-    with ledger.rehearse() as conn:
-        runner.check_revision(conn, "memory")
+    with ledger.rehearse() as tx:
+        runner.check_revision(tx, "memory")
     ledger.close()

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import attachment, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import EVENTS, LAWS, Event, State
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Attachment, Reservation
@@ -48,9 +49,9 @@ class _Undo(Exception):
 def reserved(world: BootWorld, count: int = 2) -> t.Iterator[tuple[t.Any, list[str]]]:
     """(connection, ids of attachments just reserved); what is done with them is undone."""
     (volume,) = world.rows(tables.volumes)
-    with contextlib.suppress(_Undo), world.ledger.write() as conn:
+    with contextlib.suppress(_Undo), world.ledger.write() as tx:
         wanted = [Reservation(volume.id, "guest-%d" % i, "/dev/vdb") for i in range(count)]
-        yield conn, attachments.reserve(conn, wanted, world.context())
+        yield tx, attachments.reserve(tx.for_run(world.context()), wanted)
         raise _Undo
 
 
@@ -62,8 +63,8 @@ def one(bworld: BootWorld) -> BootWorld:
     return bworld
 
 
-def rows_of(conn: t.Any, ids: t.Sequence[str]) -> list[Attachment]:
-    return attachments.select(conn, ids=ids, ended=True)
+def rows_of(tx: Transaction, ids: t.Sequence[str]) -> list[Attachment]:
+    return attachments.select(tx, ids=ids, ended=True)
 
 
 def fields_of(event: Event) -> dict[str, t.Any]:
@@ -86,19 +87,19 @@ def test_any_sequence_of_events_on_rows(one: BootWorld, data: t.Any) -> None:
     """Rows in different states at once: each follows the table, or none is written."""
     steps = st.tuples(st.sampled_from(HAPPENINGS), st.sampled_from(((0,), (1,), (0, 1))))
     sequence = data.draw(st.lists(steps, max_size=25))
-    with reserved(one) as (conn, ids):
+    with reserved(one) as (tx, ids):
         for event, which in sequence:
-            before = rows_of(conn, ids)
+            before = rows_of(tx, ids)
             chosen = [r for r in before if ids.index(r.id) in which]
             if not all(event.admits(r.state) for r in chosen):
                 with pytest.raises(errors.VolumeAttachmentConflict):
-                    attachments.apply(conn, chosen, event, **fields_of(event))
-                assert rows_of(conn, ids) == before
+                    attachments.apply(tx, chosen, event, **fields_of(event))
+                assert rows_of(tx, ids) == before
                 continue
             with counted(one.ledger) as statements:
-                answer = attachments.apply(conn, chosen, event, **fields_of(event))
+                answer = attachments.apply(tx, chosen, event, **fields_of(event))
             assert len(statements) == 1
-            now = {r.id: r for r in rows_of(conn, ids)}
+            now = {r.id: r for r in rows_of(tx, ids)}
             assert answer == [now[r.id] for r in chosen]
             for row in before:
                 if row not in chosen:
@@ -116,15 +117,15 @@ def test_any_sequence_of_events_on_rows(one: BootWorld, data: t.Any) -> None:
 
 
 def test_fields_of_a_state_are_not_given_by_hand(one: BootWorld) -> None:
-    with reserved(one, 1) as (conn, ids):
-        rows = rows_of(conn, ids)
+    with reserved(one, 1) as (tx, ids):
+        rows = rows_of(tx, ids)
         for fields in ({"attach_status": states.ATTACHED}, {"export": "done"}, {"connection": "done"}):
             with pytest.raises(ValueError, match="volume_ready"):
-                attachments.apply(conn, rows, attachment.VOLUME_READY, **fields)
+                attachments.apply(tx, rows, attachment.VOLUME_READY, **fields)
         with pytest.raises(ValueError, match="attached_host"):
-            attachments.apply(conn, rows, attachment.BIND_HOST)
-        assert attachments.apply(conn, [], attachment.BIND_HOST) == []
-        assert rows_of(conn, ids) == rows
+            attachments.apply(tx, rows, attachment.BIND_HOST)
+        assert attachments.apply(tx, [], attachment.BIND_HOST) == []
+        assert rows_of(tx, ids) == rows
 
 
 # --- who writes --------------------------------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ def writes(path: pathlib.Path) -> list[tuple[str, set[str]]]:
                 found.append((function.name, written(call) or {"*"}))
             elif name in ("bulk.update", "bulk.insert") and is_about_attachments(ast.Tuple(call.args)):
                 found.append((function.name, {"*"}))
-            elif name == "conn.execute" and "volume_attachments.insert()" in ast.unparse(call):
+            elif name == "tx.execute" and "volume_attachments.insert()" in ast.unparse(call):
                 found.append((function.name, {"*"}))
     return found
 
@@ -179,12 +180,12 @@ def test_the_state_is_written_by_one_function() -> None:
 
 def test_the_search_for_writers_finds_them(tmp_path: pathlib.Path) -> None:
     text = """
-def a(conn): conn.execute(volume_attachments.update().where(x).values(export="done"))
-def b(conn): bulk.update(conn, volume_attachments, "id", rows)
-def c(conn): conn.execute(volume_attachments.insert(), rows)
-def d(conn): conn.execute(tables.volumes.update().values(attach_status="attached"))
-def e(conn): conn.execute(volume_attachments.delete().where(x))
-def f(conn): conn.execute(volume_attachments.update().values(**values))
+def a(tx): tx.execute(volume_attachments.update().where(x).values(export="done"))
+def b(tx): bulk.update(tx, volume_attachments, "id", rows)
+def c(tx): tx.execute(volume_attachments.insert(), rows)
+def d(tx): tx.execute(tables.volumes.update().values(attach_status="attached"))
+def e(tx): tx.execute(volume_attachments.delete().where(x))
+def f(tx): tx.execute(volume_attachments.update().values(**values))
 """
     path = tmp_path / "x.py"
     path.write_text(text)

@@ -57,14 +57,14 @@ def boot(world: BootWorld, until: str = "active", run: str = "a") -> str:
 def test_what_the_storage_host_is_told(golden: BootWorld) -> None:
     (uuid,) = golden.accept(volume_request("web", device("volume", "golden", 0))).created
     golden.schedule()
-    with golden.ledger.write() as conn:
-        assert exports.to_export(conn, "s1", golden.context()) == []  # nobody knows for whom
+    with golden.ledger.write() as tx:
+        assert exports.to_export(tx.for_run(golden.context()), "s1") == []  # nobody knows for whom
     golden.place()
-    with golden.ledger.write() as conn:
-        assert attachments.hosts_to_export(conn, golden.context()) == {"s1"}
-        assert attachments.hosts_to_export(conn, golden.context("b")) == set()
-        assert exports.to_export(conn, "s2", golden.context()) == []
-        (export,) = exports.to_export(conn, "s1", golden.context())
+    with golden.ledger.write() as tx:
+        assert attachments.hosts_to_export(tx.for_run(golden.context())) == {"s1"}
+        assert attachments.hosts_to_export(tx.for_run(golden.context("b"))) == set()
+        assert exports.to_export(tx.for_run(golden.context()), "s2") == []
+        (export,) = exports.to_export(tx.for_run(golden.context()), "s1")
     volume = golden.volume("golden")
     assert (export.volume_id, export.instance_uuid, export.backend) == (volume.id, uuid, "lvm")
     assert (export.initiator, export.initiators) == ("iqn.test:h1", ("iqn.test:h1",))
@@ -77,25 +77,25 @@ def test_what_the_storage_host_is_told(golden: BootWorld) -> None:
 def test_another_run_s_answer_is_not_taken(golden: BootWorld) -> None:
     boot(golden, "exported")
     row = golden.attachment("golden")
-    with golden.ledger.write() as conn:
-        exports.exported(conn, "s1", {row.id: {"iqn": "x", "lun": 9, "portals": []}}, golden.context("b"))
-        life.connected(conn, {row.id: "/dev/wrong"}, golden.context("b"))
-        life.attached(conn, [row.id], golden.context("b"))
-        assert life.connecting(conn, [row.id], golden.context("b")) == set()
+    with golden.ledger.write() as tx:
+        exports.exported(tx.for_run(golden.context("b")), "s1", {row.id: {"iqn": "x", "lun": 9, "portals": []}})
+        life.connected(tx.for_run(golden.context("b")), {row.id: "/dev/wrong"})
+        life.attached(tx.for_run(golden.context("b")), [row.id])
+        assert life.connecting(tx.for_run(golden.context("b")), [row.id]) == set()
     assert golden.attachment("golden") == row
 
 
 def test_an_instance_without_volumes_is_ready(golden: BootWorld) -> None:
     uuid = golden.accept(volume_request("plain", image=IMAGE)).created[0]
-    with golden.ledger.read() as conn:
-        assert readiness.prospects(conn, [uuid, "nobody"]).ready == {uuid, "nobody"}
+    with golden.ledger.read() as tx:
+        assert readiness.prospects(tx, [uuid, "nobody"]).ready == {uuid, "nobody"}
 
 
 def test_connected_elsewhere_is_not_placed_anew(golden: BootWorld) -> None:
     uuid = boot(golden, "block_device_mapping")
     before = golden.attachment("golden")
-    with golden.ledger.write() as conn:
-        life.bind_hosts(conn, {uuid: Connector("h9", "iqn.test:h9")}, golden.context())
+    with golden.ledger.write() as tx:
+        life.bind_hosts(tx.for_run(golden.context()), {uuid: Connector("h9", "iqn.test:h9")})
     assert golden.attachment("golden").attached_host == before.attached_host == "h1"
 
 
@@ -114,10 +114,9 @@ def ending(world: BootWorld) -> str:
 
 def test_a_live_run_s_export_is_left_to_it(golden: BootWorld) -> None:
     ending(golden)
-    with golden.ledger.read() as conn:
-        assert attachments.hosts_to_unexport(conn) == {"s1"}
-        assert attachments.hosts_to_unexport(conn, golden.context("z")) == set()
-        assert attachments.hosts_to_unexport(conn, golden.context("d")) == {"s1"}
+    with golden.ledger.read() as tx:
+        assert attachments.hosts_to_unexport(tx.for_run(golden.context("z"))) == set()
+        assert attachments.hosts_to_unexport(tx.for_run(golden.context("d"))) == {"s1"}
     assert golden.unexport(run="z") == []
     assert golden.unexport(run="d") == [golden.volume("golden").id]
     assert golden.status("golden") == "available"
@@ -129,8 +128,8 @@ def test_whoever_comes_next_ends_it(golden: BootWorld, how: str) -> None:
     if how == "dead":
         golden.time += LEASE
     else:
-        with golden.ledger.write() as conn:
-            life.release_instances(conn, [uuid])
+        with golden.ledger.write() as tx:
+            life.release_instances(tx, [uuid])
     assert golden.unexport(run="z") == [golden.volume("golden").id]
     assert (golden.status("golden"), golden.live_attachments()) == ("available", [])
     assert golden.finish() == (["web"], [])
@@ -138,13 +137,13 @@ def test_whoever_comes_next_ends_it(golden: BootWorld, how: str) -> None:
 
 def test_what_two_runs_took_is_ended_once(golden: BootWorld) -> None:
     ending(golden)
-    with golden.ledger.write() as conn:
-        (export,) = exports.to_unexport(conn, "s1", golden.context("d"))
+    with golden.ledger.write() as tx:
+        (export,) = exports.to_unexport(tx.for_run(golden.context("d")), "s1")
     golden.time += LEASE
     golden.unexport(run="z")
     golden.boot_of(volume_request("next", device("volume", "golden", 0)), run="n")
-    with golden.ledger.write() as conn:
-        exports.unexported(conn, "s1", {export.attachment_id: None}, golden.context("d"))
+    with golden.ledger.write() as tx:
+        exports.unexported(tx.for_run(golden.context("d")), "s1", {export.attachment_id: None})
     assert golden.ends("golden") == ("attached", "done", "done")
 
 
@@ -178,16 +177,16 @@ def test_a_build_whose_lease_is_out_gives_its_volumes_back(golden: BootWorld, un
     (uuid,) = golden.accept(wish).created if until == "accepted" else golden.boot_of(wish, until=until)
     made = golden.disks(uuid)[1]["volume_id"]
     golden.time += LEASE
-    with golden.ledger.write() as conn:
-        leases.give_back(conn, golden.context("z"))
+    with golden.ledger.write() as tx:
+        leases.give_back(tx.for_run(golden.context("z")))
     assert golden.state(uuid)[0] == states.ERROR
     if until in ("block_device_mapping", "spawning"):
         # its guest may be there still
         golden.storage_round("z")
         assert golden.ends("golden") == ("detached", "done", "done")
-    with golden.ledger.write() as conn:
+    with golden.ledger.write() as tx:
         golden.connections.clear()
-        cleanup.finish(conn, "h1", [uuid])
+        cleanup.finish(tx, "h1", [uuid])
     golden.storage_round("z")
     assert (golden.status("golden"), golden.live_attachments()) == ("available", [])
     never_placed = until == "accepted"
@@ -199,18 +198,18 @@ def test_a_host_that_may_still_use_a_volume_is_asked_first(golden: BootWorld, un
     """Before a request is looked at, not after: its volume could not be reserved again before the host is clean."""
 
     def asked() -> list[str]:
-        with golden.ledger.write() as conn:
-            return attachments.hosts_to_clean_first(conn)
+        with golden.ledger.write() as tx:
+            return attachments.hosts_to_clean_first(tx)
 
     uuid = boot(golden, until)
     assert asked() == []  # its run is at work
     golden.time += LEASE
-    with golden.ledger.write() as conn:
-        leases.give_back(conn, golden.context("z"))
+    with golden.ledger.write() as tx:
+        leases.give_back(tx.for_run(golden.context("z")))
     assert asked() == first
-    with golden.ledger.write() as conn:
+    with golden.ledger.write() as tx:
         golden.connections.clear()
-        cleanup.finish(conn, "h1", [uuid])
+        cleanup.finish(tx, "h1", [uuid])
     assert asked() == []
 
 
@@ -232,16 +231,16 @@ def test_volumes_of_runs_whose_lease_is_out(golden: BootWorld, status: str, beco
         becomes = "available"
     assert golden.status("half") == status
     for run in ("z", "y"):
-        with golden.ledger.write() as conn:
-            leases.give_back(conn, golden.context(run))
+        with golden.ledger.write() as tx:
+            leases.give_back(tx.for_run(golden.context(run)))
         assert golden.volume("half").run_id == "run-v"
     golden.time += LEASE
-    with golden.ledger.write() as conn:
-        leases.give_back(conn, golden.context("z"))
+    with golden.ledger.write() as tx:
+        leases.give_back(tx.for_run(golden.context("z")))
     golden.storage_round("z")
     assert golden.status("half") == becomes
     if becomes == "error":
-        with golden.ledger.read() as conn:
+        with golden.ledger.read() as tx:
             assert "run run-v died while it created volume half" in golden.shown("half")["fault"]["message"]
 
 
@@ -249,14 +248,14 @@ def test_volumes_of_runs_whose_lease_is_out(golden: BootWorld, status: str, beco
 
 
 def findings(world: BootWorld, hosts: t.Any = None) -> list[tuple[str, str, t.Any, t.Any, str]]:
-    found = world.ledger.inspect(audit.plan, world.context("audit"), Evidence(hosts=hosts))
+    found = world.ledger.for_run(world.context("audit")).inspect(audit.plan, Evidence(hosts=hosts))
     return [(f.kind, f.what, f.old, f.new, f.action) for f in found if f.kind in (rules.VOLUME, rules.ATTACHMENT)]
 
 
 def repair(world: BootWorld) -> None:
     context, evidence = world.context("audit"), Evidence()
-    planned = world.ledger.inspect(audit.plan, context, evidence)
-    world.ledger.transact(audit.repair, planned, evidence, context)
+    planned = world.ledger.for_run(context).inspect(audit.plan, evidence)
+    world.ledger.for_run(context).transact(audit.repair, planned, evidence)
     assert [f for f in findings(world) if f[4] != rules.WAIT] == []
 
 
@@ -291,16 +290,16 @@ def test_audit_ends_attachments_of_instances_that_are_gone(golden: BootWorld) ->
     uuid = boot(golden)
     golden.delete_all(uuid)
     other = golden.boot_of(volume_request("other", device("volume", "golden", 0)), run="o")[0]
-    with golden.ledger.write() as conn:  # as no run of ours leaves it
-        conn.execute(
+    with golden.ledger.write() as tx:  # as no run of ours leaves it
+        tx.execute(
             tables.instances.update()
             .where(tables.instances.c.uuid == other)
             .values(deleted=other, vm_state=states.DELETED, host=None, node=None)
         )
-        conn.execute(tables.claims.delete())
-        conn.execute(tables.ip_allocations.delete())
-        conn.execute(tables.ports.delete())
-        conn.execute(
+        tx.execute(tables.claims.delete())
+        tx.execute(tables.ip_allocations.delete())
+        tx.execute(tables.ports.delete())
+        tx.execute(
             sa.update(tables.compute_nodes).values(memory_mb_used=0, local_gb_used=0, vcpus_used=0, num_instances=0)
         )
     volume = golden.volume("golden").id
@@ -314,16 +313,16 @@ def test_audit_ends_attachments_of_instances_that_are_gone(golden: BootWorld) ->
     assert golden.cleanups() == {(other, "h1")}
     golden.storage_round("audit")
     assert golden.status("golden") == "detaching"  # a guest may have it
-    with golden.ledger.write() as conn:
+    with golden.ledger.write() as tx:
         golden.connections.clear()
-        cleanup.finish(conn, "h1", [other])
+        cleanup.finish(tx, "h1", [other])
     golden.storage_round("audit")
     assert golden.status("golden") == "available"
 
 
 def test_audit_frees_a_volume_that_nobody_has(golden: BootWorld) -> None:
-    with golden.ledger.write() as conn:
-        conn.execute(tables.volumes.update().values(status="in-use", attach_status="attached"))
+    with golden.ledger.write() as tx:
+        tx.execute(tables.volumes.update().values(status="in-use", attach_status="attached"))
     assert findings(golden) == [("volume", "volume golden", "in-use", "available", "correct")]
     repair(golden)
     assert (golden.status("golden"), golden.volume("golden").attach_status) == ("available", "detached")
@@ -369,25 +368,25 @@ def test_one_volume_is_given_once(golden: BootWorld) -> None:
 
 
 def test_reserving_looks_again(golden: BootWorld) -> None:
-    with golden.ledger.write() as conn:
-        (stale,) = volumes.select(conn, names=["golden"])
-        conn.execute(tables.volumes.update().values(status="deleting"))
+    with golden.ledger.write() as tx:
+        (stale,) = volumes.select(tx, names=["golden"])
+        tx.execute(tables.volumes.update().values(status="deleting"))
         with pytest.raises(errors.InvalidVolume, match="another request took"):
-            life.reserve(conn, stale, "11111111-1111-4111-8111-111111111111", "/dev/vdb", golden.context())
-        assert instances.select_live(conn) == []
-        conn.execute(tables.volumes.update().values(status="available"))
+            life.reserve(tx.for_run(golden.context()), stale, "11111111-1111-4111-8111-111111111111", "/dev/vdb")
+        assert instances.select_live(tx) == []
+        tx.execute(tables.volumes.update().values(status="available"))
 
 
 def test_what_is_made_for_an_instance_is_not_taken_from_it(golden: BootWorld) -> None:
     (uuid,) = golden.accept(volume_request("web", from_image())).created
     made = golden.disks(uuid)[0]["volume_id"]
-    with golden.ledger.write() as conn:
-        conn.execute(tables.volumes.update().where(tables.volumes.c.id == made).values(status="available", made=True))
-        (row,) = volumes.select(conn, ids=[made])
+    with golden.ledger.write() as tx:
+        tx.execute(tables.volumes.update().where(tables.volumes.c.id == made).values(status="available", made=True))
+        (row,) = volumes.select(tx, ids=[made])
         with pytest.raises(errors.InvalidVolume, match="the status is reserved") as caught:
-            life.reserve(conn, row, "11111111-1111-4111-8111-111111111111", "/dev/vdb", golden.context("b"))
+            life.reserve(tx.for_run(golden.context("b")), row, "11111111-1111-4111-8111-111111111111", "/dev/vdb")
         assert "is being created for instance %s" % uuid in caught.value.remedy
-        conn.execute(tables.volumes.update().where(tables.volumes.c.id == made).values(status="creating", made=False))
+        tx.execute(tables.volumes.update().where(tables.volumes.c.id == made).values(status="creating", made=False))
 
 
 # --- late answers ------------------------------------------------------------------------------------------------------
@@ -395,12 +394,12 @@ def test_what_is_made_for_an_instance_is_not_taken_from_it(golden: BootWorld) ->
 
 def test_an_export_that_fails_while_its_attachment_is_to_end_does_not_bring_it_back(golden: BootWorld) -> None:
     uuid = boot(golden, "block_device_mapping")
-    with golden.ledger.write() as conn:
-        life.resume(conn, [uuid], golden.context("b"))
-        (export,) = exports.to_export(conn, "s1", golden.context("b"))
-        life.end_with_instances(conn, [uuid], golden.context("b"))
+    with golden.ledger.write() as tx:
+        life.resume(tx.for_run(golden.context("b")), [uuid])
+        (export,) = exports.to_export(tx.for_run(golden.context("b")), "s1")
+        life.end_with_instances(tx.for_run(golden.context("b")), [uuid])
         failed = {export.attachment_id: errors.ISCSITargetCreateFailed(volume_id="v")}
-        exports.exported(conn, "s1", failed, golden.context("b"))
+        exports.exported(tx.for_run(golden.context("b")), "s1", failed)
     assert golden.ends("golden") == ("detached", "begun", "done")
     golden.disconnect("h1", [uuid], "b")
     assert golden.unexport(run="b") == [golden.volume("golden").id]

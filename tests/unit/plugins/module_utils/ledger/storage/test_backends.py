@@ -12,14 +12,15 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, volume_views
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import GIB, VolumeWorld
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import at
 
 PLACE = "s1@lvm#lvm"
 
 
 def capacity(vworld: VolumeWorld, free: float = 40, **fields: t.Any) -> bool:
     numbers = {"total_capacity_gb": 100, "free_capacity_gb": free, "provisioned_capacity_gb": 100 - free, **fields}
-    with vworld.ledger.write() as conn:
-        return backends.record_capacity(conn, PLACE, numbers, vworld.time)
+    with vworld.ledger.write() as tx:
+        return backends.record_capacity(tx.for_run(vworld.context()), PLACE, numbers)
 
 
 @pytest.mark.parametrize(
@@ -49,21 +50,21 @@ def test_what_is_configured_before_anybody_reported(vworld: VolumeWorld) -> None
         {"name": "lvm", "volume_backend_name": "fast", "availability_zone": "az1", "frozen": True, "medium": "ssd"},
         {"name": "thin", "provisioning": "thin", "capabilities": {"dedup": True}, "reserved_percentage": 5},
     ]
-    with vworld.ledger.write() as conn:
-        changed = backends.configure(conn, {"s1": entries}, vworld.time)
+    with vworld.ledger.write() as tx:
+        changed = backends.configure(tx.for_run(vworld.context()), {"s1": entries})
         assert changed == ["s1@lvm#fast", "s1@thin#thin"]
-        assert backends.configure(conn, {"s1": entries}, vworld.time) == []
-        assert backends.zones(conn) == {"az1", "nova"}
-        assert backends.stale_hosts(conn, ["s2", "s1"], vworld.time, 1e9) == ["s2", "s1"]
+        assert backends.configure(tx.for_run(vworld.context()), {"s1": entries}) == []
+        assert backends.zones(tx) == {"az1", "nova"}
+        assert backends.stale_hosts(tx.for_run(vworld.context()), ["s2", "s1"], 1e9) == ["s2", "s1"]
     pools = vworld.pools()
     assert pools["s1@lvm#fast"].frozen and pools["s1@lvm#fast"].medium == "ssd"
     assert pools["s1@lvm#fast"].free_capacity_gb is None and pools["s1@lvm#fast"].updated_at is None
     assert pools["s1@thin#thin"].thin_provisioning_support and not pools["s1@thin#thin"].thick_provisioning_support
     assert pools["s1@thin#thin"].capabilities == {"dedup": True}
-    with vworld.ledger.write() as conn:
+    with vworld.ledger.write() as tx:
         entries[0]["frozen"] = False
-        assert backends.configure(conn, {"s1": entries[:1]}, vworld.time) == ["s1@lvm#fast", "s1@thin#thin"]
-        assert backends.configure(conn, {"s2": []}, vworld.time) == []
+        assert backends.configure(tx.for_run(vworld.context()), {"s1": entries[:1]}) == ["s1@lvm#fast", "s1@thin#thin"]
+        assert backends.configure(tx.for_run(vworld.context()), {"s2": []}) == []
     assert [(p.host, p.disabled, p.frozen) for p in vworld.pools().values()] == [
         ("s1@lvm#fast", False, False),
         ("s1@thin#thin", True, False),
@@ -82,11 +83,11 @@ def test_backends_that_are_not_named_any_more_are_disabled_and_come_back(vworld:
 
 def test_a_host_that_is_silent_gets_nothing_until_it_reports(vworld: VolumeWorld) -> None:
     vworld.store("s1", lvm=100)
-    with vworld.ledger.write() as conn:
-        assert backends.stale_hosts(conn, ["s1"], vworld.time + 10, 10) == []
-        assert backends.stale_hosts(conn, ["s1"], vworld.time + 11, 10) == ["s1"]
-        backends.record_unreachable(conn, "s1", "no route", vworld.time)
-        assert backends.stale_hosts(conn, ["s1"], vworld.time, 10) == ["s1"]
+    with vworld.ledger.write() as tx:
+        assert backends.stale_hosts(at(tx, vworld.time + 10), ["s1"], 10) == []
+        assert backends.stale_hosts(at(tx, vworld.time + 11), ["s1"], 10) == ["s1"]
+        backends.record_unreachable(tx.for_run(vworld.context()), "s1", "no route")
+        assert backends.stale_hosts(tx.for_run(vworld.context()), ["s1"], 10) == ["s1"]
     accepted = vworld.wish({"name": "v", "size": 1})
     (error,) = vworld.choose().failed.values()
     assert isinstance(error, errors.NoValidBackend) and "s1@lvm#lvm is not ready" in error.message
@@ -101,8 +102,8 @@ def test_an_error_of_a_backend_is_kept_beside_its_last_numbers(vworld: VolumeWor
     vworld.reported("s1", error=errors.DriverNotInitialized(remedy="make it"))
     pool = vworld.pools()[PLACE]
     assert pool.not_ready == "Volume driver not ready." and pool.free_capacity_gb == 100
-    with vworld.ledger.read() as conn:
-        (shown,) = volume_views.backends(conn)
+    with vworld.ledger.read() as tx:
+        (shown,) = volume_views.backends(tx)
     assert shown["error"]["code"] == "DriverNotInitialized" and shown["error"]["remedy"] == "make it"
 
 

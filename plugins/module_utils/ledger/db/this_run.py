@@ -1,0 +1,111 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""This run: the process that works on the ledger, who started it, and its settings."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import time
+import typing as t
+import uuid
+from dataclasses import dataclass, field
+
+# What notify_on_state_change may be, beside vm_state.
+NOTIFY_NOTHING = "none"
+NOTIFY_VM_AND_TASK_STATE = "vm_and_task_state"
+
+LEASE_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """The process behind a run, told so that another run can ask whether it still lives."""
+
+    id: str
+    controller: str
+    boot_id: str
+    pid_namespace: str
+    pid: int
+    pid_started: int  # clock ticks since boot: a reused pid differs here
+    actor: str
+
+
+def process_started(pid: int) -> int | None:
+    """Start time of a process in clock ticks since boot; None when there is no such process."""
+    try:
+        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as f:
+            fields = f.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+    if fields[0] in ("Z", "X"):
+        return None
+    return int(fields[19])
+
+
+def _boot_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as f:
+            return f.read().strip()
+    except OSError:
+        return ""
+
+
+def _pid_namespace(pid: int) -> str:
+    try:
+        return os.readlink("/proc/%d/ns/pid" % pid)
+    except OSError:
+        return ""
+
+
+def controller_name() -> str:
+    """This machine, told apart from others of the same hostname: its machine id, or where it has none its boot id."""
+    try:
+        with open("/etc/machine-id", encoding="ascii") as f:
+            machine = f.read().strip()
+    except OSError:
+        machine = ""
+    return "%s/%s" % (socket.gethostname(), machine or _boot_id())
+
+
+def identify(pid: int, controller: str, actor: str) -> RunIdentity:
+    """The identity of the run whose main process is ``pid``: the same for every task of one ansible-playbook."""
+    started = process_started(pid) or 0
+    boot_id = _boot_id()
+    return RunIdentity(
+        id="%s:%s:%d:%d" % (controller.partition("/")[0][:24], boot_id[:8], pid, started),
+        controller=controller,
+        boot_id=boot_id,
+        pid_namespace=_pid_namespace(pid),
+        pid=pid,
+        pid_started=started,
+        actor=actor,
+    )
+
+
+@dataclass
+class Context:
+    """Who acts, when, and with which settings. Every action has actor, project and request id, as in Nova."""
+
+    run: RunIdentity
+    request_id: str
+    notify_on_state_change: str = NOTIFY_NOTHING
+    count_failed_builds: bool = True  # consecutive_build_service_disable_threshold is not 0
+    lease_seconds: float = LEASE_SECONDS  # how long what this run holds outlives it
+    rng: random.Random = field(default_factory=random.SystemRandom)
+    clock: t.Callable[[], float] = time.time
+
+    @property
+    def now(self) -> float:
+        return self.clock()
+
+    @property
+    def actor(self) -> str:
+        return self.run.actor
+
+    def new_id(self) -> str:
+        """The UUID of a new row."""
+        return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A transaction of the ledger: what every function that reads or writes rows is given first."""
+
+from __future__ import annotations
+
+import random
+import typing as t
+from dataclasses import dataclass, field
+
+from .sqlalchemy_import import sa
+from .this_run import Context, RunIdentity
+
+
+@dataclass
+class Transaction:
+    """An open transaction, and the run that it belongs to.
+
+    A ledger that was opened for no run (a backup, a count) gives transactions without a context: who asks one of those
+    for the run, or for the time, made a mistake in the program, and is told so by RuntimeError.
+    """
+
+    connection: sa.Connection
+    of_run: Context | None = None
+    _moment: float | None = field(default=None, repr=False)
+
+    def execute(self, statement: sa.Executable, parameters: t.Any = None) -> sa.CursorResult:
+        return self.connection.execute(statement, parameters)
+
+    @property
+    def dialect(self) -> sa.Dialect:
+        return self.connection.dialect
+
+    def for_run(self, context: Context) -> Transaction:
+        """The same transaction, for another run."""
+        return Transaction(self.connection, context)
+
+    # --- the run ---------------------------------------------------------------------------------------------------
+
+    @property
+    def context(self) -> Context:
+        if self.of_run is None:
+            raise RuntimeError("this transaction belongs to no run")
+        return self.of_run
+
+    @property
+    def run(self) -> RunIdentity:
+        return self.context.run
+
+    @property
+    def request_id(self) -> str:
+        return self.context.request_id
+
+    @property
+    def actor(self) -> str:
+        """The person (or the AWX user) behind the run."""
+        return self.context.run.actor
+
+    @property
+    def now(self) -> float:
+        """Seconds since the epoch by the run's clock, read once: what a transaction writes happens at one moment."""
+        if self._moment is None:
+            self._moment = self.context.clock()
+        return self._moment
+
+    @property
+    def rng(self) -> random.Random:
+        return self.context.rng
+
+    def new_id(self) -> str:
+        """The UUID of a new row."""
+        return self.context.new_id()
