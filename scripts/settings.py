@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """Writes what follows from the declared settings: docs/variables.md, the documentation fragments of the modules' options, and
-the backends of the role storage_host. With --check nothing is written: files that differ are named.
+the options of roles that are settings. With --check nothing is written: files that differ are named.
 """
 
 from __future__ import annotations
@@ -55,8 +55,28 @@ FRAGMENTS = {
     "volume_scheduler": ("volumes", ("VOLUME_SCHEDULER",)),
     "volume_selection": ("volumes", ("VOLUME_SELECTION",)),
 }
-ROLE = ROOT / "roles" / "storage_host" / "meta" / "argument_specs.yml"
-BEGIN, END = "          # %s: begin\n" % GENERATED, "          # end of what is generated\n"
+#: role -> (the module of its settings, their table, {setting: what the role does with it})
+ROLES = {
+    "compute_host": (
+        "hosts",
+        "COMPUTE",
+        {
+            "instances_path": "The role creates the folder.",
+            "volume_attach": "With `kernel` the role starts the host's iSCSI initiator, with systemd also when the host boots.",
+            "disk_backend": "With `lvm` and `qcow2_on_lvm` the role installs LVM. It does not create the volume group.",
+        },
+    ),
+    "storage_host": (
+        "storage",
+        "STORAGE",
+        {
+            "storage_backends": "The role creates the volume groups and thin pools.",
+            "storage_wipe_devices": "Devices in use, and those with volumes of this collection, are rejected all the same.",
+            "conversion_dir": "The role creates the folder. It needs room for the largest images.",
+        },
+    ),
+}
+BEGIN, END = "# %s: begin" % GENERATED, "# end of what is generated"
 
 
 def plain(value) -> str:
@@ -103,8 +123,8 @@ def marked(text: str) -> str:
     return re.sub(r"`([^`]*)`", lambda m: "C(%s)" % m.group(1).replace(")", "\\)"), text)
 
 
-def option(name: str, setting, indent: int, variable: bool, role: bool = False) -> str:
-    lines = [marked(setting.help)]
+def option(name: str, setting, indent: int, variable: bool, role: bool = False, more: str = "") -> str:
+    lines = [marked(text) for text in (setting.help, more) if text]
     if not setting.choices and setting.expects != setting.of.expects:
         lines.append(setting.expects[0].upper() + setting.expects[1:] + ".")
     shown = marked(setting.default_text) or ("V(%s)" % plain(setting.default) if plain(setting.default) else "")
@@ -149,18 +169,45 @@ def fragment(module: str, tables: tuple[str, ...]) -> str:
     )
 
 
-def role() -> str:
-    text = ROLE.read_text()
-    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    return (
-        text[:begin]
-        + "".join(option(s.name, s, 10, False, role=True) for s in _settings("storage").BACKEND)
-        + text[end:]
-    )
+def role_options(role: str):
+    """The options of a role that are settings: (name, setting, what the role does with it)."""
+    module, table, notes = ROLES[role]
+    for name, note in notes.items():
+        yield "%s_%s" % (role, name.removeprefix("storage_")), getattr(_settings(module), table).named(name), note
+
+
+def role_spec(role: str) -> str:
+    text = ""
+    for name, setting, note in role_options(role):
+        text += option(name, setting, 6, variable=True, more=note)
+        if setting.name == "storage_backends":
+            text = text.replace("type: raw\n", "type: list\n        elements: dict\n") + "        options:\n"
+            text += "".join(option(s.name, s, 10, False, role=True) for s in _settings("storage").BACKEND)
+    return text
+
+
+def role_defaults(role: str) -> str:
+    text = ""
+    for name, setting, _note in role_options(role):
+        value = "[]" if setting.required else plain(setting.default)
+        value = "'%s'" % value if isinstance(setting.default, str) else value
+        text += '%s: "{{ %s | default(%s, true) }}"\n' % (name, setting.variable, value)  # null, too, is the default
+    return text
+
+
+def between(path: Path, generated: str, indent: int) -> str:
+    """The file with ``generated`` between its two marks."""
+    text, space = path.read_text(), " " * indent
+    begin, end = text.index(space + BEGIN) + len(space + BEGIN) + 1, text.index(space + END)
+    return text[:begin] + generated + text[end:]
 
 
 def files() -> dict[Path, str]:
-    found = {ROOT / "docs" / "variables.md": page(), ROLE: role()}
+    found = {ROOT / "docs" / "variables.md": page()}
+    for role in ROLES:
+        spec, defaults = (ROOT / "roles" / role / part for part in ("meta/argument_specs.yml", "defaults/main.yml"))
+        found[spec] = between(spec, role_spec(role), 6)
+        found[defaults] = between(defaults, role_defaults(role), 0)
     for name, (module, tables) in FRAGMENTS.items():
         found[ROOT / "plugins" / "doc_fragments" / ("%s.py" % name)] = fragment(module, tables)
     return found

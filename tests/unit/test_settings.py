@@ -14,6 +14,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
@@ -128,6 +129,23 @@ def test_what_is_generated_is_that_of_the_declarations() -> None:
         [sys.executable, str(ROOT / "scripts" / "settings.py"), "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, "run scripts/settings.py; it would change:\n%s%s" % (done.stdout, done.stderr)
+
+
+def test_an_option_of_a_role_that_is_a_setting_is_described_by_it() -> None:
+    found = set()
+    for role in (ROOT / "roles").iterdir():
+        options = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text())["argument_specs"]["main"][
+            "options"
+        ]
+        for option, value in yaml.safe_load((role / "defaults" / "main.yml").read_text()).items():
+            for variable in re.findall(r"bootflow_\w+", str(value)):
+                setting, described = table.ALL[variable], options[option]
+                found.add(variable)
+                assert "Read from the variable C(%s)" % variable in " ".join(described["description"])
+                assert tuple(described.get("choices", ())) == setting.choices
+                default = re.search(r"default\((.*), true\)", str(value))
+                assert default and yaml.safe_load(default.group(1)) == ([] if setting.required else setting.default)
+    assert len(found) == 6
 
 
 def test_every_name_in_messages_playbooks_and_documents_is_a_variable() -> None:
