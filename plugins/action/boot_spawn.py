@@ -42,7 +42,7 @@ class ActionModule(StageAction):
                 if build.row.config_drive:
                     secrets = secrets_of(build.row.project, build.row.display_name)
                     password = passwords.password_of(build.uuid, secrets)
-                    files = guest_of_build.config_drive(build, secrets, password, volumes.get(build.uuid, ()))
+                    files = guest_of_build.config_drive(build, settings, secrets, password, volumes.get(build.uuid, ()))
                     drives.append(
                         {
                             "uuid": build.uuid,

@@ -63,7 +63,11 @@ def has_volumes(build: Build) -> bool:
 
 
 def config_drive(
-    build: Build, secrets: t.Optional[GuestSecrets], password: str, volumes: t.Sequence[Attached] = ()
+    build: Build,
+    settings: Values,
+    secrets: t.Optional[GuestSecrets],
+    password: str,
+    volumes: t.Sequence[Attached] = (),
 ) -> dict[str, bytes]:
     """The files of the build's config drive. ``secrets`` has what the ledger does not keep: user data and files.
 
@@ -83,6 +87,8 @@ def config_drive(
             metadata=spec["metadata"],
             keys=keys,
             user_data=secrets.user_data if secrets else None,
+            vendor_data=settings.vendor_data,
+            dhcp_domain=settings.dhcp_domain,
             admin_password=password,
             random_seed=_random_seed(),
             injected_files=files,

@@ -53,27 +53,20 @@ class InstanceMetadata:
     metadata: t.Mapping[str, str] = field(default_factory=dict)
     keys: tuple[tuple[str, str], ...] = ()  # (name, public key); Nova gives the first only
     user_data: t.Union[str, bytes, None] = None
-    vendor_data: t.Mapping[str, t.Any] = field(default_factory=dict)  # the static one
-    vendor_data2: t.Mapping[str, t.Any] = field(default_factory=dict)  # the dynamic ones: target's name -> its answer
+    vendor_data: t.Mapping[str, t.Any] = field(default_factory=dict)
     admin_password: str | None = None
     random_seed: bytes = b""  # RANDOM_SEED_BYTES of them
     injected_files: tuple[tuple[str, bytes], ...] = ()  # (path in the guest, content)
     network_info: tuple[t.Mapping[str, t.Any], ...] = ()
     reservation_id: str = ""
     instance_type: str = ""  # the flavor's name
-    security_groups: tuple[str, ...] = ("default",)
     image_id: str = ""
-    ami_id: str = ""  # empty: made of image_id
-    ec2_instance_id: str = ""  # empty: made of uuid
-    kernel_id: str | None = None
-    ramdisk_id: str | None = None
     block_device_mapping: t.Mapping[str, str] | None = None  # of block_device_mapping(); None: Nova's default
     devices: tuple[
         t.Mapping[str, t.Any], ...
     ] = ()  # tagged devices: {type: nic|disk|share, bus, address, mac, tags...}
     dedicated_cpus: tuple[int, ...] = ()  # host CPUs that the guest's vCPUs are pinned to
     dhcp_domain: str = ""  # appended to hostname
-    created: float | None = None  # epoch seconds; not written anywhere: Nova's files have no time either
 
 
 def config_drive_files(
@@ -103,8 +96,7 @@ def config_drive_files(
         if version >= LIBERTY:
             files[folder + "network_data.json"] = _json(network_data(md.network_info))
         if version >= NEWTON_TWO:
-            # "static" cannot be the name of a dynamic target: the first provider keeps a key.
-            files[folder + "vendor_data2.json"] = _json({**md.vendor_data2, "static": dict(md.vendor_data)})
+            files[folder + "vendor_data2.json"] = _json({"static": dict(md.vendor_data)})
     for key, data in content.items():
         files["openstack/content/%s" % key] = data
     return files
@@ -122,14 +114,14 @@ def ec2_meta_data(md: InstanceMetadata, version: str = "latest") -> dict[str, t.
     hostname = _fqdn(md)
     addresses = ip_info(md.network_info)
     data: dict[str, t.Any] = {
-        "ami-id": md.ami_id or "ami-%s" % _ec2_number(md.image_id),
+        "ami-id": "ami-%s" % _ec2_number(md.image_id),
         "ami-launch-index": md.launch_index,
         "ami-manifest-path": "FIXME",  # what Nova says there, word for word
-        "instance-id": md.ec2_instance_id or "i-%s" % _ec2_number(md.uuid),
+        "instance-id": "i-%s" % _ec2_number(md.uuid),
         "hostname": hostname,
         "local-ipv4": _first(addresses["fixed_ips"]),
         "reservation-id": md.reservation_id,
-        "security-groups": list(md.security_groups),
+        "security-groups": ["default"],
     }
     if md.keys:
         data["public-keys"] = {"0": {"openssh-key": md.keys[0][1]}}
@@ -142,10 +134,6 @@ def ec2_meta_data(md: InstanceMetadata, version: str = "latest") -> dict[str, t.
     if version >= "2007-12-15":
         mapping = DEFAULT_BLOCK_DEVICE_MAPPING if md.block_device_mapping is None else md.block_device_mapping
         data["block-device-mapping"] = dict(mapping)
-        if md.kernel_id:
-            data["kernel-id"] = md.kernel_id
-        if md.ramdisk_id:
-            data["ramdisk-id"] = md.ramdisk_id
     if version >= "2008-02-01":
         data["placement"] = {"availability-zone": md.availability_zone}
     if version >= "2008-09-01":

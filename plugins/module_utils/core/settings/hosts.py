@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 from ..disks.local import BACKENDS, CLEARS, FILE_SYSTEMS
@@ -55,6 +56,13 @@ def _volume_group(value: t.Any) -> str:
         return checked_lvm_name(value, "") if value != "" else ""
     except BootflowError:
         raise Unfit from None
+
+
+def _json_mapping(value: t.Any) -> dict[str, t.Any]:
+    found = structure(value)
+    if not isinstance(found, t.Mapping):
+        raise Unfit
+    return t.cast("dict[str, t.Any]", json.loads(json.dumps(found)))
 
 
 #: What the ledger keeps of a host, in columns of these names; the scheduler reads it there.
@@ -182,6 +190,18 @@ COMPUTE = Table(
             choices=("kernel", "qemu"),
         ),
         Setting("config_drive_format", str, "iso9660", "Format of config drives.", choices=FORMATS),
+        Setting(
+            "vendor_data",
+            Kind("a mapping that JSON can hold", _json_mapping, "dict"),
+            {},
+            "Content of `vendor_data.json` on config drives; cloud-init reads the key `cloud-init`.",
+        ),
+        Setting(
+            "dhcp_domain",
+            str,
+            "",
+            "Domain of the hostnames on config drives, such as `example.org`. Nova's default is `novalocal`.",
+        ),
         Setting(
             "max_concurrent_builds",
             int,

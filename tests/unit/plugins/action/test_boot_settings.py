@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import typing as t
 
 import pytest
@@ -14,6 +15,7 @@ from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.action import boot_accept, boot_disks, boot_networks, boot_spawn
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
@@ -139,3 +141,12 @@ def test_what_a_host_says_of_ephemeral_disks_and_random_numbers(world: World) ->
     assert [d["fs"] for d in instance["disks"] if d["kind"] == "ephemeral"] == ["xfs", "vfat"]
     (domain,) = boot.given["domain"]["domains"]
     assert etree.fromstring(domain["xml"]).findtext("devices/rng/backend") == "/dev/hwrng"
+
+
+def test_what_a_host_says_of_metadata(world: World) -> None:
+    vendor_data = {"cloud-init": "#cloud-config", "rack": 4}
+    boot = Boot(world, host={"bootflow_vendor_data": vendor_data, "bootflow_dhcp_domain": "example.org"})
+    boot.build(config_drive=True)
+    files = unpack_files(boot.given["config_drive"]["drives"][0]["files"])
+    assert json.loads(files["openstack/latest/vendor_data.json"]) == vendor_data
+    assert json.loads(files["openstack/latest/meta_data.json"])["hostname"] == "web.example.org"

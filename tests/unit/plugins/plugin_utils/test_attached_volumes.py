@@ -224,7 +224,7 @@ def test_tags_in_the_metadata():
         {"type": "disk", "bus": "pci", "serial": volume_id(1), "path": "/dev/vdb", "tags": ["database"]},
         {"type": "disk", "bus": "scsi", "serial": None, "path": "/dev/sdb", "tags": ["scratch"]},
     ]
-    files = guest_of_build.config_drive(build_, None, "", [attached(1), attached(2)])
+    files = guest_of_build.config_drive(build_, HOST.of({}), None, "", [attached(1), attached(2)])
     assert volume_id(1).encode() in files["openstack/latest/meta_data.json"]
 
 
@@ -236,7 +236,7 @@ def test_ec2_metadata_names_the_disks_of_the_build():
         {**local, "name": "disk.swap", "kind": "swap", "device_name": "/dev/vdc"},
         disk(3, volume_id=volume_id(3)),
     )
-    files = guest_of_build.config_drive(build_, None, "", [attached(3)])
+    files = guest_of_build.config_drive(build_, HOST.of({}), None, "", [attached(3)])
     assert json.loads(files["ec2/latest/meta-data.json"])["block-device-mapping"] == {
         "ami": "vda",
         "root": "/dev/vda",

@@ -61,7 +61,6 @@ def full(**more):
         "keys": (("ops", "ssh-ed25519 AAAA"),),
         "user_data": "#!/bin/sh\necho \u00fc\n",
         "vendor_data": {"v": 1},
-        "vendor_data2": {"joined": {"x": 2}},
         "admin_password": "pw",
         "random_seed": b"\x01" * 512,
         "injected_files": (("/etc/motd", b"hello"), ("/etc/b", b"\x00\xff")),
@@ -178,7 +177,7 @@ def test_devices_by_version():
 
 
 def test_ec2():
-    assert metadata.ec2_meta_data(full(kernel_id="aki-1", dhcp_domain="example.org")) == {
+    assert metadata.ec2_meta_data(full(dhcp_domain="example.org")) == {
         "ami-id": "ami-0a0b0c0d",
         "ami-launch-index": 2,
         "ami-manifest-path": "FIXME",
@@ -193,7 +192,6 @@ def test_ec2():
         "public-ipv4": "",
         "instance-type": "m1.small",
         "block-device-mapping": {"ami": "sda1", "ephemeral0": "sda2", "root": "/dev/sda1", "swap": "sda3"},
-        "kernel-id": "aki-1",
         "placement": {"availability-zone": "nova"},
         "instance-action": "none",
     }
@@ -215,9 +213,10 @@ def test_block_device_mapping():
     }
 
 
-def test_dynamic_vendor_data_cannot_take_the_static_ones_place():
-    files = metadata.config_drive_files(full(vendor_data2={"static": {"evil": 1}, "t": 2}))
-    assert json.loads(files["openstack/latest/vendor_data2.json"]) == {"static": {"v": 1}, "t": 2}
+def test_vendor_data_are_in_both_files():
+    files = metadata.config_drive_files(full())
+    assert json.loads(files["openstack/latest/vendor_data.json"]) == {"v": 1}
+    assert json.loads(files["openstack/latest/vendor_data2.json"]) == {"static": {"v": 1}}
 
 
 def test_user_data_may_be_bytes():
