@@ -59,7 +59,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes imp
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule as volume_scheduling  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work  # noqa: E402
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.requests import VolumeInputs  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.requests import VolumeSettings  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run  # noqa: E402
@@ -84,7 +84,7 @@ IMAGE = Image(
     checksum="0" * 64,
     url="https://example.org/cirros.qcow2",
 )
-INPUTS = VolumeInputs(
+SETTINGS = VolumeSettings(
     types=VolumeTypes([VolumeType("fast"), VolumeType("ssd", {"medium": "ssd"})]),
     image=lambda name: IMAGE,
     quotas={"volumes": -1, "gigabytes": -1, "snapshots": -1},
@@ -154,8 +154,8 @@ class Database:
             self.report(number)
         self.ids = [new_id(rng) for _number in range(volumes)]
         with self.ledger.write() as tx:
-            known = volume_accept.known_of(tx, [], INPUTS)
-            request = volume_accept.create_request.volume_request({"name": "old", "size": 10}, known, INPUTS.options)
+            known = volume_accept.known_of(tx, [], SETTINGS)
+            request = volume_accept.create_request.volume_request({"name": "old", "size": 10}, known, SETTINGS.options)
             spec = {**request.as_dict(), "image": None, "source_bootable": False, "source_image_metadata": {}}
             numbered = list(enumerate(self.ids))
             for first in range(0, volumes, 5000):
@@ -264,7 +264,7 @@ class Database:
         mine = self.new_run()
         entries = [{"name": n, "size": 5, **({"image_id": "cirros"} if i % 2 else {})} for i, n in enumerate(names)]
         with self.ledger.write() as tx:
-            volume_accept.accept(tx.for_run(mine), entries, INPUTS)
+            volume_accept.accept(tx.for_run(mine), entries, SETTINGS)
         with self.ledger.write() as tx:
             scheduled = volume_scheduling.schedule(tx.for_run(mine), options())
         if len(scheduled.placed) != len(names):
@@ -319,7 +319,7 @@ class Database:
             )
             for i in range(count)
         ]
-        settings = accept.AcceptOptions(networks={}, quotas={}, volumes=BootVolumeOptions(INPUTS))
+        settings = accept.AcceptOptions(networks={}, quotas={}, volumes=BootVolumeOptions(SETTINGS))
         with self.ledger.write() as tx:
             accept.accept(tx.for_run(mine), requests, settings)
         return mine
@@ -328,7 +328,7 @@ class Database:
         mine = self.new_run()
         entries = [{"name": "s-%d-%d" % (self.number, i), "size": 1} for i in range(count)]
         with self.ledger.write() as tx:
-            volume_accept.accept(tx.for_run(mine), entries, INPUTS)
+            volume_accept.accept(tx.for_run(mine), entries, SETTINGS)
         with self.ledger.write() as tx:
             volume_scheduling.schedule(tx.for_run(mine), options())
 

@@ -18,13 +18,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    boot_volume_inputs,
-    request_inputs,
-    scheduler_inputs,
+    boot_request,
+    boot_volume_settings,
+    scheduler_settings,
     storage_settings,
     tables,
     variable_names,
-    volume_inputs,
+    volume_settings,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -33,42 +33,42 @@ class ActionModule(LedgerAction):
     ARGUMENTS = {
         **REQUEST.options(),
         **SCHEDULER.options(),
-        **boot_volume_inputs.ARGUMENTS,
+        **boot_volume_settings.ARGUMENTS,
         **RUN.options("facts_max_age"),
         **RUN.options("print_table"),
     }
 
     def check_settings(self, problems: Problems) -> None:
-        scheduler_inputs.check(self, problems)
+        scheduler_settings.check(self, problems)
 
     def act(self) -> dict[str, t.Any]:
-        inputs = request_inputs.RequestInputs(
-            self.options, scheduler_inputs.reading_of(self), scheduler_inputs.zones(self)
+        request = boot_request.BootRequest(
+            self.options, scheduler_settings.reading_of(self), scheduler_settings.zones(self)
         )
-        scheduler_inputs.check(self)
-        variable_names.warn(self, scheduler_inputs.host_variables(self))
-        options = boot_volume_inputs.accept_options(self, inputs)
+        scheduler_settings.check(self)
+        variable_names.warn(self, scheduler_settings.host_variables(self))
+        options = boot_volume_settings.accept_options(self, request)
         if self.check_mode:
             ledger = self.rehearsal_ledger()
         else:
             ledger = self.open_ledger()
 
         def write(tx: Transaction) -> tuple[accept.Accepted, list[str]]:
-            accepted = accept.accept(tx, inputs.requests, options)
+            accepted = accept.accept(tx, request.requests, options)
             if not accepted.changed:
                 return accepted, []
-            volume_inputs.in_inventory(self, attachments.storage_hosts(tx, accepted.created))
+            volume_settings.in_inventory(self, attachments.storage_hosts(tx, accepted.created))
             return accepted, self._stale(tx)
 
-        makes_volumes = boot_volume_inputs.makes_volumes(inputs.requests)
+        makes_volumes = boot_volume_settings.makes_volumes(request.requests)
         if self.check_mode:
             with ledger.rehearse() as tx:
                 if makes_volumes:
-                    boot_volume_inputs.configure_backends(tx, self)
+                    boot_volume_settings.configure_backends(tx, self)
                 accepted, stale = write(tx)
         else:
             if makes_volumes:
-                ledger.transact(boot_volume_inputs.configure_backends, self)
+                ledger.transact(boot_volume_settings.configure_backends, self)
             accepted, stale = ledger.transact(write, collisions=3)
         # A transaction of its own, after this run took over what it requested: accept has locked subnets, and no instance is
         # locked after them.
@@ -90,7 +90,7 @@ class ActionModule(LedgerAction):
             "resumed": accepted.resumed,
             "unchanged": accepted.unchanged,
             "stale_hosts": stale,
-            "volumes": accepted.changed and boot_volume_inputs.uses_volumes(inputs.requests),
+            "volumes": accepted.changed and boot_volume_settings.uses_volumes(request.requests),
             "stale_storage_hosts": self._stale_storage(ledger) if accepted.changed and makes_volumes else [],
         }
 

@@ -17,10 +17,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import request_inputs, tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import boot_request, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
-from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_inputs import reachable
+from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
 
 
 class ActionModule(LedgerAction):
@@ -39,8 +39,8 @@ class ActionModule(LedgerAction):
             ledger.transact(schedule.give_up, self.options["max_attempts"])
             hosts = ledger.inspect(work.hosts_with_work)
             return {"changed": False, "storage_hosts": reachable(self, hosts)}
-        inputs = request_inputs.RequestInputs(self.options)
-        wanted = set(inputs.names())
+        request = boot_request.BootRequest(self.options)
+        wanted = set(request.names())
 
         def end(tx: Transaction) -> list[dict[str, t.Any]]:
             schedule.give_up(tx, self.options["max_attempts"])

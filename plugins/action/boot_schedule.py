@@ -24,15 +24,15 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transac
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
-    boot_volume_inputs,
+    boot_request,
+    boot_volume_settings,
     guest_of_build,
     host_settings,
-    request_inputs,
-    scheduler_inputs,
+    scheduler_settings,
     storage_reports,
     storage_settings,
     tables,
-    volume_inputs,
+    volume_settings,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
@@ -59,7 +59,7 @@ class ActionModule(LedgerAction):
         **REQUEST.options(),
         "round": {"type": "int", "default": 1},
         **SCHEDULER.options(),
-        **boot_volume_inputs.ARGUMENTS,
+        **boot_volume_settings.ARGUMENTS,
         **RUN.options("print_table"),
     }
 
@@ -78,10 +78,10 @@ class ActionModule(LedgerAction):
         if not waiting:
             self._place_volumes(ledger)
             return {"changed": False, "hosts": self._reachable(hosts), "placed": [], "not_placed": []}
-        configurations = scheduler_inputs.configurations(self)
+        configurations = scheduler_settings.configurations(self)
         ledger.transact(nodes.configure, configurations)  # apart: it locks nodes, and scheduling locks instances first
 
-        options = scheduler_inputs.scheduler_options(self, context.now)
+        options = scheduler_settings.scheduler_options(self, context.now)
         read_fleet = self._fleet_reader(configurations)
 
         def write(tx: Transaction) -> tuple[schedule.Scheduled, dict[str, str]]:
@@ -118,24 +118,24 @@ class ActionModule(LedgerAction):
     # --- the fleet ----------------------------------------------------------------------------------------------------
 
     def _fleet_reader(self, hosts: t.Collection[str]) -> t.Callable[[t.Any, fleet.Needs], Fleet]:
-        aggregates, host_vars = scheduler_inputs.aggregates_of(self), scheduler_inputs.vars_for_filters(self)
+        aggregates, host_vars = scheduler_settings.aggregates_of(self), scheduler_settings.vars_for_filters(self)
         return lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs)
 
     # --- check mode ---------------------------------------------------------------------------------------------------
 
     def _plan(self) -> dict[str, t.Any]:
         """The whole boot up to the domain XML, in a transaction that is rolled back."""
-        inputs = request_inputs.RequestInputs(self.options, scheduler_inputs.reading_of(self))
-        options = boot_volume_inputs.accept_options(self, inputs)
-        configurations = scheduler_inputs.configurations(self)
+        request = boot_request.BootRequest(self.options, scheduler_settings.reading_of(self))
+        options = boot_volume_settings.accept_options(self, request)
+        configurations = scheduler_settings.configurations(self)
         read_fleet = self._fleet_reader(configurations)
         ledger = self.rehearsal_ledger()
         with ledger.rehearse() as tx:
-            makes_volumes = boot_volume_inputs.makes_volumes(inputs.requests)
+            makes_volumes = boot_volume_settings.makes_volumes(request.requests)
             if makes_volumes:
-                boot_volume_inputs.configure_backends(tx, self)
+                boot_volume_settings.configure_backends(tx, self)
                 storage_reports.rehearse_reports(tx, self)
-            accepted = accept.accept(tx, inputs.requests, options)
+            accepted = accept.accept(tx, request.requests, options)
             if not accepted.changed:
                 return {
                     "changed": False,
@@ -180,13 +180,13 @@ class ActionModule(LedgerAction):
     ) -> _Rehearsed:
         result = schedule.Scheduled()
         if instances.waits_for_host(tx, tx.run.id):
-            options = scheduler_inputs.scheduler_options(self, tx.now, explain=True)
+            options = scheduler_settings.scheduler_options(self, tx.now, explain=True)
             result = schedule.schedule(tx, read_fleet, options)
             life.bind_waiting(tx, self._connector_of)
         backends: dict[str, t.Any] = {}
         if makes_volumes:
             hosts = storage_settings.storage_hosts(self)
-            settings = volume_inputs.scheduler_options(self.options, tx.now, hosts=hosts)
+            settings = volume_settings.scheduler_options(self.options, tx.now, hosts=hosts)
             backends = {c["volume_id"]: c for c in volume_scheduling.plan(tx, settings)}
         rows = instances.select_live(tx, uuids=sorted({*accepted.created, *accepted.resumed}))
         placed = {b.uuid: b for b in builds.load(tx, [r for r in rows if r.host is not None])}

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_inputs import reachable
+from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
 
 
 class ActionModule(LedgerAction):

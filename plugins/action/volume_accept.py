@@ -22,7 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage im
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     storage_settings,
     tables,
-    volume_inputs,
+    volume_settings,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -37,17 +37,17 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        volume_inputs.check(self)
-        inputs = volume_inputs.volume_inputs(self.options)
-        configurations = volume_inputs.configurations(self)
+        volume_settings.check(self)
+        settings = volume_settings.of(self.options)
+        configurations = volume_settings.configurations(self)
         hosts = storage_settings.storage_hosts(self)
 
         def write(tx: Transaction) -> tuple[accept.VolumeAccepted, list[str]]:
             problems = Problems()
-            volume_inputs.check_hints(self.options["volumes"], self.options, problems)
+            volume_settings.check_hints(self.options["volumes"], self.options, problems)
             accepted = accept.VolumeAccepted()
             try:
-                accepted = accept.accept(tx, self.options["volumes"], inputs)
+                accepted = accept.accept(tx, self.options["volumes"], settings)
             except errors.InvalidRequest as e:
                 problems.extend(e.errors)
             problems.raise_if_any()
@@ -57,14 +57,14 @@ class ActionModule(LedgerAction):
 
         if self.check_mode:
             ledger = self.rehearsal_ledger()
-            with volume_inputs.told_in_order(), ledger.rehearse() as tx:
+            with volume_settings.told_in_order(), ledger.rehearse() as tx:
                 backends.configure(tx, configurations)
                 accepted, stale = write(tx)
         else:
             ledger = self.open_ledger()
             # Apart: it locks backends, and whoever accepts locks projects first.
             ledger.transact(backends.configure, configurations)
-            with volume_inputs.told_in_order():
+            with volume_settings.told_in_order():
                 accepted, stale = ledger.transact(write, collisions=3)
         if not accepted.changed and self.options["print_table"]:
             count = len(accepted.unchanged)

@@ -19,7 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transac
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import snapshots as snapshot_rows
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     tables,
-    volume_inputs,
+    volume_settings,
     volume_texts,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -50,9 +50,9 @@ class ActionModule(LedgerAction):
 
         def begin(tx: Transaction) -> tuple[t.Any, dict[str, list[str]]]:
             if o["unmanage"]:
-                return unmanage.unmanage(tx, volume_inputs.inventory(self), **chosen), {}
+                return unmanage.unmanage(tx, volume_settings.inventory(self), **chosen), {}
             found = delete.begin(tx, **chosen)
-            volume_inputs.in_inventory(self, found.hosts)
+            volume_settings.in_inventory(self, found.hosts)
             theirs: dict[str, list[str]] = {}
             for row in snapshot_rows.select(tx, volume_ids=[r.id for r in found.rows]) if found.rows else ():
                 theirs.setdefault(row.volume_id, []).append(row.name or row.id)

@@ -24,7 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage im
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     storage_reports,
     tables,
-    volume_inputs,
+    volume_settings,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -48,7 +48,7 @@ class ActionModule(LedgerAction):
         o = self.options
         problems = Problems()
         wishes = _wishes(o["volumes"], problems)
-        inputs = volume_inputs.volume_inputs(o)
+        settings = volume_settings.of(o)
         context = self.context()
         if o["phase"] == "select":
 
@@ -59,21 +59,21 @@ class ActionModule(LedgerAction):
 
             stale = storage_reports.stale_hosts_of(self, growing)
             return {"changed": False, "stale_hosts": stale}
-        options = volume_inputs.scheduler_options(o, context.now)
+        options = volume_settings.scheduler_options(o, context.now)
 
         def begin(tx: Transaction) -> extend.VolumeExtending:
             if self.check_mode:
                 storage_reports.rehearse_reports(tx, self)
             try:
-                found = extend.begin(tx, wishes, inputs, options)
+                found = extend.begin(tx, wishes, settings, options)
             except errors.InvalidRequest as e:
                 problems.extend(_refusals(e, wishes))
                 found = extend.VolumeExtending()
             problems.raise_if_any()
-            volume_inputs.in_inventory(self, [*found.hosts, *found.compute_hosts])
+            volume_settings.in_inventory(self, [*found.hosts, *found.compute_hosts])
             return found
 
-        with volume_inputs.told_in_order():
+        with volume_settings.told_in_order():
             if self.check_mode:
                 with self.rehearsal_ledger().rehearse() as tx:
                     found = begin(tx)

@@ -20,7 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes impo
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, volume_inputs, volume_texts
+from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, volume_settings, volume_texts
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 
@@ -45,7 +45,7 @@ class ActionModule(LedgerAction):
         names = _names(o["volumes"])
 
         def end(tx: Transaction) -> list[dict[str, t.Any]]:
-            schedule.give_up(tx, volume_inputs.scheduler_options(o, context.now))
+            schedule.give_up(tx, volume_settings.scheduler_options(o, context.now))
             if o["volume_ids"] is not None:
                 return volume_views.volumes(tx, ids=o["volume_ids"])
             return volume_views.volumes(tx, names=names, project=o["project"]) if names else []

@@ -23,7 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage im
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     storage_reports,
     tables,
-    volume_inputs,
+    volume_settings,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
@@ -59,15 +59,15 @@ class ActionModule(LedgerAction):
             hosts = ledger.inspect(work.hosts_with_work)
             return {
                 "changed": False,
-                "hosts": volume_inputs.reachable(self, hosts),
+                "hosts": volume_settings.reachable(self, hosts),
                 "placed": [],
                 "not_placed": [],
             }
         # Apart from the scheduling, which locks volumes before backends.
-        ledger.transact(backends.configure, volume_inputs.configurations(self))
+        ledger.transact(backends.configure, volume_settings.configurations(self))
 
         def write(tx: Transaction) -> schedule.VolumeScheduled:
-            options = volume_inputs.scheduler_options(self.options, context.now, hosts=storage_hosts(self))
+            options = volume_settings.scheduler_options(self.options, context.now, hosts=storage_hosts(self))
             return schedule.schedule(tx, options)
 
         result = ledger.transact(write)
@@ -75,7 +75,7 @@ class ActionModule(LedgerAction):
             self._display.warning("%s was not placed: %s" % (names.get(volume_id, volume_id), error.message))
         return {
             "changed": bool(result.placed or result.failed),
-            "hosts": volume_inputs.reachable(self, result.hosts),
+            "hosts": volume_settings.reachable(self, result.hosts),
             "placed": [
                 {"name": names.get(i, i), "id": i, "pool_host": s.host, "alternates": list(s.alternates)}
                 for i, s in result.placed.items()
@@ -91,13 +91,13 @@ class ActionModule(LedgerAction):
         o = self.options
         if not o["volumes"]:
             return {"changed": False, "hosts": [], "plan": []}
-        inputs = volume_inputs.volume_inputs(o)
-        configurations = volume_inputs.configurations(self)
+        settings = volume_settings.of(o)
+        configurations = volume_settings.configurations(self)
         context = self.context()
         ledger = self.rehearsal_ledger()
         with ledger.rehearse() as tx:
             backends.configure(tx, configurations)
-            accepted = accept.accept(tx, o["volumes"], inputs)
+            accepted = accept.accept(tx, o["volumes"], settings)
             if not accepted.changed:
                 return {
                     "changed": False,
@@ -106,7 +106,7 @@ class ActionModule(LedgerAction):
                     "msg": "Nothing to do: everything matches the request.",
                 }
             storage_reports.rehearse_reports(tx, self)
-            options = volume_inputs.scheduler_options(o, context.now, explain=True, hosts=storage_hosts(self))
+            options = volume_settings.scheduler_options(o, context.now, explain=True, hosts=storage_hosts(self))
             plan = schedule.plan(tx, options)
         for number, decided in enumerate(plan):
             decided["lines"] = _lines(decided, number < EXPLAINED)

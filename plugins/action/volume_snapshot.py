@@ -19,7 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage im
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     storage_reports,
     tables,
-    volume_inputs,
+    volume_settings,
     volume_texts,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -54,17 +54,17 @@ class ActionModule(LedgerAction):
 
     def _begin(self) -> dict[str, t.Any]:
         o = self.options
-        inputs = volume_inputs.volume_inputs(o)
+        settings = volume_settings.of(o)
 
         def begin(tx: Transaction) -> tuple[snapshots.SnapshotsBegun, dict[str, str]]:
             if self.check_mode:
                 storage_reports.rehearse_reports(tx, self)
-            found = snapshots.begin(tx, o["snapshots"], inputs)
-            volume_inputs.in_inventory(self, found.hosts)
+            found = snapshots.begin(tx, o["snapshots"], settings)
+            volume_settings.in_inventory(self, found.hosts)
             ids = [*found.created, *found.resumed, *found.deleting]
             return found, {v["id"]: _line(v) for v in (volume_views.snapshots(tx, ids=ids) if ids else ())}
 
-        with volume_inputs.told_in_order():
+        with volume_settings.told_in_order():
             if self.check_mode:
                 with self.rehearsal_ledger().rehearse() as tx:
                     begun, lines = begin(tx)

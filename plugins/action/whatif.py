@@ -23,8 +23,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
-    request_inputs,
-    scheduler_inputs,
+    boot_request,
+    scheduler_settings,
     tables,
     variable_names,
 )
@@ -51,7 +51,7 @@ class ActionModule(LedgerAction):
     }
 
     def check_settings(self, problems: Problems) -> None:
-        scheduler_inputs.check(self, problems)
+        scheduler_settings.check(self, problems)
 
     def act(self) -> dict[str, t.Any]:
         variable_names.warn(self)
@@ -59,7 +59,7 @@ class ActionModule(LedgerAction):
         losing = self._losing()
         try:
             requests = self._requests(losing is not None)
-            scheduler_inputs.check(self)
+            scheduler_settings.check(self)
             self._check_limit(requests)
             answers, lost, facts = self._read(requests, losing)
         except errors.InvalidRequest as e:
@@ -119,7 +119,7 @@ class ActionModule(LedgerAction):
                 reason="nothing is asked",
                 remedy="Set bootflow_whatif_flavor, or bootflow_instances, or bootflow_whatif_n_plus_1: true.",
             )
-        return request_inputs.RequestInputs(o, scheduler_inputs.reading_of(self)).requests
+        return boot_request.BootRequest(o, scheduler_settings.reading_of(self)).requests
 
     def _one_request(self) -> list[ServerRequest]:
         o = dict(self.options)
@@ -139,7 +139,7 @@ class ActionModule(LedgerAction):
                 stand_in = {"url": "file:///none", "disk_format": "raw", "allow_unverified": True}
                 o["images"] = [*o["images"], {"name": ANY_IMAGE, **stand_in}]
         o["instances"] = [entry]
-        requests = request_inputs.RequestInputs(o, scheduler_inputs.reading_of(self)).requests
+        requests = boot_request.BootRequest(o, scheduler_settings.reading_of(self)).requests
         return [replace(r, image=None) for r in requests] if self.options["image"] is None else requests
 
     def _check_limit(self, requests: t.Sequence[ServerRequest]) -> None:
@@ -171,10 +171,10 @@ class ActionModule(LedgerAction):
     def _read(
         self, requests: t.Sequence[ServerRequest], losing: t.Sequence[str] | None
     ) -> tuple[list[ledger_whatif.Answer], list[dict[str, t.Any]], ledger_whatif.Facts]:
-        configurations = scheduler_inputs.configurations(self)
-        aggregates, host_vars = scheduler_inputs.aggregates_of(self), scheduler_inputs.vars_for_filters(self)
+        configurations = scheduler_settings.configurations(self)
+        aggregates, host_vars = scheduler_settings.aggregates_of(self), scheduler_settings.vars_for_filters(self)
         now = time.time()
-        options = scheduler_inputs.scheduler_options(self, now, explain=True)
+        options = scheduler_settings.scheduler_options(self, now, explain=True)
         one = self.options["flavor"] is not None
 
         def read_fleet(tx: Transaction, needs: fleet.Needs) -> Fleet:
@@ -201,7 +201,7 @@ class ActionModule(LedgerAction):
 
     def _facts_lines(self, facts: ledger_whatif.Facts) -> list[str]:
         lines: list[str] = []
-        if "ComputeFilter" in scheduler_inputs.reading_of(self).filters:
+        if "ComputeFilter" in scheduler_settings.reading_of(self).filters:
             lines += ["%s counts as down: %s" % (d["host"], d["reason"]) for d in facts.down[:HOSTS_PRINTED]]
             lines += _more(facts.down, "down")
         lines.append(REFRESH + ("" if facts.oldest is None else " The oldest are of %.0f s ago." % facts.oldest))

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings import table
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
-from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_inputs import settings_of_users
+from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_settings import settings_of_users
 
 
 def warn(action: LedgerAction, hosts: t.Mapping[str, t.Iterable[str]] | None = None) -> None:

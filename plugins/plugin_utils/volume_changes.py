@@ -22,11 +22,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage im
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     host_settings,
     tables,
-    volume_inputs,
+    volume_settings,
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import Arguments, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
-from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_inputs import reachable
+from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
 
 ARGUMENTS: Arguments = {
     **VOLUME_WORK.options("attachments"),
@@ -55,14 +55,14 @@ def begin(action: LedgerAction, step: t.Callable[..., t.Any], *arguments: t.Any)
 
     def write(tx: Transaction) -> tuple[t.Any, list[str]]:
         begun = step(tx, *arguments)
-        volume_inputs.in_inventory(action, [*begun.storage_hosts, *begun.hosts])
+        volume_settings.in_inventory(action, [*begun.storage_hosts, *begun.hosts])
         # Which hosts it concerns is only known now; a wrong setting of theirs undoes the beginning.
         problems = Problems()
         host_settings.check(action.task_vars["hostvars"], begun.hosts, problems)
         problems.raise_if_any()
         return begun, _lines(tx, begun.rows)
 
-    with volume_inputs.told_in_order():
+    with volume_settings.told_in_order():
         if action.check_mode:
             found, lines = action.rehearsal_ledger().rehearsal(write)
         else:

@@ -72,7 +72,7 @@ class BootWorld(VolumeWorld):
         options = accept.AcceptOptions(
             networks=self.networks,
             quotas=quotas or {},
-            volumes=BootVolumeOptions(self.inputs(), self.cross_az_attach),
+            volumes=BootVolumeOptions(self.settings(), self.cross_az_attach),
         )
         with self.ledger.write() as tx:
             return accept.accept(tx.for_run(self.context(run, **context)), requests, options)

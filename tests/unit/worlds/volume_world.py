@@ -153,18 +153,18 @@ class VolumeWorld(World):
             raise errors.ImageNotFound(image_id=name)
         return self.images[name]
 
-    def inputs(self, **fields: t.Any) -> requests.VolumeInputs:
+    def settings(self, **fields: t.Any) -> requests.VolumeSettings:
         values = {
             "types": TYPES,
             "image": self.find_image,
             "quotas": self.quotas,
             "no_snapshot_gb_quota": self.no_snapshot_gb_quota,
         }
-        return requests.VolumeInputs(**{**values, **fields})
+        return requests.VolumeSettings(**{**values, **fields})
 
-    def wish(self, *entries: t.Any, run: str = "a", **inputs: t.Any) -> accept.VolumeAccepted:
+    def wish(self, *entries: t.Any, run: str = "a", **settings: t.Any) -> accept.VolumeAccepted:
         with self.ledger.write() as tx:
-            return accept.accept(tx.for_run(self.context(run)), entries, self.inputs(**inputs))
+            return accept.accept(tx.for_run(self.context(run)), entries, self.settings(**settings))
 
     def refused(self, *entries: t.Any, **how: t.Any) -> list[tuple[str, str]]:
         """(path, code) of every refusal."""
@@ -227,13 +227,13 @@ class VolumeWorld(World):
             return volume_extension.begin(
                 tx.for_run(self.context(run)),
                 [{"volume": name, "size": size}],
-                self.inputs(),
+                self.settings(),
                 self.volume_options(**options),
             )
 
     def snapshot(self, *entries: t.Any, run: str = "a") -> volume_snapshots.SnapshotsBegun:
         with self.ledger.write() as tx:
-            return volume_snapshots.begin(tx.for_run(self.context(run)), entries, self.inputs())
+            return volume_snapshots.begin(tx.for_run(self.context(run)), entries, self.settings())
 
     # --- what is there ---------------------------------------------------------------------------------------------
 

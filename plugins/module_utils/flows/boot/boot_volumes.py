@@ -32,7 +32,7 @@ from ...ledger.storage import attachments, snapshots, volumes
 from ...ledger.storage import backends as storage_backends
 from ..attachments import life
 from ..volumes import accept
-from ..volumes.requests import VolumeInputs
+from ..volumes.requests import VolumeSettings
 from .planned import VOLUME, BootVolumeOptions, Planned, VolumeToCreate, anonymous
 
 
@@ -131,14 +131,14 @@ class Sources:
         """The row of the volume that it is of, or None."""
         return self.volumes.get(snapshot.volume_id)
 
-    def known(self, snapshot: t.Any, inputs: VolumeInputs) -> create_request.Known:
+    def known(self, snapshot: t.Any, settings: VolumeSettings) -> create_request.Known:
         """What a request may name that is made from that snapshot, or from none."""
         if self.places is None:
             self.places = storage_backends.zones(self.tx), storage_backends.count(self.tx)
         zones, backends = self.places
         of = None if snapshot is None else self.volume_of(snapshot)
         rows = {} if of is None else {snapshot.id: snapshots.to_snapshot(snapshot, of)}
-        return create_request.Known(inputs.types, inputs.image, snapshots=rows, zones=zones, backends=backends)
+        return create_request.Known(settings.types, settings.image, snapshots=rows, zones=zones, backends=backends)
 
 
 def _image_words(image: Image | None) -> list[str]:
@@ -286,7 +286,7 @@ def volume_to_create(
     :raises InvalidBDMSnapshot: :raises InvalidBDMVolumeNotBootable: :raises VolumeTypeNotFound: (400, as of whatever an
         instance's request names and is not there) and what volume_request() raises.
     """
-    inputs = inputs_of(options, project)
+    settings = settings_of(options, project)
     snapshot = None
     entry: dict[str, t.Any] = {"size": disk.size_gb, "volume_type": disk.volume_type, "image_id": disk.image_id}
     if disk.snapshot_id is not None:
@@ -301,22 +301,22 @@ def volume_to_create(
     if not options.cross_az_attach:
         entry["availability_zone"] = zone
     asked = {name: value for name, value in entry.items() if value is not None}
-    known = sources.known(snapshot, inputs)
+    known = sources.known(snapshot, settings)
     try:
-        request = create_request.volume_request(asked, known, inputs.options, project=project, user=context.actor)
+        request = create_request.volume_request(asked, known, settings.options, project=project, user=context.actor)
     except errors.VolumeTypeNotFound as error:
         error.status = 400
         raise
-    return VolumeToCreate(path, request, inputs.image(disk.image_id) if disk.image_id is not None else None)
+    return VolumeToCreate(path, request, settings.image(disk.image_id) if disk.image_id is not None else None)
 
 
-def inputs_of(options: BootVolumeOptions, project: str) -> VolumeInputs:
+def settings_of(options: BootVolumeOptions, project: str) -> VolumeSettings:
     """What volumes of a project are made with. :raises InvalidInput: no volumes are made here."""
-    if options.inputs is None:
+    if options.settings is None:
         raise errors.InvalidInput(
             reason="volumes are not made here", remedy="Make the volume first, and name it with source_type: volume."
         )
-    return replace(options.inputs, project=project)
+    return replace(options.settings, project=project)
 
 
 # --- writing ------------------------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ class Keeper:
         """Name of a disk -> id of the volume that is made for it."""
         if not planned.to_create:
             return {}
-        limits = inputs_of(self.options, planned.request.project).limits
+        limits = settings_of(self.options, planned.request.project).limits
         return dict(zip(planned.to_create, self.made.add(list(planned.to_create.values()), limits, uuid)))
 
     def write(self) -> None:
@@ -375,7 +375,7 @@ def add(
     options: BootVolumeOptions,
 ) -> t.Any:
     """The row of the volume that is made for a disk."""
-    limits = inputs_of(options, project).limits
+    limits = settings_of(options, project).limits
     ids = accept.add(tx, [wanted], limits, uuid)
     return volumes.select(tx, ids=ids)[0]
 

@@ -20,7 +20,7 @@ from ...core.model import BlockDevice, Image
 
 if t.TYPE_CHECKING:
     from ...core.volumes.model import VolumeRequest
-    from ..volumes.requests import VolumeInputs
+    from ..volumes.requests import VolumeSettings
 
 VOLUME = "volume"  # kind of a planned disk
 
@@ -75,9 +75,9 @@ class Planned:
 
 @dataclass(frozen=True)
 class BootVolumeOptions:
-    """``inputs``: what volumes that a boot makes are read with; None where none are made."""
+    """``settings``: what volumes that a boot makes are read with; None where none are made."""
 
-    inputs: VolumeInputs | None = None
+    settings: VolumeSettings | None = None
     cross_az_attach: bool = True
 
 

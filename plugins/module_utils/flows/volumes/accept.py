@@ -27,7 +27,7 @@ from ...ledger.db.transaction import Transaction
 from ...ledger.storage import backends, pending_cleanups, snapshots, volumes
 from ...ledger.storage.pending_cleanups import PendingCleanup
 from . import requests
-from .requests import VolumeInputs
+from .requests import VolumeSettings
 
 INSTANCE_HINTS = ("local_to_instance",)
 VOLUME_HINTS = ("same_host", "different_host")
@@ -69,7 +69,7 @@ class _Compared:
     unchanged: list[str] = field(default_factory=list)
 
 
-def accept(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs) -> VolumeAccepted:
+def accept(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], settings: VolumeSettings) -> VolumeAccepted:
     """Enter the new volumes of ``entries``, take over those that a dead run left, leave those alone that are as requested.
 
     A volume that could not be created starts over, with the image as the catalogue has it now.
@@ -77,15 +77,15 @@ def accept(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: 
     :raises InvalidRequest: with every refusal of every entry (VolumeExists, VolumeLocked, quotas, ...). The caller has to
         roll its transaction back then.
     """
-    requests.open_project(tx, inputs)
+    requests.open_project(tx, settings)
     refusals = Problems()
-    compared = _compare(tx, _read(tx, entries, inputs, refusals), inputs, refusals)
+    compared = _compare(tx, _read(tx, entries, settings, refusals), settings, refusals)
     again = [replace(e, resolved={**e.resolved, "size": r.size}) for e, r in compared.failed]
-    known = known_of(tx, [e.resolved for e in [*compared.new, *again]], inputs)
-    new = _requests(compared.new, known, inputs, tx.context, refusals)
-    renewed = _requests(again, known, inputs, tx.context, refusals)
+    known = known_of(tx, [e.resolved for e in [*compared.new, *again]], settings)
+    new = _requests(compared.new, known, settings, tx.context, refusals)
+    renewed = _requests(again, known, settings, tx.context, refusals)
     with refusals.collect("quotas"):
-        _check_quota(new, inputs.limits, lambda: volumes.usage(tx, inputs.project), refusals)
+        _check_quota(new, settings.limits, lambda: volumes.usage(tx, settings.project), refusals)
     refusals.raise_if_any()
     failed = [r for _e, r in compared.failed]
     _start_over(tx, failed, [(r, i) for _p, r, i in renewed])
@@ -185,17 +185,17 @@ def take_over(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
     volumes.take_ownership(tx, [r.id for r in rows if r.status != states.ERROR])
 
 
-def known_of(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs) -> Known:
+def known_of(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], settings: VolumeSettings) -> Known:
     """What these entries can refer to: their sources by id, the zones, and the number of backends."""
     named = [str(e["snapshot_id"]) for e in entries if e.get("snapshot_id")]
-    snapshot_rows = snapshots.select(tx, ids=named, project=inputs.project) if named else []
+    snapshot_rows = snapshots.select(tx, ids=named, project=settings.project) if named else []
     sources = {str(e["source_volid"]) for e in entries if e.get("source_volid")}
     wanted = sources | {s.volume_id for s in snapshot_rows}
     rows = {r.id: r for r in volumes.select(tx, ids=wanted)} if wanted else {}
     return Known(
-        types=inputs.types,
-        image=inputs.image,
-        volumes={i: volumes.to_volume(rows[i]) for i in sources if i in rows and rows[i].project == inputs.project},
+        types=settings.types,
+        image=settings.image,
+        volumes={i: volumes.to_volume(rows[i]) for i in sources if i in rows and rows[i].project == settings.project},
         snapshots={s.id: snapshots.to_snapshot(s, rows[s.volume_id]) for s in snapshot_rows},
         zones=backends.zones(tx),
         backends=backends.count(tx),
@@ -260,16 +260,16 @@ def _hinted(entry: t.Mapping[str, t.Any], hint: str) -> list[str]:
 
 
 def _read(
-    tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs, refusals: Problems
+    tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], settings: VolumeSettings, refusals: Problems
 ) -> list[_Entry]:
     """The entries that have a name of their own and known fields only."""
     found = list(requests.read_entries(entries, "volume", create_request.fields_of, refusals))
-    with_ids = resolved(tx, [requested for _p, _n, requested in found], inputs.project)
+    with_ids = resolved(tx, [requested for _p, _n, requested in found], settings.project)
     return [_Entry(*entry, with_ids[number]) for number, entry in enumerate(found)]
 
 
-def _compare(tx: Transaction, entries: t.Sequence[_Entry], inputs: VolumeInputs, refusals: Problems) -> _Compared:
-    rows = volumes.select(tx, names=[e.name for e in entries], project=inputs.project, lock=True)
+def _compare(tx: Transaction, entries: t.Sequence[_Entry], settings: VolumeSettings, refusals: Problems) -> _Compared:
+    rows = volumes.select(tx, names=[e.name for e in entries], project=settings.project, lock=True)
     living = {r.name: r for r in rows}
     live_runs = volumes.live_runs(tx, rows)
     found = _Compared()
@@ -279,7 +279,7 @@ def _compare(tx: Transaction, entries: t.Sequence[_Entry], inputs: VolumeInputs,
             found.new.append(entry)
             continue
         with refusals.collect(entry.path + ".name"):
-            _check_same(row, entry, inputs)
+            _check_same(row, entry, settings)
             _check_not_being_deleted(row)
             requests.check_not_busy(tx, row, volumes.BEING_CREATED, live_runs)
             if row.status in volumes.BEING_CREATED:
@@ -291,12 +291,12 @@ def _compare(tx: Transaction, entries: t.Sequence[_Entry], inputs: VolumeInputs,
     return found
 
 
-def _check_same(row: t.Any, entry: _Entry, inputs: VolumeInputs) -> None:
+def _check_same(row: t.Any, entry: _Entry, settings: VolumeSettings) -> None:
     if row.digest is None:
         raise errors.VolumeExists(name=row.name, reason="it was created for an instance")
     volume = volumes.to_volume(row)
     digest = VolumeDigest(row.digest)
-    differences = digest.differences(volume, entry.requested, entry.resolved, inputs.types, inputs.image)
+    differences = digest.differences(volume, entry.requested, entry.resolved, settings.types, settings.image)
     if differences:
         raise errors.VolumeExists(name=row.name, reason="; ".join(differences))
 
@@ -310,15 +310,15 @@ def _check_not_being_deleted(row: t.Any) -> None:
 
 
 def _requests(
-    entries: t.Sequence[_Entry], known: Known, inputs: VolumeInputs, context: Context, refusals: Problems
+    entries: t.Sequence[_Entry], known: Known, settings: VolumeSettings, context: Context, refusals: Problems
 ) -> list[NewVolume]:
     found = []
     for entry in entries:
         with refusals.collect(entry.path):
             request = create_request.volume_request(
-                entry.resolved, known, inputs.options, project=inputs.project, user=context.actor
+                entry.resolved, known, settings.options, project=settings.project, user=context.actor
             )
-            image = inputs.image(entry.resolved["image_id"]) if request.image_id is not None else None
+            image = settings.image(entry.resolved["image_id"]) if request.image_id is not None else None
             found.append((entry.path, request, image))
     return found
 

@@ -21,7 +21,7 @@ from ...ledger.db.this_run import Context
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, volumes
 from . import requests
-from .requests import VolumeInputs
+from .requests import VolumeSettings
 
 _EXTENDING = (states.EXTENDING, states.ERROR_EXTENDING)
 
@@ -45,7 +45,7 @@ class _Growth(t.NamedTuple):
 def begin(
     tx: Transaction,
     requested: t.Sequence[t.Mapping[str, t.Any]],
-    inputs: VolumeInputs,
+    settings: VolumeSettings,
     scheduler_options: VolumeSchedulerOptions,
 ) -> VolumeExtending:
     """Mark volumes as extending: {"volume": name or id, "size": GB} each.
@@ -53,10 +53,10 @@ def begin(
     :raises InvalidRequest: all refusals: VolumeNotFound, VolumeLocked, the status, a smaller size, quotas, NoValidBackend
         where the backend has too little capacity. Nothing is written then.
     """
-    requests.open_project(tx, inputs)
+    requests.open_project(tx, settings)
     refusals = Problems()
-    growing, unchanged = _read(tx, requested, inputs, refusals)
-    _check_quota(tx, growing, inputs, refusals)
+    growing, unchanged = _read(tx, requested, settings, refusals)
+    _check_quota(tx, growing, settings, refusals)
     _check_capacity(tx, growing, scheduler_options, refusals)
     refusals.raise_if_any()
     volumes.update(tx, [_extending(g, tx.context) for g in growing])
@@ -71,12 +71,12 @@ def begin(
 def _read(
     tx: Transaction,
     requested: t.Sequence[t.Mapping[str, t.Any]],
-    inputs: VolumeInputs,
+    settings: VolumeSettings,
     refusals: Problems,
 ) -> tuple[list[_Growth], list[str]]:
     """(what is to grow, ids of the volumes that are as large as requested)"""
     words = [str(each.get("volume") or "") for each in requested]
-    found, _missing = volumes.find(tx, list(dict.fromkeys(words)), inputs.project)
+    found, _missing = volumes.find(tx, list(dict.fromkeys(words)), settings.project)
     locked = {r.id: r for r in volumes.select(tx, ids={r.id for r in found.values()}, lock=True)} if found else {}
     live_runs = volumes.live_runs(tx, locked.values())
     growing: list[_Growth] = []
@@ -112,14 +112,14 @@ def _new_size(row: t.Any, wanted: t.Any) -> int | None:
     return int(str(wanted))
 
 
-def _check_quota(tx: Transaction, growing: t.Sequence[_Growth], inputs: VolumeInputs, refusals: Problems) -> None:
-    limits = inputs.limits
+def _check_quota(tx: Transaction, growing: t.Sequence[_Growth], settings: VolumeSettings, refusals: Problems) -> None:
+    limits = settings.limits
     for path, _row, size in growing:
         with refusals.collect(path):
             quotas.check_size(size, limits)
     wanted = (quotas.for_extend(r.new_size or r.size, size, r.volume_type) for _p, r, size in growing)
     with refusals.collect("quotas"):
-        requests.check_quota(wanted, limits, lambda: volumes.usage(tx, inputs.project))
+        requests.check_quota(wanted, limits, lambda: volumes.usage(tx, settings.project))
 
 
 def _check_capacity(

@@ -23,7 +23,7 @@ from ...ledger.storage import volumes
 
 
 @dataclass(frozen=True)
-class VolumeInputs:
+class VolumeSettings:
     """What inventory and settings say. ``quotas`` is bootflow_quotas; ``image`` finds an image by id or name."""
 
     types: VolumeTypes
@@ -40,10 +40,10 @@ class VolumeInputs:
         return quotas.limits_of(self.quotas, self.project, self.types)
 
 
-def open_project(tx: Transaction, inputs: VolumeInputs) -> None:
+def open_project(tx: Transaction, settings: VolumeSettings) -> None:
     """Renew the run's lease and wait for the project's turn: names and quotas are per project."""
     runs.renew(tx)
-    take_turns(tx, "project", [inputs.project])
+    take_turns(tx, "project", [settings.project])
 
 
 def read_entries(

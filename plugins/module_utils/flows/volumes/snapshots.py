@@ -23,7 +23,7 @@ from ...ledger.db.transaction import Transaction
 from ...ledger.storage import backends, volume_history, volume_views, volumes
 from ...ledger.storage import snapshots as snapshot_rows
 from . import requests
-from .requests import VolumeInputs
+from .requests import VolumeSettings
 
 PRESENT, ABSENT = "present", "absent"
 FIELDS = ("name", "volume", "description", "force", "metadata", "state")
@@ -52,23 +52,23 @@ class _Entry:
     state: str = PRESENT
 
 
-def begin(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: VolumeInputs) -> SnapshotsBegun:
+def begin(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], settings: VolumeSettings) -> SnapshotsBegun:
     """Enter the new snapshots of the entries {name, volume, description, force, metadata, state}, mark what is to be absent.
 
     ``volume`` is a name or id. ``force``: a snapshot of a volume in use, as after a power cut; a deletion from any status.
 
     :raises InvalidRequest: all refusals (SnapshotExists, VolumeLocked, quotas, capacity, ...). Nothing is written then.
     """
-    requests.open_project(tx, inputs)
+    requests.open_project(tx, settings)
     refusals = Problems()
     wanted = _read(entries, refusals)
-    work = _Comparison(tx, wanted, inputs)
+    work = _Comparison(tx, wanted, settings)
     for entry in wanted:
         with refusals.collect(entry.path):
             work.add(entry)
     new, again, going = work.new, work.again, work.going
     with refusals.collect("quotas"):
-        _check_quota(tx, [v for _e, v in new], inputs)
+        _check_quota(tx, [v for _e, v in new], settings)
     taken = _take_capacity(tx, [(e.path, v) for e, v in new], [(r, work.volume_of(r)) for r in again], refusals)
     refusals.raise_if_any()
     rows = [_row(entry, volume, taken[volume.id], tx.context) for entry, volume in new]
@@ -90,12 +90,12 @@ def begin(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], inputs: V
 class _Comparison:
     """The entries beside the snapshots and volumes that exist: what is to be done for each. Their rows are locked."""
 
-    def __init__(self, tx: Transaction, entries: t.Sequence[_Entry], inputs: VolumeInputs) -> None:
+    def __init__(self, tx: Transaction, entries: t.Sequence[_Entry], settings: VolumeSettings) -> None:
         self.tx = tx
         words = list(dict.fromkeys(e.volume for e in entries if e.volume))
-        found, _missing = volumes.find(tx, words, inputs.project)
+        found, _missing = volumes.find(tx, words, settings.project)
         self.volume_ids = {word: r.id for word, r in found.items()}
-        there = snapshot_rows.select(tx, names=[e.name for e in entries], project=inputs.project)
+        there = snapshot_rows.select(tx, names=[e.name for e in entries], project=settings.project)
         of = {*self.volume_ids.values(), *(r.volume_id for r in there)}
         # Volumes are locked before their snapshots.
         self.volumes = {r.id: r for r in volumes.select(tx, ids=of, lock=True)} if of else {}
@@ -230,10 +230,12 @@ def _check_same(row: t.Any, entry: _Entry, volume_id: str | None) -> None:
         )
 
 
-def _check_quota(tx: Transaction, of: t.Sequence[t.Any], inputs: VolumeInputs) -> None:
-    without_gb = inputs.no_snapshot_gb_quota
+def _check_quota(tx: Transaction, of: t.Sequence[t.Any], settings: VolumeSettings) -> None:
+    without_gb = settings.no_snapshot_gb_quota
     wanted = (quotas.for_snapshot(v.size, v.volume_type, without_gb) for v in of)
-    requests.check_quota(wanted, inputs.limits, lambda: volumes.usage(tx, inputs.project, without_gb), quotas.SNAPSHOTS)
+    requests.check_quota(
+        wanted, settings.limits, lambda: volumes.usage(tx, settings.project, without_gb), quotas.SNAPSHOTS
+    )
 
 
 def _take_capacity(

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An action as the inputs see it: its options, the run's variables and the compute hosts."""
+"""An action as settings are read from it: its options, the run's variables and the compute hosts."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler im
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
-from ansible_collections.bootflow.compute.plugins.plugin_utils import scheduler_inputs as inputs
-from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import RequestInputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils import scheduler_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.boot_request import BootRequest
 
 ROOT = Path(__file__).resolve().parents[4]
 TEXT = (ROOT / "docs" / "scheduler.md").read_text()
@@ -59,7 +59,7 @@ def test_the_filters_of_the_documentation_load(tmp_path):
     (code,) = blocks("python")
     (tmp_path / "mine.py").write_text(code)
     options = SchedulerOptions(user_filter_dirs=[str(tmp_path)])
-    found = inputs.reading(options)
+    found = scheduler_settings.reading(options)
     assert "QuietHostFilter" in found.filters and "NewestWeigher" in found.weighers
 
 
@@ -69,8 +69,8 @@ def test_the_aggregates_and_groups_of_the_documentation(make_action):
     action = make_action(
         hosts=hosts, groups={"rack_a": ["kvm2.example.org"]}, aggregates=aggregates["bootflow_aggregates"]
     )
-    inputs.check(action)
-    assert [a.name for a in inputs.aggregates_of(action)["kvm2.example.org"]] == ["rack-a"]
+    scheduler_settings.check(action)
+    assert [a.name for a in scheduler_settings.aggregates_of(action)["kvm2.example.org"]] == ["rack-a"]
     assert len(parse_catalogue(None, None, None, None, groups["bootflow_server_groups"]).server_groups) == 2
 
 
@@ -83,7 +83,7 @@ def test_the_hints_of_the_documentation(make_action):
         images=[{"name": "i", "disk_format": "raw", "path": "/i", "allow_unverified": True}],
         enabled_filters=["DifferentHostFilter", "JsonFilter"],
     ).options
-    assert RequestInputs(options).requests[0].scheduler_hints["different_host"] == ["db-1", "db-2"]
+    assert BootRequest(options).requests[0].scheduler_hints["different_host"] == ["db-1", "db-2"]
 
 
 @pytest.mark.parametrize("name", ["single", "fleet"])
@@ -107,7 +107,7 @@ def test_a_sample_inventory_can_be_used(make_action, name):
         server_groups=variables.get("bootflow_server_groups", []),
         **given,
     )
-    inputs.check(action)
-    RequestInputs(action.options)
-    zones = {h: c["availability_zone"] for h, c in inputs.configurations(action).items()}
+    scheduler_settings.check(action)
+    BootRequest(action.options)
+    zones = {h: c["availability_zone"] for h, c in scheduler_settings.configurations(action).items()}
     assert zones[next(iter(zones))] == ("rack-a" if name == "fleet" else "nova")

@@ -81,10 +81,10 @@ def test_room_is_taken_once_for_all_of_a_request(vw: VolumeWorld) -> None:
     vw.make("b", 10)
     wishes = [{"volume": "a", "size": 50}, {"volume": "b", "size": 60}]
     with vw.ledger.write() as tx, pytest.raises(errors.InvalidRequest) as error:
-        extend.begin(tx.for_run(vw.context()), wishes, vw.inputs(), vw.volume_options())
+        extend.begin(tx.for_run(vw.context()), wishes, vw.settings(), vw.volume_options())
     assert [(e["path"], e["code"]) for e in error.value.errors] == [("volumes[1].size", "NoValidBackend")]
     with vw.ledger.write() as tx, pytest.raises(errors.InvalidRequest, match="named twice"):
-        extend.begin(tx.for_run(vw.context()), wishes[:1] * 2, vw.inputs(), vw.volume_options())
+        extend.begin(tx.for_run(vw.context()), wishes[:1] * 2, vw.settings(), vw.volume_options())
 
 
 def test_a_disabled_backend_extends_what_it_has_and_a_silent_one_does_not(vw: VolumeWorld) -> None:

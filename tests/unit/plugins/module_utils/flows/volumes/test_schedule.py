@@ -236,7 +236,7 @@ def test_the_last_gigabytes_are_given_once(vworld: VolumeWorld) -> None:
         run = "r%d" % number
         with mine.ledger.write() as tx:
             context = mine.context(run)
-            volume_accept.accept(tx.for_run(context), [{"name": "v%d" % number, "size": 10}], mine.inputs())
+            volume_accept.accept(tx.for_run(context), [{"name": "v%d" % number, "size": 10}], mine.settings())
         scheduled = mine.ledger.for_run(mine.context(run)).transact(schedule.schedule, mine.volume_options())
         return [
             *(s.host for s in scheduled.placed.values()),
@@ -261,7 +261,7 @@ def test_names_are_given_once_and_quotas_hold(vworld: VolumeWorld) -> None:
         for name in ("shared", "own-%d" % number):
             try:
                 mine.ledger.for_run(mine.context("r%d" % number)).transact(
-                    volume_accept.accept, [{"name": name, "size": 10}], mine.inputs()
+                    volume_accept.accept, [{"name": name, "size": 10}], mine.settings()
                 )
                 found.append(name)
             except errors.InvalidRequest as e:

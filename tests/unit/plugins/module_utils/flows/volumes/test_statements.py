@@ -105,7 +105,7 @@ def life_of(world: VolumeWorld, count: int, run: str) -> dict[str, int]:
 def extend(world: VolumeWorld, names: t.Sequence[str], size: int, run: str) -> t.Any:
     wishes = [{"volume": n, "size": size} for n in names]
     with world.ledger.write() as tx:
-        return volume_extension.begin(tx.for_run(world.context(run)), wishes, world.inputs(), world.volume_options())
+        return volume_extension.begin(tx.for_run(world.context(run)), wishes, world.settings(), world.volume_options())
 
 
 def shown(world: VolumeWorld) -> list[dict[str, t.Any]]:

@@ -33,7 +33,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.sche
     make_filters,
     make_weighers,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.requests import VolumeInputs
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.requests import VolumeSettings
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -101,13 +101,13 @@ def scheduler_options(
     )
 
 
-def volume_inputs(o: t.Mapping[str, t.Any]) -> VolumeInputs:
+def of(o: t.Mapping[str, t.Any]) -> VolumeSettings:
     """What the ledger reads requests with. :raises InvalidRequest: all errors of the types, images and names of quotas."""
     problems = Problems()
     types = _volume_types(o, problems)
     _check_quota_words(o["quotas"], problems)
     problems.raise_if_any()
-    return VolumeInputs(
+    return VolumeSettings(
         types=types,
         image=_images(o),
         options=CreateOptions(

@@ -12,8 +12,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import registry
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import FILTERS
-from ansible_collections.bootflow.compute.plugins.plugin_utils import scheduler_inputs as inputs
-from ansible_collections.bootflow.compute.plugins.plugin_utils import variable_names
+from ansible_collections.bootflow.compute.plugins.plugin_utils import scheduler_settings, variable_names
 
 HINTED = """
 class RackFilter:
@@ -26,15 +25,15 @@ class RackFilter:
 
 def told(action):
     with pytest.raises(InvalidRequest) as caught:
-        inputs.check(action)
+        scheduler_settings.check(action)
     assert all(e["message"] and e["remedy"] for e in caught.value.errors)
     return [(e["path"], e["message"]) for e in caught.value.errors]
 
 
 def test_the_defaults_are_the_schedulers_own(make_action):
     action = make_action()
-    inputs.check(action)
-    made, plain = inputs.scheduler_options(action, now=5.0), SchedulerOptions()
+    scheduler_settings.check(action)
+    made, plain = scheduler_settings.scheduler_options(action, now=5.0), SchedulerOptions()
     differ = {f.name for f in dataclasses.fields(plain) if getattr(made, f.name) != getattr(plain, f.name)}
     assert differ == {"now", "service_down_time", "settings", "user_classes"}
     assert made.settings == {s.name: s.read(None) if s.name != "isolated_hosts" else () for s in FILTERS}
@@ -68,8 +67,8 @@ def test_every_setting_arrives(make_action):
         isolated_hosts=["kvm1", "rack"],
         metrics_weight_setting={"cpu.percent": "-2"},
     )
-    inputs.check(action)
-    made = inputs.scheduler_options(action, now=1.0, explain=True)
+    scheduler_settings.check(action)
+    made = scheduler_settings.scheduler_options(action, now=1.0, explain=True)
     fields = {f.name for f in dataclasses.fields(made)}
     for name, value in given.items():
         assert (getattr(made, name) if name in fields else made.settings[name]) == value, name
@@ -138,7 +137,7 @@ def test_values_that_no_option_takes(make_action, name, value, expects):
     assert error["message"].startswith("%s must be %s, got " % (name, expects))
     if isinstance(value, int):
         good = value + 1 if value < 4 or name == "lease_seconds" else 3
-        inputs.check(make_action(**{name: good}))
+        scheduler_settings.check(make_action(**{name: good}))
 
 
 USERS = """
@@ -155,9 +154,9 @@ class Rack:
 def test_a_users_filter_has_settings_of_its_own(make_action, tmp_path):
     (tmp_path / "rack.py").write_text(USERS)
     action = make_action(filter_dirs=[str(tmp_path)], enabled_filters=["Rack"])
-    assert inputs.scheduler_options(action, now=0.0).settings["my_racks"] == ["a"]
+    assert scheduler_settings.scheduler_options(action, now=0.0).settings["my_racks"] == ["a"]
     action.variables["bootflow_my_racks"] = ["b", "c"]
-    options = inputs.scheduler_options(action, now=0.0)
+    options = scheduler_settings.scheduler_options(action, now=0.0)
     (made,) = registry.make_filters(options, registry.user_classes(options))
     assert made.made.conf.my_racks == ["b", "c"]
     action.variables["bootflow_my_racks"] = {"b": 1}
@@ -174,15 +173,15 @@ AGGREGATES = [
 
 def test_aggregates_by_host(make_action):
     action = make_action(groups={"rack": ["kvm1", "kvm2", "storage1"]}, aggregates=AGGREGATES)
-    inputs.check(action)
-    found = inputs.aggregates_of(action)
+    scheduler_settings.check(action)
+    found = scheduler_settings.aggregates_of(action)
     assert {h: [a.name for a in of_host] for h, of_host in found.items()} == {
         "kvm1": ["north"],
         "kvm2": ["north", "ssd"],
         "kvm3": ["ssd"],
     }
     assert found["kvm3"][0].metadata == {"ssd": "true"}
-    assert inputs.aggregates_of(make_action()) == {}
+    assert scheduler_settings.aggregates_of(make_action()) == {}
 
 
 def test_the_zone_of_a_host(make_action):
@@ -195,7 +194,7 @@ def test_the_zone_of_a_host(make_action):
     action = make_action(
         hosts=hosts, groups={"rack": ["kvm1", "kvm2"]}, aggregates=AGGREGATES, default_availability_zone="home"
     )
-    zones = {h: c["availability_zone"] for h, c in inputs.configurations(action).items()}
+    zones = {h: c["availability_zone"] for h, c in scheduler_settings.configurations(action).items()}
     assert zones == {"kvm1": "north", "kvm2": "north", "kvm3": "home", "kvm4": "east"}
 
 
@@ -203,7 +202,7 @@ def test_a_zone_that_contradicts_the_variable(make_action):
     hosts = {"kvm1": {"bootflow_availability_zone": "south"}, "kvm2": {}, "kvm3": {}}
     action = make_action(hosts=hosts, groups={"rack": ["kvm1", "kvm2"]}, aggregates=AGGREGATES)
     assert [path for path, _text in told(action)] == ["aggregates[north]"]
-    for call in (inputs.aggregates_of, inputs.configurations):
+    for call in (scheduler_settings.aggregates_of, scheduler_settings.configurations):
         with pytest.raises(InvalidRequest, match="bootflow_availability_zone is south"):
             call(action)
 
@@ -216,24 +215,28 @@ def test_reading(make_action, tmp_path):
     action = make_action(
         enabled_filters=["JsonFilter", "RackFilter"], weighers=["RAMWeigher"], filter_dirs=[str(tmp_path)]
     )
-    found = inputs.reading(inputs.scheduler_options(action, now=0.0))
-    assert found == inputs.Reading(("JsonFilter", "RackFilter"), ("RAMWeigher",), frozenset(("query", "rack")))
-    assert inputs.reading_of(action) == found
+    found = scheduler_settings.reading(scheduler_settings.scheduler_options(action, now=0.0))
+    assert found == scheduler_settings.Reading(
+        ("JsonFilter", "RackFilter"), ("RAMWeigher",), frozenset(("query", "rack"))
+    )
+    assert scheduler_settings.reading_of(action) == found
     with pytest.raises(InvalidInput, match="unknown filter"):
-        inputs.reading(SchedulerOptions(enabled_filters=["RackFilter"]))
+        scheduler_settings.reading(SchedulerOptions(enabled_filters=["RackFilter"]))
 
 
 def test_reading_while_the_settings_are_wrong(make_action):
-    found = inputs.reading_of(make_action(enabled_filters=["RumFilter", "JsonFilter"], weighers=["RAMWeigher"]))
-    assert found == inputs.Reading(("RumFilter", "JsonFilter"), ("RAMWeigher",), frozenset(("query",)))
+    found = scheduler_settings.reading_of(
+        make_action(enabled_filters=["RumFilter", "JsonFilter"], weighers=["RAMWeigher"])
+    )
+    assert found == scheduler_settings.Reading(("RumFilter", "JsonFilter"), ("RAMWeigher",), frozenset(("query",)))
 
 
 def test_reading_by_names_alone():
-    found = inputs.reading_by_names(["SameHostFilter", "RackFilter"], None)
+    found = scheduler_settings.reading_by_names(["SameHostFilter", "RackFilter"], None)
     assert found.filters == ("SameHostFilter", "RackFilter") and found.hints == {"same_host"}
     assert found.weighers == registry.DEFAULT_WEIGHERS
-    default = inputs.reading_by_names(None, ["RAMWeigher"])
-    exact = inputs.reading(SchedulerOptions(weighers=["RAMWeigher"]))
+    default = scheduler_settings.reading_by_names(None, ["RAMWeigher"])
+    exact = scheduler_settings.reading(SchedulerOptions(weighers=["RAMWeigher"]))
     assert set(exact.filters) <= set(default.filters) and exact[1:] == default[1:]
     assert "ServerGroupAntiAffinityFilter" in default.filters
 
@@ -254,7 +257,7 @@ def test_variables_that_do_not_exist_are_warned_of_with_the_nearest_name(make_ac
     action.task_vars["bootflow_max_atempts"] = 2
     variable_names.warn(action)
     assert action._display.told == ["Variable bootflow_max_atempts does not exist; did you mean bootflow_max_attempts?"]
-    variable_names.warn(action, inputs.host_variables(action))
+    variable_names.warn(action, scheduler_settings.host_variables(action))
     assert action._display.told[1:] == [
         "Variable bootflow_wait_timout does not exist; did you mean bootflow_wait_timeout?"
     ]
@@ -269,7 +272,7 @@ def test_the_variables_of_hosts_are_put_together_once_a_task(make_action):
             return super().__getitem__(host)
 
     action = make_action(hosts=HostVars(kvm1={}, kvm2={}))
-    inputs.check(action)
-    inputs.configurations(action)
-    inputs.aggregates_of(action)
+    scheduler_settings.check(action)
+    scheduler_settings.configurations(action)
+    scheduler_settings.aggregates_of(action)
     assert sorted(asked) == ["kvm1", "kvm2"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The request as options of an action: read, checked against the catalogue, ready for the ledger."""
+"""The request of a boot as options of an action: read, checked against the catalogue, ready for the ledger."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.prob
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue as catalogue_module
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import expand, server_request
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
-from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_inputs import Reading, reading_by_names
+from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_settings import Reading, reading_by_names
 
 
-class RequestInputs:
+class BootRequest:
     """The entries of the request and the catalogue they name things of."""
 
     def __init__(

@@ -17,8 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.crea
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.options import (
     VolumeSchedulerOptions,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils import ledger_action
-from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_inputs as inputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils import ledger_action, volume_settings
 
 BACKEND = {"ansible_host": "192.0.2.1", "bootflow_storage_backends": [{"name": "lvm"}]}
 
@@ -40,18 +39,18 @@ def action(hosts=None, **options):
 
 def told(made):
     with pytest.raises(InvalidRequest) as caught:
-        inputs.check(made)
+        volume_settings.check(made)
     assert all(e["message"] and e["remedy"] for e in caught.value.errors)
     return [(e["path"], e["message"]) for e in caught.value.errors]
 
 
 def test_the_defaults_are_cinders_own():
     made = action()
-    inputs.check(made)
-    found = inputs.volume_inputs(made.options)
+    volume_settings.check(made)
+    found = volume_settings.of(made.options)
     assert found.options == CreateOptions() and found.project == "default" and len(found.types) == 0
     assert (found.max_attempts, found.no_snapshot_gb_quota, found.quotas) == (3, False, {})
-    options = inputs.scheduler_options(made.options, now=7.0)
+    options = volume_settings.scheduler_options(made.options, now=7.0)
     assert options == VolumeSchedulerOptions(now=7.0, service_down_time=900)
 
 
@@ -73,15 +72,15 @@ def test_every_setting_arrives():
         max_over_subscription_ratio="auto",
         service_down_time=5,
     )
-    inputs.check(made)
-    found = inputs.volume_inputs(made.options)
+    volume_settings.check(made)
+    found = volume_settings.of(made.options)
     assert found.types.get("fast").extra_specs == {"medium": "ssd"} and found.image("debian").disk_format == "qcow2"
     assert found.options == CreateOptions("fast", "z", True)
     assert (found.quotas["volumes"], found.project, found.max_attempts) == ("5", "red", 2)
     assert found.no_snapshot_gb_quota is True
     with pytest.raises(ImageNotFound):
         found.image("none")
-    options = inputs.scheduler_options(made.options, now=1.0, explain=True)
+    options = volume_settings.scheduler_options(made.options, now=1.0, explain=True)
     assert options == VolumeSchedulerOptions(
         enabled_filters=["CapacityFilter"],
         weighers=["VolumeNumberWeigher"],
@@ -143,12 +142,12 @@ def test_a_setting_of_the_scheduler_that_cannot_be(name, value, expects):
 
 def test_configurations_are_those_of_every_storage_host():
     made = action(hosts={"s1": BACKEND, "s2": {**BACKEND, "bootflow_storage_backends": {"a": None}}})
-    found = inputs.configurations(made)
+    found = volume_settings.configurations(made)
     assert {h: [b["pool_host"] for b in backends] for h, backends in found.items()} == {
         "s1": ["s1@lvm#lvm"],
         "s2": ["s2@a#a"],
     }
-    assert inputs.reachable(made, ["s3", "s2"]) == ["s2"]
+    assert volume_settings.reachable(made, ["s3", "s2"]) == ["s2"]
 
 
 def test_a_boot_reads_the_same_options_with_the_same_meaning():
@@ -161,7 +160,7 @@ def test_a_boot_reads_the_same_options_with_the_same_meaning():
 def test_an_extra_spec_that_is_true_is_no_text():
     types = [{"name": "thin", "extra_specs": {"thin_provisioning_support": True, "medium": "ssd"}}]
     with pytest.raises(InvalidRequest) as caught:
-        inputs.volume_inputs(action(volume_types=types).options)
+        volume_settings.of(action(volume_types=types).options)
     (error,) = caught.value.errors
     assert (error["path"], error["remedy"]) == ("volume_types[0].extra_specs", 'Write "<is> True".')
 

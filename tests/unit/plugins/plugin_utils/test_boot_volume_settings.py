@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import BlockDevice, Flavor, Image
-from ansible_collections.bootflow.compute.plugins.plugin_utils.boot_volume_inputs import makes_volumes, uses_volumes
+from ansible_collections.bootflow.compute.plugins.plugin_utils.boot_volume_settings import makes_volumes, uses_volumes
 
 FLAVOR = Flavor(name="m1", memory_mb=512, vcpus=1, root_gb=1, ephemeral_gb=1)
 

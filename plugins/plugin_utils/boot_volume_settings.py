@@ -22,8 +22,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.planne
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
-from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_inputs
-from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import RequestInputs
+from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.boot_request import BootRequest
 
 ARGUMENTS = {**VOLUME.options(), **VOLUME_SCHEDULER.options(), **CROSS_AZ_ATTACH.options()}
 
@@ -38,21 +38,21 @@ def makes_volumes(requests: t.Iterable[ServerRequest]) -> bool:
     return any(d.source_type != "volume" for request in requests for d in volumes_requested(request))
 
 
-def accept_options(action: t.Any, inputs: RequestInputs) -> AcceptOptions:
+def accept_options(action: t.Any, request: BootRequest) -> AcceptOptions:
     """What the request is accepted with.
 
     :raises InvalidRequest: volumes are to be made, and a setting of theirs is wrong.
     """
-    made = makes_volumes(inputs.requests)
+    made = makes_volumes(request.requests)
     if made:
-        volume_inputs.check(action)
+        volume_settings.check(action)
     volumes = BootVolumeOptions(
-        inputs=volume_inputs.volume_inputs(action.options) if made else None,
+        settings=volume_settings.of(action.options) if made else None,
         cross_az_attach=action.options["cross_az_attach"],
     )
-    return dataclasses.replace(inputs.accept_options(), volumes=volumes)
+    return dataclasses.replace(request.accept_options(), volumes=volumes)
 
 
 def configure_backends(tx: Transaction, action: t.Any) -> None:
     """What the inventory says of the backends. In a transaction of its own: accepting locks projects before backends."""
-    backends.configure(tx, volume_inputs.configurations(action))
+    backends.configure(tx, volume_settings.configurations(action))

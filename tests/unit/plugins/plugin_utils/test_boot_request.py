@@ -8,8 +8,8 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
-from ansible_collections.bootflow.compute.plugins.plugin_utils.request_inputs import RequestInputs
-from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_inputs import Reading
+from ansible_collections.bootflow.compute.plugins.plugin_utils.boot_request import BootRequest
+from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_settings import Reading
 
 FLAVOR = {"name": "small", "memory_mb": 512, "vcpus": 1, "root_gb": 1}
 IMAGE = {"name": "tiny", "disk_format": "qcow2", "allow_unverified": True, "path": "/tiny.qcow2"}
@@ -23,12 +23,12 @@ def options(make_action, hints=None, **others):
 
 def told(*arguments):
     with pytest.raises(InvalidRequest) as caught:
-        RequestInputs(*arguments)
+        BootRequest(*arguments)
     return [(e["path"].rpartition("].")[2], e["code"], e["status"]) for e in caught.value.errors]
 
 
 def test_groups_and_aliases_reach_the_requests(make_action):
-    found = RequestInputs(
+    found = BootRequest(
         options(
             make_action,
             {"group": "apart"},
@@ -48,38 +48,38 @@ def test_hints_are_held_against_the_settings(make_action):
     same = {"same_host": "db"}
     assert told(options(make_action, same)) == [("scheduler_hints.same_host", "InvalidInput", 400)]
     enabled = options(make_action, same, enabled_filters=["SameHostFilter"])
-    assert RequestInputs(enabled).requests[0].scheduler_hints == {"same_host": ["db"]}
+    assert BootRequest(enabled).requests[0].scheduler_hints == {"same_host": ["db"]}
     reading = Reading(filters=("Mine",), weighers=(), hints=frozenset(("same_host",)))
-    assert RequestInputs(options(make_action, same), reading).requests[0].scheduler_hints == {"same_host": ["db"]}
+    assert BootRequest(options(make_action, same), reading).requests[0].scheduler_hints == {"same_host": ["db"]}
 
 
 def test_groups_are_held_against_the_settings(make_action):
     groups = [{"name": "apart", "policy": "anti-affinity"}]
-    assert RequestInputs(options(make_action, {"group": "apart"}, server_groups=groups)).requests[0].server_group
+    assert BootRequest(options(make_action, {"group": "apart"}, server_groups=groups)).requests[0].server_group
     bare = options(make_action, {"group": "apart"}, server_groups=groups, enabled_filters=["RamFilter"])
     assert told(bare) == [("scheduler_hints.group", "UnsupportedPolicyException", 400)]
 
 
 def test_a_task_without_the_schedulers_settings_takes_the_request_as_it_is(make_action):
     given = {k: v for k, v in options(make_action, {"same_host": "db"}).items() if k in REQUEST.options()}
-    assert RequestInputs(given).requests[0].scheduler_hints == {"same_host": ["db"]}
+    assert BootRequest(given).requests[0].scheduler_hints == {"same_host": ["db"]}
 
 
 def test_hints_that_ones_own_filters_read(make_action):
     given = options(make_action, {"rack": 4}, scheduler_hint_names=["rack"])
-    assert RequestInputs(given).requests[0].scheduler_hints == {"rack": 4}
+    assert BootRequest(given).requests[0].scheduler_hints == {"rack": 4}
 
 
 def test_the_quota_of_server_groups(make_action):
     groups = [{"name": "g%d" % i, "policy": "affinity"} for i in range(11)]
     assert told(options(make_action, server_groups=groups)) == [("server_groups", "OverQuota", 403)]
-    RequestInputs(options(make_action, server_groups=groups, quotas={"server_groups": 11}))
-    RequestInputs(options(make_action, server_groups=groups[:10]))
+    BootRequest(options(make_action, server_groups=groups, quotas={"server_groups": 11}))
+    BootRequest(options(make_action, server_groups=groups[:10]))
 
 
 def test_forcing_a_host_needs_the_right(make_action):
     entry = {**ENTRY, "availability_zone": "nova:kvm1"}
     given = options(make_action)
     assert told({**given, "instances": [entry]}) == [("availability_zone", "ForcedHostForbidden", 403)]
-    found = RequestInputs({**given, "instances": [entry], "allow_forced_host": True}).requests[0]
+    found = BootRequest({**given, "instances": [entry], "allow_forced_host": True}).requests[0]
     assert (found.availability_zone, found.forced_host, found.forced_node) == ("nova", "kvm1", None)
