@@ -45,7 +45,7 @@ options:
   host_subset_size:
     description:
       - >-
-        The host is drawn from this many of the best.
+        Number of best hosts from which the host is chosen at random.
       - >-
         A whole number, at least 1.
       - >-
@@ -170,7 +170,7 @@ options:
   lease_seconds:
     description:
       - >-
-        How long the claims of a run outlive it when it dies. A run needs time to renew its lease.
+        How long the claims of a dead run are kept. The value has to leave a live run time to renew its lease.
       - >-
         A whole number of seconds, at least 30.
       - >-

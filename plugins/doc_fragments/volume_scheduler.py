@@ -46,8 +46,8 @@ options:
   max_over_subscription_ratio:
     description:
       - >-
-        How much more than it has a thin backend may promise. 1.0 promises no more than there is. An entry of
-        C(bootflow_storage_backends) may have its own.
+        Over-subscription ratio of thin backends; 1.0 means no over-subscription. An entry of C(bootflow_storage_backends)
+        may have its own.
       - >-
         Read from the variable C(bootflow_max_over_subscription_ratio), else V(20.0).
     type: raw

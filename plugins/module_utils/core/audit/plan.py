@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the hosts have against what the ledger says of them: every difference, and what is to be done about it.
+"""Every difference between the hosts and the ledger, and its repair.
 
-Nothing is touched here. A host's answer is older than the ledger, so whatever changed in the ledger since the host was
-asked is left alone; and work of a run that lives is nobody else's.
-source: update_available_resource
+Nothing is changed here. A host's answer is older than the ledger, so rows changed since the host was asked are ignored,
+and so is the work of live runs.
+source: Nova's update_available_resource
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from dataclasses import dataclass, field
 from ..instances import states
 from .storage_evidence import StorageEvidence
 
-# --- what is to be done ---
-RECOUNT = "recount"  # usage is written anew
-RECORD = "record"  # the host's report is entered
+# --- repairs ---
+RECOUNT = "recount"  # usage is corrected
+RECORD = "record"  # the host's report is stored
 MARK = "mark"  # the host is down until it answers
 RELEASE = "release"
-CLAIM = "claim"  # a claim that got lost is entered again
+CLAIM = "claim"  # a lost claim is entered again
 CORRECT = "correct"
-CLEAN = "clean"  # the host is cleaned, then its claims and addresses are given back
+CLEAN = "clean"  # the host is cleaned, then its claims and addresses are released
 END = "end"  # ends in ERROR without the host
 FINISH = "finish"  # a deletion is finished
-SETTLE = "settle"  # an operation is over: the instance is what its host reports
+SETTLE = "settle"  # an operation is over: the instance gets the state that its host reports
 FORGET = "forget"
-REMOVE = "remove"  # orphans, where the user says so
+REMOVE = "remove"  # orphans, if the user allows it
 WAIT = "wait"  # for a host that does not answer
-REPORT = "report"  # somebody has to look at it
+REPORT = "report"  # a person has to look at it
 
 #: These change nothing.
 IDLE = (WAIT, REPORT)
 
-# --- what is wrong ---
+# --- differences ---
 USAGE = "usage"
 HOST_FACTS = "host_facts"
 HOST_UNREACHABLE = "host_unreachable"
@@ -66,7 +66,7 @@ ORPHAN_TARGET = "orphan_target"
 MISSING_TARGET = "missing_target"
 ORPHAN_SESSION = "orphan_session"
 ORPHAN_SECRET = "orphan_secret"
-UNREAD = "unread"  # what could not be read of a host that answered
+UNREAD = "unread"  # a part that a reachable host could not read
 
 USAGE_COLUMNS = ("memory_mb_used", "local_gb_used", "vcpus_used", "num_instances")
 RESERVED_COLUMNS = ("reserved_memory_mb", "reserved_disk_gb", "reserved_vcpus")
@@ -86,7 +86,7 @@ WITH_DOMAIN = (
 Amounts = t.Tuple[int, int, int]  # memory in MB, disk in GB, vCPUs
 
 
-# --- what a host told ---------------------------------------------------------------------------------------------------
+# --- answers of hosts ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Domain:
     uuid: str
     name: str
     memory_mb: int = 0
-    ours: bool = False  # our own metadata is in its XML
+    ours: bool = False  # the XML has our metadata
     power_state: int = states.NOSTATE
 
 
@@ -113,17 +113,17 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was learned of the hosts. A host that is in none of these was not asked: what is there waits."""
+    """The answers of the hosts. A host in none of the fields was not asked: its differences wait."""
 
     snapshots: t.Mapping[str, Snapshot] = field(default_factory=dict)
     unreachable: t.Mapping[str, str] = field(default_factory=dict)  # host -> why it did not answer
     strangers: t.Collection[str] = ()  # in the ledger, not in the inventory
-    hosts: t.Optional[t.Collection[str]] = None  # only what is on these; None: everything
+    hosts: t.Optional[t.Collection[str]] = None  # only differences on these; None: all
     remove_orphans: bool = False
     storage: StorageEvidence = field(default_factory=StorageEvidence)  # of volumes, see volumes.storage_audit
 
 
-# --- what the ledger says -----------------------------------------------------------------------------------------------
+# --- state of the ledger -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -144,14 +144,14 @@ class Instance:
     task_state: t.Optional[str]
     deleted: bool
     touched_at: float  # last written, or deleted
-    wanted: Amounts  # what a claim for it is
+    wanted: Amounts  # the amounts of its claim
     run: str = ""
     run_dead: bool = False
-    operation: str = ""  # in which a run is, or was when it died (stop, start, ...)
+    operation: str = ""  # of a run at work or dead (stop, start, ...)
 
     @property
     def busy(self) -> bool:
-        """Something is being done with it, or it is on two hosts until somebody confirms."""
+        """Whether an action is under way, or the instance is on two hosts until a resize is confirmed."""
         return self.vm_state in (states.BUILDING, states.RESIZED) or self.task_state is not None
 
 
@@ -165,7 +165,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Device:
-    """A device that no claim stands behind."""
+    """A device without a claim."""
 
     id: int
     instance: str
@@ -176,7 +176,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Port:
-    """Of an instance that is gone, or kept for a host that is to be cleaned."""
+    """A port of a deleted instance, or kept until a host is cleaned."""
 
     id: str
     instance: str
@@ -205,7 +205,9 @@ class Group:
 @dataclass(frozen=True)
 class Ledger:
     nodes: t.Sequence[Node] = ()
-    instances: t.Mapping[str, Instance] = field(default_factory=dict)  # living, and deleted ones that something names
+    instances: t.Mapping[str, Instance] = field(
+        default_factory=dict
+    )  # live ones, and deleted ones that are still referred to
     claims: t.Sequence[Claim] = ()
     devices: t.Sequence[Device] = ()
     ports: t.Sequence[Port] = ()
@@ -219,7 +221,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Finding:
-    """One difference. ``key`` is what the ledger knows it by (an id, or a name)."""
+    """One difference. ``key``: its key in the ledger (an id, or a name)."""
 
     kind: str
     host: t.Optional[str]
@@ -252,15 +254,15 @@ class Finding:
 def plan(ledger: Ledger, evidence: Evidence) -> list[Finding]:
     """Every difference between the ledger and the hosts, and inside the ledger, sorted by host.
 
-    Usage is to be what is reserved plus the sum of the claims. The memory of domains that are not ours is told (see
-    foreign_memory), not counted, as Nova's libvirt driver counts none.
+    Usage has to be the reserved amounts plus the sum of the claims. The memory of domains that are not instances is
+    reported (see foreign_memory), not counted, as in Nova's libvirt driver.
     """
     found = _Plan(ledger, evidence).findings
     return sorted(found, key=lambda f: (f.host is None, f.host or "", f.kind, f.instance or "", f.what))
 
 
 def foreign_memory(findings: t.Iterable[Finding]) -> dict[str, int]:
-    """host -> MB of the domains there that no instance of the ledger stands behind."""
+    """host -> MB of its domains that are not instances of the ledger."""
     found: dict[str, int] = {}
     for f in findings:
         if f.kind in (ORPHAN_DOMAIN, FOREIGN_DOMAIN) and f.host is not None:
@@ -308,7 +310,7 @@ class _Plan:
         return hosts is None or host in hosts
 
     def _reach(self, host: str) -> str:
-        """clean, end (nobody answers there) or wait (it was not asked)."""
+        """clean, end (the host does not answer) or wait (it was not asked)."""
         if host in self.evidence.snapshots:
             return CLEAN
         return END if host in self.evidence.unreachable or host in self.evidence.strangers else WAIT
@@ -407,16 +409,16 @@ class _Plan:
             instance = self.ledger.instances.get(cleanup.instance)
             if instance is not None and not instance.deleted:
                 if instance.task_state == states.DELETING and not instance.run_dead:
-                    continue  # the run that deletes it does this, too
+                    continue  # the run that deletes it also does this
                 if instance.host == cleanup.host and instance.task_state != states.DELETING:
-                    continue  # it lives there: nothing of it may go
+                    continue  # the instance is there: nothing of it may be removed
             here = self._reach(cleanup.host) == CLEAN
             remedy = "" if here else "The repair is done when the host answers again."
             self.add(
                 CLEANUP,
                 cleanup.host,
                 cleanup.instance,
-                "remains",
+                "leftovers",
                 cleanup.reason,
                 None if here else cleanup.reason,
                 CLEAN if here else WAIT,
@@ -547,7 +549,7 @@ class _Plan:
         for group in self.ledger.groups:
             self.add(SERVER_GROUP, None, None, group.name, group.id, None, FORGET, key=(group.id, group.project))
 
-    # --- what the hosts have --------------------------------------------------------------------------------------------
+    # --- orphans of hosts -----------------------------------------------------------------------------------------------
 
     def _orphans(self, snapshot: Snapshot) -> None:
         host = snapshot.host
@@ -571,7 +573,7 @@ class _Plan:
                 )
 
         for uuid, names in snapshot.volumes.items():
-            # They go with the domain or the folder where there is one.
+            # They are removed with the domain or folder, if there is one.
             if uuid not in self.domains[host] and uuid not in snapshot.folders and self._is_orphan(snapshot, uuid):
                 self._disks(host, uuid, list(names))
 
@@ -579,7 +581,7 @@ class _Plan:
         instance = self.ledger.instances.get(uuid)
         if instance is not None and not instance.deleted and not self._has_it_at_home(instance):
             remedy = (
-                "The ledger has the instance on %s, where it was not seen: its disks may be these. Look at both."
+                "The ledger has the instance on %s, where it was not found: these may be its disks. Check both hosts."
                 % (instance.host)
             )
             self.add(ORPHAN_DISK, host, uuid, "logical volumes", names, names, REPORT, remedy)
@@ -590,7 +592,7 @@ class _Plan:
             self.add(ORPHAN_DISK, host, uuid, "logical volumes", names, names, REPORT, remedy, key=uuid)
 
     def _is_orphan(self, snapshot: Snapshot, uuid: str) -> bool:
-        """Whether nobody in the ledger stands behind what the host has of this UUID, and nobody just did."""
+        """Whether the ledger has no instance with this UUID on the host, nor had one recently."""
         if (snapshot.host, uuid) in self.to_clean:
             return False
         instance = self.ledger.instances.get(uuid)
@@ -612,7 +614,7 @@ class _Plan:
                 instance.host,
                 host,
                 REPORT,
-                "The ledger has it on %s, which does not have it or was not asked. Look there before either is removed."
+                "The ledger has the instance on %s, which does not have it or was not asked. Check that host before removing either."
                 % instance.host,
             )
         elif not domain.ours:
@@ -621,11 +623,11 @@ class _Plan:
         elif self.evidence.remove_orphans:
             self.add(ORPHAN_DOMAIN, host, domain.uuid, "domain", has, None, REMOVE, key=domain.name)
         else:
-            remedy = "If it is unowned, audit with bootflow_audit_remove_orphans: true removes it."
+            remedy = "If the domain is not needed, audit with bootflow_audit_remove_orphans: true removes it."
             self.add(ORPHAN_DOMAIN, host, domain.uuid, "domain", has, has, REPORT, remedy)
 
     def _has_it_at_home(self, instance: Instance) -> bool:
-        """Whether a domain on another host is one too many: the instance has its own, or has no host."""
+        """Whether a domain on another host is superfluous: the instance has its own domain, or has no host."""
         return instance.host is None or instance.uuid in self.domains.get(instance.host, ())
 
     def _without_domain(self) -> None:

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What storage hosts have, and compute hosts of their targets, against what the ledger says: every difference.
+"""Every difference between the ledger and storage hosts, and the sessions and secrets of compute hosts.
 
-Nothing is touched here. What changed in the ledger since a host was asked, and what a live run works on, is left alone: it
-is neither missing nor an orphan.
+Nothing is changed here. Rows changed since a host was asked, and the work of live runs, are ignored: they are neither
+missing nor orphans.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ THERE = (
 SNAPSHOT_THERE = (states.AVAILABLE,)
 
 REMOVES = "Audit with bootflow_audit_remove_orphans: true removes it."
-_ELSEWHERE = "The ledger has the volume %s %s. Was that host renamed? Then name it as before; otherwise look at both."
-#: What makes the targets again that are saved: unit of systemd.
+_ELSEWHERE = "The ledger has the volume %s %s. If that host was renamed, restore its name; otherwise check both."
+#: The systemd unit that restores the saved targets.
 SERVICES = {"lio": "rtslib-fb-targetctl", "tgt": "tgt"}
 _START = (
     "The saved configuration of the host has the target: restart its service (systemctl restart %s). Initiators log in again by"
     " themselves, and running guests continue."
 )
 _RESTORE = (
-    "The host's saved configuration does not have it either, and its CHAP credentials were kept nowhere else. With that"
-    " configuration from a backup (/etc/rtslib-fb-target/saveconfig.json, /etc/tgt/conf.d) guests that run go on."
+    "The host's saved configuration lacks the target too, and its CHAP credentials are stored nowhere else. With that"
+    " configuration from a backup (/etc/rtslib-fb-target/saveconfig.json, /etc/tgt/conf.d) running guests continue."
 )
 _REATTACH = " Otherwise detach the volume and attach it again: both ends get new credentials."
-_LOSES = " The guest runs: what it had not written yet is lost, so stop it first if it can."
-_NOTHING_LOST = " The guest does not run, so nothing is lost by that; do it before it is started."
+_LOSES = " The guest is running and loses unwritten data: stop it first if possible."
+_NOTHING_LOST = " The guest is not running, so nothing is lost; do this before starting it."
 _CLONE = (
     " Otherwise: a root disk cannot be detached. Make a volume from it (source_volid), boot another instance from that, and"
     " delete this one when it is no longer needed."
@@ -63,12 +63,12 @@ _CLONE = (
 _AWAY = "Bring it back: nothing is placed there until it reports."
 
 
-# --- what the ledger says -----------------------------------------------------------------------------------------------
+# --- state of the ledger -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Item:
-    """A volume or snapshot, living or deleted."""
+    """A volume or snapshot, live or deleted."""
 
     kind: str
     id: str
@@ -78,7 +78,7 @@ class Item:
     touched_at: float  # last written, or deleted
     deleted: bool = False
     made: bool = True
-    worked_on: bool = False  # by a run that lives
+    worked_on: bool = False  # by a live run
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Cable:
     storage_host: t.Optional[str]
     attached_host: t.Optional[str]
     iqn: t.Optional[str] = None
-    stands: bool = True  # attached and exported, and nobody works on it
+    stands: bool = True  # attached and exported, and no run works on it
     since: float = 0.0
     root: bool = False  # the instance boots from it
 
@@ -100,7 +100,7 @@ class Cable:
 class StorageLedger:
     items: t.Mapping[t.Tuple[str, str], Item] = field(default_factory=dict)  # (kind, id)
     cables: t.Sequence[Cable] = ()
-    cleanups: t.Collection[t.Tuple[str, str]] = ()  # (pool_host, id) of what is to be removed anyway
+    cleanups: t.Collection[t.Tuple[str, str]] = ()  # (pool_host, id) of pending cleanups
     errors: t.Mapping[str, t.Optional[str]] = field(default_factory=dict)  # pool_host -> why it was not ready
 
 
@@ -110,14 +110,14 @@ def plan(
     remove_orphans: bool = False,
     hosts: t.Optional[t.Collection[str]] = None,
 ) -> list[Finding]:
-    """Every difference, sorted by host. :arg hosts: only what is on these; None: everything."""
+    """Every difference, sorted by host. :arg hosts: only differences on these; None: all."""
     found = _Plan(ledger, evidence, remove_orphans).findings
     found = [f for f in found if hosts is None or f.host in hosts]
     return sorted(found, key=lambda f: (f.host or "", f.kind, f.what))
 
 
 def _missing_remedy(cable: Cable, off: bool) -> str:
-    """What a person does about a target that is nowhere any more."""
+    """The remedy for a target that exists nowhere any more."""
     if cable.root:
         return _RESTORE + _CLONE
     return _RESTORE + _REATTACH + (_NOTHING_LOST if off else _LOSES)
@@ -129,10 +129,10 @@ class _Plan:
         self.evidence = evidence
         self.remove_orphans = remove_orphans
         self.findings: list[Finding] = []
-        self.ending: dict[str, int] = {}  # iqn -> how many of its sessions this audit ends
-        # A volume group may be that of several backends: its content belongs to each of their pools.
+        self.ending: dict[str, int] = {}  # iqn -> the number of its sessions that this audit ends
+        # Several backends may share a volume group: its content belongs to each of their pools.
         self.groups: dict[str, set[str]] = {}  # pool_host -> the pool_hosts of its group
-        self.there: dict[str, set[tuple[str, str]]] = {}  # pool_host -> (kind, id) of what its group has
+        self.there: dict[str, set[tuple[str, str]]] = {}  # pool_host -> (kind, id) in its group
         backends = [b for s in evidence.storage.values() for b in s.backends if not b.error]
         for backend in backends:
             group = [b for b in backends if b is backend or (b.group and b.group == backend.group)]
@@ -141,7 +141,7 @@ class _Plan:
         self.cables: dict[str, list[Cable]] = {}
         for cable in ledger.cables:
             self.cables.setdefault(cable.volume_id, []).append(cable)
-        # Sessions first: a target goes after them, and a logical volume after its target.
+        # Sessions first: a target is removed after them, and a logical volume after its target.
         for cables in evidence.compute.values():
             self._compute(cables)
         for host, reason in evidence.unreachable.items():
@@ -164,7 +164,7 @@ class _Plan:
         self.findings.append(Finding(kind, host, instance, what, old, new, action, remedy, key))
 
     def _orphan(self, kind: str, host: str, what: str, old: t.Any, why_not: str, key: t.Any) -> bool:
-        """Add it. Returns whether it is removed. :arg why_not: why it cannot be, or ""."""
+        """Add an orphan. Returns whether it is removed. :arg why_not: why it cannot be removed, or ""."""
         removed = self.remove_orphans and not why_not
         remedy = why_not or ("" if removed else REMOVES)
         action = audit.REMOVE if removed else audit.REPORT
@@ -194,19 +194,19 @@ class _Plan:
 
     def _is_plugged(self, host: str, end: t.Union[Session, Secret], began_at: float) -> bool:
         cables = self.cables.get(end.volume_id, ())
-        # One without a host yet may come here.
+        # An instance without a host may still come here.
         here = any(c.attached_host in (host, None) for c in cables)
         return here or self._is_moving(end.volume_id, began_at)
 
     def _is_elsewhere(self, volume_id: str) -> str:
-        """Why an end may be the only one of an attachment: the host that the ledger has it on did not answer. Else ""."""
+        """Why a session or target may be the attachment's only one: its host in the ledger did not answer. Else ""."""
         away = {str(c.attached_host) for c in self.cables.get(volume_id, ())} - set(self.evidence.compute)
         return _ELSEWHERE % ("attached on", ", ".join(sorted(away))) if away else ""
 
     def _session(self, host: str, session: Session) -> None:
         why_not = self._is_elsewhere(session.volume_id)
         if session.in_use:
-            why_not = "The disk is in use: %s. Stop that first." % "; ".join(session.in_use)
+            why_not = "The disk is in use: %s. Stop its user first." % "; ".join(session.in_use)
         elif len(session.luns) > 1:
             why_not = "The target has several disks and is not ours. Check it (iscsiadm -m session -P 3)."
         key = {
@@ -248,7 +248,7 @@ class _Plan:
         self._missing_targets(snapshot)
 
     def _target(self, snapshot: StorageSnapshot, target: Target) -> bool:
-        """Whether it is an orphan that this audit removes."""
+        """Whether the target is an orphan that this audit removes."""
         homes = {c.storage_host for c in self.cables.get(target.volume_id, ())}
         if not target.ours or homes & {None, *self._same_machine(snapshot)}:
             return False
@@ -270,13 +270,13 @@ class _Plan:
         return self._orphan(audit.ORPHAN_TARGET, snapshot.host, "target %s" % target.iqn, has, why_not, key)
 
     def _same_machine(self, snapshot: StorageSnapshot) -> set[str]:
-        """The names that its host has in the inventory: volume groups tell."""
+        """The names of its host in the inventory, recognised by volume groups."""
         groups = {b.group for b in snapshot.backends if b.group}
         others = self.evidence.storage.values()
         return {snapshot.host, *(o.host for o in others if groups & {b.group for b in o.backends})}
 
     def _targets_of(self, host: t.Optional[str]) -> set[str]:
-        """The targets that initiators find on a storage host, as far as it told."""
+        """The targets that initiators find on a storage host, as far as reported."""
         snapshot = self.evidence.storage.get(host or "")
         return {target.iqn for target in snapshot.targets if target.running} if snapshot else set()
 
@@ -320,13 +320,13 @@ class _Plan:
             why_not = ""
             if item is not None and not self._is_copy(item):
                 why_not = (
-                    "The ledger has it at %s, where it was not seen: this may be all that there is of it. Was the host or the"
-                    " backend renamed? Then name it as before; otherwise look at both." % item.pool_host
+                    "The ledger has it at %s, where it was not found: this may be the only copy. If the host or the"
+                    " backend was renamed, restore its name; otherwise check both." % item.pool_host
                 )
             elif lv.kind == VOLUME and kept:
-                why_not = "The volume has snapshots that stay: %s." % ", ".join(kept)
+                why_not = "The volume has snapshots that are kept: %s." % ", ".join(kept)
             elif lv.open and not (lv.kind == VOLUME and lv.id in going):
-                why_not = "The volume is open: a target exports it, or a program uses it. Stop that first."
+                why_not = "The volume is open: a target exports it, or a program uses it. Stop its user first."
             has: dict[str, t.Any] = {"size_gb": round(lv.size / GIB, 2)}
             if item is not None:
                 has["ledger"] = "deleted" if item.deleted else item.pool_host or "nowhere"
@@ -337,7 +337,7 @@ class _Plan:
                 removed.add(lv.name)
 
     def _is_copy(self, item: Item) -> bool:
-        """Whether nothing is lost with an orphan of it: it is deleted, was never made, or is where the ledger has it."""
+        """Whether removing an orphan loses nothing: the item is deleted, was never made, or is where the ledger has it."""
         return item.deleted or not item.made or (item.kind, item.id) in self.there.get(item.pool_host or "", ())
 
     def _is_orphan(self, snapshot: StorageSnapshot, backend: Backend, lv: LogicalVolume) -> bool:
@@ -366,7 +366,7 @@ class _Plan:
                 item.status,
                 item.status,
                 audit.REPORT,
-                "Look whether all devices of the volume group are there (pvs, vgs). What LVM removed it may give back"
+                "Check that all devices of the volume group are present (pvs, vgs). LVM may restore what it removed"
                 " (vgcfgrestore); otherwise delete it here, and restore its content from a backup.",
                 key=item.id,
             )

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What hosts told an audit of volumes: logical volumes, targets, and the compute hosts' ends of their cables."""
+"""The hosts' answers for an audit of volumes: logical volumes, targets, and the compute hosts' sessions and secrets."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ VOLUME, SNAPSHOT = "volume", "snapshot"
 
 @dataclass(frozen=True)
 class LogicalVolume:
-    """One with our tags."""
+    """A logical volume with our tags."""
 
     kind: str  # volume, snapshot
     id: str
     name: str
     size: int = 0  # bytes
     open: bool = False
-    origin: str = ""  # name of the logical volume that it is a snapshot of
+    origin: str = ""  # of a snapshot: the name of its logical volume
 
 
 @dataclass(frozen=True)
 class Backend:
-    """``error``: why it is not ready; ``volumes`` is empty then. ``group``: backends with the same have one volume group,
-    whose logical volumes are each told once.
+    """``error``: why the backend is not ready; ``volumes`` is empty then. ``group``: backends with the same value share a
+    volume group, whose logical volumes are each reported once.
     """
 
     pool_host: str  # host@backend#pool
@@ -68,24 +68,24 @@ class StorageSnapshot:
     backends: t.Sequence[Backend] = ()
     targets: t.Sequence[Target] = ()
     unread: t.Sequence[Unread] = ()
-    prefixes: t.Collection[str] = ()  # of the targets that it was asked for
+    prefixes: t.Collection[str] = ()  # of the targets it was asked for
 
 
 @dataclass(frozen=True)
 class Session:
-    """A target that a compute host is logged in to, or keeps a record of."""
+    """A target that a compute host is logged in to, or has a record of."""
 
     iqn: str
     volume_id: str
     session: bool = True
     luns: t.Sequence[int] = ()
     portals: t.Sequence[str] = ()
-    in_use: t.Sequence[str] = ()  # why its disks may not go
+    in_use: t.Sequence[str] = ()  # why its disks must not be removed
 
 
 @dataclass(frozen=True)
 class Secret:
-    """A secret that libvirt has of us."""
+    """One of our secrets in libvirt."""
 
     iqn: str
     volume_id: str
@@ -93,7 +93,7 @@ class Secret:
 
 @dataclass(frozen=True)
 class CableSnapshot:
-    """A compute host's answer about its ends of cables."""
+    """A compute host's answer about its sessions and secrets."""
 
     host: str
     began_at: float
@@ -108,4 +108,4 @@ class StorageEvidence:
     storage: t.Mapping[str, StorageSnapshot] = field(default_factory=dict)
     unreachable: t.Mapping[str, str] = field(default_factory=dict)  # storage host -> why it did not answer
     compute: t.Mapping[str, CableSnapshot] = field(default_factory=dict)
-    off: t.Collection[str] = ()  # UUIDs of guests that are defined on a host, and not running
+    off: t.Collection[str] = ()  # UUIDs of defined guests that are not running

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What must hold of block device mappings in v2 words: each by itself, and all of a guest together.
+"""Checks of block device mappings in v2 form: each by itself, and all of a guest together.
 
 source: Nova's BlockDeviceDict (from_api, _validate) and API._validate_bdm
 """
@@ -67,7 +67,7 @@ def is_ephemeral(bdm: BlockDevice) -> bool:
 
 
 def mapping_of_image(source_type: str, destination_type: str) -> InvalidBDMFormat:
-    """The error of a pair that there is not."""
+    """The error of an unsupported pair."""
     return InvalidBDMFormat(
         details="Mapping %s to %s is not supported." % (source_type, destination_type),
         remedy="Only the image that is booted, with boot_index 0, becomes a local disk; for any other image set destination_type: volume.",
@@ -75,10 +75,10 @@ def mapping_of_image(source_type: str, destination_type: str) -> InvalidBDMForma
 
 
 def check_words(bdm: BlockDevice) -> None:
-    """The form of one mapping. Of one with ``no_device`` nothing but its name counts.
+    """Check the form of one mapping. With ``no_device`` only its name is checked.
 
-    :raises InvalidBDMFormat: a word, number or name that is none; a uuid where none is, or none where one is needed; a
-        volume_type of what is no new volume.
+    :raises InvalidBDMFormat: an invalid word, number or name; a superfluous or missing uuid; a volume_type of a device
+        that is not a new volume.
     """
     if not isinstance(bdm, BlockDevice):
         raise InvalidBDMFormat(details="%s is not a mapping." % ascii(bdm)[:100])
@@ -107,7 +107,7 @@ def check_words(bdm: BlockDevice) -> None:
 
 
 def check_volume_type(volume_type: str | None, source_type: str, destination_type: str) -> None:
-    """:raises InvalidBDMFormat: a type for what is no volume, or no new one."""
+    """:raises InvalidBDMFormat: a type for a device that is not a new volume."""
     if volume_type and destination_type == "local":
         raise InvalidBDMFormat(details=TYPE_OF_LOCAL)
     if volume_type and source_type == "volume":
@@ -115,7 +115,7 @@ def check_volume_type(volume_type: str | None, source_type: str, destination_typ
 
 
 def check_size(bdm: BlockDevice) -> None:
-    """:raises InvalidBDM: a volume to be made whose size nobody knows; a snapshot's own is taken."""
+    """:raises InvalidBDM: a new volume without size; a snapshot has its own size."""
     if bdm.destination_type != "volume" or bdm.volume_size:
         return
     if bdm.source_type == "image":
@@ -125,7 +125,7 @@ def check_size(bdm: BlockDevice) -> None:
 
 
 def check_disk_bus(bdm: BlockDevice) -> None:
-    """:raises InvalidBDMDiskBus: no bus that guests have here (Nova knows those of other hypervisors too)."""
+    """:raises InvalidBDMDiskBus: a bus that QEMU guests do not have (Nova knows buses of other hypervisors too)."""
     if bdm.disk_bus and bdm.disk_bus not in VALID_BUSES:
         raise InvalidBDMDiskBus(disk_bus=bdm.disk_bus)
 
@@ -136,10 +136,10 @@ def validate_bdms(
     image: Image | None,
     max_local_block_devices: int = MAX_LOCAL_BLOCK_DEVICES,
 ) -> None:
-    """Nova's checks of the merged mappings (semantics of block devices v2), in Nova's order.
+    """Nova's checks of the merged mappings, in Nova's order.
 
-    Stricter than Nova on purpose: the image of a local disk is the one that is booted, and no device name is given
-    twice; there, the one boots another image than it says, and the other fails on the host.
+    Stricter than Nova on purpose: the image of a local disk must be the booted one, and device names must differ.
+    In Nova the first boots another image than requested, and the second fails on the host.
 
     :arg max_local_block_devices: -1 is unlimited, 0 forbids local disks.
     :raises InvalidBDMFormat: see check_words(); an illegal pair of source and destination, more than one swap disk.
@@ -159,7 +159,7 @@ def validate_bdms(
     for bdm in bdms:
         check_size(bdm)
         check_disk_bus(bdm)
-    # A size of 0 counts like no size: the flavor's.
+    # A size of 0 means the flavor's, like a missing size.
     ephemeral = sum(bdm.volume_size or flavor.ephemeral_gb for bdm in bdms if is_ephemeral(bdm))
     if ephemeral > flavor.ephemeral_gb:
         raise InvalidBDMEphemeralSize(
@@ -181,9 +181,9 @@ def validate_bdms(
 
 
 def check_boot_sequence(boot_indexes: t.Iterable[int | None]) -> None:
-    """Those that are bootable are numbered 0, 1, 2... each once; null and negative indexes do not take part.
+    """Bootable devices are numbered 0, 1, 2... each once; null and negative indexes are ignored.
 
-    :raises InvalidBDMBootSequence: they are not, or nothing is bootable.
+    :raises InvalidBDMBootSequence: another numbering, or no bootable device.
     """
     found = sorted(index for index in boot_indexes if index is not None and index >= 0)
     if not found or found != list(range(len(found))):

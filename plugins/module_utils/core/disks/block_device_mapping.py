@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Block device mappings: from what image, user and flavor say to one list in Nova's v2 words.
+"""Block device mappings: merges those of image, user and flavor into one list in Nova's v2 form.
 
-source: Nova's _check_and_transform_bdm; Nova's block_device_mapping v2. What must hold of them is in
-block_device_checks.py, the naming of disks and buses in disk_names.py, the plan of disks in block_devices.py.
+source: Nova's _check_and_transform_bdm and block_device_mapping v2. block_device_checks.py has the checks, disk_names.py
+the names of disks and buses, block_devices.py the plan of disks.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ DEFAULT_ROOT_DEVICE = "vda"
 IMAGE_LISTS = ("block_device_mapping", "mappings")
 
 _EPHEMERAL = re.compile(r"ephemeral(\d|[1-9]\d+)\Z")
-# What an image may say of a device in version 2. source: Nova's BlockDeviceDict; those of its database are passed over
+# Fields of an image's device in version 2. source: Nova's BlockDeviceDict; fields of its database are ignored
 _IMAGE_FIELDS = frozenset(
     """
     source_type destination_type guest_format device_type disk_bus boot_index device_name delete_on_termination
@@ -87,7 +87,7 @@ def root_bdm(bdms: t.Iterable[BlockDevice]) -> BlockDevice | None:
 
 
 def image_bdm(image_id: str, boot_index: int = 0) -> BlockDevice:
-    """The mapping that stands for the image that is booted."""
+    """The mapping of the booted image."""
     return BlockDevice(
         source_type="image",
         destination_type="local",
@@ -113,21 +113,21 @@ def blank_bdm(size: int | None, guest_format: str | None = None, device_name: st
 
 
 def root_device_name(image: Image | None) -> str | None:
-    """What the image says the root device is called (``root_device_name``, or a ``root`` mapping), without /dev/."""
+    """The image's name of the root device (``root_device_name``, or a ``root`` mapping), without /dev/."""
     return root_name_of(image.properties, image.name) if image is not None else None
 
 
 def root_name_of(properties: t.Mapping[str, t.Any], image_name: str = "") -> str | None:
-    """The same of an image's properties, which a volume made of it has too.
+    """The same from an image's properties, which a volume made of it has too.
 
-    :raises InvalidBDMFormat: mappings are no list of mappings.
+    :raises InvalidBDMFormat: ``mappings`` is not a list of mappings.
     """
     name = None
     for mapping in _image_list(properties, "mappings", image_name):
         if mapping.get("virtual") == "root":
             name = str(mapping.get("device") or "")
     name = str(properties.get("root_device_name") or name or "")
-    # A whole disk is what the guest gets: sda1 is EC2's way to say sda.
+    # The guest gets whole disks: EC2's sda1 means sda.
     return re.sub(r"\d+$", "", strip_dev(name) or "") or None
 
 
@@ -140,13 +140,13 @@ def from_legacy(
     root_name: str | None = None,
     no_root: bool = False,
 ) -> list[BlockDevice]:
-    """v1 mappings (device_name, virtual_name, volume_id, snapshot_id, volume_size, no_device) in v2 words.
+    """v1 mappings (device_name, virtual_name, volume_id, snapshot_id, volume_size, no_device) in v2 form.
 
-    The root is the volume or snapshot that has the root's device name; else the image; without an image and a root name
-    the first that is not blank. With ``no_root`` none of them is bootable: something else is the root.
+    The root is the volume or snapshot with the root's device name; else the image; without image and root name the
+    first that is not blank. With ``no_root`` none of them is bootable, because the root is another device.
 
-    :arg root_name: Nova's API never leaves it open, see DEFAULT_ROOT_DEVICE.
-    :raises InvalidBDMFormat: a mapping says nothing of what it maps, or is none; a size that is no number.
+    :arg root_name: Nova's API always sets it, see DEFAULT_ROOT_DEVICE.
+    :raises InvalidBDMFormat: an entry without a source, or not a mapping; a size that is not a number.
     """
     if not isinstance(mappings, (list, tuple)):
         raise InvalidBDMFormat(details="Unrecognized legacy format.", remedy="Write a list of mappings.")
@@ -203,16 +203,16 @@ def _one_from_legacy(mapping: t.Mapping[str, t.Any]) -> BlockDevice:
     return found
 
 
-# --- what an image asks for -------------------------------------------------------------------------------------------
+# --- devices of an image ----------------------------------------------------------------------------------------------
 
 
 def image_defined_bdms(image: Image, flavor: Flavor) -> list[BlockDevice]:
-    """What the image itself asks for: its properties ``block_device_mapping`` (v2 where ``bdm_v2``) and ``mappings``.
+    """The image's own devices: its properties ``block_device_mapping`` (v2 with ``bdm_v2``) and ``mappings``.
 
-    In version 1 the root is what has the root's device name, the image's root_device_name or vda; none where nothing
-    has it: then the image itself is booted.
+    In version 1 the root is the device with the root's name: the image's root_device_name, or vda. Without it the image
+    itself is booted.
 
-    :raises InvalidBDMFormat: a mapping of the image cannot be understood.
+    :raises InvalidBDMFormat: a mapping of the image is malformed.
     """
     blanks = []
     for mapping in _image_list(image.properties, "mappings", image.name):
@@ -228,17 +228,17 @@ def image_defined_bdms(image: Image, flavor: Flavor) -> list[BlockDevice]:
 
 
 def brings_root(image: Image | None) -> BlockDevice | None:
-    """The root that the image itself maps: a volume, as of an image that was made of a volume-backed server.
+    """The image's own root, a volume: such an image was made of a volume-backed server.
 
-    :raises InvalidBDMFormat: a mapping of the image cannot be understood.
+    :raises InvalidBDMFormat: a mapping of the image is malformed.
     """
     return root_bdm(image_devices(image)) if image is not None else None
 
 
 def image_devices(image: Image) -> list[BlockDevice]:
-    """The property ``block_device_mapping`` alone.
+    """The devices of the property ``block_device_mapping``.
 
-    :raises InvalidBDMFormat: a mapping of the image cannot be understood.
+    :raises InvalidBDMFormat: a mapping of the image is malformed.
     """
     defined = _image_list(image.properties, "block_device_mapping", image.name)
     if _true(image.properties.get("bdm_v2")):
@@ -263,7 +263,7 @@ def _image_list(properties: t.Mapping[str, t.Any], name: str, image_name: str) -
 
 
 def _from_dict(mapping: t.Mapping[str, t.Any]) -> BlockDevice:
-    """A device of an image in version 2. Not all of Nova's is offered: encrypted disks are refused, not left bare."""
+    """A device of an image in version 2. Encrypted disks, which Nova supports, are rejected and not left unencrypted."""
     unknown = sorted(str(key) for key in set(mapping) - _IMAGE_FIELDS)
     if unknown:
         raise InvalidBDMFormat(details="Following fields are invalid: %s" % " ".join(unknown))
@@ -294,13 +294,13 @@ def _from_dict(mapping: t.Mapping[str, t.Any]) -> BlockDevice:
 
 
 def merge_bdms(overridable: t.Sequence[BlockDevice], overrider: t.Sequence[BlockDevice]) -> list[BlockDevice]:
-    """The second list, then those of the first whose device name the second does not have."""
+    """The second list, then those of the first whose device name is not in the second."""
     names = {strip_dev(bdm.device_name) for bdm in overrider if bdm.device_name}
     return list(overrider) + [bdm for bdm in overridable if strip_dev(bdm.device_name) not in names]
 
 
 def flavor_defined_bdms(flavor: Flavor, bdms: t.Sequence[BlockDevice]) -> list[BlockDevice]:
-    """The ephemeral and the swap disk of the flavor, each only where the mappings have none of its kind."""
+    """The flavor's ephemeral and swap disk, each only if the mappings have none of its kind."""
     result = []
     if flavor.ephemeral_gb and not any(is_ephemeral(bdm) and not bdm.no_device for bdm in bdms):
         result.append(blank_bdm(flavor.ephemeral_gb))
@@ -316,16 +316,16 @@ def normalise_bdms(
     max_count: int = 1,
     meta: Image | None = None,
 ) -> list[BlockDevice]:
-    """User, image and flavor merged, the root first, entries with ``no_device`` gone.
+    """User, image and flavor merged, the root first, without the entries with ``no_device``.
 
-    A user's mapping overrides the image's of the same device name, its root too: then something else has to be one.
-    Where an image that maps no root is booted and nothing has boot_index 0, the mapping of the image is put in, as
+    A user's mapping overrides the image's of the same device name, even its root: then another device has to be the root.
+    If an image without an own root is booted and no mapping has boot_index 0, the mapping of the image is added, as
     Nova's clients do.
 
-    :arg meta: without an image the one that the root volume is made of: what it maps counts too, its own root before
-        the volume that was asked for.
+    :arg meta: without an image, the image of the root volume: its mappings count too, its own root before the requested
+        volume.
     :raises InvalidBDM: count and an existing volume; a volume on the root's device name.
-    :raises InvalidBDMFormat: a mapping, of the image too, cannot be understood.
+    :raises InvalidBDMFormat: a malformed mapping, also of the image.
     """
     for bdm in bdms:
         check_words(bdm)
@@ -336,7 +336,7 @@ def normalise_bdms(
     defined = image_defined_bdms(source, flavor) if source is not None else []
     given = list(bdms)
     if root_bdm(defined) is not None:
-        # The image brings its own root (a snapshot of a volume-backed server): no second one from the image itself.
+        # The image has its own root (a snapshot of a volume-backed server): the image itself is not a second one.
         given = [bdm for bdm in given if not (bdm.boot_index == 0 and bdm.source_type == "image")]
     merged = [bdm for bdm in merge_bdms(defined, given) if not bdm.no_device]
     if image is not None and root_bdm(defined) is None and root_bdm(merged) is None:
@@ -352,15 +352,15 @@ def normalise_bdms(
             if bdm is not root:
                 check_root_name(image, bdm, root.device_name)
     merged += flavor_defined_bdms(flavor, merged)
-    # A stable sort: the root leads, all else keeps its order.
+    # A stable sort: the root first, the others in their order.
     return sorted(merged, key=lambda bdm: bdm.boot_index != 0)
 
 
 def check_root_name(image: Image | None, bdm: BlockDevice, root_name: str | None = None) -> None:
-    """Beside an image that is booted no volume has the name of the root disk.
+    """With a booted image no volume may have the name of the root disk.
 
-    :arg root_name: what the request calls it; else the image's name for it, or vda.
-    :raises InvalidBDM: the volume has it. Nova's InvalidRequest, with its text; there only vda is ever found out.
+    :arg root_name: the request's name of the root; else the image's, or vda.
+    :raises InvalidBDM: the volume has it. Nova's InvalidRequest, with its text; Nova detects only vda.
     """
     if image is None or bdm.destination_type != "volume" or not bdm.device_name:
         return
@@ -377,7 +377,7 @@ def check_root_name(image: Image | None, bdm: BlockDevice, root_name: str | None
 
 
 def _integer(value: t.Any, details: str) -> int | None:
-    """:raises InvalidBDMFormat: no integer, nor the text of one."""
+    """:raises InvalidBDMFormat: neither an integer nor its text."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     if isinstance(value, str) and re.match(r"-?[0-9]{1,18}\Z", value):
@@ -394,5 +394,5 @@ def _true(value: t.Any) -> bool:
 
 
 def _given(value: t.Any) -> bool:
-    """A flag that Nova takes for set whatever it is set to; a word for no is one here."""
+    """A flag that Nova treats as set whatever its value; here a false value counts as false."""
     return bool(value) and str(value).strip().lower() not in ("0", "f", "false", "off", "n", "no")

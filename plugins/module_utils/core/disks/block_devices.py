@@ -4,7 +4,7 @@
 
 """The plan of a guest's disks: root, ephemeral, swap and volumes with bus, device name, size and boot order.
 
-source: Nova's libvirt driver (disk mapping), 000 _check_and_transform_bdm.
+source: Nova's libvirt driver (disk mapping), _check_and_transform_bdm.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ __all__ = [
 
 @dataclass(frozen=True)
 class PlannedDisk:
-    """One disk of a guest. The plan fills all but where it lies; the caller adds that with ``placed()``."""
+    """One disk of a guest. The plan fills all but its location; the caller adds that with ``placed()``."""
 
     name: str  # disk, disk.eph0, disk.swap, disk.config; a volume's uuid
     kind: str  # image, ephemeral, swap, volume, config_drive
     device_name: str  # Nova's: /dev/vda
     disk_bus: str
     device_type: str = "disk"
-    boot_index: int | None = None  # from 0; None: not booted from
-    size_gb: int | None = None  # root and ephemeral; root 0 is as large as the image
+    boot_index: int | None = None  # from 0; None: not bootable
+    size_gb: int | None = None  # root and ephemeral; root 0: as large as the image
     size_mb: int | None = None  # swap
     image_id: str | None = None
     volume_id: str | None = None
     guest_format: str | None = None  # file system of an ephemeral disk; None: the host's default
     delete_on_termination: bool = False
     tag: str | None = None
-    # of a volume: where it comes from (volume, image, snapshot, blank), and how one that does not exist is made
+    # of a volume: its source (volume, image, snapshot, blank), and how a new one is made
     volume_source: str = ""
     snapshot_id: str | None = None
     volume_type: str | None = None
-    # where it lies: set by the caller
+    # its location: set by the caller
     source: str = "file"  # file, block, network
     path: str | None = None
     driver_format: str | None = None  # qcow2, raw
@@ -78,11 +78,11 @@ class PlannedDisk:
         return strip_dev(self.device_name) or ""
 
     def placed(self, path: str, driver_format: str, source: str = "file", **more: t.Any) -> PlannedDisk:
-        """The same disk with its file or block device on the host."""
+        """The disk with its file or block device on the host."""
         return dataclasses.replace(self, path=path, driver_format=driver_format, source=source, **more)
 
     def of_volume(self, volume_id: str, size_gb: int) -> PlannedDisk:
-        """The same disk, now that its volume is known."""
+        """The disk with its volume."""
         return dataclasses.replace(self, name=volume_id, volume_id=volume_id, serial=volume_id, size_gb=size_gb)
 
     def as_dict(self) -> dict[str, t.Any]:
@@ -93,9 +93,9 @@ class PlannedDisk:
 
 
 def planned_disk(data: t.Mapping[str, t.Any]) -> PlannedDisk:
-    """The disk again from as_dict()'s data; keys it does not know are ignored.
+    """The disk from as_dict()'s data; unknown keys are ignored.
 
-    :raises InvalidInput: name, kind, device_name or disk_bus is missing, or no text; no mapping at all.
+    :raises InvalidInput: name, kind, device_name or disk_bus is missing, or not a text; not a mapping.
     """
     if not isinstance(data, t.Mapping):
         raise InvalidInput(reason="a planned disk is a mapping")
@@ -115,21 +115,19 @@ def block_device_plan(
     max_count: int = 1,
     max_local_block_devices: int = MAX_LOCAL_BLOCK_DEVICES,
 ) -> list[PlannedDisk]:
-    """All disks of a guest but the config drive: root first, then ephemerals, swap, volumes.
+    """All disks of a guest except the config drive: root first, then ephemerals, swap, volumes.
 
     Names follow Nova: the root takes the first name of its bus (or the image's root_device_name), the others the next
-    free ones, past the names that mappings claim. A name that a user gave is honoured (Nova's libvirt driver passes over
-    all but the root's), and decides the bus where neither its mapping nor, for the root and local disks, the image names
-    one. A blank disk of size 0 is none. An ISO image is a CD-ROM, on the CD-ROMs' bus whatever its mapping says, on a
-    volume too.
+    names that are free and not claimed by mappings. A user's name is used (Nova's libvirt driver ignores all but the
+    root's), and decides the bus if neither its mapping nor, for the root and local disks, the image names one. A blank
+    disk of size 0 is left out. An ISO image is a CD-ROM, on the CD-ROMs' bus whatever its mapping says, also on a volume.
 
-    :arg properties: of the guest, where the root is a volume that exists and there is no image: they choose buses.
-    :arg meta: the image that the root volume is made of, where there is no image: its properties choose buses, and its
-        mappings count.
-    :arg max_count: how many instances have these disks. :arg max_local_block_devices: see validate_bdms.
+    :arg properties: of the guest, if the root is an existing volume and there is no image: they choose buses.
+    :arg meta: the image of the root volume, if there is no image: its properties choose buses, and its mappings count.
+    :arg max_count: the number of instances with these disks. :arg max_local_block_devices: see validate_bdms.
     :raises InvalidBDM: see normalise_bdms and validate_bdms; a device name that does not fit its bus.
     :raises TooManyDiskDevices: (403) the bus is full.
-    :raises UnsupportedHardware: a bus that the machine has not, or that has no such devices.
+    :raises UnsupportedHardware: a bus that the machine lacks, or that does not have such devices.
     """
     merged = normalise_bdms(flavor, image, bdms, max_count, meta)
     validate_bdms(merged, flavor, image, max_local_block_devices)
@@ -142,12 +140,12 @@ def attached_disk(
     taken: t.Collection[str],
     properties: t.Mapping[str, t.Any] | None = None,
 ) -> PlannedDisk:
-    """A volume that a guest gets beside the disks that it has.
+    """A volume attached to an existing guest.
 
-    :arg taken: the names (vda...) of all that it has; the volume gets the next free one where it asks for none.
-    :raises DevicePathInUse: (409) the name that it asks for is taken.
-    :raises InvalidBDM: a mapping that is none; a name that does not fit the bus. :raises UnsupportedHardware: a bus that
-        the machine has not. :raises TooManyDiskDevices: (403) the bus is full.
+    :arg taken: the names (vda...) of the guest's disks; the volume gets the next free one if it requests none.
+    :raises DevicePathInUse: (409) the requested name is taken.
+    :raises InvalidBDM: an invalid mapping; a name that does not fit the bus. :raises UnsupportedHardware: a bus that
+        the machine lacks. :raises TooManyDiskDevices: (403) the bus is full.
     """
     check_words(bdm)
     check_disk_bus(bdm)
@@ -166,12 +164,12 @@ def config_drive_disk(
     machine: str | None = None,
     arch: str = "x86_64",
 ) -> PlannedDisk:
-    """The config drive beside these disks: a CD-ROM when it is iso9660, a disk when it is vfat.
+    """The config drive of a guest with these disks: a CD-ROM if iso9660, a disk if vfat.
 
-    A CD-ROM takes the first free name of its bus (hda), a disk the last (vdz), out of the way of volumes to come.
+    A CD-ROM takes the first free name of its bus (hda), a disk the last (vdz), which leaves names for volumes.
 
     :raises InvalidInput: an unknown format.
-    :raises UnsupportedHardware: a bus that the machine has not.
+    :raises UnsupportedHardware: a bus that the machine lacks.
     """
     if drive_format not in ("iso9660", "vfat"):
         raise InvalidInput(reason="config_drive_format %r is neither iso9660 nor vfat" % drive_format)
@@ -190,7 +188,7 @@ def config_drive_disk(
 
 
 class _Planner:
-    """Gives out buses and names one after the other."""
+    """Assigns buses and names one after the other."""
 
     def __init__(
         self,
@@ -251,7 +249,7 @@ class _Planner:
         return dataclasses.replace(bdm, device_type="cdrom", disk_bus=bus)
 
     def _named(self, root: BlockDevice) -> BlockDevice:
-        """The root with the name that the guest's properties have for it, unless it has one, or is on another bus."""
+        """The root with its name in the guest's properties, unless it has a name, or is on another bus."""
         name = root_name_of(self.properties) if root.device_name is None else None
         if not name or name in self.taken or (root.disk_bus and not name.startswith(BUS_PREFIX[root.disk_bus])):
             return root
@@ -259,7 +257,7 @@ class _Planner:
         return dataclasses.replace(root, device_name=name)
 
     def _fitted(self, bdm: BlockDevice) -> BlockDevice:
-        """The root and local disks are on the bus that the image names, whatever they are called (Nova); the letter stays."""
+        """Put the root or a local disk on the image's bus, whatever its name (as in Nova); the letter stays."""
         device_type = bdm.device_type or "disk"
         dev = strip_dev(bdm.device_name)
         if bdm.disk_bus or not dev or not self.properties.get("hw_%s_bus" % device_type):
@@ -317,7 +315,7 @@ class _Planner:
         bus = default_bus(device_type, self.properties, machine=self.machine, arch=self.arch)
         if dev:
             named = bus_of_name(dev)
-            # sd is what SCSI, SATA and USB share: the default stays when it is one of them.
+            # SCSI, SATA and USB share sd: the default stays if it is one of them.
             if not (named == "scsi" and bus in ("scsi", "sata", "usb")) and named != bus:
                 return check_device(device_type, check_bus(named, machine=self.machine))
         return bus

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A guest whose root disk is a volume: its properties, what its flavor must have, its zone.
+"""A guest whose root disk is a volume: its properties, the checks of its flavor, its zone.
 
 source: Nova's get_bdm_image_metadata, get_image_metadata_from_volume, _validate_flavor_image_nostatus and _validate_vol_az_for_create
 """
@@ -20,7 +20,7 @@ from ..errors import (
 )
 from ..model import Flavor, Image
 
-#: what an image is beside its properties: Cinder keeps both in one table (volume_image_metadata)
+#: an image's fields that are not properties: Cinder keeps both in one table (volume_image_metadata)
 IMAGE_ATTRIBUTES = (
     "image_id", "image_name", "size", "checksum", "container_format", "disk_format", "min_ram", "min_disk",
 )  # fmt: skip
@@ -28,10 +28,10 @@ _GIB = 1024**3
 
 
 def image_of_volume(image_metadata: t.Mapping[str, t.Any] | None, size_gb: int | None) -> Image:
-    """What stands for the image of a guest that boots from this volume: active, and as large as the volume.
+    """The image of a guest that boots from this volume: active, and as large as the volume.
 
     :arg image_metadata: the volume's volume_image_metadata. Its values are texts in Cinder.
-    :raises InvalidInput: no mapping, or a min_ram or min_disk that is no number.
+    :raises InvalidInput: not a mapping, or a min_ram or min_disk that is not a number.
     """
     if image_metadata is not None and not isinstance(image_metadata, t.Mapping):
         raise InvalidInput(reason="the image metadata of a volume must be a mapping")
@@ -49,9 +49,9 @@ def image_of_volume(image_metadata: t.Mapping[str, t.Any] | None, size_gb: int |
 
 
 def check_volume_flavor(image: Image, flavor: Flavor, volume_size: int | None) -> None:
-    """The flavor's root_gb does not count. A volume that exists was compared with min_disk when it was made.
+    """Check memory and volume size; the flavor's root_gb does not count. An existing volume was checked when it was made.
 
-    :arg volume_size: GB that are asked for; None where nobody said.
+    :arg volume_size: requested GB; None: not given.
     :raises FlavorMemoryTooSmall: :raises VolumeSmallerThanMinDisk: (400)
     """
     if flavor.memory_mb < image.min_ram:
@@ -61,7 +61,7 @@ def check_volume_flavor(image: Image, flavor: Flavor, volume_size: int | None) -
 
 
 def check_bootable(volume_id: str, bootable: bool, boot_index: int | None) -> None:
-    """Only the root's flag counts. Of a snapshot it is that of the volume it was taken of.
+    """Check the root's flag; a snapshot has that of its volume. Other devices need not be bootable.
 
     :raises InvalidBDMVolumeNotBootable: (400)
     """
@@ -70,13 +70,13 @@ def check_bootable(volume_id: str, bootable: bool, boot_index: int | None) -> No
 
 
 def volume_zone(instance_zone: str | None, zones: t.Sequence[str], cross_az_attach: bool) -> str | None:
-    """The zone that an instance has to be in, for the volumes that it uses. None: any.
+    """The zone that an instance has to be in because of its volumes. None: any.
 
-    Nova leaves an instance without a zone where it is when its volumes are in the default zone, and trusts that it gets
-    there; here it is held to that zone as to any other.
+    Nova sets no zone for an instance without one if its volumes are in the default zone; here the default zone is
+    enforced like any other.
 
-    :arg zones: of all its volumes that exist.
-    :raises MismatchVolumeAZException: (400) they are of several zones, or not of the instance's.
+    :arg zones: of all its existing volumes.
+    :raises MismatchVolumeAZException: (400) the volumes are in several zones, or not in the instance's.
     """
     if cross_az_attach or not zones:
         return instance_zone

@@ -23,7 +23,7 @@ BUS_PREFIX: t.Mapping[str, str] = {
 PREFIX_BUS: t.Mapping[str, str] = {"vd": "virtio", "sd": "scsi", "hd": "ide", "fd": "fdc"}
 BUS_LIMIT: t.Mapping[str, int] = {"ide": 4, "fdc": 2}
 VALID_BUSES = tuple(BUS_PREFIX)
-# What QEMU has of each kind of disk. Nova leaves this to libvirt, which refuses the guest on every host.
+# QEMU's buses of each kind of disk. Nova leaves this to libvirt, which rejects the guest on every host.
 DEVICE_BUSES: t.Mapping[str, t.Sequence[str]] = {
     "disk": ("virtio", "scsi", "sata", "ide", "usb"),
     "cdrom": ("scsi", "sata", "ide", "usb"),
@@ -32,19 +32,19 @@ DEVICE_BUSES: t.Mapping[str, t.Sequence[str]] = {
 }
 
 _NAME = re.compile(r"(vd|sd|hd|fd)([a-z]{1,2})\Z")
-# No legacy IDE exists on these, so Nova gives their CD-ROMs SCSI (riscv64 is not in its list, and has none either).
+# These have no IDE, so Nova puts their CD-ROMs on SCSI (riscv64 has none either, but is not in Nova's list).
 _SCSI_CDROM_ARCHES = frozenset({"aarch64", "arm64", "ppc", "ppc64", "ppcle", "ppc64le", "s390", "s390x", "riscv64"})
 
 
 def is_q35(machine: str | None) -> bool:
-    """Whether a machine type, or its alias, is of the q35 family: distributions have names of their own (ubuntu-q35)."""
+    """Whether a machine type or alias is of the q35 family: distributions have their own names (ubuntu-q35)."""
     return bool(machine) and "q35" in str(machine)
 
 
 def check_bus(bus: str, virt_type: str = "kvm", machine: str | None = None) -> str:
-    """The bus, when QEMU has it on that machine.
+    """The bus, if QEMU has it on that machine.
 
-    Where a block device asks for a bus of another hypervisor Nova takes the default instead; here it is told.
+    Nova replaces a requested bus of another hypervisor by the default; here it is an error.
 
     :raises UnsupportedHardware: unknown bus, or IDE on q35, which has none.
     """
@@ -56,9 +56,9 @@ def check_bus(bus: str, virt_type: str = "kvm", machine: str | None = None) -> s
 
 
 def check_device(device_type: str, bus: str, virt_type: str = "kvm") -> str:
-    """The bus, when a disk, cdrom, floppy or lun can be on it.
+    """The bus, if a disk, cdrom, floppy or lun can be on it.
 
-    :raises UnsupportedHardware: it cannot, or there is no such type.
+    :raises UnsupportedHardware: another bus, or an unknown type.
     """
     buses = DEVICE_BUSES.get(device_type, ()) if isinstance(device_type, str) else ()
     if bus not in buses:
@@ -79,11 +79,11 @@ def default_bus(
 ) -> str:
     """The bus of a disk, cdrom, floppy or lun: the image's ``hw_<type>_bus``, else Nova's default.
 
-    Disks are virtio; CD-ROMs are on IDE, on SATA with q35, on SCSI where neither exists. A lun is SCSI, which
-    pass-through needs; Nova has no default for it, and fails without a disk_bus. What libosinfo knows of an image's
-    os_distro is not asked.
+    Disks are virtio; CD-ROMs are on IDE, on SATA with q35, on SCSI if neither exists. A lun is SCSI, which
+    pass-through needs; Nova has no default for it, and fails without a disk_bus. libosinfo's data on an image's
+    os_distro are not used.
 
-    :raises UnsupportedHardware: the image names a bus that the machine, or the type, has not; an unknown type.
+    :raises UnsupportedHardware: the image names a bus that the machine or the type lacks; an unknown type.
     """
     asked = properties.get("hw_%s_bus" % device_type) if properties else None
     if asked:
@@ -102,14 +102,14 @@ def config_drive_bus(
     machine: str | None = None,
     arch: str = "x86_64",
 ) -> str:
-    """The bus of the config drive: the image's property (hw_cdrom_bus, hw_disk_bus), else as any CD-ROM.
+    """The bus of the config drive: the image's property (hw_cdrom_bus, hw_disk_bus), else as for any CD-ROM.
 
-    One default differs from Nova's: with q35 the drive sits on virtio-scsi and not on SATA. Kernels made for clouds
-    (Debian's linux-image-cloud, for one) have virtio-scsi but no AHCI, would not see the drive and come up without
-    hostname, address and keys. Windows images, and images that are not themselves on virtio or SCSI, keep SATA:
-    nothing says that they have the driver. ``hw_cdrom_bus: sata`` is Nova's behaviour.
+    One default differs from Nova's: with q35 the drive is on virtio-scsi, not on SATA. Kernels for clouds (such as
+    Debian's linux-image-cloud) have virtio-scsi but no AHCI; they would not see the drive and come up without
+    hostname, address and keys. Windows images, and images whose own disks are not on virtio or SCSI, keep SATA,
+    because they may lack the driver. ``hw_cdrom_bus: sata`` is Nova's behaviour.
 
-    :raises UnsupportedHardware: the bus does not exist on the machine, or does not carry such a drive.
+    :raises UnsupportedHardware: the machine lacks the bus, or the bus cannot have such a drive.
     """
     properties = properties or {}
     if properties.get("hw_%s_bus" % device_type):
@@ -124,7 +124,7 @@ def config_drive_bus(
 def disk_name(bus: str, index: int) -> str:
     """``vda``, ``vdb`` ... ``vdz``, ``vdaa`` for index 0, 1 ... 25, 26 on that bus.
 
-    :raises UnsupportedHardware: unknown bus. :raises InvalidInput: no index.
+    :raises UnsupportedHardware: unknown bus. :raises InvalidInput: not an index.
     """
     prefix = BUS_PREFIX[check_bus(bus)]
     if isinstance(index, bool) or not isinstance(index, int) or index < 0:
@@ -137,11 +137,11 @@ def disk_name(bus: str, index: int) -> str:
 
 
 def bus_of_name(name: str) -> str:
-    """The bus that a device name (without /dev/) speaks of; ``sd`` may be several and is taken for scsi.
+    """The bus of a device name (without /dev/); ``sd``, which several buses share, counts as scsi.
 
-    A guest gets whole disks: names of partitions (vdb1), which Nova hands to libvirt, are none here.
+    A guest gets whole disks: names of partitions (vdb1), which Nova passes to libvirt, are invalid.
 
-    :raises InvalidBDM: no name of a whole disk.
+    :raises InvalidBDM: not the name of a whole disk.
     """
     match = _NAME.match(name) if isinstance(name, str) else None
     if not match:
@@ -153,9 +153,9 @@ def bus_of_name(name: str) -> str:
 
 
 def check_name(name: str, bus: str) -> str:
-    """The name, when it is one of that bus.
+    """The name, if it is one of that bus.
 
-    :raises InvalidBDM: a name of another bus, no name of a disk, or beyond what the bus carries.
+    :raises InvalidBDM: a name of another bus, not the name of a disk, or beyond the bus's last name.
     :raises UnsupportedHardware: unknown bus.
     """
     bus_of_name(name)

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What makes an image acceptable: rules over its bytes (before any tool opens it) and over qemu-img's JSON.
+"""Rules for acceptable images: over their bytes (before any tool opens them) and over qemu-img's JSON.
 
-The bytes come first, because the tool itself is the hole: it follows a VMDK descriptor or a qcow2 data file to any
-path of the host as soon as it opens the image.
+The bytes come first, because the tool itself is the risk: as soon as it opens an image, it follows a VMDK descriptor or
+a qcow2 data file to any path of the host.
 source: Nova's and Cinder's advisories CVE-2015-1850, CVE-2022-47951, CVE-2024-32498, CVE-2024-40767.
 """
 
@@ -17,7 +17,7 @@ import typing as t
 
 from ..errors import FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidDiskFormat
 
-#: The catalogue's words (Glance's) and the qemu-img driver that reads each.
+#: The catalogue's words (Glance's) and the qemu-img driver of each.
 DRIVER_OF_DISK_FORMAT: t.Mapping[str, str] = {
     "raw": "raw",
     "iso": "raw",
@@ -32,10 +32,10 @@ DRIVER_OF_DISK_FORMAT: t.Mapping[str, str] = {
     "vhdx": "vhdx",
 }
 
-#: VMDK subformats that keep their data in the file itself.
+#: VMDK subformats with their data in the file itself.
 VMDK_CREATE_TYPES = ("streamOptimized", "monolithicSparse")
 
-#: (driver, offset, magic): everything that qemu would recognise by a header, accepted here or not.
+#: (driver, offset, magic): all formats that qemu recognises by a header, accepted here or not.
 _MAGICS: tuple[tuple[str, int, bytes], ...] = (
     ("qcow2", 0, b"QFI\xfb"),
     ("qed", 0, b"QED\0"),
@@ -60,7 +60,7 @@ ReadAt = t.Callable[[int, int], bytes]
 def driver_of(disk_format: str, image_id: str = "") -> str:
     """The qemu-img driver for a catalogue's ``disk_format``.
 
-    :raises InvalidDiskFormat: nothing here reads that format.
+    :raises InvalidDiskFormat: an unsupported format.
     """
     driver = DRIVER_OF_DISK_FORMAT.get(str(disk_format).lower())
     if driver is None:
@@ -72,9 +72,9 @@ def driver_of(disk_format: str, image_id: str = "") -> str:
 
 
 def detect_formats(read_at: ReadAt, size: int) -> list[str]:
-    """Every format whose signature the image bears, without a guess: none means raw, two mean a trap.
+    """Every format whose signature the image has, without guessing: none means raw, two mean an attack.
 
-    :arg read_at: gives the bytes at (offset, length), fewer at the end of the file.
+    :arg read_at: returns the bytes at (offset, length), fewer at the end of the file.
     :arg size: bytes of the file.
     """
     found = []
@@ -103,10 +103,10 @@ def _is_vmdk_descriptor(head: bytes) -> bool:
 
 
 def check_signature(read_at: ReadAt, size: int, disk_format: str, image_id: str) -> str:
-    """Check an image by its bytes alone; the driver with which it may be opened from now on (never probed again).
+    """Check an image by its bytes alone. Returns the driver with which it may be opened (never probed again).
 
-    :raises InvalidDiskFormat: the catalogue's disk_format is none that is read here.
-    :raises ImageUnacceptable: it is empty, is of another format than the catalogue says or of two at once, or
+    :raises InvalidDiskFormat: the catalogue's disk_format is not supported.
+    :raises ImageUnacceptable: the image is empty, has another format than in the catalogue or two at once, or
         refers to other files (backing file, external data file, VMDK extents).
     """
     claimed = driver_of(disk_format, image_id)
@@ -115,7 +115,7 @@ def check_signature(read_at: ReadAt, size: int, disk_format: str, image_id: str)
     found = detect_formats(read_at, size)
     if len(found) > 1:
         raise _refused(image_id, "the file has the signatures of several formats (%s)" % ", ".join(found))
-    # A fixed VHD has its signature at the end only, after any bytes at all: what is claimed as VHD may look raw.
+    # A fixed VHD has its signature only at the end, after any bytes: a VHD may look raw.
     if not found and claimed == "vpc" and size >= 512 and read_at(size - 512, 8) == b"conectix":
         found = ["vpc"]
     detected = found[0] if found else "raw"
@@ -185,7 +185,7 @@ def _check_vmdk(read_at: ReadAt, size: int, image_id: str) -> None:
     version, dummy_flags, capacity, dummy_grain, where, length = struct.unpack("<IIQQQQ", head[4:44])
     if not 1 <= version <= 3:
         raise _refused(image_id, "VMDK version %d is not supported" % version)
-    # qemu reads the descriptor as a list of other files when the header's own capacity is 0
+    # qemu reads the descriptor as a list of other files if the header's capacity is 0
     if capacity == 0 or where == 0 or length == 0 or length > 128:
         raise _refused(image_id, "the VMDK header has no usable descriptor")
     text = read_at(where * 512, length * 512).split(b"\0", 1)[0].decode("latin-1")
@@ -205,9 +205,9 @@ def check_vmdk_create_type(create_type: str | None, image_id: str) -> None:
 
 
 def check_info(info: t.Mapping[str, t.Any] | None, driver: str, image_id: str) -> int:
-    """Check what ``qemu-img info --output=json`` says; the image's virtual size in bytes.
+    """Check the result of ``qemu-img info --output=json``. Returns the image's virtual size in bytes.
 
-    :arg driver: what check_signature gave, with which qemu-img opened it.
+    :arg driver: the result of check_signature, with which qemu-img opened it.
     :raises ImageUnacceptable: not readable, another format, a backing or data file, a VMDK of several files, encrypted.
     """
     if not info or not info.get("format") or not isinstance(info.get("virtual-size"), int):
@@ -235,7 +235,7 @@ def check_info(info: t.Mapping[str, t.Any] | None, driver: str, image_id: str) -
 
 
 def check_fits_disk(virtual_size: int, disk_size: int) -> int:
-    """The disk's size in bytes: ``disk_size``, or the image's own size where that is 0 (a flavor's root_gb 0).
+    """The disk's size in bytes: ``disk_size``, or the image's own size if that is 0 (a flavor's root_gb 0).
 
     :arg virtual_size: bytes of the image.
     :raises FlavorDiskSmallerThanImage: the image does not fit.
@@ -250,8 +250,8 @@ def check_fits_disk(virtual_size: int, disk_size: int) -> int:
 def normal_checksum(checksum: str, image_id: str) -> str:
     """A sha256 as 64 lower-case hexadecimal digits; "" for none.
 
-    :arg checksum: with or without "sha256:" before it.
-    :raises ImageUnacceptable: it is something else.
+    :arg checksum: with or without the prefix "sha256:".
+    :raises ImageUnacceptable: not a sha256.
     """
     text = (checksum or "").strip().lower()
     if text.startswith("sha256:"):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an instance's local disks are kept in, and how their volumes are named. source: Nova's images_type"""
+"""Backends of local disks, and the names of their logical volumes. source: Nova's images_type"""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ BACKENDS = (QCOW2, RAW, LVM, QCOW2_ON_LVM)
 #: Backends that use a volume group.
 ON_LVM = (LVM, QCOW2_ON_LVM)
 ZERO, SHRED, NONE = "zero", "shred", "none"
-#: What becomes of the data of a volume whose instance is deleted.
+#: How the data of a deleted instance's logical volume are cleared.
 CLEARS = (ZERO, SHRED, NONE)
 #: Of ephemeral disks.
 FILE_SYSTEMS = ("ext4", "ext3", "ext2", "xfs", "vfat", NONE)
-#: Of qcow2_on_lvm: the one volume of an instance, and the folder where it is mounted.
+#: With qcow2_on_lvm: the instance's one logical volume, and the folder where it is mounted.
 DISK = "disk"
 
 
 def volume_name(uuid: str, disk: str) -> str:
-    """The logical volume of an instance's disk, named as Nova names it."""
+    """The logical volume of an instance's disk, with Nova's name."""
     return "%s_%s" % (uuid, disk)
 
 

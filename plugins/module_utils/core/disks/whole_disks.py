@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whole disks: each physical disk that is set aside goes to one guest and to nobody else.
+"""Whole disks: physical disks that are each given to a single guest.
 
-No shared I/O, and a failed disk hits one guest.
+Guests do not share I/O, and a failed disk affects one guest.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ..errors import InvalidInput
 from ..model import Flavor
 
 COUNT, MIN_GB, MEDIUM = "bootflow:whole_disks", "bootflow:whole_disk_min_gb", "bootflow:whole_disk_medium"
-#: What the hosts report; an nvme disk is no "ssd" to them.
+#: The media that hosts report; an nvme disk is not reported as "ssd".
 MEDIA = ("hdd", "ssd", "nvme")
-#: What becomes of a disk whose guest is gone.
+#: How the disk of a deleted guest is cleared.
 ZERO, NONE = "zero", "none"
 CLEARS = (ZERO, NONE)
 
@@ -46,7 +46,7 @@ class WholeDiskRequest:
         )
 
     def accepts(self, disk: Disk) -> bool:
-        """Whether a disk ({path, size_gb, medium}) will do."""
+        """Whether a disk ({path, size_gb, medium}) satisfies the request."""
         return int(disk.get("size_gb") or 0) >= self.min_gb and self.medium in ("", disk.get("medium"))
 
     def __str__(self) -> str:
@@ -55,9 +55,9 @@ class WholeDiskRequest:
 
 
 def whole_disk_requests(flavor: Flavor) -> tuple[WholeDiskRequest, ...]:
-    """What the flavor's extra specs ``bootflow:whole_disks`` (a count), ``..._min_gb`` and ``..._medium`` ask for.
+    """The requests in the flavor's extra specs ``bootflow:whole_disks`` (a count), ``..._min_gb`` and ``..._medium``.
 
-    :raises InvalidInput: a number that is none, an unknown medium, or a wish about disks without their count.
+    :raises InvalidInput: not a number, an unknown medium, or a property of disks without their count.
     """
     specs = flavor.extra_specs
     given = [name for name in (MIN_GB, MEDIUM) if specs.get(name) not in (None, "")]
@@ -90,14 +90,14 @@ def _number(flavor: Flavor, name: str) -> int:
 
 
 def choose_disks(free: t.Iterable[Disk], requests: t.Sequence[WholeDiskRequest]) -> list[dict[str, t.Any]] | None:
-    """A disk of its own for each disk asked for, in the order of the requests; None when there are too few.
+    """A separate disk for each requested disk, in the order of the requests; None if there are too few.
 
-    Each gets the smallest that will do (of equals the first by path), so that the large ones stay for those who need
-    them. The same input always gives the same disks.
+    Each gets the smallest one that suffices (of equals the first by path), so that large ones stay free for requests that
+    need them. The same input always gives the same disks.
     """
     left = {str(disk["path"]): dict(disk) for disk in free}
     ordered = sorted(left.values(), key=lambda disk: (int(disk.get("size_gb") or 0), str(disk["path"])))
-    # The least content first: who needs a medium, then who needs most. Nobody takes what only they could use.
+    # The most demanding first: a medium, then the largest size. So no request takes a disk that only another can use.
     turn = sorted(range(len(requests)), key=lambda i: (not requests[i].medium, -requests[i].min_gb))
     chosen: dict[int, list[dict[str, t.Any]]] = {}
     for position in turn:

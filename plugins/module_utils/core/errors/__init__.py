@@ -4,7 +4,7 @@
 
 """The one family of errors: code, status, message with the remedy, retryable or not.
 
-The class name is the stable code, in the words of Nova, Cinder and Neutron where they have one. ``status`` follows
+The class name is the stable code: Nova's, Cinder's or Neutron's if they have one. ``status`` follows
 the HTTP mapping of Nova's create. ``retryable`` means that the same request may succeed elsewhere or later;
 core.instances.build_outcome decides with it. Each subject's classes are in a file of this package, and all of them here.
 """
@@ -36,7 +36,7 @@ from .volumes import *
 
 
 def from_dict(data: t.Mapping[str, t.Any]) -> BootflowError:
-    """The error again from as_dict()'s data; an unknown code comes back as RemoteError that keeps the code's fields."""
+    """The error from as_dict()'s data; an unknown code becomes a RemoteError with the code's fields."""
     cls = _find(BootflowError, str(data.get("code", "")))
     error: BootflowError
     if cls is None:

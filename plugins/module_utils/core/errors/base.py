@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The roots of the family: what every error has, and the kinds that most of the others are."""
+"""The bases of all errors: the root, and the most common kinds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typing as t
 
 
 class BootflowError(Exception):
-    """Root of the family. A subclass sets ``msg_fmt``, and what differs of ``status``, ``retryable`` and ``remedy``."""
+    """Root of the family. A subclass sets ``msg_fmt``, and overrides ``status``, ``retryable`` and ``remedy``."""
 
     msg_fmt = "%(reason)s"
     status = 500
@@ -28,11 +28,11 @@ class BootflowError(Exception):
 
     @property
     def code(self) -> str:
-        """The stable word for this kind of error."""
+        """The stable code of this kind of error."""
         return type(self).__name__
 
     def as_dict(self) -> dict[str, t.Any]:
-        """Plain data: what a module returns, a fault row keeps and a playbook's rescue reads."""
+        """Plain data for a module's result, a fault row and a playbook's rescue."""
         return {
             "code": self.code,
             "status": self.status,

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Errors of block devices: what a request says of its disks, and disks of guests that live."""
+"""Errors of block devices: in requests, and of disks of existing guests."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Errors of hosts: not there, out of space, without a program or a library, or a program that failed."""
+"""Errors of hosts: unreachable, out of space, without a program or library, or a failed program."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Errors of images, of the flavors that are too small for them, and of the disks made of them."""
+"""Errors of images, of flavors that are too small for them, and of disks made of them."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs over many items that some of the items did not come through."""
+"""Errors of runs in which some of many items failed."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def failed_item(
 
     :arg id: its UUID.
     :arg error: as_dict()'s data, or a fault of the ledger.
-    :arg tried: faults of the attempts before that one; without it those of ``error``.
-    :arg state: the item's state, shown where there is no error.
+    :arg tried: faults of earlier attempts; by default those of ``error``.
+    :arg state: the item's state, shown if there is no error.
     """
     cause = dict(error) if error else None
     before = (cause or {}).pop("tried", ())
@@ -41,12 +41,12 @@ class Incomplete(BootflowError):
     remedy = "Fix the cause and rerun the playbook; it resumes where it stopped."
 
     def __init__(self, items: t.Sequence[t.Mapping[str, t.Any]], total: int, **details: t.Any):
-        """:arg total: how many items the run had, the good ones included."""
+        """:arg total: the number of items in the run, including the good ones."""
         self.items = [dict(i) for i in items]
         super().__init__(failed=len(self.items), total=total, **details)
 
     def as_dict(self) -> dict[str, t.Any]:
-        # Not "items", which in a template would be the method of the mapping.
+        # Not "items", which in a template is the method of the mapping.
         return {**super().as_dict(), "failed_items": self.items}
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Errors of instances: there or not, whose they are, and what they are doing."""
+"""Errors of instances: missing, existing, busy, locked, or in the wrong state."""
 
 from __future__ import annotations
 

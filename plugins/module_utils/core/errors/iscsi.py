@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Errors of targets and of connections to them (names and texts: Cinder and os-brick)."""
+"""Errors of targets and connections to them (names and texts: Cinder and os-brick)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Errors of limits: Nova's quotas, and those of volumes in Cinder's words."""
+"""Errors of limits: Nova's quotas, and Cinder's quotas of volumes."""
 
 from __future__ import annotations
 

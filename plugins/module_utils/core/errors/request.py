@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Errors of what is asked for: entries, their input, and the catalogue that they name things of."""
+"""Errors of requests: their entries, input data, and the catalogue."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From a guest's wishes to its domain: the policy that puts guest_platform and guest_devices together.
+"""The domain of a guest, from the elements of platform.py, devices.py and numa.py.
 
 source: Nova's libvirt driver (_get_guest_config).
 """
@@ -24,19 +24,19 @@ from .spec import GuestOptions, GuestSpec, HostCapabilities
 
 __all__ = ["GuestOptions", "GuestSpec", "HostCapabilities", "domain_name", "guest_config", "render"]
 
-# libvirt makes file names of it (<name>_VARS.fd, <name>.log...): 255 bytes are a file name's limit.
+# libvirt uses it in file names (<name>_VARS.fd, <name>.log...), whose limit is 255 bytes.
 DOMAIN_NAME_LENGTH = 200
 _SAFE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 KIB_PER_MIB = 1024
 
 
 def domain_name(display_name: str, uuid: str) -> str:
-    """The libvirt name of an instance: what is harmless of its display name, then its whole UUID.
+    """The libvirt name of an instance: the safe characters of its display name, then its UUID.
 
-    People find their guest in ``virsh list`` by the beginning; the UUID makes it unique whatever the display names.
+    The beginning is recognisable in ``virsh list``; the UUID makes the name unique whatever the display names.
     Letters, digits, ``.``, ``_`` and ``-`` only, a letter or digit first, at most 200 characters.
 
-    :raises InvalidInput: ``uuid`` is none.
+    :raises InvalidInput: ``uuid`` is not a UUID.
     """
     tail = "-" + checked_uuid(uuid)
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", display_name).lstrip("-._")
@@ -45,9 +45,9 @@ def domain_name(display_name: str, uuid: str) -> str:
 
 
 def checked_uuid(uuid: str) -> str:
-    """The UUID in its usual form: lower case, with hyphens.
+    """The UUID in canonical form: lower case, with hyphens.
 
-    :raises InvalidInput: it is none.
+    :raises InvalidInput: not a UUID.
     """
     try:
         return str(uuid_module.UUID(uuid))
@@ -58,11 +58,11 @@ def checked_uuid(uuid: str) -> str:
 def guest_config(guest: GuestSpec, host: HostCapabilities) -> DomainConfig:
     """The domain of a guest on that host.
 
-    :raises InvalidInput: name, UUID, memory, vcpus, a path or a setting that cannot be.
-    :raises UnsupportedHardware: a wish of image or flavor that QEMU cannot fulfil.
-    :raises HostLacksHardware: one that only this host cannot fulfil (machine type, UEFI).
-    :raises NUMATopologyUnsupported: the host has not the NUMA cells that the guest was fitted to.
-    :raises VirtualInterfaceCreateException: a VIF that cannot be plugged here.
+    :raises InvalidInput: invalid name, UUID, memory, vcpus, path or setting.
+    :raises UnsupportedHardware: image or flavor request something that QEMU cannot do.
+    :raises HostLacksHardware: image or flavor request something that this host cannot do (machine type, UEFI).
+    :raises NUMATopologyUnsupported: the host lacks the NUMA cells that the guest was fitted to.
+    :raises VirtualInterfaceCreateException: a VIF that cannot be plugged on this host.
     """
     _check(guest)
     platform.check_architecture(guest, host)

@@ -14,11 +14,11 @@ FORMATS = ("iso9660", "vfat")  # of the setting config_drive_format; the first i
 
 
 def config_drive_wanted(force: bool, asked: bool | None, image_props: t.Mapping[str, t.Any]) -> bool:
-    """Whether to build one: the setting forces it, the user asked, or the image's img_config_drive is ``mandatory``.
+    """Whether to build one: the setting forces it, the user requests it, or the image's img_config_drive is ``mandatory``.
 
-    A user's False does not win over the other two, as in Nova.
+    A user's False does not override the other two, as in Nova.
 
-    :arg force: Nova's force_config_drive; for instances that are being built (one already launched keeps what it has).
+    :arg force: Nova's force_config_drive; for instances being built (a launched one keeps its state).
     :raises InvalidInput: img_config_drive is neither mandatory nor optional.
     """
     policy = image_props.get("img_config_drive", "optional")
@@ -31,7 +31,7 @@ def config_drive_wanted(force: bool, asked: bool | None, image_props: t.Mapping[
 
 
 def check_format(name: str) -> str:
-    """``name`` again.
+    """Returns ``name``.
 
     :raises ConfigDriveUnknownFormat: neither iso9660 nor vfat.
     """

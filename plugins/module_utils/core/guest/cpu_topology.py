@@ -23,7 +23,7 @@ class CpuTopology:
 
 
 def topology_wanted(flavor_specs: t.Mapping[str, t.Any], image_properties: t.Mapping[str, t.Any]) -> bool:
-    """Whether flavor or image say anything of the topology."""
+    """Whether flavor or image have properties of the topology."""
     return any(
         key in source
         for source, pattern in ((flavor_specs, "hw:cpu_%s"), (image_properties, "hw_cpu_%s"))
@@ -38,15 +38,15 @@ def best_topology(
     image_properties: t.Mapping[str, t.Any],
     numa_threads: int | None = None,
 ) -> CpuTopology:
-    """The topology whose product is ``vcpus`` and that meets most of what is preferred, within the maxima.
+    """The topology with ``vcpus`` CPUs within the maxima that satisfies most preferences.
 
-    The flavor's maxima bind the image's; a preference of the flavor hides all preferences of the image. Left open,
-    sockets go before cores before threads. ``numa_threads``: the threads per core that the guest's CPUs are pinned to;
-    as many of them as go, and no more, are then shown, fewer where fewer are preferred.
+    The flavor's maxima limit the image's; a preference of the flavor overrides all preferences of the image. Without
+    preferences sockets come before cores before threads. ``numa_threads``: the threads per core that the guest's CPUs are
+    pinned to; the topology has at most these, and fewer if fewer are preferred.
 
-    :raises ImageVCPUTopologyRangeExceeded: the image asks for more than the flavor permits.
+    :raises ImageVCPUTopologyRangeExceeded: the image requests more than the flavor permits.
     :raises ImageVCPULimitsRangeImpossible: no topology within the maxima has that many vcpus.
-    :raises InvalidInput: a value that is no positive number.
+    :raises InvalidInput: a value that is not a positive number.
     """
     maximum = _maxima(flavor_specs, image_properties)
     preferred = _preferences(flavor_specs, image_properties, maximum)
@@ -65,7 +65,7 @@ def best_topology(
 
 
 def _with_threads(possible: list[CpuTopology], wanted: int) -> list[CpuTopology]:
-    """Those with the most threads per core that are not above ``wanted``; 1 is always among the possible, unless sockets and cores are bound."""
+    """Those with the most threads per core up to ``wanted``; 1 is always possible, unless sockets and cores are limited."""
     below = [topology.threads for topology in possible if topology.threads <= wanted]
     return [topology for topology in possible if topology.threads == max(below)] if below else possible
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The guest's disks, interfaces and other devices as configs."""
+"""The configs of the guest's disks, interfaces and other devices."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _IOTUNE = ("total_bytes_sec", "read_bytes_sec", "write_bytes_sec", "total_iops_s
 
 
 def boot_devices(disks: t.Sequence[PlannedDisk]) -> tuple[str, ...]:
-    """``hd`` and the like for ``<os>``, when one disk boots; empty where each disk has its order (see boot_orders()).
+    """``hd`` and the like for ``<os>``, if one disk boots; empty if each disk has its order (see boot_orders()).
 
-    libvirt takes either form, not both.
+    libvirt accepts only one of the two forms.
 
     :raises InvalidInput: a disk of an unknown type.
     """
@@ -57,10 +57,10 @@ def boot_devices(disks: t.Sequence[PlannedDisk]) -> tuple[str, ...]:
 
 
 def boot_orders(disks: t.Sequence[PlannedDisk]) -> dict[str, int]:
-    """Device name -> order from 1, where ``<boot dev='hd'>`` would not do: it starts only the first disk of its kind, and
+    """Device name -> order from 1, if ``<boot dev='hd'>`` is not enough: it starts only the first disk of its kind, and
     libvirt sorts the disks of a bus by name.
 
-    Nova writes that element always: of several bootable disks it starts the first, or one that is not meant to boot.
+    Nova always writes that element; with several bootable disks the guest boots from the first, or from a wrong one.
     """
     bootable = [disk for disk in disks if disk.boot_index is not None]
     if len(bootable) < 2 and all(_comes_first(disk, disks) for disk in bootable):
@@ -69,7 +69,7 @@ def boot_orders(disks: t.Sequence[PlannedDisk]) -> dict[str, int]:
 
 
 def _comes_first(root: PlannedDisk, disks: t.Sequence[PlannedDisk]) -> bool:
-    """Whether ``root`` is what its kind of ``<boot dev>`` starts. vdb comes before vdaa."""
+    """Whether ``root`` is the disk that its kind of ``<boot dev>`` starts. vdb comes before vdaa."""
     alike = [d for d in disks if BOOT_DEVICES.get(d.device_type) == BOOT_DEVICES.get(root.device_type)]
     on_its_bus = [d for d in alike if d.disk_bus == root.disk_bus]
     return alike[0] is root and min(on_its_bus, key=lambda d: (len(d.dev), d.dev)) is root
@@ -80,12 +80,12 @@ def disk_configs(
 ) -> list[DiskConfig]:
     """One config per disk, in order.
 
-    A volume's serial is its uuid; a lun is the real disk and has its own, so there the uuid is in the alias (as in Nova).
-    Files are cached by the host (writeback) unless disk_cachemodes says otherwise; Nova takes ``none`` for them where
+    A volume's serial is its uuid; a lun has the serial of the real disk, so its uuid is in the alias (as in Nova).
+    Files are cached by the host (writeback) unless disk_cachemodes says otherwise; Nova uses ``none`` for them if
     the file system has O_DIRECT.
 
-    :raises InvalidInput: a disk without path or format, or an unknown cache mode; a lun that is no block device.
-    :raises UnsupportedHardware: a bus that the machine has not, or that has no such devices.
+    :raises InvalidInput: a disk without path or format, or an unknown cache mode; a lun that is not a block device.
+    :raises UnsupportedHardware: a bus that the machine lacks, or that does not have such devices.
     """
     orders = boot_orders(disks)
     result = []
@@ -96,7 +96,7 @@ def disk_configs(
         source = _source(disk)
         address = None
         if disk.disk_bus == "scsi" and model == "virtio-scsi":
-            # libvirt would put seven on a controller and add further ones of another model. Others have no such units.
+            # libvirt would put seven on a controller and add further ones of another model. Other buses lack such units.
             address = drive_address(unit=scsi_unit)
             scsi_unit += 1
         cache = _cache(guest, disk)
@@ -128,10 +128,10 @@ def disk_configs(
 def whole_disk_plan(
     guest: GuestSpec, disks: t.Sequence[PlannedDisk], virt_type: str, machine: str | None, arch: str
 ) -> list[PlannedDisk]:
-    """The guest's physical disks, named after those in ``disks``: raw, past the host's cache.
+    """The guest's physical disks, with names after those of ``disks``: raw, without the host's cache.
 
     :raises InvalidInput: a disk without an absolute path, or given twice.
-    :raises InvalidBDM: there is no name left on the bus.
+    :raises InvalidBDM: the bus has no free name.
     """
     bus = default_bus("disk", guest.image_properties, virt_type, machine, arch)
     taken = {disk.dev for disk in disks}
@@ -158,7 +158,7 @@ def whole_disk_plan(
                 driver_format="raw",
                 cache="none",
                 io="native",
-                # Of a serial libvirt takes only these characters.
+                # libvirt accepts only these characters in a serial.
                 serial=re.sub(r"[^A-Za-z0-9_.+-]+", "_", str(disk.get("serial") or "").strip()) or None,
             )
         )
@@ -166,9 +166,9 @@ def whole_disk_plan(
 
 
 def hostdev_configs(guest: GuestSpec) -> tuple[HostdevConfig, ...]:
-    """One per PCI device of the guest, in order. libvirt detaches it from the host's driver and gives it back.
+    """One per PCI device of the guest, in order. libvirt detaches it from the host's driver and reattaches it later.
 
-    :raises PciDeviceWrongAddressFormat: an address that is none.
+    :raises PciDeviceWrongAddressFormat: an invalid address.
     """
     result = []
     for device in guest.pci_devices:
@@ -178,7 +178,7 @@ def hostdev_configs(guest: GuestSpec) -> tuple[HostdevConfig, ...]:
 
 
 def _format(disk: PlannedDisk) -> str:
-    # Without a format libvirt would probe, and the guest writes what is probed (CVE-2015-7548).
+    # Without a format libvirt would probe content that the guest can write (CVE-2015-7548).
     if not disk.driver_format:
         raise InvalidInput(reason="the disk %s has no driver_format" % disk.name)
     return disk.driver_format
@@ -217,9 +217,9 @@ def _source(disk: PlannedDisk) -> dict[str, t.Any]:
 
 
 def _cache(guest: GuestSpec, disk: PlannedDisk) -> str:
-    # Two guests on one disk must both see what is written. source: Nova's _set_cache_mode
+    # Two guests with one disk must see each other's writes. source: Nova's _set_cache_mode
     setting = guest.options.disk_cachemodes.get(disk.source)
-    # The setting wins over what a volume's connection says, not over what a disk is meant to be.
+    # The setting overrides a volume's connection, not the purpose of a disk.
     wanted = (setting or disk.cache if disk.kind == "volume" else disk.cache or setting) or DEFAULT_CACHE[disk.source]
     mode = "none" if disk.shareable else wanted
     if mode not in CACHE_MODES:
@@ -231,15 +231,15 @@ def _cache(guest: GuestSpec, disk: PlannedDisk) -> str:
 
 
 def _io(disk: PlannedDisk, cache: str) -> str | None:
-    """Past the host's page cache a block device is read and written by native AIO, which needs O_DIRECT: with another
-    cache mode threads do it. source: Nova's _set_cache_mode
+    """Native AIO for a block device without the host's page cache (it needs O_DIRECT), threads with other cache modes.
+    source: Nova's _set_cache_mode
     """
     wanted = disk.io or ("native" if disk.source == "block" else None)
     return "threads" if wanted == "native" and cache not in ("none", "directsync") else wanted
 
 
 def _discard(guest: GuestSpec, disk: PlannedDisk) -> str | None:
-    """The setting is for disks of the host's own; a volume says itself whether its blocks may be given back (Nova)."""
+    """The setting applies to the host's own disks; a volume states itself whether its blocks may be discarded (Nova)."""
     if disk.kind == "volume":
         return "unmap" if disk.connection.get("discard") is True else None
     return guest.options.disk_discard if disk.device_type == "disk" else None
@@ -254,10 +254,10 @@ def _iotune(guest: GuestSpec) -> DiskIoTuneConfig | None:
 def controller_configs(
     guest: GuestSpec, disks: t.Sequence[PlannedDisk], virt_type: str
 ) -> tuple[ControllerConfig, ...]:
-    """The SCSI controller where a disk is on SCSI, or the image says which (hw_scsi_model); libvirt adds all others.
+    """The SCSI controller, if a disk is on SCSI or the image sets hw_scsi_model; libvirt adds all other controllers.
 
-    Nova writes one in the second case only, and libvirt's default serves other SCSI disks: of a model that current
-    systems have no driver of.
+    Nova writes one in the second case only, and other SCSI disks get libvirt's default model, for which current systems
+    have no driver.
 
     :raises UnsupportedHardware: an unknown hw_scsi_model.
     """
@@ -270,7 +270,7 @@ def controller_configs(
 def scsi_model(guest: GuestSpec, virt_type: str) -> str:
     """The image's hw_scsi_model, else virtio-scsi.
 
-    :raises UnsupportedHardware: an unknown one.
+    :raises UnsupportedHardware: an unknown model.
     """
     model = str(guest.image_properties.get("hw_scsi_model") or "virtio-scsi")
     _one_of("SCSI model", model, SCSI_MODELS, virt_type)
@@ -278,15 +278,15 @@ def scsi_model(guest: GuestSpec, virt_type: str) -> str:
 
 
 def interface_configs(guest: GuestSpec, virt_type: str) -> tuple[InterfaceConfig, ...]:
-    """One interface per VIF of network_info, in order: that is the order in which the guest finds them.
+    """One interface per VIF of network_info; the guest finds them in this order.
 
     :raises UnsupportedHardware: an unknown hw_vif_model.
-    :raises VirtualInterfaceCreateException: a VIF of a type that is not bridge or network, or without a name for it.
+    :raises VirtualInterfaceCreateException: a VIF whose type is not bridge or network, or without the name of one.
     """
     model = str(guest.image_properties.get("hw_vif_model") or "virtio")
     _one_of("VIF model", model, VIF_MODELS, virt_type)
     queues = None
-    if model == "virtio" and is_true(guest.wish("vif_multiqueue_enabled")) and guest.vcpus > 1:
+    if model == "virtio" and is_true(guest.requested("vif_multiqueue_enabled")) and guest.vcpus > 1:
         queues = min(guest.vcpus, guest.options.max_queues)
     return tuple(_interface(guest, vif, model, queues) for vif in guest.network_info)
 
@@ -326,7 +326,7 @@ def _interface(guest: GuestSpec, vif: t.Mapping[str, t.Any], model: str, queues:
 
 
 def console_configs(guest: GuestSpec) -> tuple[tuple[SerialConfig, ...], tuple[ConsoleConfig, ...]]:
-    """The first serial port, written to the console log, and the console on it."""
+    """The first serial port, logged to the console log, and its console."""
     serial = SerialConfig(
         type="pty",
         log_file=guest.console_log,
@@ -334,19 +334,19 @@ def console_configs(guest: GuestSpec) -> tuple[tuple[SerialConfig, ...], tuple[C
         log_append=False if guest.console_log else None,
         target_port=0,
     )
-    # libvirt takes the console's source and log from the serial port it stands for.
+    # libvirt takes the console's source and log from its serial port.
     return (serial,), (ConsoleConfig(type="pty", target_type="serial", target_port=0),)
 
 
 def channel_configs(guest: GuestSpec) -> tuple[ChannelConfig, ...]:
-    """The guest agent's channel, when the image says hw_qemu_guest_agent."""
+    """The guest agent's channel, if the image sets hw_qemu_guest_agent."""
     if not is_true(guest.image_properties.get("hw_qemu_guest_agent")):
         return ()
     return (ChannelConfig(type="unix", target_type="virtio", target_name="org.qemu.guest_agent.0"),)
 
 
 def input_configs(guest: GuestSpec) -> tuple[InputConfig, ...]:
-    """A USB tablet where hw_pointer_model asks for it; by default none: its polling costs CPU time in idle guests."""
+    """A USB tablet if hw_pointer_model requests it; not by default, because its polling costs CPU time in idle guests."""
     if guest.image_properties.get("hw_pointer_model") == "usbtablet":
         return (InputConfig(type="tablet", bus="usb"),)
     return ()
@@ -388,23 +388,23 @@ def video_configs(guest: GuestSpec, host: HostCapabilities) -> tuple[VideoConfig
                 virt=host.virt_type,
                 remedy="The flavor's hw_video:ram_max_mb is %s." % limit,
             )
-        # Without a limit of the flavor Nova gives no video RAM of the image's choice either.
+        # Like Nova, without a limit of the flavor the image's video RAM is not used.
         vram = int(str(ram)) * 1024 if limit is not None and int(str(ram)) else None
     return (VideoConfig(type=model, vram=vram, heads=1 if vram else None),)
 
 
 def watchdog_configs(guest: GuestSpec, virt_type: str) -> tuple[WatchdogConfig, ...]:
-    """i6300esb when image (hw_watchdog_action) or flavor (hw:watchdog_action) ask for one.
+    """i6300esb if image (hw_watchdog_action) or flavor (hw:watchdog_action) request a watchdog.
 
     :raises UnsupportedHardware: an unknown action.
     """
-    action = str(guest.wish("watchdog_action") or "disabled")
+    action = str(guest.requested("watchdog_action") or "disabled")
     _one_of("watchdog action", action, WATCHDOG_ACTIONS, virt_type)
     return () if action == "disabled" else (WatchdogConfig(model="i6300esb", action=action),)
 
 
 def rng_configs(guest: GuestSpec, virt_type: str) -> tuple[RngConfig, ...]:
-    """virtio-rng, so that guests have entropy in their first seconds; hw_rng:allowed of the flavor may forbid it.
+    """virtio-rng, which gives guests entropy in their first seconds; the flavor's hw_rng:allowed may forbid it.
 
     :raises UnsupportedHardware: a hw_rng_model that is not virtio.
     """

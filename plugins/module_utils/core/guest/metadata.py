@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a guest is told about itself: the files of its config drive, with Nova's names, keys and versions."""
+"""The files of a guest's config drive, with Nova's names, keys and versions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NEWTON_ONE, NEWTON_TWO, OCATA, ROCKY = "2016-06-30", "2016-10-06", "2017-02-22",
 VICTORIA, EPOXY = "2020-10-14", "2025-04-04"
 OPENSTACK_VERSIONS = (FOLSOM, GRIZZLY, HAVANA, LIBERTY, NEWTON_ONE, NEWTON_TWO, OCATA, ROCKY, VICTORIA, EPOXY)
 
-# Told by Nova to guests whose root device has no name yet.
+# Nova's value for guests whose root device has no name yet.
 DEFAULT_BLOCK_DEVICE_MAPPING = {"ami": "sda1", "ephemeral0": "sda2", "root": "/dev/sda1", "swap": "sda3"}
 
 RANDOM_SEED_BYTES = 512
@@ -42,7 +42,7 @@ RANDOM_SEED_BYTES = 512
 
 @dataclass(frozen=True)
 class InstanceMetadata:
-    """Everything a config drive is made of."""
+    """The data of a config drive."""
 
     uuid: str
     display_name: str
@@ -51,7 +51,7 @@ class InstanceMetadata:
     availability_zone: str | None = None
     launch_index: int = 0
     metadata: t.Mapping[str, str] = field(default_factory=dict)
-    keys: tuple[tuple[str, str], ...] = ()  # (name, public key); Nova gives the first only
+    keys: tuple[tuple[str, str], ...] = ()  # (name, public key); Nova writes the first only
     user_data: t.Union[str, bytes, None] = None
     vendor_data: t.Mapping[str, t.Any] = field(default_factory=dict)
     admin_password: str | None = None
@@ -105,7 +105,7 @@ def config_drive_files(
 def ec2_meta_data(md: InstanceMetadata, version: str = "latest") -> dict[str, t.Any]:
     """The content of ec2/<version>/meta-data.json.
 
-    :raises InvalidInput: no such version.
+    :raises InvalidInput: an unknown version.
     """
     if version == "latest":
         version = EC2_VERSIONS[-1]
@@ -116,7 +116,7 @@ def ec2_meta_data(md: InstanceMetadata, version: str = "latest") -> dict[str, t.
     data: dict[str, t.Any] = {
         "ami-id": "ami-%s" % _ec2_number(md.image_id),
         "ami-launch-index": md.launch_index,
-        "ami-manifest-path": "FIXME",  # what Nova says there, word for word
+        "ami-manifest-path": "FIXME",  # Nova's value, word for word
         "instance-id": "i-%s" % _ec2_number(md.uuid),
         "hostname": hostname,
         "local-ipv4": _first(addresses["fixed_ips"]),
@@ -162,7 +162,7 @@ def block_device_mapping(
 def pack_files(files: t.Mapping[str, bytes]) -> dict[str, str]:
     """The files as texts for a module's arguments: base64, or "@" and the path of an earlier file with the same content.
 
-    The same user data is in every version's folder; so it travels once.
+    Every version's folder has the same user data, which is thus transferred once.
     """
     seen: dict[bytes, str] = {}
     packed: dict[str, str] = {}
@@ -175,7 +175,7 @@ def pack_files(files: t.Mapping[str, bytes]) -> dict[str, str]:
 def unpack_files(packed: t.Mapping[str, t.Any]) -> dict[str, bytes]:
     """The reverse of pack_files().
 
-    :raises InvalidInput: a path that leads out of the drive, a content that is no base64, or a reference into nothing.
+    :raises InvalidInput: a path out of the drive, a content that is not base64, or a reference to a missing file.
     """
     files: dict[str, bytes] = {}
     for path, text in packed.items():
@@ -253,27 +253,27 @@ def _devices(devices: t.Iterable[t.Mapping[str, t.Any]], version: str) -> list[d
     result = []
     for device in devices:
         kind = device["type"]
-        told: dict[str, t.Any] = {}
+        entry: dict[str, t.Any] = {}
         if kind == "nic":
             if version >= OCATA and device.get("vlan") is not None:
-                told["vlan"] = device["vlan"]
+                entry["vlan"] = device["vlan"]
             if version >= ROCKY:
-                told["vf_trusted"] = bool(device.get("vf_trusted", False))
-            if not told and not device.get("tags"):
+                entry["vf_trusted"] = bool(device.get("vf_trusted", False))
+            if not entry and not device.get("tags"):
                 continue
-            told.update(type="nic", mac=device["mac"])
+            entry.update(type="nic", mac=device["mac"])
         elif kind == "disk":
-            told["type"] = "disk"
-            told.update((key, device[key]) for key in ("serial", "path") if device.get(key))
+            entry["type"] = "disk"
+            entry.update((key, device[key]) for key in ("serial", "path") if device.get(key))
         elif kind == "share" and version >= EPOXY:
-            told.update(type="share", share_id=device["share_id"], tag=device["tag"])
+            entry.update(type="share", share_id=device["share_id"], tag=device["tag"])
         else:
             continue
-        told["bus"] = device.get("bus") or "none"
-        told["address"] = device.get("address") or "none"
+        entry["bus"] = device.get("bus") or "none"
+        entry["address"] = device.get("address") or "none"
         if device.get("tags"):
-            told["tags"] = list(device["tags"])
-        result.append(told)
+            entry["tags"] = list(device["tags"])
+        result.append(entry)
     return result
 
 
@@ -287,7 +287,7 @@ def _first(addresses: t.Sequence[str]) -> str:
 
 
 def _ec2_number(uuid: str) -> str:
-    # EC2 ids are eight hexadecimal digits; Nova counts, here they come from the UUID, so that nothing has to be kept.
+    # EC2 ids are eight hexadecimal digits. Nova counts them; here they derive from the UUID, so nothing has to be stored.
     return (re.sub(r"[^0-9a-f]", "", uuid.lower()) + "0" * 8)[:8]
 
 

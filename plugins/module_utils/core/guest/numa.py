@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A guest's cells on its host's: pinning, memory, pages. source: Nova's libvirt driver (_get_guest_numa_config)"""
+"""A guest's NUMA cells on those of its host: pinning, memory, pages. source: Nova's libvirt driver (_get_guest_numa_config)"""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _KIB_PER_MIB = 1024
 
 
 class GuestNuma:
-    """What the NUMA topology of a guest adds to the elements of its domain; nothing for a guest without one.
+    """The parts of a domain's elements from the guest's NUMA topology; nothing for a guest without one.
 
-    :raises InvalidInput: the topology is a wish that was never fitted to a host.
-    :raises NUMATopologyUnsupported: the host has not the cell that the guest was fitted to.
+    :raises InvalidInput: the topology was not fitted to a host.
+    :raises NUMATopologyUnsupported: the host lacks the cell that the guest was fitted to.
     """
 
     def __init__(self, guest: GuestSpec, host: HostCapabilities):
@@ -54,9 +54,9 @@ class GuestNuma:
                 self.places.append((cell, place))
 
     def cputune(self, config: CpuTuneConfig | None) -> CpuTuneConfig | None:
-        """A pinned CPU on its host CPU, another anywhere in its cell; the emulator on its own CPU or with all of them.
+        """Pinned CPUs on their host CPUs, others anywhere in their cell; the emulator on its own CPU or on all of them.
 
-        With real-time CPUs the emulator is on the host's CPUs of the ordinary ones.
+        With real-time CPUs the emulator is on the host CPUs of the ordinary ones.
         """
         if self.topology is None:
             return config
@@ -80,7 +80,7 @@ class GuestNuma:
         )
 
     def numatune(self) -> NumaTuneConfig | None:
-        """Memory strictly on the host cells that the guest was fitted to, cell by cell."""
+        """Memory strictly on the guest's host cells, cell by cell."""
         if self.topology is None:
             return None
         return NumaTuneConfig(
@@ -93,7 +93,7 @@ class GuestNuma:
         )
 
     def memory_backing(self) -> MemoryBackingConfig | None:
-        """The cells' huge pages: not the smallest size, which is what a guest has anyway. Locked for real time."""
+        """The cells' huge pages, without the smallest size, which is the default. Locked for real time."""
         pages = tuple(
             HugePageConfig(size=t.cast(int, cell.page_size_kb), unit="KiB", nodeset=str(number))
             for number, (cell, place) in enumerate(self.places)
@@ -105,10 +105,10 @@ class GuestNuma:
         return MemoryBackingConfig(hugepages=pages, nosharepages=realtime, locked=realtime)
 
     def cpu(self, config: CpuConfig | None) -> CpuConfig | None:
-        """The CPU with the guest's cells, and with no more threads to a core than the pinning can keep together."""
+        """The CPU with the guest's cells, and at most as many threads per core as the pinning keeps together."""
         if self.topology is None:
             return config
-        # Memory in huge pages is shared: vhost-user interfaces need it, and one may be plugged at any time.
+        # Huge pages are shared: vhost-user interfaces need it, and one may be plugged at any time.
         access = "shared" if any(_on_huge_pages(cell, place) for cell, place in self.places) else None
         shape = cpu_topology.best_topology(
             self.guest.vcpus,

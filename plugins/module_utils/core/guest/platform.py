@@ -44,9 +44,9 @@ def is_windows(guest: GuestSpec) -> bool:
 
 
 def machine_type(guest: GuestSpec, host: HostCapabilities) -> str | None:
-    """The image's hw_machine_type, else the setting, else the architecture's default; None: libvirt's own.
+    """The image's hw_machine_type, else the setting, else the architecture's default; None: libvirt's default.
 
-    :raises HostLacksHardware: a machine was asked for that the host's QEMU has not.
+    :raises HostLacksHardware: the host's QEMU lacks the requested machine.
     """
     wanted = guest.image_properties.get("hw_machine_type") or guest.options.machine_type
     machine = str(wanted or _DEFAULT_MACHINES.get(host.arch, ""))
@@ -78,7 +78,7 @@ def check_architecture(guest: GuestSpec, host: HostCapabilities) -> None:
 def os_config(guest: GuestSpec, host: HostCapabilities, machine: str | None, boot_devs: t.Sequence[str]) -> OsConfig:
     """The ``<os>`` element.
 
-    :raises UnsupportedHardware: an unknown firmware, or secure boot where it cannot be.
+    :raises UnsupportedHardware: an unknown firmware, or secure boot without support for it.
     :raises HostLacksHardware: UEFI without firmware on the host.
     """
     firmware = firmware_type(guest, host)
@@ -91,11 +91,11 @@ def os_config(guest: GuestSpec, host: HostCapabilities, machine: str | None, boo
             remedy="Secure boot needs hw_firmware_type: uefi, and hw_machine_type: q35 on x86.",
         )
     if firmware == "uefi" and host.is_x86 and host.libvirt_version >= _FIRMWARE_FEATURES_SINCE:
-        # Said in both cases: left open, libvirt may choose a build that insists on SMM.
+        # Written in both cases: without it libvirt may choose a build that requires SMM.
         features = (FirmwareFeatureConfig(enabled=secure, name="secure-boot"),)
         if secure:
             features = (FirmwareFeatureConfig(enabled=True, name="enrolled-keys"),) + features
-    menu = guest.wish("boot_menu")
+    menu = guest.requested("boot_menu")
     return OsConfig(
         firmware="efi" if firmware == "uefi" else None,
         arch=host.arch,
@@ -109,7 +109,7 @@ def os_config(guest: GuestSpec, host: HostCapabilities, machine: str | None, boo
 
 
 def firmware_type(guest: GuestSpec, host: HostCapabilities) -> str:
-    """bios or uefi: the image's hw_firmware_type, the setting, UEFI on aarch64, BIOS else."""
+    """bios or uefi: the image's hw_firmware_type, else the setting, else UEFI on aarch64 and BIOS elsewhere."""
     wanted = guest.image_properties.get("hw_firmware_type") or guest.options.firmware
     firmware = str(wanted or ("uefi" if host.arch == "aarch64" else "bios"))
     if firmware not in FIRMWARE_TYPES:
@@ -127,7 +127,7 @@ def firmware_type(guest: GuestSpec, host: HostCapabilities) -> str:
 
 
 def secure_boot(guest: GuestSpec) -> bool:
-    """Whether secure boot is required: flavor os:secure_boot over image os_secure_boot (disabled, optional, required)."""
+    """Whether secure boot is required: the flavor's os:secure_boot, else the image's os_secure_boot (disabled, optional, required)."""
     wanted = guest.extra_specs.get("os:secure_boot") or guest.image_properties.get("os_secure_boot") or "disabled"
     if wanted not in ("disabled", "optional", "required"):
         raise InvalidInput(reason="os_secure_boot must be disabled, optional or required, got %r" % wanted)
@@ -135,9 +135,9 @@ def secure_boot(guest: GuestSpec) -> bool:
 
 
 def features_config(guest: GuestSpec, host: HostCapabilities) -> FeaturesConfig:
-    """ACPI and APIC; Hyper-V enlightenments for Windows, on KVM only: TCG has none."""
+    """ACPI and APIC; Hyper-V enlightenments for Windows on KVM (TCG has none)."""
     hyperv = is_windows(guest) and host.virt_type == "kvm" and host.is_x86
-    pmu = guest.wish("pmu")
+    pmu = guest.requested("pmu")
     hide = guest.image_properties.get("img_hide_hypervisor_id") or guest.extra_specs.get("hide_hypervisor_id")
     return FeaturesConfig(
         acpi=host.is_x86 or host.arch == "aarch64",
@@ -168,10 +168,10 @@ def clock_config(guest: GuestSpec, host: HostCapabilities) -> ClockConfig:
 
 
 def cpu_config(guest: GuestSpec, host: HostCapabilities) -> CpuConfig | None:
-    """The ``<cpu>`` element, None where nothing is to be said.
+    """The ``<cpu>`` element; None for the default.
 
-    host-model by default on KVM. On TCG the default is QEMU's own model, and a fleet's setting host-model or
-    host-passthrough means the same there: those exist for hardware virtualisation only.
+    host-model by default on KVM. On TCG the default is QEMU's own model, also with the settings host-model and
+    host-passthrough, which need hardware virtualisation.
 
     :raises InvalidInput: an unknown mode, custom without a model; see cpu_topology for the topology.
     """
@@ -188,7 +188,7 @@ def cpu_config(guest: GuestSpec, host: HostCapabilities) -> CpuConfig | None:
     if mode == "maximum" and host.libvirt_version and host.libvirt_version < _MAXIMUM_SINCE:
         mode = "none"
     wanted = cpu_topology.topology_wanted(guest.extra_specs, guest.image_properties)
-    # Checked in every case: what is asked for and cannot be is an error, not silence.
+    # Always checked: an unsupported request is an error.
     topology = cpu_topology.best_topology(guest.vcpus, guest.extra_specs, guest.image_properties)
     if mode == "none" and not wanted:
         return None
@@ -211,7 +211,7 @@ def _cpu_feature(flag: str) -> CpuFeatureConfig:
 
 
 def cputune_config(guest: GuestSpec) -> CpuTuneConfig | None:
-    """The flavor's quota:cpu_shares, _period and _quota; nothing where it has none, as the cgroup may be missing."""
+    """The flavor's quota:cpu_shares, _period and _quota; None without them, as the cgroup may be missing."""
     values: dict[str, t.Any] = {name: quota_number(guest, "cpu_%s" % name) for name in ("shares", "period", "quota")}
     return CpuTuneConfig(**values) if any(value is not None for value in values.values()) else None
 
@@ -219,7 +219,7 @@ def cputune_config(guest: GuestSpec) -> CpuTuneConfig | None:
 def quota_number(guest: GuestSpec, name: str) -> int | None:
     """The flavor's extra spec ``quota:<name>``.
 
-    :raises InvalidInput: it is no number.
+    :raises InvalidInput: not a number.
     """
     value = guest.extra_specs.get("quota:%s" % name)
     if value is None:
@@ -233,7 +233,7 @@ def quota_number(guest: GuestSpec, name: str) -> int | None:
 
 
 def sysinfo_config(guest: GuestSpec, host: HostCapabilities) -> SysinfoConfig | None:
-    """What the guest reads over DMI. Not Nova's product name: that makes cloud-init wait for a metadata service."""
+    """The guest's DMI data. Nova's product name is not used: it makes cloud-init wait for a metadata service."""
     if not (host.is_x86 or host.arch == "aarch64"):
         return None
     entries = [("manufacturer", "bootflow.compute"), ("product", "bootflow.compute")]

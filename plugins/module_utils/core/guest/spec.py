@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a guest is to be, what its host can do, and the settings between them: the input of guest.guest_config."""
+"""The input of guest.config: the guest, the capabilities of its host, and the operator's settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..resources.numa.topology import GuestNUMATopology, HostNUMATopology
 
 @dataclass(frozen=True)
 class GuestOptions:
-    """The operator's settings, with Nova's names where Nova has them."""
+    """The operator's settings, with Nova's names if Nova has them."""
 
     machine_type: str | None = None  # None: pc on x86, virt on aarch64
     firmware: str | None = None  # bios, uefi; None: bios on x86, uefi on aarch64
@@ -24,7 +24,7 @@ class GuestOptions:
     cpu_model: str | None = None  # with custom
     cpu_model_extra_flags: t.Sequence[str] = ()  # pcid, +pcid, -vmx
     vnc_enabled: bool = True
-    vnc_listen: str = "127.0.0.1"  # without a password on all addresses only where somebody says so
+    vnc_listen: str = "127.0.0.1"  # without a password on all addresses only if configured
     vnc_keymap: str | None = None
     disk_cachemodes: t.Mapping[str, str] = field(default_factory=dict)  # {file, block, network: mode}
     disk_discard: str | None = None  # unmap, ignore
@@ -40,7 +40,7 @@ class HostCapabilities:
     virt_type: str = "kvm"  # kvm, or qemu for TCG
     arch: str = "x86_64"
     emulator: str | None = None
-    machine_types: t.Sequence[str] = ()  # empty: unknown, nothing is checked
+    machine_types: t.Sequence[str] = ()  # empty: unknown and not checked
     uefi: bool = False
     libvirt_version: int = 0  # 9000000 is 9.0.0
     host: str = ""
@@ -68,8 +68,8 @@ class GuestSpec:
     network_info: t.Sequence[t.Mapping[str, t.Any]] = ()
     console_log: str | None = None
     options: GuestOptions = field(default_factory=GuestOptions)
-    pci_devices: t.Sequence[t.Mapping[str, t.Any]] = ()  # {address}: given to this guest alone
-    whole_disks: t.Sequence[t.Mapping[str, t.Any]] = ()  # {path, serial}: physical disks of this guest alone
+    pci_devices: t.Sequence[t.Mapping[str, t.Any]] = ()  # {address}: dedicated to this guest
+    whole_disks: t.Sequence[t.Mapping[str, t.Any]] = ()  # {path, serial}: physical disks dedicated to this guest
     numa_topology: GuestNUMATopology | None = None  # fitted to the host
     # for the metadata element only
     image_id: str | None = None
@@ -82,12 +82,12 @@ class GuestSpec:
     def extra_specs(self) -> t.Mapping[str, str]:
         return self.flavor.extra_specs
 
-    def wish(self, name: str) -> t.Any:
+    def requested(self, name: str) -> t.Any:
         """The image's property ``hw_<name>``, else the flavor's extra spec ``hw:<name>``, else None."""
         value = self.image_properties.get("hw_%s" % name)
         return self.extra_specs.get("hw:%s" % name) if value in (None, "") else value
 
 
 def is_true(value: t.Any) -> bool:
-    """What Nova takes for yes in properties and extra specs."""
+    """Whether Nova reads a property or extra spec as true."""
     return str(value).strip().lower() in ("1", "t", "true", "on", "y", "yes")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What becomes of a build that failed: rescheduled, aborted, or ended quietly.
+"""The outcome of a failed build: rescheduled, aborted, or ended quietly.
 
 source: Nova's _do_build_and_run_instance and _build_and_run_instance
 """
@@ -21,7 +21,7 @@ FAILED_QUIETLY = "failed_quietly"
 RESULT_FAILED = "failed"
 RESULT_RESCHEDULED = "rescheduled"
 
-# While these are prepared, every failure that has no line of its own ends the build.
+# While these are prepared, every failure without a line of its own ends the build.
 PREPARING_NETWORKS = "networks"
 PREPARING_BLOCK_DEVICES = "block_devices"
 
@@ -33,14 +33,14 @@ CLEANUP = "Could not clean up failed build, not rescheduling."
 
 @dataclass(frozen=True)
 class Outcome:
-    """``reason`` is the text of the fault."""
+    """``reason``: the text of the fault."""
 
     kind: str
     reason: str
     result: str
 
 
-# The first line that fits decides. Text None: the error's own.
+# The first matching line decides. Text None: the error's own.
 _TABLE: tuple[tuple[tuple[type[errors.BootflowError], ...], str, str | None], ...] = (
     ((errors.InstanceNotFound, errors.UnexpectedDeletingTaskStateError, errors.InstanceBusy), FAILED_QUIETLY, None),
     ((errors.BuildAbortException,), ABORT, None),
@@ -64,10 +64,10 @@ _TABLE: tuple[tuple[tuple[type[errors.BootflowError], ...], str, str | None], ..
 
 
 def outcome_of(error: errors.BootflowError, has_retry: bool, preparing: str | None = None) -> Outcome:
-    """What becomes of a build that ``error`` ended.
+    """The outcome of a build that ended with ``error``.
 
-    :arg has_retry: whether the build has a retry record; without one nothing is rescheduled.
-    :arg preparing: PREPARING_NETWORKS or PREPARING_BLOCK_DEVICES, when it happened there.
+    :arg has_retry: whether the build has a retry record; without one it is not rescheduled.
+    :arg preparing: PREPARING_NETWORKS or PREPARING_BLOCK_DEVICES, if the error occurred there.
     """
     kind, reason = _decide(error, preparing)
     if kind == FAILED_QUIETLY:
@@ -82,7 +82,7 @@ def _decide(error: errors.BootflowError, preparing: str | None) -> tuple[str, st
         if isinstance(error, classes):
             return kind, _text(text, error)
     if isinstance(error, errors.ImageError) and not error.retryable:
-        return ABORT, error.message  # no other host would find another image
+        return ABORT, error.message  # every host has the same image
     if preparing == PREPARING_NETWORKS:
         return ABORT, NETWORKS
     if preparing == PREPARING_BLOCK_DEVICES:
@@ -97,7 +97,7 @@ def _text(text: str | None, error: errors.BootflowError) -> str:
 
 
 def cleanup_failed(reason: t.Any = "") -> errors.BuildAbortException:
-    """The error of a build whose remains could not be removed: it is not tried elsewhere."""
+    """The error of a build whose leftovers could not be removed: it is not rescheduled."""
     text = CLEANUP + (" %s" % reason if reason else "")
     return errors.BuildAbortException(
         message=text, remedy="Once the host answers again, run bootflow.compute.delete for this instance."

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the hypervisor says of a guest, in Nova's numbers. Alone here: hosts need nothing else of states."""
+"""The hypervisor's state of a guest, in Nova's numbers. A file of its own, because hosts need no other states."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POWER_STATES: dict[int, str] = {
 }
 
 
-# virDomainState -> power_state. A domain that is shutting down still runs.
+# virDomainState -> power_state. A domain that is shutting down is still running.
 LIBVIRT_POWER_STATES: dict[int, int] = {
     0: NOSTATE,  # nostate
     1: RUNNING,  # running
@@ -38,5 +38,5 @@ LIBVIRT_POWER_STATES: dict[int, int] = {
 
 
 def power_state_of(libvirt_state: int) -> int:
-    """The power_state of a virDomainState; NOSTATE for one that this table does not know."""
+    """The power_state of a virDomainState; NOSTATE for an unknown one."""
     return LIBVIRT_POWER_STATES.get(libvirt_state, NOSTATE)

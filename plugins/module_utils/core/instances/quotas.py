@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How many instances a project's quotas let through. source: Nova's check_num_instances_quota.
+"""The number of instances within a project's quotas. source: Nova's check_num_instances_quota.
 
-Resources: instances, cores, ram (MB) and, where the caller counts them, ports. A limit of -1, or none, is unlimited.
-What else is limited, and to how much unless the quotas say otherwise, is in DEFAULTS.
+Resources: instances, cores, ram (MB) and, if the caller counts them, ports. -1 or a missing limit means unlimited.
+DEFAULTS has the other limits, with their values unless the quotas say otherwise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ METADATA_ITEMS = "metadata_items"
 INJECTED_FILES = "injected_files"
 INJECTED_FILE_CONTENT_BYTES = "injected_file_content_bytes"
 INJECTED_FILE_PATH_LENGTH = "injected_file_path_length"
-#: where the quotas say nothing, as in Nova
+#: the defaults, as in Nova
 DEFAULTS = {
     SERVER_GROUPS: 10,
     SERVER_GROUP_MEMBERS: 10,
@@ -43,9 +43,9 @@ Amounts = t.Mapping[str, int]
 
 def limits_of(quotas: t.Optional[t.Mapping[str, t.Any]], project: str) -> dict[str, int]:
     """The limits of one project from bootflow_quotas: {instances, cores, ram, ports, those of DEFAULTS, projects: {name:
-    the same}}. Words of volumes are left to core.volumes.quotas.
+    the same}}. core.volumes.quotas reads the keys of volumes.
 
-    :raises InvalidInput: an unknown resource, or a limit that is no integer of -1 or more.
+    :raises InvalidInput: an unknown resource, or a limit that is not an integer of -1 or more.
     """
     found = {**dict.fromkeys((*RESOURCES, PORTS), UNLIMITED), **DEFAULTS}
     quotas = quotas or {}
@@ -69,7 +69,7 @@ def limits_of(quotas: t.Optional[t.Mapping[str, t.Any]], project: str) -> dict[s
 
 
 def needs(request: ServerRequest) -> dict[str, int]:
-    """What one instance of the request takes."""
+    """The amounts of one instance of the request."""
     return {
         "instances": 1,
         "cores": request.flavor.vcpus,
@@ -81,10 +81,10 @@ def needs(request: ServerRequest) -> dict[str, int]:
 def fit_count(requests: t.Sequence[ServerRequest], usage: Amounts, limits: Amounts) -> list[int]:
     """The number of instances of each request: the largest n with min_count <= n <= max_count that fits.
 
-    The requests are of one project and booted together or not at all: first every min_count is set aside, then they
-    grow to their max_count in order, so that an early wish for many never starves a later one's minimum.
+    The requests are of one project and booted together or not at all: first every min_count is reserved, then they
+    grow to their max_count in order, so that a large first request never takes a later one's minimum.
 
-    :arg usage: what the project has already.
+    :arg usage: what the project already uses.
     :raises OverQuota: a minimum does not fit; the text is Nova's.
     :raises PortLimitExceeded: only the ports are short.
     """
@@ -106,7 +106,7 @@ def fit_projects(
 ) -> list[int]:
     """fit_count() for requests of several projects, in the order of ``requests``.
 
-    :arg usages: by project; a project without is empty.
+    :arg usages: by project; a missing project uses nothing.
     :arg quotas: bootflow_quotas, see limits_of().
     """
     counts = [0] * len(requests)
@@ -119,7 +119,7 @@ def fit_projects(
 
 
 def check_server_groups(groups: t.Iterable[ServerGroup], quotas: t.Optional[t.Mapping[str, t.Any]]) -> None:
-    """Whether every project may have its groups.
+    """Check the quota of server groups of every project.
 
     :raises OverQuota: a project has more than its quota; the text is Nova's.
     """
@@ -136,7 +136,7 @@ def check_server_groups(groups: t.Iterable[ServerGroup], quotas: t.Optional[t.Ma
 
 
 def check_group_members(group: ServerGroup, members: int, new: int, limits: Amounts) -> None:
-    """Whether ``new`` instances may join a group that has ``members`` already. All of them, or none.
+    """Check whether all ``new`` instances may join a group with ``members``.
 
     :arg limits: of the group's project, see limits_of().
     :raises OverQuota: the text is Nova's.
@@ -156,7 +156,7 @@ def _limit(limits: Amounts, name: str) -> t.Optional[int]:
 
 
 def _room(need: Amounts, used: Amounts, limits: Amounts) -> int:
-    """How many more instances fit; very many where nothing is limited."""
+    """The number of instances that still fit; a very large number without limits."""
     room = 2**31
     for name, amount in need.items():
         limit = _limit(limits, name)
@@ -175,7 +175,7 @@ def _take(used: dict[str, int], request: ServerRequest, count: int, limits: Amou
     if _room(need, used, limits) >= count:
         _add(used, need, count)
         return
-    # the text tells of the largest number asked for, as Nova's does
+    # the text names the largest requested number, as in Nova
     asked = {name: need[name] * request.max_count for name in RESOURCES}
     overs = [name for name in RESOURCES if _exceeds(name, need[name] * count, used, limits)]
     if not overs:

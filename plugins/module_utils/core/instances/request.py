@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One validated request for instances: what core.request reads, with what it needs of disks and resources."""
+"""One validated request for instances: the result of core.request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .server_groups import ServerGroup
 
 @dataclass(frozen=True)
 class ServerRequest:
-    """One validated entry of bootflow_instances, with all defaults filled in. source: Nova's API.create."""
+    """One validated entry of bootflow_instances, with all defaults. source: Nova's API.create."""
 
     name: str
     flavor: Flavor
@@ -34,8 +34,8 @@ class ServerRequest:
     forced_node: str | None = None
     scheduler_hints: t.Mapping[str, t.Any] = field(default_factory=dict)
     metadata: t.Mapping[str, str] = field(default_factory=dict)
-    user_data: str | None = None  # text, as cloud-init is to see it
-    config_drive: bool | None = None  # None: as the setting or the image says
+    user_data: str | None = None  # text, as cloud-init sees it
+    config_drive: bool | None = None  # None: by the setting or the image
     key_name: str | None = None
     key_data: str | None = None
     admin_password: str | None = None  # never stored
@@ -46,17 +46,17 @@ class ServerRequest:
     access_ip_v6: str | None = None
     disk_config: str = "AUTO"  # AUTO or MANUAL
     hostname: str | None = None
-    extra: t.Mapping[str, t.Any] = field(default_factory=dict)  # properties that user schema fragments added
-    server_group: ServerGroup | None = None  # that of the hint group, without its members
+    extra: t.Mapping[str, t.Any] = field(default_factory=dict)  # properties of the user's schema fragments
+    server_group: ServerGroup | None = None  # of the hint group, without its members
     check_server_group_quota: bool = True
-    numa_topology: GuestNUMATopology | None = None  # what flavor and image wish of a host, as is what follows
+    numa_topology: GuestNUMATopology | None = None  # this and the following: requested by flavor and image
     pci_requests: tuple[PciRequest, ...] = ()
     whole_disks: tuple[WholeDiskRequest, ...] = ()
-    root_image: Image | None = None  # without image: that which the root volume is made of, and whose properties count
+    root_image: Image | None = None  # without image: the image of the root volume, whose properties count
 
     @property
     def volume_backed(self) -> bool:
-        """Whether the root disk is a volume: the flavor's root_gb is not used then."""
+        """Whether the root disk is a volume, so that the flavor's root_gb is not used."""
         return any(
             d.boot_index == 0 and d.destination_type == "volume" and not d.no_device for d in self.block_device_mapping
         )

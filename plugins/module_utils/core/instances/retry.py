@@ -4,8 +4,8 @@
 
 """The retry record of a build: {num_attempts, hosts [[host, node]], exc, exc_reason}.
 
-source: Nova's populate_retry and _do_build_and_run_instance. Every function gives a new record and
-leaves the one given as it was; a record of None means that the build is not retried.
+source: Nova's populate_retry and _do_build_and_run_instance. Every function returns a new record and
+leaves the given one unchanged; a record of None means that the build is not retried.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def populate_retry(
     force_hosts: t.Sequence[str] = (),
     force_nodes: t.Sequence[str] = (),
 ) -> Record | None:
-    """The record for the attempt that now begins.
+    """The record for the attempt that begins.
 
-    None when builds are tried once only: max_attempts is 1, or exactly one host or node is forced.
-    Raises MaxRetriesExceeded when the attempts are used up.
+    None if builds have a single attempt: max_attempts is 1, or exactly one host or node is forced.
+    Raises MaxRetriesExceeded if the attempts are used up.
     """
     if max_attempts == 1 or len(force_hosts) == 1 or len(force_nodes) == 1:
         return None
@@ -44,7 +44,7 @@ def populate_retry(
 
 
 def record_host(record: t.Mapping[str, t.Any] | None, host: str, node: str) -> Record | None:
-    """With the host that was chosen: it will not be chosen again for this build."""
+    """The record with the chosen host, which is not chosen again for this build."""
     if record is None:
         return None
     new = _copy(record)
@@ -56,7 +56,7 @@ def record_host(record: t.Mapping[str, t.Any] | None, host: str, node: str) -> R
 def record_failure(
     record: t.Mapping[str, t.Any] | None, host: str | None, node: str | None, error: BootflowError
 ) -> Record | None:
-    """With why the attempt on that host failed."""
+    """The record with the reason of the failed attempt on that host."""
     if record is None:
         return None
     new = _copy(record)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Server groups: instances that are to share a host, or never to."""
+"""Server groups: instances that share a host, or never do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POLICIES = (AFFINITY, ANTI_AFFINITY, SOFT_AFFINITY, SOFT_ANTI_AFFINITY)
 
 @dataclass(frozen=True)
 class ServerGroup:
-    """A group as a request meets it: its policy, and where its members are already."""
+    """A group for a request: its policy, and the hosts of its members."""
 
     id: str
     name: str
@@ -26,7 +26,7 @@ class ServerGroup:
     max_server_per_host: int = 1  # only for anti-affinity
     project: str = ""
     members: frozenset[str] = frozenset()  # uuids of its instances
-    host_counts: t.Mapping[str, int] = field(default_factory=dict, hash=False)  # host -> members that are there
+    host_counts: t.Mapping[str, int] = field(default_factory=dict, hash=False)  # host -> number of members
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -34,7 +34,7 @@ class ServerGroup:
 
 
 def late_check(group: ServerGroup, host: str, instance_uuid: str) -> str | None:
-    """Why an instance may not stay on ``host`` after its claim there, in Nova's words; None where it may.
+    """Why an instance may not stay on ``host`` after its claim there, as in Nova; None if it may.
 
     :arg group: with the hosts of the other members, without ``instance_uuid`` itself.
     """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""vm_state, task_state and power_state: their values, and which action may begin in which of them."""
+"""vm_state, task_state and power_state: their values, and the actions allowed in each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..errors import InstanceInvalidState, InstanceIsLocked, InvalidInput
 from . import power_states
 
-# --- vm_state: what an instance is ---------------------------------------------------------------------------------
+# --- vm_state: the state of an instance ------------------------------------------------------------------------------
 
 ACTIVE = "active"
 BUILDING = "building"
@@ -30,10 +30,10 @@ VM_STATES = (
     ACTIVE, BUILDING, PAUSED, SUSPENDED, STOPPED, RESCUED, RESIZED, SOFT_DELETED, DELETED, ERROR, SHELVED, SHELVED_OFFLOADED,
 )  # fmt: skip
 
-# In these an instance holds nothing of a host: the audit leaves it out.
+# In these an instance has no resources of a host: the audit ignores it.
 ALLOW_RESOURCE_REMOVAL = frozenset((DELETED, SHELVED_OFFLOADED))
 
-# --- task_state: what is being done to it; None: nothing -----------------------------------------------------------
+# --- task_state: the current action; None: none ----------------------------------------------------------------------
 
 SCHEDULING = "scheduling"
 BLOCK_DEVICE_MAPPING = "block_device_mapping"
@@ -94,7 +94,7 @@ REBOOT_TASKS = frozenset(
     (REBOOTING, REBOOT_PENDING, REBOOT_STARTED, REBOOTING_HARD, REBOOT_PENDING_HARD, REBOOT_STARTED_HARD)
 )
 
-# --- power_state: what the hypervisor says (core.instances.power_states, without which hosts would load all of this) ---------------
+# --- power_state: the hypervisor's state (in core.instances.power_states, so that hosts need not load this file) --------
 
 NOSTATE = power_states.NOSTATE
 RUNNING = power_states.RUNNING
@@ -109,14 +109,14 @@ POWER_SUSPENDED = power_states.POWER_SUSPENDED
 
 @dataclass(frozen=True)
 class Action:
-    """When an action may begin, and where it leads. None for ``vm_states`` or ``task_states``: any."""
+    """The states in which an action may begin, and its result. None for ``vm_states`` or ``task_states``: any."""
 
     vm_states: frozenset[str] | None
     task_states: frozenset[str | None] | None = frozenset((None,))
     during: str | None = None  # task_state while it runs
     result: str | None = None  # vm_state after it; None: as before, or decided by the action
     must_have_launched: bool = True
-    locks: bool = True  # refused on a locked instance
+    locks: bool = True  # rejected for a locked instance
 
 
 def _in(*states: str) -> frozenset[str]:
@@ -144,7 +144,7 @@ ACTIONS: dict[str, Action] = {
     "unrescue": Action(_in(RESCUED), during=UNRESCUING, result=ACTIVE),
     "resize": Action(_in(ACTIVE, STOPPED), during=RESIZE_PREP, result=RESIZED),
     "migrate": Action(_in(ACTIVE, STOPPED), during=RESIZE_PREP, result=RESIZED),
-    "confirm_resize": Action(_in(RESIZED)),  # active, or stopped when it is shut down
+    "confirm_resize": Action(_in(RESIZED)),  # active, or stopped if it is shut down
     "revert_resize": Action(_in(RESIZED), during=RESIZE_REVERTING),
     "shelve": Action(_USED, during=SHELVING, result=SHELVED),
     "shelve_offload": Action(_in(SHELVED), during=SHELVING_OFFLOADING, result=SHELVED_OFFLOADED),
@@ -172,7 +172,7 @@ ACTIONS: dict[str, Action] = {
 }
 
 
-# The power states of an instance in a vm_state. By them an action that nobody finishes is known as done or not done.
+# The power states of an instance in a vm_state. They show whether the action of a dead run was completed.
 POWER_STATES_OF: dict[str, frozenset[int]] = {
     ACTIVE: frozenset((RUNNING,)),
     PAUSED: frozenset((POWER_PAUSED,)),
@@ -182,9 +182,9 @@ POWER_STATES_OF: dict[str, frozenset[int]] = {
 
 
 def settled(action: str, vm_state: str, power_state: int | None) -> str:
-    """The vm_state after ``action`` of a run that died: the action's result where the guest is in it, else as it was.
+    """The vm_state after ``action`` of a dead run: the action's result if the guest is in it, else unchanged.
 
-    :arg power_state: what the host reports now; None: it has no such guest.
+    :arg power_state: the reported one; None: the host does not have the guest.
     source: Nova's init_host
     """
     result = ACTIONS[action].result
@@ -199,10 +199,10 @@ def check_action(
     locked: bool = False,
     instance_uuid: str = "",
 ) -> Action:
-    """Whether ``action`` may begin: lock, then vm_state, then task_state, then launched.
+    """Check whether ``action`` may begin: lock, then vm_state, then task_state, then launched.
 
     :arg launched: whether the instance ever ran (launched_at is set).
-    :arg locked: whether it is locked against this user.
+    :arg locked: whether the instance is locked against this user.
     Raises InvalidInput for an unknown action, InstanceIsLocked, InstanceInvalidState (409).
     """
     rule = ACTIONS.get(action)

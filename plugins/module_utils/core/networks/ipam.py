@@ -2,10 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Addresses of a subnet: its allocation pools, the test of a wished address, the next free one; MAC addresses.
+"""Addresses of a subnet: its allocation pools, the check of a requested address, the next free one; MAC addresses.
 
-Pure: what is taken is passed in, and whether an address is taken for good is the ledger's unique row (subnet, address).
-source: the rules are Neutron's.
+Pure: used addresses are passed in; the ledger's unique row (subnet, address) decides finally. source: Neutron's rules.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
 
 
 def parse_cidr(cidr: str) -> IPNetwork:
-    """The network of ``cidr``; bits of the host part are dropped.
+    """The network of ``cidr``; host bits are dropped.
 
     :raises InvalidInput: not a CIDR.
     """
@@ -46,7 +45,7 @@ def parse_cidr(cidr: str) -> IPNetwork:
 
 
 def parse_ip(text: t.Any) -> IPAddress | None:
-    """The address, or None where ``text`` is none (numbers and addresses with a zone, as fe80::1%eth0, are none)."""
+    """The address, or None if ``text`` is not one (nor are numbers and addresses with a zone, such as fe80::1%eth0)."""
     if not isinstance(text, str) or "%" in text:
         return None
     try:
@@ -56,7 +55,7 @@ def parse_ip(text: t.Any) -> IPAddress | None:
 
 
 def usable_range(cidr: str) -> tuple[IPAddress, IPAddress]:
-    """The first and the last address that a port may have, both inclusive.
+    """The first and the last address for ports, both inclusive.
 
     Without the network address and, for IPv4, the broadcast address; point-to-point and single-address subnets
     (/31, /32, /127, /128) have neither, so there every address counts.
@@ -73,7 +72,7 @@ def usable_range(cidr: str) -> tuple[IPAddress, IPAddress]:
 
 
 def default_pools(cidr: str, gateway_ip: str | None) -> tuple[Pool, ...]:
-    """The pools of a subnet that names none: its whole usable range around the gateway.
+    """The default pools of a subnet: its whole usable range without the gateway.
 
     :raises InvalidInput: not a CIDR.
     """
@@ -94,8 +93,8 @@ def default_pools(cidr: str, gateway_ip: str | None) -> tuple[Pool, ...]:
 def validate_pools(cidr: str, pools: t.Sequence[t.Mapping[str, t.Any]], gateway_ip: str | None) -> tuple[Pool, ...]:
     """The pools in canonical form, ascending.
 
-    :raises InvalidAllocationPool: an end that is no address or of the other IP version; start after end; outside the
-        subnet's usable range; two pools overlap; the gateway is inside a pool. The message names the pool.
+    :raises InvalidAllocationPool: start or end is not an address, or of the other IP version; start after end; outside
+        the subnet's usable range; two pools overlap; the gateway is inside a pool. The message names the pool.
     :raises InvalidInput: not a CIDR.
     """
     first, last = usable_range(cidr)
@@ -143,11 +142,11 @@ def in_allocation_pools(ip: str, pools: t.Iterable[t.Mapping[str, str]]) -> bool
 
 
 def check_fixed_ip(subnet: Subnet, ip: str, enforce_pools: bool) -> None:
-    """Test a wished address.
+    """Check a requested address.
 
-    An address outside the pools is fine unless ``enforce_pools``, as in stock Neutron.
+    An address outside the pools is valid unless ``enforce_pools``, as in Neutron by default.
 
-    :raises InvalidIpForSubnet: not an address, or not one that a port of this subnet may have.
+    :raises InvalidIpForSubnet: not an address, or not one for ports of this subnet.
     :raises InvalidIpForAllocationPools: outside every pool, and ``enforce_pools`` is set.
     """
     address = parse_ip(ip)
@@ -164,10 +163,10 @@ def check_fixed_ip(subnet: Subnet, ip: str, enforce_pools: bool) -> None:
 
 
 def free_addresses(subnet: Subnet, used: t.Collection[int]) -> t.Iterator[str]:
-    """The free addresses of the pools, ascending, as they are asked for.
+    """Iterates over the free addresses of the pools, ascending.
 
-    :arg used: taken addresses as integers, a set for speed; looked at anew for every address, so a caller may add to
-        it between two addresses and keep this iterator for a whole batch.
+    :arg used: used addresses as integers, a set for speed; read again for every address, so a caller may add to
+        it between two addresses and use one iterator for a whole batch.
     """
     for start, end in _ranges(subnet.allocation_pools):
         number = int(start)
@@ -178,12 +177,12 @@ def free_addresses(subnet: Subnet, used: t.Collection[int]) -> t.Iterator[str]:
 
 
 def new_mac(rng: t.Any, base_mac: str = BASE_MAC) -> str:
-    """A MAC address with the first three octets of ``base_mac``, or the first four when its fourth is not 00.
+    """A MAC address with the first three octets of ``base_mac``, or the first four if its fourth is not 00.
 
-    Whether it is free is for the caller to test.
+    The caller checks whether it is free.
 
     :arg rng: a random.Random.
-    :raises InvalidInput: base_mac is no unicast MAC address.
+    :raises InvalidInput: base_mac is not a unicast MAC address.
     """
     base_mac = base_mac.lower()
     if not _MAC.match(base_mac) or int(base_mac[:2], 16) & 1:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Kinds of networks, and the names that a host knows them by."""
+"""Kinds of networks, and their names on a host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NETWORK, BRIDGE = "network", "bridge"
 TYPES = (NETWORK, BRIDGE)
 FORWARDS = ("none", "nat", "route", "open")
 
-# IFNAMSIZ is 16 with the closing zero
+# IFNAMSIZ is 16 with the terminating zero
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}\Z")
 _LIBVIRT_NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}\Z")
 

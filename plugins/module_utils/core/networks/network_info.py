@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ports and networks put together into Nova's network_info, and what guests are told of it.
+"""Nova's network_info from ports and networks, and its form in config drives.
 
-network_info is a list of VIFs as plain data with Nova's key names; domain XML and config drive are both made from it.
+network_info is a list of VIFs as plain data with Nova's key names, the source of domain XML and config drive.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ..model import Network, Subnet
 
 Data = t.Dict[str, t.Any]
 
-DEVNAME_LENGTH = 14  # "tap" and the first 11 characters of the port's id: what fits an interface name
+DEVNAME_LENGTH = 14  # "tap" and the first 11 characters of the port's id: the length of an interface name
 
-# What network_data.json calls by its name; every other type of VIF is "phy" there.
+# Types that network_data.json names; every other type of VIF is "phy" there.
 EXPOSED_VIF_TYPES = frozenset({"bridge", "dvs", "hw_veb", "hyperv", "ovs", "tap", "vhostuser", "vif"})
 
 
 @dataclass(frozen=True)
 class PortRecord:
-    """A port as the ledger has it."""
+    """A port of the ledger."""
 
     id: str
     network_id: str
@@ -34,7 +34,7 @@ class PortRecord:
     fixed_ips: tuple[t.Mapping[str, str], ...] = ()  # {subnet_id, ip_address}, in order
     instance_uuid: str | None = None
     tag: str | None = None
-    preserve_on_delete: bool = False  # True: the port was there before the instance and outlives it
+    preserve_on_delete: bool = False  # True: the port existed before the instance and outlives it
     host: str | None = None
     active: bool = False  # its status is ACTIVE: plugged in
 
@@ -48,8 +48,8 @@ def build_network_info(
     """One VIF per port, in the order of ``ports``.
 
     :arg networks: network id -> Network.
-    :arg flat_injected: Nova's setting: guests get an interfaces file in the config drive too.
-    :raises NetworkNotFound, SubnetNotFound: a port names one that ``networks`` lacks.
+    :arg flat_injected: Nova's setting: guests also get an interfaces file in the config drive.
+    :raises NetworkNotFound, SubnetNotFound: ``networks`` lacks that of a port.
     """
     return [_vif(port, networks, project_id, flat_injected) for port in ports]
 
@@ -77,7 +77,7 @@ def ip_info(network_info: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, list[s
 def network_data(network_info: t.Sequence[t.Mapping[str, t.Any]]) -> Data:
     """The content of network_data.json: {links, networks, services}; empty for a guest without VIFs.
 
-    Of each VIF the first IPv4 and the first IPv6 subnet count; a VIF without a subnet is not mentioned at all.
+    Each VIF has its first IPv4 and its first IPv6 subnet; a VIF without a subnet is left out.
     """
     if not network_info:
         return {}
@@ -100,9 +100,9 @@ def network_data(network_info: t.Sequence[t.Mapping[str, t.Any]]) -> Data:
 
 
 def injected_interfaces(network_info: t.Sequence[t.Mapping[str, t.Any]]) -> str | None:
-    """An interfaces(5) file for the guest, or None where no network is to be injected or DHCP tells the address.
+    """An interfaces(5) file for the guest; None if no network is injected or DHCP gives the address.
 
-    For networks with the flat_injected mark only. Interfaces are called eth0, eth1... in the order of the VIFs.
+    Only for networks with flat_injected. Interfaces are named eth0, eth1... in the order of the VIFs.
     """
     stanzas: list[str] = []
     number = -1
@@ -188,7 +188,7 @@ def _subnets(port: PortRecord, network: Network) -> list[Data]:
 def _subnet(subnet: Subnet) -> Data:
     meta: Data = {"enable_dhcp": subnet.enable_dhcp}
     if subnet.enable_dhcp and subnet.gateway_ip:
-        # The server is the host's own: libvirt answers on the address of the network's gateway.
+        # The host has the server: libvirt answers on the address of the network's gateway.
         meta["dhcp_server"] = subnet.gateway_ip
     if subnet.ipv6_address_mode:
         meta["ipv6_address_mode"] = subnet.ipv6_address_mode
@@ -226,7 +226,7 @@ def _link(vif: t.Mapping[str, t.Any], number: int) -> Data:
 
 
 def _mtu(network: t.Mapping[str, t.Any]) -> int | None:
-    # Where DHCP answers, its option says the MTU.
+    # With DHCP, its option gives the MTU.
     if any(subnet["meta"].get("dhcp_server") for subnet in network["subnets"]):
         return None
     mtu: int | None = network["meta"].get("mtu")

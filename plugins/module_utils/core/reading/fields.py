@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reads the fields of one catalogue entry: each wrong one is noted with its path and a default taken instead."""
+"""Reads the fields of one catalogue entry: each wrong one is recorded with its path and replaced by a default."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MAX_INT = 0x7FFFFFFF
 
 
 def catalogue_id(kind: str, name: str) -> str:
-    """The id of an entry that gives none: the same for the same name, everywhere and always.
+    """The id of an entry without one: always the same for the same name.
 
-    Half a surrogate pair is told as an error of the name, and is no end of this.
+    A lone surrogate is accepted here; it is reported as an error of the name.
     """
     whole = name.encode("utf-8", "replace").decode()
     return str(uuid.uuid5(uuid.NAMESPACE_URL, "bootflow:%s:%s" % (kind, whole)))
@@ -47,11 +47,11 @@ class Fields:
         )
 
     def has(self, name: str) -> bool:
-        """Whether the field is there at all; null counts."""
+        """Whether the field is given; null counts."""
         return name in self.data
 
     def raw(self, name: str) -> t.Any:
-        """The value as it is; None where it is missing."""
+        """The value unchanged; None if it is missing."""
         self._taken.append(name)
         return self.data.get(name)
 
@@ -142,7 +142,7 @@ class Fields:
         return list(value)
 
     def unknown(self) -> None:
-        """Refuse every field that was not taken."""
+        """Report every field that was not read."""
         for name in self.data:
             if name not in self._taken:
                 close = difflib.get_close_matches(str(name), self._taken, n=1)
@@ -159,7 +159,7 @@ class Fields:
 def entries_of(kind: str, data: t.Any, problems: Problems, short: str = "") -> list[Fields]:
     """The entries of a catalogue variable: a list of mappings with a name each, or a mapping keyed by name.
 
-    :arg short: in the keyed form a plain text may stand for the mapping {short: text}.
+    :arg short: in the keyed form a plain text means the mapping {short: text}.
     """
     if data is None:
         return []

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The value formats that schema fragments may name, each a test that says in words what is wrong.
+"""The value formats for schema fragments, each a check that describes what is wrong.
 
-Texts of this file never show the value: it may be a secret.
+Messages of this file never show the value: it may be a secret.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _BLANK = re.compile(r"\s+")
 
 
 def printable(char: str) -> bool:
-    """Nova's rule for names: no control, format, unassigned, line or paragraph separator; nothing outside the BMP."""
+    """Nova's rule for names: no control, format or unassigned characters, no separators of lines or paragraphs, BMP only."""
     category = unicodedata.category(char)
     return ord(char) < 0xFFFF and category[0] != "C" and (category[0] != "Z" or category == "Zs")
 
 
 def check_name(value: t.Any) -> None:
-    """A name as Nova's parameter_types.name has it; the length is tested by minLength and maxLength.
+    """A name as in Nova's parameter_types.name; minLength and maxLength check the length.
 
-    XML and path specials (< > & /) are printable and allowed: names are neither pasted into XML nor used as paths.
+    Special characters of XML and paths (< > & /) are allowed: names are neither pasted into XML nor used as paths.
 
     :raises ValueError: with the reason.
     """
@@ -55,7 +55,7 @@ def check_description(value: t.Any) -> None:
 
 
 def to_integer(value: t.Any) -> int:
-    """An integer, or a text of one as surveys and extra vars bring it.
+    """An integer, or its text as from surveys and extra vars.
 
     :raises ValueError: anything else.
     """
@@ -71,7 +71,7 @@ def to_integer(value: t.Any) -> int:
 
 
 def to_boolean(value: t.Any) -> bool:
-    """A boolean, or one of Nova's words for it.
+    """A boolean, or one of Nova's words.
 
     :raises ValueError: anything else.
     """
@@ -85,7 +85,7 @@ def to_boolean(value: t.Any) -> bool:
 
 
 def decode_base64(value: str) -> bytes:
-    """The bytes behind strict base64; blanks and line ends between are allowed, as in Nova.
+    """The bytes of strict base64; blanks and line ends in between are allowed, as in Nova.
 
     :raises ValueError: not base64.
     """
@@ -96,7 +96,7 @@ def decode_base64(value: str) -> bytes:
 
 
 def check_file_path(value: str) -> None:
-    """Where an injected file may land: absolute, normal, no control characters. source: CVE-2012-3360.
+    """The path of an injected file: absolute, normalised, without control characters. source: CVE-2012-3360.
 
     :raises ValueError: with the reason.
     """
@@ -122,7 +122,7 @@ def _non_negative_integer(value: t.Any) -> None:
 
 
 def _ip(value: str) -> None:
-    # a zone (fe80::1%eth0) means nothing outside the host that wrote it
+    # a zone (fe80::1%eth0) has a meaning only on one host
     try:
         if "%" in value:
             raise ValueError(value)
@@ -156,7 +156,7 @@ def _uuid(value: str) -> None:
 
 
 FORMATS: dict[str, tuple[t.Callable[[t.Any], t.Any], tuple[type, ...]]] = {
-    # name: (test, types it is for); other types are left to the keyword "type"
+    # name: (check, its types); the keyword "type" checks other types
     "name": (check_name, (str,)),
     "description": (check_description, (str,)),
     "integer": (to_integer, (str, int, float)),

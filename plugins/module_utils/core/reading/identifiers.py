@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Identifiers and secrets that a request is given when it brings none. Randomness is passed in."""
+"""Generated identifiers and secrets for requests without them. Randomness is passed in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typing as t
 
 _RESERVATION_CHARS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
-#: without the characters that are mistaken for another: 0 O, 1 I l
+#: without easily confused characters: 0 O, 1 I l
 PASSWORD_SYMBOLS = ("23456789", "ABCDEFGHJKLMNPQRSTUVWXYZ", "abcdefghijkmnopqrstuvwxyz")
 
 
@@ -23,7 +23,7 @@ def reservation_id(rng: t.Any) -> str:
 
 
 def generate_password(rng: t.Any, length: int = 12) -> str:
-    """An admin password: at least one symbol of each group while the length allows. source: Nova's create tail.
+    """An admin password with at least one symbol of each group if the length allows. source: Nova's API.create.
 
     :arg rng: a cryptographic source with random.Random's interface, such as random.SystemRandom.
     """

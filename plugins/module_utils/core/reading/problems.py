@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Collects every error of a request before anything is refused, each with the path of the value it is about."""
+"""Collects all errors of a request before it is rejected, each with the path of its value."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Problems:
         self.errors.extend(dict(error) for error in errors)
 
     def collect(self, path: str) -> _Collect:
-        """``with`` this: a BootflowError of the block is kept as an error at ``path``, and work goes on behind it."""
+        """A context manager: a BootflowError of the block becomes an error at ``path``, and execution continues after it."""
         return _Collect(self, path)
 
     def raise_if_any(self) -> None:
-        """:raises InvalidRequest: all errors in one; its status is theirs where they agree, else 400."""
+        """:raises InvalidRequest: all errors; the status is theirs if they agree, else 400."""
         if not self.errors:
             return
         remedies = list(dict.fromkeys(error["remedy"] for error in self.errors if error["remedy"]))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A variable ``bootflow_*``, declared once: type, default, bounds, help. Options, checks and documents are made of it.
+"""A variable ``bootflow_*``, declared once: type, default, bounds, help. Options, checks and documents derive from it.
 
 source: oslo.config's Opt
 """
@@ -32,7 +32,7 @@ _WHOLE = object()
 
 
 class Unfit(ValueError):
-    """A value does not fit its setting. ``got``: the wrong part of it; ``expects``: what that should be."""
+    """A value does not fit its setting. ``got``: its wrong part; ``expects``: what that should be."""
 
     def __init__(self, got: t.Any = _WHOLE, expects: str = ""):
         super().__init__(expects)
@@ -42,7 +42,7 @@ class Unfit(ValueError):
 
 @dataclass(frozen=True)
 class Kind:
-    """A type of settings. ``read`` raises Unfit, ValueError or TypeError for a value that is not of it."""
+    """A type of settings. ``read`` raises Unfit, ValueError or TypeError for a value of another type."""
 
     expects: str
     read: t.Callable[[t.Any], t.Any]
@@ -51,7 +51,7 @@ class Kind:
 
 
 def structure(value: t.Any) -> t.Any:
-    """Lists and mappings come as JSON text from a command line's extra variables."""
+    """The list or mapping of a JSON text, the form of extra variables on the command line."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
             return json.loads(value)
@@ -61,7 +61,7 @@ def structure(value: t.Any) -> t.Any:
 
 
 def to_number(value: t.Any) -> float | None:
-    """A finite number, or the text of one; None for anything else."""
+    """A finite number, also from its text; None for anything else."""
     if isinstance(value, bool):
         return None
     try:
@@ -109,7 +109,7 @@ def _list(value: t.Any) -> list[t.Any]:
 
 
 def _texts(value: t.Any) -> list[str]:
-    """Also "a,b", and one name alone."""
+    """Also accepts "a,b", and a single name."""
     value = structure(value)
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")] if value.strip() else []
@@ -170,7 +170,7 @@ def _absolutes(value: t.Any) -> list[str]:
 
 
 def is_address(value: t.Any) -> bool:
-    """An IP address; an IPv6 one may stand in brackets."""
+    """Whether it is an IP address; IPv6 also in brackets."""
     text = str(value)
     try:
         ipaddress.ip_address(text[1:-1] if text.startswith("[") and text.endswith("]") else text)
@@ -220,9 +220,9 @@ _KINDS: dict[t.Any, Kind] = {
 class Setting:
     """One variable. ``name`` is without the prefix ``bootflow_``.
 
-    ``kind``: a Kind, or bool, int, float, str, list (of names), dict. ``least``, ``most``: bounds of a number; ``unit``: what
-    it counts. ``default_text``: the default as documents show it, where it is no plain value. ``option``: the option's name
-    in actions where it is another. ``secret``: its value is printed nowhere.
+    ``kind``: a Kind, or bool, int, float, str, list (of names), dict. ``least``, ``most``: bounds of a number; ``unit``: its
+    unit. ``default_text``: the default in documents, if it is not a plain value. ``option``: the option's name in
+    actions, if it differs. ``secret``: the value is never printed.
     """
 
     name: str
@@ -244,7 +244,7 @@ class Setting:
 
     @property
     def expects(self) -> str:
-        """What a value has to be, as a message continues after "must be"."""
+        """What a value has to be, to follow "must be" in a message."""
         if self.choices:
             return "one of %s%s" % (", ".join(c for c in self.choices if c), ", or empty" if "" in self.choices else "")
         words = self.of.expects
@@ -261,7 +261,7 @@ class Setting:
         return self.kind if isinstance(self.kind, Kind) else _KINDS[self.kind]
 
     def but(self, **changes: t.Any) -> Setting:
-        """The same variable where an action reads it otherwise (another default, not required)."""
+        """The variable with changes for an action (another default, not required)."""
         return dataclasses.replace(self, **changes)
 
     def argument(self) -> dict[str, t.Any]:
@@ -278,7 +278,7 @@ class Setting:
     def read(self, value: t.Any, called: str = "") -> t.Any:
         """``value`` as this setting's type; None gives the default.
 
-        :arg called: what messages call it, the variable by default.
+        :arg called: its name in messages, by default the variable.
         :raises InvalidInput: naming the variable, what is expected, and the value unless it is secret.
         """
         if value is None:
@@ -312,7 +312,7 @@ class Table(t.Tuple[Setting, ...]):
     """Settings of one subject."""
 
     def options(self, *names: str) -> dict[str, Setting]:
-        """Option -> setting: what an action's ARGUMENTS holds. :arg names: of settings; without any, all of them."""
+        """Option -> setting, for an action's ARGUMENTS. :arg names: of settings; by default all."""
         return {s.option or s.name: s for s in ([self.named(n) for n in names] or self)}
 
     def named(self, name: str) -> Setting:
@@ -322,14 +322,14 @@ class Table(t.Tuple[Setting, ...]):
         return Values(self, variables)
 
     def check(self, variables: t.Mapping[str, t.Any], path: str, problems: Problems) -> None:
-        """Add every wrong one to ``problems``. :arg path: of the errors; "": each has its variable"""
+        """Add every wrong setting to ``problems``. :arg path: of the errors; "": each has its variable"""
         for setting in self:
             with problems.collect(path or setting.variable):
                 setting.read(variables.get(setting.variable))
 
 
 class Values:
-    """Settings of one table by their names, each read when it is first asked for. :raises InvalidInput: see Setting.read"""
+    """Settings of one table by name, each read on first use. :raises InvalidInput: see Setting.read"""
 
     def __init__(self, table: t.Iterable[Setting], variables: t.Mapping[str, t.Any]):
         self._settings = {setting.name: setting for setting in table}

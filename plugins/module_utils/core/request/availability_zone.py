@@ -14,7 +14,7 @@ from ..errors import InvalidInput
 def parse_az(
     text: t.Optional[str], default: t.Optional[str] = None
 ) -> tuple[t.Optional[str], t.Optional[str], t.Optional[str]]:
-    """(zone, forced host, forced node); what is not said is None, the zone then ``default``.
+    """(zone, forced host, forced node); a missing part is None, a missing zone ``default``.
 
     source: Nova's _handle_availability_zone.
 

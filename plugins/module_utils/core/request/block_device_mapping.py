@@ -4,10 +4,10 @@
 
 """The block devices of one request, in the form of version 2. source: Nova's _check_and_transform_bdm.
 
-Here are the rules of the request's form; sizes against the flavor and device names are core.disks.block_devices' matter.
-Kinder than Nova's API, as its clients are: volume_id, snapshot_id and image_id may stand for source_type and uuid, and
+This module has the rules of the request's form; core.disks.block_devices checks sizes against the flavor and device names.
+Like Nova's clients, and unlike its API, volume_id, snapshot_id and image_id may stand for source_type and uuid, and
 destination_type and delete_on_termination have defaults. Volumes and snapshots never become local disks: Nova's API
-takes such a mapping, and passes over it.
+accepts such a mapping, and ignores it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ..reading.problems import Problems
 from ..volumes.create_request import check_image
 
 _ID_FIELDS = {"volume_id": "volume", "snapshot_id": "snapshot", "image_id": "image"}
-# What the older form knows. source: Nova's schema of block_device_mapping (version 1)
+# Fields of the older form. source: Nova's schema of block_device_mapping (version 1)
 _LEGACY_FIELDS = (
     "device_name", "virtual_name", "volume_id", "snapshot_id", "volume_size", "no_device", "delete_on_termination",
 )  # fmt: skip
@@ -52,7 +52,7 @@ FindImage = t.Callable[[str], Image]
 
 
 def requested_block_devices(
-    wished: t.Sequence[t.Mapping[str, t.Any]],
+    requested: t.Sequence[t.Mapping[str, t.Any]],
     has_image: bool,
     max_count: int,
     root_device_name: str,
@@ -60,13 +60,13 @@ def requested_block_devices(
     problems: Problems,
     find_image: FindImage,
 ) -> tuple[BlockDevice, ...]:
-    """The block devices with source, destination and delete_on_termination filled in, images that become volumes by id.
+    """The block devices with source, destination and delete_on_termination filled in, and with ids of images.
 
-    :arg root_device_name: what the image's root disk is called, such as /dev/vda.
+    :arg root_device_name: the name of the image's root disk, such as /dev/vda.
     :arg find_image: the catalogue's; it raises ImageNotFound.
     """
     found = []
-    for index, item in enumerate(wished):
+    for index, item in enumerate(requested):
         where = "%s[%d]" % (path, index)
         device = None
         with problems.collect(where):
@@ -78,7 +78,7 @@ def requested_block_devices(
         with problems.collect(where):
             device = _of_image(device, find_image)
         found.append(device)
-    if len(found) == len(wished) and not boots(found, has_image):
+    if len(found) == len(requested) and not boots(found, has_image):
         problems.add(
             path, InvalidBDMBootSequence(remedy="Give image, or one device boot_index 0; then 1, 2, ... without gaps.")
         )
@@ -86,22 +86,22 @@ def requested_block_devices(
 
 
 def legacy_block_devices(
-    wished: t.Sequence[t.Mapping[str, t.Any]],
+    requested: t.Sequence[t.Mapping[str, t.Any]],
     image: t.Optional[Image],
     max_count: int,
     path: str,
     problems: Problems,
 ) -> tuple[BlockDevice, ...]:
-    """The same of version 1 (device_name, virtual_name, volume_id, snapshot_id, volume_size, no_device), in version 2.
+    """Devices of version 1 (device_name, virtual_name, volume_id, snapshot_id, volume_size, no_device), in version 2.
 
-    Without an image the root is what is called vda. With one it is the image, or what the image maps itself: Nova boots
-    a volume of the root's name then, and has fetched the image for nothing.
+    Without an image the root is the device named vda. With an image it is the image, or the image's own mapping: Nova
+    boots a volume with the root's name then, and fetches the image in vain.
     """
     plain = []
-    for index, item in enumerate(wished):
+    for index, item in enumerate(requested):
         with problems.collect("%s[%d]" % (path, index)):
             plain.append(_legacy(item))
-    if len(plain) != len(wished):
+    if len(plain) != len(requested):
         return ()
     name, own_root = DEFAULT_ROOT_DEVICE, False
     with problems.collect(path):
@@ -117,9 +117,9 @@ def legacy_block_devices(
 
 
 def root_name(image: t.Optional[Image]) -> str:
-    """What the root disk is called, as far as is known before buses are: the image's word, or vda.
+    """The name of the root disk before buses are known: the image's, or vda.
 
-    :raises InvalidBDMFormat: the image's mappings cannot be understood.
+    :raises InvalidBDMFormat: the image's mappings are malformed.
     """
     name = root_device_name(image)
     return prepend_dev(name) if name else DEFAULT_ROOT_DEVICE
@@ -137,25 +137,25 @@ def _legacy(item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     for flag in ("no_device", "delete_on_termination"):
         if flag in values:
             values[flag] = _value(to_boolean, values[flag], "Invalid %s field." % flag)
-    from_legacy([values])  # what one of them lacks is told of that one
+    from_legacy([values])  # reports an error at its own device
     return values
 
 
 def root_image(devices: t.Sequence[BlockDevice], find_image: FindImage) -> t.Optional[Image]:
-    """The image that the root volume is made of, whose properties are the guest's; None where it is made of none."""
+    """The image that the root volume is made of, which has the guest's properties; None if it is made of none."""
     root = root_bdm([d for d in devices if not d.no_device])
     if root is None or root.source_type != "image" or root.destination_type != "volume" or root.uuid is None:
         return None
     try:
         return find_image(root.uuid)
     except (ImageError, ImageNotFound):
-        return None  # it was told already
+        return None  # already reported
 
 
 def boots(devices: t.Sequence[BlockDevice], has_image: bool) -> bool:
-    """Whether the boot indexes are 0, 1, 2, ...; the image's disk is 0 whether it has a row of its own or not.
+    """Whether the boot indexes are 0, 1, 2, ...; the image's disk is 0 whether or not the list has it.
 
-    Null and negative indexes do not take part. No devices at all are fine where nothing was asked.
+    Null and negative indexes are ignored. An empty list is valid.
     """
     if not devices:
         return True
@@ -212,7 +212,7 @@ def _one(item: t.Mapping[str, t.Any], has_image: bool) -> BlockDevice:
         disk_bus=item.get("disk_bus"),
         device_type=item.get("device_type"),
         guest_format=item.get("guest_format"),
-        # what is local goes with the instance; a volume stays unless told otherwise
+        # local disks are deleted with the instance; a volume stays unless the request says otherwise
         delete_on_termination=_value(
             to_boolean,
             item.get("delete_on_termination", destination == "local"),
@@ -237,9 +237,9 @@ def _number(item: t.Mapping[str, t.Any], field: str, details: str) -> t.Optional
 
 
 def _of_image(device: BlockDevice, find_image: FindImage) -> BlockDevice:
-    """A device that is made of an image, with the image's id.
+    """A device made of an image, with the image's id.
 
-    :raises InvalidBDMImage: no such image. :raises ImageNotActive: :raises VolumeSmallerThanMinDisk: the root's.
+    :raises InvalidBDMImage: unknown image. :raises ImageNotActive: :raises VolumeSmallerThanMinDisk: the root's.
     :raises InvalidInput: the volume is too small for the image.
     """
     if (

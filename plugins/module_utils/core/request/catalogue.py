@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The catalogue: flavors, images, networks, key pairs and groups, which people keep as variables of the inventory."""
+"""The catalogue: flavors, images, networks, key pairs and groups in variables of the inventory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ..reading.fields import Fields, catalogue_id, entries_of
 from ..reading.problems import Problems
 from .catalogue_groups import find_server_group, read_server_groups
 from .catalogue_networks import read_network
-from .resource_wishes import read_pci_aliases
+from .requested_resources import read_pci_aliases
 
 #: Glance's disk formats
 DISK_FORMATS = ("raw", "qcow2", "vmdk", "vdi", "vhd", "vhdx", "iso", "ploop", "ami", "ari", "aki")
@@ -45,17 +45,17 @@ T = t.TypeVar("T")
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What requests may name. The keys are names; the lookups take names and ids, ids first."""
+    """The objects that requests may name. The keys are names; lookups accept names and ids, ids first."""
 
     flavors: t.Mapping[str, Flavor] = field(default_factory=dict)
     images: t.Mapping[str, Image] = field(default_factory=dict)
     networks: t.Mapping[str, Network] = field(default_factory=dict)
     keypairs: t.Mapping[str, str] = field(default_factory=dict)  # name: public key
     server_groups: t.Mapping[tuple[str, str], ServerGroup] = field(default_factory=dict)  # (project, name): group
-    pci_aliases: t.Any = field(default_factory=dict)  # as core.resources.pci.request.parse_aliases gives them
+    pci_aliases: t.Any = field(default_factory=dict)  # from core.resources.pci.request.parse_aliases
 
     def flavor(self, name_or_id: str) -> Flavor:
-        """:raises FlavorNotFound: none such, or it is disabled."""
+        """:raises FlavorNotFound: unknown, or disabled."""
         found = _find(self.flavors, name_or_id, "flavorid")
         if found is None:
             raise FlavorNotFound(flavor_id=name_or_id)
@@ -66,24 +66,24 @@ class Catalogue:
         return found
 
     def image(self, name_or_id: str) -> Image:
-        """:raises ImageNotFound: none such."""
+        """:raises ImageNotFound: unknown."""
         found = _find(self.images, name_or_id, "id")
         if found is None:
             raise ImageNotFound(image_id=name_or_id)
         return found
 
     def network(self, name_or_id: str) -> Network:
-        """:raises NetworkNotFound: none such."""
+        """:raises NetworkNotFound: unknown."""
         found = _find(self.networks, name_or_id, "id")
         if found is None:
             raise NetworkNotFound(network_id=name_or_id)
         return found
 
     def subnet(self, name_or_id: str) -> tuple[Network, Subnet]:
-        """A subnet that is named without its network.
+        """A subnet named without its network.
 
-        :raises SubnetNotFound: none such.
-        :raises InvalidInput: several networks have one of this name.
+        :raises SubnetNotFound: unknown.
+        :raises InvalidInput: several networks have a subnet of this name.
         """
         hits = [(net, sub) for net in self.networks.values() for sub in net.subnets if name_or_id in (sub.id, sub.name)]
         if not hits:
@@ -97,13 +97,13 @@ class Catalogue:
         return hits[0]
 
     def keypair(self, name: str) -> str:
-        """:raises KeypairNotFound: none such."""
+        """:raises KeypairNotFound: unknown."""
         if name not in self.keypairs:
             raise KeypairNotFound(name=name)
         return self.keypairs[name]
 
     def server_group(self, project: str, name_or_id: str) -> ServerGroup:
-        """:raises InstanceGroupNotFound: the project has none such."""
+        """:raises InstanceGroupNotFound: unknown in the project."""
         return find_server_group(self.server_groups, project, name_or_id)
 
 
@@ -128,9 +128,8 @@ def parse_catalogue(
     Each is a list of mappings with the fields of core.model (plus ``name``), or a mapping keyed by name, or None. A
     key pair is {name, public_key}, or in the keyed form just the public key. ``pci_alias`` is Nova's list.
 
-    :arg default_project: whose the server groups are that name no project.
-    :raises InvalidRequest: all errors, the paths beginning with flavors, images, networks, keypairs, server_groups or
-        pci_alias.
+    :arg default_project: the project of server groups that name none.
+    :raises InvalidRequest: all errors, with paths below flavors, images, networks, keypairs, server_groups or pci_alias.
     """
     problems = Problems()
     catalogue = Catalogue(
@@ -146,9 +145,9 @@ def parse_catalogue(
 
 
 def parse_images(images: t.Any) -> dict[str, Image]:
-    """The images of the variable bootflow_images alone, by name.
+    """Only the images of the variable bootflow_images, by name.
 
-    :raises InvalidRequest: all errors, the paths beginning with images.
+    :raises InvalidRequest: all errors, with paths below images.
     """
     problems = Problems()
     found = _read_all("images", images, _read_image, problems, "id")
@@ -217,7 +216,7 @@ def _read_image(fields: Fields, name: str) -> Image:
     properties = fields.mapping("properties")
     for key, value in properties.items():
         if key in IMAGE_LISTS and isinstance(value, (list, tuple)):
-            continue  # what is in them is told where the image is booted
+            continue  # their errors are reported when the image is booted
         if value is not None and not isinstance(value, (str, int, float)):
             fields.wrong("properties", "%s must be a text, a number or a boolean" % key)
     return Image(
@@ -253,7 +252,7 @@ def _check_url(fields: Fields, url: str) -> None:
 
 
 def _read_checksum(fields: Fields) -> str:
-    """sha256 as bare hex. Only an image that says allow_unverified may go without."""
+    """sha256 as bare hex. Required unless the image has allow_unverified."""
     checksum = fields.text("checksum").strip().lower()
     unverified = fields.boolean("allow_unverified")
     kind, colon, digits = checksum.rpartition(":")
@@ -285,9 +284,9 @@ def _read_keypair(fields: Fields, name: str) -> str:
 
 
 def check_public_key(key: str) -> None:
-    """Whether ``key`` has the form of one OpenSSH public key line.
+    """Check that ``key`` has the form of one OpenSSH public key line.
 
-    :raises InvalidInput: it has not.
+    :raises InvalidInput: another form.
     """
     error = InvalidInput(reason="is not an OpenSSH public key", remedy="Use the content of the .pub file, one line.")
     if "PRIVATE KEY" in key:
@@ -303,7 +302,7 @@ def check_public_key(key: str) -> None:
         (length,) = struct.unpack(">I", blob[:4])
     except (binascii.Error, UnicodeEncodeError, struct.error):
         raise error from None
-    # the blob names its type again
+    # the blob repeats its type
     if blob[4 : 4 + length] != parts[0].encode("ascii"):
         raise error
 
@@ -311,7 +310,7 @@ def check_public_key(key: str) -> None:
 def find_subnet(network: Network, name_or_id: str) -> Subnet:
     """The subnet of ``network``.
 
-    :raises SubnetNotFound: none such.
+    :raises SubnetNotFound: unknown.
     """
     for key in ("id", "name"):
         for subnet in network.subnets:

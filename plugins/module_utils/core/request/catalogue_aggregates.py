@@ -20,7 +20,7 @@ from ..scheduler.aggregates import Aggregate
 
 ZONE_KEY = "availability_zone"
 
-#: keys that filters and weighers read as numbers; others that end in _weight_multiplier are numbers too
+#: keys that filters and weighers read as numbers; keys ending in _weight_multiplier are numbers too
 _RATIOS = ("ram_allocation_ratio", "disk_allocation_ratio", "cpu_allocation_ratio")
 _COUNTS = ("max_io_ops_per_host", "max_instances_per_host")
 _MULTIPLIERS = "_weight_multiplier"
@@ -39,8 +39,8 @@ def read_aggregates(
 
     :arg data: a list of {name, hosts, metadata, availability_zone}, a mapping of them keyed by name, or None.
     :arg hosts: the compute hosts.
-    :arg groups: the inventory's groups; of a group that an aggregate names its compute hosts are taken.
-    :arg host_zones: the zones that hosts name themselves; conflicts with aggregates are told.
+    :arg groups: the inventory's groups; a group in an aggregate stands for its compute hosts.
+    :arg host_zones: the zones that hosts name themselves; conflicts with aggregates are reported.
     """
     known = frozenset(hosts)
     found = []
@@ -57,7 +57,7 @@ def read_aggregates(
 
 
 def aggregates_by_host(aggregates: t.Iterable[Aggregate]) -> dict[str, tuple[Aggregate, ...]]:
-    """host -> its aggregates in order, for the hosts that are in any."""
+    """host -> its aggregates in order, for hosts in aggregates."""
     found: dict[str, list[Aggregate]] = {}
     for aggregate in aggregates:
         for host in aggregate.hosts:
@@ -66,7 +66,7 @@ def aggregates_by_host(aggregates: t.Iterable[Aggregate]) -> dict[str, tuple[Agg
 
 
 def zones_by_host(aggregates: t.Iterable[Aggregate]) -> dict[str, str]:
-    """host -> the zone that an aggregate puts it in."""
+    """host -> the zone of its aggregates, if they have one."""
     return {
         host: aggregate.metadata[ZONE_KEY]
         for aggregate in aggregates
@@ -77,11 +77,11 @@ def zones_by_host(aggregates: t.Iterable[Aggregate]) -> dict[str, str]:
 
 def _hosts(fields: Fields, known: frozenset[str], groups: t.Mapping[str, t.Sequence[str]]) -> frozenset[str]:
     found: set[str] = set()
-    for index, wished in enumerate(fields.items("hosts")):
-        name = str(wished)
-        if isinstance(wished, str) and name in groups:
+    for index, requested in enumerate(fields.items("hosts")):
+        name = str(requested)
+        if isinstance(requested, str) and name in groups:
             found.update(host for host in groups[name] if host in known)
-        elif isinstance(wished, str) and name in known:
+        elif isinstance(requested, str) and name in known:
             found.add(name)
         else:
             fields.problems.add(
@@ -119,7 +119,7 @@ def _metadata(fields: Fields) -> dict[str, str]:
 
 
 def _number_wanted(key: str, value: str) -> str:
-    """What a value would have to be and is not; empty where it is as it should be. Nova looks at it in each filter only."""
+    """What a value has to be, if it is not; "" if it is valid. Nova checks this only in each filter."""
     ratio, count = key in _RATIOS, key in _COUNTS
     if not (ratio or count or key.endswith(_MULTIPLIERS)):
         return ""
@@ -135,7 +135,7 @@ def _number_wanted(key: str, value: str) -> str:
 
 
 def _check_zones(aggregates: t.Sequence[Aggregate], host_zones: t.Mapping[str, str], problems: Problems) -> None:
-    """A host is in one zone (Nova refuses to add it to an aggregate of another one)."""
+    """A host is in one zone (Nova rejects adding it to an aggregate of another zone)."""
     first: dict[str, Aggregate] = {}
     for aggregate in aggregates:
         zone = aggregate.metadata.get(ZONE_KEY)

@@ -17,17 +17,17 @@ Key = t.Tuple[str, str]  # project, name
 
 
 def read_server_groups(data: t.Any, default_project: str, problems: Problems) -> dict[Key, ServerGroup]:
-    """(project, name) -> group, without members: those are the ledger's. Two projects may have groups of one name.
+    """(project, name) -> group, without members, which the ledger has. Two projects may have groups of the same name.
 
     :arg data: a list of {name, policy, rules, project, id}, a mapping of them keyed by name, or None. ``policies``, a
-        list of one, is Nova's older word for ``policy``.
+        list of one, is Nova's former name of ``policy``.
     """
     found: dict[Key, ServerGroup] = {}
     ids: dict[str, str] = {}
     for fields in entries_of("server_groups", data, problems):
         name = fields.name("name")
         project = fields.name("project", default_project)
-        # no name has a line end in it: no two groups can come to the same text
+        # names have no line ends, so two groups never give the same text
         group_id = fields.name("id", catalogue_id("server_group", "%s\n%s" % (project, name)))
         policy = _policy(fields)
         group = ServerGroup(
@@ -48,9 +48,9 @@ def read_server_groups(data: t.Any, default_project: str, problems: Problems) ->
 
 
 def find_server_group(groups: t.Mapping[Key, ServerGroup], project: str, name_or_id: str) -> ServerGroup:
-    """The group of ``project`` with this id, else with this name; another project's group is not found.
+    """The group of ``project`` with this id, else with this name; groups of other projects are not found.
 
-    :raises InstanceGroupNotFound: none such.
+    :raises InstanceGroupNotFound: unknown.
     """
     of_project = [group for group in groups.values() if group.project == project]
     for key in ("id", "name"):

@@ -98,7 +98,7 @@ def _read_subnet(fields: Fields, network: str, index: int, subnets: list[Subnet]
 
 
 def _read_cidr(fields: Fields) -> t.Optional[AnyNetwork]:
-    """The range; as Neutron, bits behind the prefix are refused and the right range recommended."""
+    """The range; as in Neutron, bits behind the prefix are rejected and the right range is recommended."""
     text = fields.text("cidr").strip()
     if not text:
         fields.wrong("cidr", "is missing", "Write an address range such as 10.0.0.0/24.")
@@ -120,7 +120,7 @@ def _read_cidr(fields: Fields) -> t.Optional[AnyNetwork]:
 
 
 def _read_gateway(fields: Fields, net: AnyNetwork) -> t.Optional[str]:
-    """The gateway: null is none, left out is the first host address (of a single-address range: none)."""
+    """The gateway: none if null, the first host address if left out (none in a range of one address)."""
     value = fields.raw("gateway_ip")
     if value is None:
         if fields.has("gateway_ip") or net.num_addresses == 1:
@@ -144,7 +144,7 @@ def _read_gateway(fields: Fields, net: AnyNetwork) -> t.Optional[str]:
     ):
         fields.wrong("gateway_ip", "%s is the network or broadcast address of %s" % (gateway, net))
         return None
-    # source: an IPv6 gateway may be link-local, and so outside
+    # an IPv6 gateway may be link-local, and so outside
     if gateway not in net and not gateway.is_link_local:
         fields.wrong("gateway_ip", "%s is not in %s" % (gateway, net))
         return None
@@ -152,7 +152,7 @@ def _read_gateway(fields: Fields, net: AnyNetwork) -> t.Optional[str]:
 
 
 def _read_pools(fields: Fields, net: AnyNetwork, gateway: t.Optional[str]) -> t.Any:
-    """The pools: left out or null is the whole range but the gateway; an empty list is none, so fixed_ip only."""
+    """The pools: if left out or null the whole range without the gateway; an empty list allows fixed_ip only."""
     value = fields.raw("allocation_pools")
     if value is None:
         return default_pools(str(net), gateway)

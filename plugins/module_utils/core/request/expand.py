@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From a request to its instances' names, and to the plain data that tells whether two requests are the same."""
+"""The names of a request's instances, and the digest by which two requests are compared."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ..model import Image
 
 
 def instance_names(request: ServerRequest, count: int) -> list[str]:
-    """The display names of ``count`` instances: numbered from 1 when there are several."""
+    """The display names of ``count`` instances: numbered from 1 if there are several."""
     if count == 1:
         return [request.name]
     return ["%s-%d" % (request.name, number) for number in range(1, count + 1)]
 
 
 def server_names(request: ServerRequest) -> list[str]:
-    """The names of all that the request may become, up to its max_count."""
+    """The names of all instances that the request may have, up to its max_count."""
     return instance_names(request, request.max_count)
 
 
 def request_digest(request: ServerRequest) -> dict[str, t.Any]:
-    """The request as plain data to store and compare: JSON types only, no secret, no counts.
+    """The request as plain data to store and compare: JSON types only, without secrets and counts.
 
-    The admin password is left out; user data, injected files and the public key are there by their sha256. Of the image only
-    what makes it another image: where it is fetched from may change.
+    The admin password is left out; user data, injected files and the public key are included as sha256. The image is
+    included without its source, which may change.
     """
     flavor = request.flavor
     return {
@@ -74,7 +74,7 @@ def request_digest(request: ServerRequest) -> dict[str, t.Any]:
 
 
 def describe_difference(old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any]) -> list[str]:
-    """What differs between two digests, one line per field with a path such as flavor.vcpus; empty: the same."""
+    """The differences of two digests, one line per field with a path such as flavor.vcpus; empty: the same."""
     return list(_differences(old, new, ""))
 
 
@@ -102,7 +102,7 @@ def _sha256(text: t.Optional[str]) -> t.Optional[str]:
 
 
 def _plain(value: t.Any) -> t.Any:
-    """``value`` in JSON's own types, so that it compares equal after a round through the ledger."""
+    """``value`` in JSON's types, so that it compares equal after it was stored in the ledger."""
     if isinstance(value, t.Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

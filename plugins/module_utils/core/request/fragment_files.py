@@ -24,9 +24,9 @@ BUILTIN_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fragment
 def load_fragments(dirs: t.Iterable[str] = ()) -> list[dict[str, t.Any]]:
     """The fragments of the collection, then those of ``dirs`` in order, the files of a folder by name.
 
-    Each has a key ``file`` besides what is in it.
+    Each has an additional key ``file``.
 
-    :raises InvalidInput: a folder or file that cannot be read, is no JSON object, or has parts of the wrong type.
+    :raises InvalidInput: a folder or file that cannot be read, is not a JSON object, or has parts of the wrong type.
     """
     fragments = [_read(path) for path in _paths(dirs)]
     return [fragment for fragment in fragments if "server_create" in fragment]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a request gives the guest to read: metadata, user data, injected files, and which of it only the request has."""
+"""Data for the guest in a request: metadata, user data, injected files; and the secrets that only the request has."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_USER_DATA = 65535
 def requested_metadata(
     items: t.Mapping[str, t.Any], limits: t.Mapping[str, int], path: str, problems: Problems
 ) -> dict[str, str]:
-    """The metadata, with the quota of items tested. :arg limits: see instances.quotas.limits_of()"""
+    """The metadata, after the check of its quota. :arg limits: see instances.quotas.limits_of()"""
     if _exceeds(limits, METADATA_ITEMS, len(items)):
         problems.add(path, MetadataLimitExceeded(allowed=limits[METADATA_ITEMS]))
     return {str(key): str(value) for key, value in items.items()}
@@ -49,9 +49,9 @@ def requested_metadata(
 def requested_user_data(
     text: t.Optional[str], encoded: t.Optional[str], path: str, problems: Problems
 ) -> t.Optional[str]:
-    """The user data as text, from plain text or base64. An empty text is none.
+    """The user data as text, from plain text or base64. An empty text counts as none.
 
-    The limit is on the encoded form, as Nova's column and schema have it.
+    The limit applies to the encoded form, as in Nova's column and schema.
     """
     if text is not None and encoded is not None:
         problems.add(
@@ -94,7 +94,7 @@ def _decoded(encoded: str) -> str:
 def requested_files(
     items: t.Sequence[t.Mapping[str, t.Any]], limits: t.Mapping[str, int], path: str, problems: Problems
 ) -> tuple[InjectedFile, ...]:
-    """The injected files, their base64 without blanks, with number, size and path length tested.
+    """The injected files, their base64 without blanks, after checks of number, size and path length.
 
     :arg limits: see instances.quotas.limits_of()
     """
@@ -137,7 +137,7 @@ class GuestSecrets(t.NamedTuple):
 
 
 class SecretsOfRequest:
-    """Finds the secrets of instances in a request that was accepted: only the entries that are asked for are read."""
+    """Finds the secrets of instances in an accepted request. Reads only the entries of these instances."""
 
     def __init__(self, entries: t.Any, default_project: str):
         """:arg entries: bootflow_instances."""
@@ -149,9 +149,9 @@ class SecretsOfRequest:
         self._read: dict[int, GuestSecrets] = {}
 
     def of(self, project: str, name: str) -> t.Optional[GuestSecrets]:
-        """Of the instance of that name; None where no entry is its own any more.
+        """The secrets of the instance of that name; None if the request no longer has its entry.
 
-        :raises InvalidRequest: the entry changed since it was accepted, and its user data or files are not valid now.
+        :raises InvalidRequest: the entry changed since it was accepted, and its user data or files are invalid.
         """
         index = self._entry_of(project, name)
         if index is not None and index not in self._read:
@@ -170,7 +170,7 @@ class SecretsOfRequest:
 
 
 def _most(entry: t.Mapping[str, t.Any]) -> int:
-    """How many instances an entry may become: their names are numbered where that is more than one."""
+    """The maximum of instances of an entry: names are numbered if it is more than one."""
     given = (entry.get(field) for field in ("max_count", "count", "min_count"))
     return to_integer(next((value for value in given if value is not None), 1))
 

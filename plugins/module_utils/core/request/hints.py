@@ -5,7 +5,7 @@
 """Scheduler hints of an entry: their form, that they do not contradict each other, and that something reads them.
 
 source: Nova's schema of os:scheduler_hints, _get_requested_instance_group and setup_instance_group.
-Nova ignores a hint whose filter is not enabled. Here it is refused: the wish would not be kept, and nobody would know.
+Nova ignores a hint whose filter is not enabled. Here it is rejected, because it would silently have no effect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FILTER_OF_HINT = {
     "build_near_host_ip": "SimpleCIDRAffinityFilter",
     "cidr": "SimpleCIDRAffinityFilter",
 }
-#: hints that only cells read, which there are none of here
+#: hints for cells, which do not exist here
 _CELLS = frozenset(("target_cell", "different_cell"))
 
 
@@ -43,11 +43,11 @@ def requested_hints(
     path: str,
     problems: Problems,
 ) -> tuple[dict[str, t.Any], t.Optional[ServerGroup]]:
-    """The hints in one form each, and the server group that they name.
+    """The hints in canonical form, and the server group that they name.
 
-    ``group`` comes out as the group's id, ``same_host`` and ``different_host`` as lists without doubles (UUIDs in their
-    usual form; names are the ledger's to resolve), ``query`` as JSON text, addresses in their short form. What asks for
-    nothing (an empty list or query) is left out.
+    ``group`` becomes the group's id, ``same_host`` and ``different_host`` lists without duplicates (UUIDs in canonical
+    form; the ledger resolves names), ``query`` JSON text, addresses their short form. Hints without effect (an empty
+    list or query) are left out.
     """
     found: dict[str, t.Any] = {}
     group = None
@@ -87,7 +87,7 @@ def _shown(value: t.Any) -> str:
 
 
 def _query(value: t.Any) -> str:
-    """JSON text; empty where nothing is asked."""
+    """JSON text; "" for an empty query."""
     try:
         query = parse_query(value)
         compile_query(query)
@@ -97,8 +97,8 @@ def _query(value: t.Any) -> str:
 
 
 def _instances(value: t.Any) -> list[str]:
-    wished = [value] if isinstance(value, str) else list(value)
-    return list(dict.fromkeys(_canonical(item) for item in wished))
+    requested = [value] if isinstance(value, str) else list(value)
+    return list(dict.fromkeys(_canonical(item) for item in requested))
 
 
 def _canonical(text: str) -> str:
@@ -122,7 +122,7 @@ _READERS: dict[t.Any, t.Callable[[t.Any], t.Any]] = {
 
 
 def _unread(name: str, options: RequestOptions) -> t.Optional[BootflowError]:
-    """Why a hint would not be kept; None: something reads it."""
+    """Why a hint would have no effect; None: something reads it."""
     read = options.hints_read or ()
     if name == GROUP or name in options.extra_hint_names or name in read:
         return None
@@ -144,7 +144,7 @@ def _unread(name: str, options: RequestOptions) -> t.Optional[BootflowError]:
 
 
 def _check_enforced(group: ServerGroup, options: RequestOptions) -> None:
-    """:raises UnsupportedPolicyException: nothing is enabled that keeps the group's policy."""
+    """:raises UnsupportedPolicyException: no enabled filter or weigher enforces the group's policy."""
     if group.policy in (AFFINITY, ANTI_AFFINITY):
         names, setting = options.enabled_filters, "bootflow_enabled_filters"
         wanted = "ServerGroupAffinityFilter" if group.policy == AFFINITY else "ServerGroupAntiAffinityFilter"

@@ -2,14 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The hostname that a guest is told, made from an instance's display name."""
+"""The hostname of a guest, from the instance's display name."""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
-#: dnsmasq's limit, which Nova took over
+#: dnsmasq's limit, adopted by Nova
 MAX_HOSTNAME = 63
 
 _TO_DASH = re.compile(r"[ _.]")
@@ -17,10 +17,10 @@ _NOT_IN_HOSTNAME = re.compile(r"[^\w.-]+")
 
 
 def sanitize_hostname(name: str, uuid: t.Optional[str] = None) -> str:
-    """The hostname for an instance called ``name``.
+    """The hostname for an instance named ``name``.
 
-    As Nova: characters above U+00FF go away, the rest is cut to 63 characters, blanks, underscores and dots become
-    dashes, all that is no word character goes, lower case, no dash at either end. Where nothing is left:
+    As in Nova: characters above U+00FF are removed, the rest is cut to 63 characters, blanks, underscores and dots become
+    dashes, other non-word characters are removed, lower case, no dash at either end. If nothing is left:
     Server-<uuid>, or the empty string without ``uuid``.
     """
     hostname = name.encode("latin-1", "ignore").decode("latin-1")[:MAX_HOSTNAME]
@@ -30,14 +30,14 @@ def sanitize_hostname(name: str, uuid: t.Optional[str] = None) -> str:
     return ("Server-%s" % uuid)[:MAX_HOSTNAME]
 
 
-def instance_hostname(request_name: str, instance_name: str, uuid: str, wished: t.Optional[str] = None) -> str:
-    """The hostname of one instance of a request: the wished one, or the sanitised name.
+def instance_hostname(request_name: str, instance_name: str, uuid: str, requested: t.Optional[str] = None) -> str:
+    """The hostname of one instance of a request: the requested one, or the sanitised name.
 
-    Of several instances (``instance_name`` is then the numbered one) a name that sanitises to nothing gives
+    If several instances (``instance_name`` is numbered then) have a name that sanitises to nothing, the hostname is
     Server-<uuid>, not the bare number. source: Nova's _populate_instance_names.
     """
-    if wished:
-        return wished
+    if requested:
+        return requested
     if not sanitize_hostname(request_name):
         return sanitize_hostname("", uuid)
     return sanitize_hostname(instance_name, uuid)

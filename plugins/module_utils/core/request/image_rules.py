@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether an image goes with a flavor, as far as the catalogue tells. source: Nova's API._create_instance."""
+"""Whether an image fits a flavor, by the catalogue. source: Nova's API._create_instance."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def image_errors(
     flavor: t.Optional[Flavor],
     root: t.Optional[BlockDevice] = None,
 ) -> t.Iterator[BootflowError]:
-    """What speaks against booting ``image`` on a local disk of ``flavor``; root_gb 0 is as large as the image.
+    """The errors of booting ``image`` on a local disk of ``flavor``; root_gb 0 means as large as the image.
 
-    :arg root: the root that the image maps itself. On a volume the flavor's root_gb does not count.
+    :arg root: the image's own mapping of the root. If it is a volume, the flavor's root_gb does not count.
     source: Nova's _detect_nonbootable_image_from_properties and _validate_flavor_image_nostatus
     """
     try:
@@ -64,16 +64,16 @@ def image_errors(
         yield FlavorDiskSmallerThanMinDisk(flavor_size=disk, image_min_disk=image.min_disk * _GIB)
 
 
-def disk_config(wished: t.Optional[str], image: t.Optional[Image]) -> str:
-    """AUTO or MANUAL: the wish, else what the image's property auto_disk_config says, else MANUAL.
+def disk_config(requested: t.Optional[str], image: t.Optional[Image]) -> str:
+    """AUTO or MANUAL: as requested, else the image's property auto_disk_config, else MANUAL.
 
-    :raises AutoDiskConfigDisabledByImage: AUTO was asked of an image that says Disabled.
+    :raises AutoDiskConfigDisabledByImage: AUTO was requested for an image with Disabled.
     """
     stated = str((image.properties.get("auto_disk_config") if image is not None else None) or "").strip().lower()
-    if wished == "AUTO" and stated == "disabled":
+    if requested == "AUTO" and stated == "disabled":
         raise AutoDiskConfigDisabledByImage(
             image=image.name if image is not None else "", remedy="Say disk_config: MANUAL, or leave it out."
         )
-    if wished:
-        return wished
+    if requested:
+        return requested
     return "AUTO" if stated in TRUE_WORDS else "MANUAL"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Fields that Nova knows and a later version of the collection honours: refused in words, never ignored."""
+"""Nova's fields that the collection does not support yet: rejected with an explanation, never ignored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FIELDS = {
 
 
 def later_fields(entry: t.Mapping[str, t.Any], bad: t.Container[str]) -> t.Iterator[tuple[str, BootflowError]]:
-    """(field, error) of what ``entry`` asks for too early; fields of ``bad`` are left out."""
+    """(field, error) of unsupported fields in ``entry``, without the fields of ``bad``."""
     for name, (feature, remedy) in _FIELDS.items():
         if name not in bad and entry.get(name):
             yield name, NotSupportedYet(feature=feature, remedy=remedy)

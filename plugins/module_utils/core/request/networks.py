@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The networks of one request: looked up, completed and tested."""
+"""The networks of one request: looked up, completed and checked."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from .options import RequestOptions
 
 
 def requested_networks(
-    wished: t.Any, max_count: int, catalogue: Catalogue, options: RequestOptions, path: str, problems: Problems
+    requested: t.Any, max_count: int, catalogue: Catalogue, options: RequestOptions, path: str, problems: Problems
 ) -> tuple[NetworkRequest, ...]:
     """The interfaces, with ids of networks and subnets and addresses in their short form.
 
-    ``wished`` is the entry's field after the schema's test: a list; none; auto; or None where it was left out. As in
-    Nova, left out and auto both mean the one network that there is: several are ambiguous; where there is none, left
-    out means no interface. An empty list, too, is no interface.
+    ``requested`` is the entry's field after the schema's check: a list; none; auto; or None if it was left out. As in
+    Nova, left out and auto both mean the only network: several are ambiguous; without networks, left out means no
+    interface. An empty list means no interface too.
     """
-    if wished is None or wished == "auto":
+    if requested is None or requested == "auto":
         with problems.collect(path):
-            return _the_only_network(wished, catalogue)
+            return _the_only_network(requested, catalogue)
         return ()
-    if wished == "none" or not wished:
+    if requested == "none" or not requested:
         return ()
     found: list[NetworkRequest] = []
-    for index, item in enumerate(wished):
+    for index, item in enumerate(requested):
         where = "%s[%d]" % (path, index)
         request = _one(
             item if isinstance(item, t.Mapping) else {"network": item}, max_count, catalogue, where, problems
@@ -54,14 +54,14 @@ def requested_networks(
     return tuple(found)
 
 
-def _the_only_network(wished: t.Optional[str], catalogue: Catalogue) -> tuple[NetworkRequest, ...]:
+def _the_only_network(requested: t.Optional[str], catalogue: Catalogue) -> tuple[NetworkRequest, ...]:
     networks = list(catalogue.networks.values())
     if len(networks) > 1:
         raise NetworkAmbiguous(
             remedy="Set networks to some of: %s; or to none." % ", ".join(sorted(catalogue.networks))
         )
     if not networks:
-        if wished is None:
+        if requested is None:
             return ()
         raise NotSupportedYet(
             feature="A network created for the instance (networks: auto without a network in the catalogue)",
@@ -121,7 +121,7 @@ def _one(
 
 
 def _refuse_port(item: t.Mapping[str, t.Any], max_count: int, path: str, problems: Problems) -> None:
-    """What is wrong with a wished port besides that it comes later."""
+    """The errors of a requested port other than being unsupported."""
     port = item["port"]
     for other in ("fixed_ip", "subnet", "network", "uuid"):
         if item.get(other) is not None:
@@ -170,9 +170,9 @@ def _look_up(
 
 
 def subnet_of_address(network: Network, fixed_ip: str) -> Subnet:
-    """The subnet of ``network`` that the address is in.
+    """The subnet of ``network`` that contains the address.
 
-    :raises InvalidIpForNetwork: it is in none.
+    :raises InvalidIpForNetwork: no subnet contains it.
     """
     address = ipaddress.ip_address(fixed_ip)
     for subnet in network.subnets:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The operator's settings, and what the scheduler and the hosts offer, that a request is read under."""
+"""The settings for reading a request: the operator's, and those of scheduler and hosts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RequestOptions:
     allow_forced_host: bool = True  # policy create:forced_host
     default_flavor: t.Optional[str] = None
     default_project: str = "default"
-    force_config_drive: bool = False  # every instance has one, whatever it asks
+    force_config_drive: bool = False  # every instance has one, whatever the request says
     allow_duplicate_networks: bool = True
     extra_hint_names: t.Collection[str] = ()  # scheduler hints that the user's own filters read
     hints_read: t.Optional[t.Collection[str]] = None  # hints that the enabled filters read; None: not checked here

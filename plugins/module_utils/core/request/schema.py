@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Puts the schema of a create request together and tests requests against it, telling every error at once."""
+"""Assembles the schema of a create request and validates requests, reporting all errors at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
     "without_nulls",
 ]
 
-#: where null is a value that a person may have meant: there it stays, and is refused
+#: paths where null may be intended: it is kept there, and rejected
 _KEEP_NULLS = ("metadata", "scheduler_hints")
 
 _REMEDY = "Correct the value; docs/request.md lists the fields."
@@ -41,9 +41,9 @@ _REMEDY = "Correct the value; docs/request.md lists the fields."
 def create_schema(fragments: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
     """The JSON schema of one instance.
 
-    Of two fragments that give the same property the later one must say ``override: true``.
+    If two fragments give the same property, the later one must have ``override: true``.
 
-    :raises InvalidInput: a property given twice, a required one that no fragment gives, a schema that is none.
+    :raises InvalidInput: a property given twice, a required one that no fragment gives, an invalid schema.
     """
     properties: dict[str, t.Any] = {}
     givers: dict[str, str] = {}
@@ -80,9 +80,9 @@ def create_schema(fragments: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.A
 
 
 def request_validator(dirs: t.Iterable[str]) -> t.Any:
-    """The validator of create requests, made once in a process as long as the fragments stay as they are.
+    """The validator of create requests, made once per process while the fragments do not change.
 
-    :arg dirs: folders with fragments beside the collection's.
+    :arg dirs: folders with additional fragments.
     :raises InvalidInput: as load_fragments() and create_schema().
     """
     folders = tuple(dirs)
@@ -95,7 +95,7 @@ def _validator(_files: t.Hashable, dirs: tuple[str, ...]) -> t.Any:
 
 
 def schema_validator(schema: t.Mapping[str, t.Any]) -> t.Any:
-    """A validator to use for many entries.
+    """A validator for many entries.
 
     :raises MissingLibrary: jsonschema is not installed on the controller.
     """
@@ -116,7 +116,7 @@ def _format_test(test: t.Callable[[t.Any], t.Any], types: tuple[type, ...]) -> t
 
 
 def entry_errors(validator: t.Any, entry: t.Any, path: str) -> list[dict[str, t.Any]]:
-    """The errors of one entry, which without_nulls() has been through."""
+    """The errors of one entry returned by without_nulls()."""
     if not isinstance(entry, t.Mapping):
         return [_error(path, MalformedRequestBody(reason="an instance must be a mapping, not %s" % _kind(entry)))]
     found = []
@@ -139,7 +139,7 @@ def without_nulls(value: t.Any) -> t.Any:
 
 
 def _explain(error: t.Any, root: t.Mapping[str, t.Any], prefix: str) -> list[dict[str, t.Any]]:
-    """One error of jsonschema in our words; of alternatives, the errors of the one that was meant."""
+    """Messages for one error of jsonschema; of alternatives, the errors of the intended one."""
     if error.validator in ("anyOf", "oneOf") and error.context:
         meant = [child for child in error.context if _branch_fits(child, error)]
         if meant:
@@ -155,7 +155,7 @@ def _explain(error: t.Any, root: t.Mapping[str, t.Any], prefix: str) -> list[dic
 
 
 def _branch_fits(child: t.Any, parent: t.Any) -> bool:
-    """Whether the alternative that ``child`` comes from is of the value's type at all."""
+    """Whether the alternative of ``child`` has the value's type."""
     branch = child.schema_path[0]
     return not any(
         other.validator in ("type", "enum") and len(other.path) == 0 and other.schema_path[0] == branch
@@ -188,7 +188,7 @@ def _missing(path: str, name: str, schema: t.Mapping[str, t.Any]) -> dict[str, t
 
 
 def _coded(path: str, schema: t.Mapping[str, t.Any], message: str) -> dict[str, t.Any]:
-    """An error of the class that the schema names with x-code; x-remedy is its remedy."""
+    """An error of the class in the schema's x-code, with its x-remedy."""
     cls = getattr(error_classes, str(schema.get("x-code", "InvalidInput")), InvalidInput)
     if not (isinstance(cls, type) and issubclass(cls, BootflowError)):
         cls = InvalidInput
@@ -229,7 +229,7 @@ def _words(error: t.Any, value: str) -> str:
 
 
 def _shown(error: t.Any, root: t.Mapping[str, t.Any]) -> str:
-    """The value for the text, empty where it is long, structured or inside a writeOnly (secret) property."""
+    """The value for the message; "" if it is long, structured or in a writeOnly (secret) property."""
     top = error.absolute_path[0] if error.absolute_path else None
     if root.get("properties", {}).get(top, {}).get("writeOnly") or isinstance(error.instance, (dict, list)):
         return ""

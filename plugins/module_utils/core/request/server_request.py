@@ -2,10 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From the entries of bootflow_instances to ServerRequests, with every error of every entry told at once.
+"""Parses the entries of bootflow_instances into ServerRequests, reporting every error of every entry at once.
 
-source: Nova's Controller.create and API.create. Nothing here works
-per instance: an entry with a count of 1000 costs what one with a count of 1 costs.
+source: Nova's Controller.create and API.create. The cost of an entry does not depend on its count.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from .image_rules import disk_config, image_errors
 from .later import later_fields, later_security_groups
 from .networks import requested_networks
 from .options import RequestOptions
-from .resource_wishes import ResourceWishes, resource_wishes
+from .requested_resources import RequestedResources, requested_resources
 from .schema import entry_errors, request_validator, without_nulls
 
 __all__ = ["RequestOptions", "parse_az", "parse_requests"]
@@ -45,7 +44,7 @@ __all__ = ["RequestOptions", "parse_az", "parse_requests"]
 #: Nova's limit of instances.display_name
 MAX_NAME = 255
 
-#: the fields that this file turns into a ServerRequest; what user fragments add besides goes into ``extra``
+#: the fields of a ServerRequest; fields of user fragments go into ``extra``
 HONOURED = frozenset(
     """
     name flavor image metadata project user description count min_count max_count return_reservation_id networks
@@ -59,13 +58,13 @@ HONOURED = frozenset(
 def parse_requests(
     entries: t.Any, catalogue: Catalogue, options: t.Optional[RequestOptions] = None
 ) -> list[ServerRequest]:
-    """One ServerRequest per entry, in order, all defaults filled in.
+    """One ServerRequest per entry, in order, with all defaults.
 
-    Networks and subnets come out as ids, addresses in their short form. A config drive is asked for where the entry
-    does not say and something of it (user data, files, key, password) reaches the guest only by one.
+    Networks and subnets become ids, addresses their short form. If the entry does not say otherwise, a config drive is
+    requested when data (user data, files, key, password) reach the guest only on it.
 
     :raises InvalidRequest: all errors in ``errors``, each with path, code, status, message and remedy.
-    :raises InvalidInput: the schema fragments themselves are wrong.
+    :raises InvalidInput: the schema fragments are invalid.
     """
     options = options or RequestOptions()
     problems = Problems()
@@ -109,7 +108,7 @@ class _Limits:
 
 
 class _Entry:
-    """One entry on its way to a ServerRequest. Fields that failed the schema's test count as left out."""
+    """One entry while it is parsed. Fields that fail the schema's check count as left out."""
 
     def __init__(
         self,
@@ -144,7 +143,7 @@ class _Entry:
         name = self.text("name", "")
         flavor, image = self._flavor(), self._image()
         devices = self._block_devices(image, max_count)
-        # what the guest's properties come from: the image, or that which its root volume is made of
+        # the source of the guest's properties: its image, or the image of its root volume
         meta = image or root_image(devices, self.catalogue.image)
         zone, host, node = self._zone()
         networks: tuple[NetworkRequest, ...] = ()
@@ -158,14 +157,14 @@ class _Entry:
         files = requested_files(self.get("injected_files", ()), limits, self.at("injected_files"), self.problems)
         key_name, key_data = self._key()
         hints, group = self._hints(project)
-        wishes = ResourceWishes()
+        resources = RequestedResources()
         if flavor is not None:
-            wishes = resource_wishes(flavor, meta, self.catalogue.pci_aliases, self.at("flavor"), self.problems)
+            resources = requested_resources(flavor, meta, self.catalogue.pci_aliases, self.at("flavor"), self.problems)
         for field, error in later_fields(self.entry, self.bad):
             self.problems.add(self.at(field), error)
         return ServerRequest(
             name=name,
-            # no request with errors is ever returned, so what stands for a missing flavor is never seen
+            # a request with errors is never returned, nor is the placeholder of a missing flavor
             flavor=flavor or Flavor(name="", memory_mb=0, vcpus=0),
             image=image,
             min_count=min_count,
@@ -194,9 +193,9 @@ class _Entry:
             extra={key: value for key, value in self.entry.items() if key not in HONOURED and key not in self.bad},
             server_group=group,
             check_server_group_quota=self._check_server_group_quota(group),
-            numa_topology=wishes.numa_topology,
-            pci_requests=wishes.pci_requests,
-            whole_disks=wishes.whole_disks,
+            numa_topology=resources.numa_topology,
+            pci_requests=resources.pci_requests,
+            whole_disks=resources.whole_disks,
             root_image=meta if image is None else None,
         )
 
@@ -227,10 +226,10 @@ class _Entry:
         return low, high
 
     def _flavor(self) -> t.Optional[Flavor]:
-        wished = self.text("flavor", self.options.default_flavor)
-        if wished is not None:
+        requested = self.text("flavor", self.options.default_flavor)
+        if requested is not None:
             with self.problems.collect(self.at("flavor")):
-                return self.catalogue.flavor(str(wished))
+                return self.catalogue.flavor(str(requested))
         elif "flavor" not in self.bad:
             self.problems.add(
                 self.at("flavor"),
@@ -242,10 +241,10 @@ class _Entry:
         return None
 
     def _image(self) -> t.Optional[Image]:
-        wished = self.text("image")
-        if wished is not None:
+        requested = self.text("image")
+        if requested is not None:
             with self.problems.collect(self.at("image")):
-                return self.catalogue.image(wished)
+                return self.catalogue.image(requested)
         elif "image" not in self.bad and not self.entry.get("block_device_mapping"):
             self.problems.add(
                 self.at("image"),
@@ -261,7 +260,7 @@ class _Entry:
             if (host or node) and not self.options.allow_forced_host:
                 raise ForcedHostForbidden(zone=text)
             known = self.options.availability_zones
-            # as Nova: a forced host decides alone
+            # as in Nova: a forced host overrides everything else
             if zone is not None and known is not None and not host and zone not in known:
                 raise InvalidInput(
                     message="The requested availability zone is not available: %s" % zone,
@@ -280,7 +279,7 @@ class _Entry:
         )
 
     def _check_server_group_quota(self, group: t.Optional[ServerGroup]) -> bool:
-        """Nova leaves this to the operator; so only who may force hosts may say no."""
+        """Nova leaves this to the operator; here it may be false only if forced hosts are allowed."""
         check = to_boolean(self.get("check_server_group_quota", True))
         if not check and group is not None and not self.options.allow_forced_host:
             self.problems.add(
@@ -293,10 +292,10 @@ class _Entry:
         return check
 
     def _security_groups(self) -> tuple[str, ...]:
-        wished = [item["name"] if isinstance(item, t.Mapping) else item for item in self.get("security_groups", ())]
-        for error in later_security_groups(wished):
+        requested = [item["name"] if isinstance(item, t.Mapping) else item for item in self.get("security_groups", ())]
+        for error in later_security_groups(requested):
             self.problems.add(self.at("security_groups"), error)
-        return tuple(dict.fromkeys(str(name) for name in wished)) or ("default",)
+        return tuple(dict.fromkeys(str(name) for name in requested)) or ("default",)
 
     def _key(self) -> tuple[t.Optional[str], t.Optional[str]]:
         name = self.text("key_name")
@@ -312,8 +311,8 @@ class _Entry:
         files: tuple[InjectedFile, ...],
         key: t.Optional[str],
     ) -> t.Optional[bool]:
-        wished = self.get("config_drive")
-        asked = None if wished is None else to_boolean(wished)
+        requested = self.get("config_drive")
+        asked = None if requested is None else to_boolean(requested)
         needs = {
             "user_data": user_data,
             "injected_files": files,
@@ -338,14 +337,14 @@ class _Entry:
         return asked
 
     def _block_devices(self, image: t.Optional[Image], max_count: int) -> tuple[BlockDevice, ...]:
-        wished = self.get("block_device_mapping", ())
+        requested = self.get("block_device_mapping", ())
         name = DEFAULT_ROOT_DEVICE
         with self.problems.collect(self.at("image")):
             name = root_name(image)
         if to_boolean(self.get("legacy_bdm", False)):
-            return legacy_block_devices(wished, image, max_count, self.at("block_device_mapping"), self.problems)
+            return legacy_block_devices(requested, image, max_count, self.at("block_device_mapping"), self.problems)
         return requested_block_devices(
-            wished,
+            requested,
             has_image=self.text("image") is not None,
             max_count=max_count,
             root_device_name=name,
@@ -373,7 +372,7 @@ class _Entry:
 
 
 def _check_batch(requests: t.Sequence[tuple[str, ServerRequest]], problems: Problems) -> None:
-    """What two entries of one run cannot both have: a name in a project, an address."""
+    """Check names within a project and addresses, which two entries of a run cannot share."""
     names: dict[tuple[str, str], str] = {}
     series: dict[tuple[str, str], tuple[int, str]] = {}
     for path, request in requests:

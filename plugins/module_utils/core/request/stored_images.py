@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Images as a request keeps them: as the catalogue had them when it was accepted."""
+"""Images as stored with a request: as in the catalogue when it was accepted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,5 @@ def image_data(image: Image | None) -> dict[str, t.Any] | None:
     if image is None:
         return None
     data = {**asdict(image), "properties": dict(image.properties)}
-    data["url"] = re.sub(
-        r"(://)[^/@]*@", r"\1", data["url"]
-    )  # a password in it is taken from the catalogue when it is needed
+    data["url"] = re.sub(r"(://)[^/@]*@", r"\1", data["url"])  # its password is read from the catalogue when needed
     return data

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Claim arithmetic: does a request fit what a node has left, and what does it take.
+"""Claim arithmetic: whether a request fits a node, and what it takes of it.
 
 source: Nova's Claim._claim_test and instance_claim; numbers are MB, GB and vCPUs.
 """
@@ -17,7 +17,7 @@ from ..errors import ComputeResourcesUnavailable
 
 @dataclass(frozen=True)
 class ResourceRequest:
-    """What one instance claims: root + ephemeral disk without swap, and what the hypervisor needs on top."""
+    """The claim of one instance: root + ephemeral disk without swap, and the hypervisor's overhead."""
 
     memory_mb: int
     disk_gb: int
@@ -57,7 +57,7 @@ class NodeUsage:
 
 @dataclass(frozen=True)
 class UsageDelta:
-    """What is added to a node's use; give back with the sign turned."""
+    """An addition to a node's use; negative to release."""
 
     memory_mb_used: int
     local_gb_used: int
@@ -79,10 +79,10 @@ def claim_test(
     limits: t.Mapping[str, t.Any] | None,
     parts_reasons: t.Sequence[str] = (),
 ) -> None:
-    """Test a request against a node under the limits that the scheduler gave.
+    """Test a request against a node under the scheduler's limits.
 
-    A limit that is absent or None is no limit; 0 is one. All tests run, in the order memory, disk, vCPU, NUMA, PCI: of the
-    last two the reasons are given (core.resources.dedicated.refusals).
+    A missing or None limit means unlimited; 0 is a limit. All tests run, in the order memory, disk, vCPU, NUMA, PCI; the
+    caller gives the reasons of the last two (core.resources.dedicated.refusals).
     Raises ComputeResourcesUnavailable with every reason, joined by "; ".
     """
     limits = limits or {}
@@ -109,7 +109,7 @@ def _test(kind: str, unit: str, used: float, requested: int, limit: float | None
 
 
 def usage_delta(request: ResourceRequest, sign: int = 1) -> UsageDelta:
-    """What a claim adds to the node's use (``sign`` 1), or gives back (-1): exactly the same amounts."""
+    """What a claim adds to the node's use (``sign`` 1), or releases (-1): exactly the same amounts."""
     if sign not in (1, -1):
         raise ValueError("sign is 1 or -1, not %r" % (sign,))
     return UsageDelta(
@@ -123,7 +123,7 @@ def usage_delta(request: ResourceRequest, sign: int = 1) -> UsageDelta:
 def estimate_overhead(vcpus: int, memory_mb: int, fixed_mb: int = 0, per_vcpu_mb: int = 0, percent: float = 0.0) -> int:
     """MB that the hypervisor needs for a guest beyond its memory.
 
-    Without settings 0, as Nova's libvirt driver says; the defaults of the ratios and the reserved memory cover it.
+    Without settings 0, as in Nova's libvirt driver; the defaults of the ratios and the reserved memory cover it.
     Parts of a MB are rounded up.
     """
     extra = fixed_mb + per_vcpu_mb * vcpus + memory_mb * percent / 100.0

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Dedicated resources of a host: NUMA cells and CPUs, PCI devices and whole disks that one guest has to itself.
+"""Dedicated resources of a host: NUMA cells and CPUs, PCI devices and whole disks that only one guest uses.
 
-They are tested and allocated together. The scheduler allocates in memory, the claim in the ledger: both by this one rule.
+They are tested and allocated together. The scheduler allocates in memory, the claim in the ledger, both with this code.
 source: Nova's Claim._test_numa and _test_pci
 """
 
@@ -60,7 +60,7 @@ class DedicatedRequest:
 
 @dataclass(frozen=True)
 class Allocation:
-    """What a guest got, and what the host has left."""
+    """A guest's resources, and the rest of the host."""
 
     guest_numa: GuestNUMATopology | None
     pci: t.Sequence[tuple[PciRequest, t.Sequence[PciDevice]]]
@@ -77,9 +77,9 @@ def refusals(
     request: DedicatedRequest,
     limits: NUMALimits | None,
 ) -> list[str]:
-    """Why ``request`` does not fit, in Nova's words and order; empty where it does.
+    """Why ``request`` does not fit, with Nova's texts and order; empty if it fits.
 
-    A host that reported no NUMA cells refuses no guest here: the filter does.
+    A host without reported NUMA cells rejects no guest here: the filter does.
     """
     fitted, numa_reason = _fit(numa, pci, request, limits)
     reasons = [numa_reason] if numa_reason else []
@@ -97,7 +97,7 @@ def allocate(
     request: DedicatedRequest,
     limits: NUMALimits | None,
 ) -> Allocation | None:
-    """Allocate what ``request`` names; None where it does not fit."""
+    """Allocate the resources of ``request``; None if it does not fit."""
     fitted, numa_reason = _fit(numa, pci, request, limits)
     if numa_reason:
         return None

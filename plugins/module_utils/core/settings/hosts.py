@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Variables of a compute host, read for each host by itself."""
+"""Variables of a compute host, read for each host separately."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _json_mapping(value: t.Any) -> dict[str, t.Any]:
     return t.cast("dict[str, t.Any]", json.loads(json.dumps(found)))
 
 
-#: What the ledger keeps of a host, in columns of these names; the scheduler reads it there.
+#: Settings that the ledger stores in columns of these names, where the scheduler reads them.
 CONFIGURATION = Table(
     (
         Setting(
@@ -313,7 +313,7 @@ GUEST = Table(
             "vnc_listen",
             FILLED,
             "127.0.0.1",
-            "Address that guests' VNC listens on. There is no password: think before you open it.",
+            "Address that guests' VNC listens on. VNC has no password: consider this before opening it.",
         ),
     )
 )

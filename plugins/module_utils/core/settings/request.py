@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Variables of the request and of the catalogue that it names things of."""
+"""Variables of the request and of its catalogue."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ RUN = Table(
             "lease_seconds",
             int,
             600,
-            "How long the claims of a run outlive it when it dies. A run needs time to renew its lease.",
+            "How long the claims of a dead run are kept. The value has to leave a live run time to renew its lease.",
             least=30,
             unit="seconds",
         ),
@@ -166,7 +166,7 @@ RUN = Table(
     )
 )
 
-#: What playbooks read by themselves; the action that opens the ledger checks it.
+#: Variables that playbooks read directly; the action that opens the ledger checks them.
 PLAYBOOKS = Table(
     (
         Setting(

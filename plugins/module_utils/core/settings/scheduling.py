@@ -10,7 +10,7 @@ from ..reading.setting import ENTRIES, NUMBERS, PATHS, Setting, Table
 from ..scheduler.registry import BUILTIN_FILTERS, BUILTIN_WEIGHERS, declared
 from .run import RUN
 
-MOST_ATTEMPTS = 3  # boot.yml has so many rounds
+MOST_ATTEMPTS = 3  # the number of rounds in boot.yml
 
 FILTERS = Table(declared((*BUILTIN_FILTERS, *BUILTIN_WEIGHERS)))
 
@@ -25,7 +25,7 @@ SCHEDULER = Table(
         ),
         Setting("weighers", list, help="Weighers, Nova's names.", default_text="see [scheduler.md](scheduler.md)"),
         Setting("weight_multipliers", NUMBERS, {}, "Weigher to multiplier, where it is not the default."),
-        Setting("host_subset_size", int, 1, "The host is drawn from this many of the best.", least=1),
+        Setting("host_subset_size", int, 1, "Number of best hosts from which the host is chosen at random.", least=1),
         Setting(
             "filter_dirs",
             PATHS,

@@ -33,7 +33,7 @@ from .volumes import RATIO
 THICK, THIN = "thick", "thin"
 DEFAULT_VOLUME_GROUP = "cinder-volumes"
 DEFAULT_CONVERSION_DIR = "/var/lib/bootflow/conversion"
-# Of these the backend itself reports; nobody may say otherwise of it.
+# The backend reports these itself; they cannot be set.
 _REPORTED = ("total_capacity_gb", "free_capacity_gb", "allocated_capacity_gb", "provisioned_capacity_gb")
 
 
@@ -63,7 +63,7 @@ def _lvm_name(value: t.Any) -> str:
 
 
 def _portal(value: t.Any) -> str:
-    """address:port; without a port it is 3260."""
+    """address:port; the default port is 3260."""
     text = str(value)
     try:
         return names.portal(text) if is_address(text) else names.portal(*names.split_portal(text))
@@ -135,7 +135,7 @@ STORAGE = Table(
     )
 )
 
-#: The fields of an entry of bootflow_storage_backends; their names are no variables.
+#: The fields of an entry of bootflow_storage_backends; their names are not variables.
 BACKEND = Table(
     (
         Setting(
@@ -207,7 +207,7 @@ BACKEND = Table(
         Setting(
             "max_over_subscription_ratio",
             RATIO,
-            help="How much more than it has a thin backend may promise.",
+            help="Over-subscription ratio of the thin backend.",
             default_text="`bootflow_max_over_subscription_ratio`",
         ),
         Setting("disabled", bool, False, "The backend gets no new volumes."),

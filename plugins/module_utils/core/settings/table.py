@@ -18,7 +18,7 @@ from .selection import AUDIT, DELETION, HOSTS, LISTING, OPERATION, SELECTION, WH
 from .storage import STORAGE
 from .volumes import CROSS_AZ_ATTACH, VOLUME, VOLUME_DELETION, VOLUME_SCHEDULER, VOLUME_SELECTION, VOLUME_WORK
 
-#: (title, what stands above its table, settings); a variable stands in the first section that has it
+#: (title, text above the table, settings); a variable is listed in the first section that has it
 SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
     ("The request and the catalogue", "", REQUEST),
     ("The ledger and the run", "", (*LEDGER, *MAINTENANCE, *RUN, *PLAYBOOKS)),
@@ -37,7 +37,7 @@ for _title, _text, _settings in SECTIONS:
     for _setting in _settings:
         ALL.setdefault(_setting.variable, _setting)
 
-#: What playbooks register, or hand to each other.
+#: Variables that playbooks register, or pass to each other.
 RESULTS = frozenset(
     PREFIX + name
     for name in (
@@ -52,7 +52,7 @@ RESULTS = frozenset(
 
 
 def unknown(names: t.Iterable[str], declared: t.Iterable[Setting] = ()) -> dict[str, str]:
-    """Names that begin as ours do and are no variables -> the nearest that is one, "" where none is near.
+    """Unknown names with our prefix -> the nearest variable, "" if none is near.
 
     :arg declared: settings of the user's own filters.
     """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Variables of volumes: what requests are read with, the scheduler of backends, what a playbook works on."""
+"""Variables of volumes: reading of requests, the scheduler of backends, selection for playbooks."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ VOLUME_SCHEDULER = Table(
             "max_over_subscription_ratio",
             RATIO,
             20.0,
-            "How much more than it has a thin backend may promise. 1.0 promises no more than there is. An entry of"
+            "Over-subscription ratio of thin backends; 1.0 means no over-subscription. An entry of"
             " `bootflow_storage_backends` may have its own.",
         ),
         RUN.named("service_down_time"),
     )
 )
 
-#: What requests for volumes are read with.
+#: Settings for reading requests for volumes.
 VOLUME = Table(
     (
         Setting(

@@ -151,7 +151,7 @@ EXPORTED = Event(
 )
 EXPORT_FAILED = Event(
     "export_failed",
-    "The target could not be created; something of it may exist.",
+    "The target could not be created; a part of it may exist.",
     (Rule(attach_status=(ATTACHING,), export=(BEGUN,), to={"attach_status": ERROR_ATTACHING}),),
 )
 CONNECTING = Event(
@@ -177,8 +177,8 @@ ATTACHED_TO_GUEST = Event(
 )
 DETACH = Event(
     "detach",
-    "The attachment is to end: the volume is detached, or the instance is deleted or its build failed. A target that no"
-    " compute host is connected to can go at once.",
+    "The attachment is to end: the volume is detached, or the instance is deleted or its build failed. A target without"
+    " a connected compute host can be removed at once.",
     (
         Rule(export=(NONE,), connection=(NONE,), to={"attach_status": DETACHED}),
         Rule(connection=(NONE,), to={"attach_status": DETACHED, "export": ENDING}),
@@ -187,7 +187,7 @@ DETACH = Event(
 )
 DISCONNECTED = Event(
     "disconnected",
-    "The compute host has nothing of the volume, so its target can go.",
+    "The compute host is disconnected, so the target can be removed.",
     (
         Rule(attach_status=(*ON_THE_WAY, DETACHED), export=(NONE,), connection=(NONE,)),
         Rule(attach_status=(*ON_THE_WAY, DETACHED), to={"connection": NONE, "export": ENDING}),
@@ -196,7 +196,7 @@ DISCONNECTED = Event(
 )
 UNBIND_HOST = Event(
     "unbind_host",
-    "The build moves to another host. The reservation stays, and the former host's target goes.",
+    "The build moves to another host. The reservation stays, and the former host's target is removed.",
     (
         Rule(attach_status=(RESERVED,), connection=(NONE,)),
         Rule(attach_status=_HALF, export=(NONE,), connection=(NONE,), to={"attach_status": ATTACHING}),
@@ -206,7 +206,7 @@ UNBIND_HOST = Event(
 )
 RESERVE_AGAIN = Event(
     "reserve_again",
-    "The instance is built again before the attachment ended. What is exported goes first.",
+    "The instance is built again before the attachment ended. The old export is removed first.",
     (Rule(attach_status=(DETACHED,), connection=(NONE,), to={"attach_status": ATTACHING}),),
     needs=("run_id",),
     clears={"attached_host": None, "initiator": None, "connector": None, "attached_at": None},
@@ -219,14 +219,14 @@ UNEXPORTED = Event(
 )
 END = Event(
     "end",
-    "Neither host has anything of it: the attachment is over.",
+    "Neither host has a part of the attachment: it has ended.",
     (Rule(attach_status=(DETACHED,), export=(NONE,), connection=(NONE,)),),
     clears={"run_id": None},
     last=True,
 )
 VOLUME_DELETED = Event(
     "volume_deleted",
-    "The volume is gone, and with it what was not yet exported.",
+    "The volume was deleted, so nothing remains to be exported.",
     (Rule((*ON_THE_WAY, DETACHED), (NONE,), (NONE,), to={"attach_status": DETACHED}),),
     clears={"run_id": None},
     last=True,

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where a device sits in the guest. source: libvirt's domain format."""
+"""Addresses of devices in the guest. source: libvirt's domain format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .element import Element, at
 
 @dataclass(frozen=True)
 class AddressConfig(Element):
-    """``<address>``. PCI numbers are kept as libvirt writes them (``0x05``); a drive's are plain decimal numbers."""
+    """``<address>``. PCI numbers are in libvirt's form (``0x05``); a drive's are plain decimal numbers."""
 
     TAG: t.ClassVar[str] = "address"
 

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Is a defined domain what is wanted? Compares an intent with libvirt's inactive XML, past what libvirt fills in.
+"""Compares a wanted domain with libvirt's inactive XML, ignoring what libvirt fills in.
 
-The rule: whatever the intent says, the definition must say too. What the definition says beyond it is libvirt's doing
-(addresses, aliases, controllers, defaults), except where libvirt never adds of its own accord: a disk, an interface, a
-limit, a kernel. Those are differences as well, or a device attached by hand would pass for ours.
+The definition must contain everything that the intent contains. Additions in the definition are libvirt's
+(addresses, aliases, controllers, defaults), except for elements that libvirt never adds by itself: a disk, an interface, a
+limit, a kernel. These are differences too; otherwise a device attached by hand would count as ours.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .metadata import NOVA_NAMESPACE
 
 Node = t.Any
 
-# Children that mean something even where the intent is silent, by the tag of their parent.
+# Children that count even if the intent does not have them, by the tag of their parent.
 _NEVER_ADDED: t.Mapping[str, frozenset[str]] = {
     "domain": frozenset(
         {"cputune", "memtune", "blkiotune", "numatune", "memoryBacking", "iothreads", "maxMemory", "sysinfo", "genid"}
@@ -51,7 +51,7 @@ _NEVER_ADDED: t.Mapping[str, frozenset[str]] = {
     "cpu": frozenset({"numa", "topology"}),
     "features": frozenset({"hyperv", "kvm", "pmu", "smm", "hap", "privnet"}),
 }
-# Another value at another time or with another release of ours: no reason to define again. As SMBIOS's version.
+# Values that change with time or with our release, such as SMBIOS's version: no reason to define again.
 _IGNORED = frozenset({"{%s}creationTime" % NOVA_NAMESPACE, "{%s}package" % NOVA_NAMESPACE})
 _KIB_UNITS: t.Mapping[str, int] = {
     "b": 1,
@@ -70,7 +70,7 @@ _KIB_UNITS: t.Mapping[str, int] = {
     "tib": 1024**4,
 }
 _SIZES = frozenset({"memory", "currentMemory"})
-# What a value means where the attribute is left out: libvirt drops these when it writes.
+# Defaults of attributes, which libvirt omits.
 _DEFAULTS: t.Mapping[tuple[str, str], str] = {
     ("disk", "device"): "disk",
     ("disk", "type"): "file",
@@ -83,14 +83,14 @@ _DEFAULTS: t.Mapping[tuple[str, str], str] = {
     ("driver", "cache"): "default",
     ("driver", "io"): "default",
 }
-# A child that says what is the case anyway: that it is missing is no difference.
+# Children that state a default: a missing one is not a difference.
 _SAME_AS_MISSING: t.Mapping[str, t.Mapping[str, str]] = {"bootmenu": {"enable": "no"}, "link": {"state": "up"}}
 
 
 def intent_differences(wanted_xml: str | bytes, actual_xml: str | bytes) -> list[str]:
-    """What of the wanted domain the actual (inactive) XML does not say, and what it has that nobody wanted.
+    """What the actual (inactive) XML lacks of the wanted domain, and what it has in addition.
 
-    Empty: the same intent; defining again would change nothing. Each line names the place and both values.
+    Empty: equal; defining again would change nothing. Each line names the place and both values.
 
     :raises InvalidInput: one of the two is not well-formed XML.
     """
@@ -147,12 +147,12 @@ def _filled_in(wanted: Node) -> bool:
 
 
 def _assigned_later(wanted: Node, name: str, value: str) -> bool:
-    # libvirt forgets names that it would give itself.
+    # libvirt drops names that it would assign itself.
     return wanted.tag == "target" and name == "dev" and bool(re.match(r"^(vnet|vif|macvtap|macvlan)\d+$", value))
 
 
 def _elsewhere(actual: Node, name: str) -> str | None:
-    """``listen`` of graphics may stand in the child only."""
+    """``listen`` of graphics may be in the child only."""
     if actual.tag == "graphics" and name == "listen":
         child = actual.find("listen")
         return None if child is None else child.get("address")
@@ -174,7 +174,7 @@ def _equal(wanted: Node, actual: Node, name: str, value: str, found: str) -> boo
 
 
 def _machine_is(alias: str, canonical: str) -> bool:
-    """libvirt writes pc-i440fx-7.2 where pc was asked for."""
+    """libvirt writes pc-i440fx-7.2 for pc."""
     prefixes = {"pc": "pc-i440fx-", "q35": "pc-q35-"}
     return canonical.startswith(prefixes.get(alias, alias + "-"))
 
@@ -198,13 +198,13 @@ def _shown(name: str, value: str | None) -> str:
     return "***" if name in ("passwd", "password") else repr(value)
 
 
-# --- which child answers to which
+# --- matching children
 
 
 def _pair(
     wanted: Node, actual: Node
 ) -> tuple[list[tuple[Node, Node, str]], list[tuple[Node, str]], list[tuple[Node, str]]]:
-    """Pairs, wanted ones without a partner, and surplus ones that are no doing of libvirt; each with its name."""
+    """Pairs, wanted ones without a match, and surplus ones that libvirt did not add; each with its name."""
     groups: dict[str, list[Node]] = {}
     for child in actual:
         groups.setdefault(child.tag, []).append(child)
@@ -240,7 +240,7 @@ def _take(candidates: list[Node], key: str | None) -> Node | None:
 
 
 def _key(node: Node) -> str | None:
-    """What tells a device from its brothers; None: its place in the order."""
+    """The key that identifies a device among its siblings; None: its position."""
     if node.tag == "disk":
         return _attribute(node, "target", "dev")
     if node.tag == "interface":
@@ -282,11 +282,11 @@ def _is_default(wanted: Node) -> bool:
 
 
 def _is_libvirts(extra: Node, parent: Node) -> bool:
-    """Children of the list above that libvirt does add under circumstances."""
+    """Whether libvirt added this child of the list above, as it does in some cases."""
     if extra.tag == "link":
         return extra.get("state") == "up"
     if extra.tag == "boot" and parent.tag == "os":
-        # hd is what libvirt writes where neither os nor a device says what to boot
+        # libvirt writes hd if neither os nor a device has a boot order
         return extra.get("dev") == "hd" and len(parent.findall("boot")) == 1
     if extra.tag == "sound":
         return False

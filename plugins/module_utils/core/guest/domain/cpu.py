@@ -23,7 +23,7 @@ class CpuFeatureConfig(Element):
 
 @dataclass(frozen=True)
 class CpuConfig(Element):
-    """``<cpu>``; with neither mode nor model it only carries the topology."""
+    """``<cpu>``; without mode and model it only has the topology."""
 
     TAG: t.ClassVar[str] = "cpu"
 

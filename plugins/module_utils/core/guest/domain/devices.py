@@ -29,7 +29,7 @@ class ControllerConfig(Element):
 
 @dataclass(frozen=True)
 class CharDeviceConfig(Element):
-    """What serial, console and channel have in common. ``log_append`` False: the log starts anew with each boot."""
+    """The base of serial, console and channel. ``log_append`` False: the log is truncated at each boot."""
 
     type: str = at("@type", default="pty")
     source_path: t.Optional[str] = at("source/@path")
@@ -78,7 +78,7 @@ class ListenConfig(Element):
 
 @dataclass(frozen=True)
 class GraphicsConfig(Element):
-    """``<graphics>``. A password is not expressible on purpose: it would stand in clear in the XML."""
+    """``<graphics>``. Passwords are not supported on purpose: the XML would show them."""
 
     TAG: t.ClassVar[str] = "graphics"
 

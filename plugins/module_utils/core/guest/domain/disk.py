@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from .address import AddressConfig
 from .element import Element, at, many, one
 
-# libvirt keeps an alias that begins so, and gives those of all other devices itself.
+# libvirt keeps aliases with this prefix, and assigns all others itself.
 USER_ALIAS = "ua-"
 
 
@@ -30,7 +30,7 @@ class DiskSourceHostConfig(Element):
 
 @dataclass(frozen=True)
 class DiskIoTuneConfig(Element):
-    """``<iotune>``: bytes and operations per second. Nova's ``quota:disk_*`` extra specs end here."""
+    """``<iotune>``: bytes and operations per second, from Nova's ``quota:disk_*`` extra specs."""
 
     TAG: t.ClassVar[str] = "iotune"
 
@@ -51,14 +51,14 @@ class DiskIoTuneConfig(Element):
 
 @dataclass(frozen=True)
 class DiskConfig(Element):
-    """``<disk>``. Of the sources, the one that fits ``type`` is set: file, block (dev), network (protocol and name)."""
+    """``<disk>``. Only the source of its ``type`` is set: file, block (dev), network (protocol and name)."""
 
     TAG: t.ClassVar[str] = "disk"
 
     type: str = at("@type", default="file")
     device: str = at("@device", default="disk")  # disk, cdrom, floppy, lun
     driver_name: t.Optional[str] = at("driver/@name")
-    driver_type: t.Optional[str] = at("driver/@type")  # always written: nothing of a guest's disk is ever probed
+    driver_type: t.Optional[str] = at("driver/@type")  # always written, so that a guest's disk is never probed
     driver_cache: t.Optional[str] = at("driver/@cache")
     driver_io: t.Optional[str] = at("driver/@io")
     driver_discard: t.Optional[str] = at("driver/@discard")
@@ -66,7 +66,7 @@ class DiskConfig(Element):
     driver_queues: t.Optional[int] = at("driver/@queues", "int")
     auth_username: t.Optional[str] = at("auth/@username")
     auth_secret_type: t.Optional[str] = at("auth/secret/@type")
-    auth_secret_uuid: t.Optional[str] = at("auth/secret/@uuid")  # the secret itself is libvirt's, never in the XML
+    auth_secret_uuid: t.Optional[str] = at("auth/secret/@uuid")  # libvirt has the secret itself, the XML never
     source_file: t.Optional[str] = at("source/@file")
     source_dev: t.Optional[str] = at("source/@dev")
     source_protocol: t.Optional[str] = at("source/@protocol")
@@ -87,7 +87,7 @@ class DiskConfig(Element):
 
     @property
     def known_as(self) -> str | None:
-        """A volume's uuid: its serial; of a lun, which has the real disk's, the name behind ``ua-``."""
+        """A volume's uuid: the serial, or the alias behind ``ua-`` for a lun, which has the real disk's serial."""
         if self.device == "lun" and self.alias is not None and self.alias.startswith(USER_ALIAS):
             return self.alias[len(USER_ALIAS) :]
         return self.serial

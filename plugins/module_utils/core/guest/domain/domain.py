@@ -78,8 +78,8 @@ class DomainConfig(Element):
 
 
 def render(config: Element) -> str:
-    """The XML text that libvirt is given: indented, the same text for the same config.
+    """The XML text for libvirt: indented, the same text for the same config.
 
-    :raises InvalidInput: a value holds a character that XML cannot carry.
+    :raises InvalidInput: a value has a character that XML does not allow.
     """
     return to_text(config.to_xml())

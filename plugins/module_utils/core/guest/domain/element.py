@@ -2,15 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How a dataclass stands for an XML element: each field says once where its value lives, reading and writing follow.
+"""Dataclasses for XML elements: each field declares the place of its value once; reading and writing follow from it.
 
 A field is declared with ``at("path")``. The path is relative to the element: ``@type`` is an attribute of it,
 ``driver/@name`` one of a child, ``serial`` the text of a child, ``.`` the element's own text. Fields are written in
-the order in which they are declared, so the same value always gives the same text. None and empty texts are not
-written; what is not there reads as the field's default.
+the order of their declaration, so the same value always gives the same text. None and empty texts are not
+written; a missing value reads as the field's default.
 
-What a class does not declare, from_xml ignores: a config holds what this collection wants to say about a guest, not
-all that libvirt knows.
+from_xml ignores everything that a class does not declare: a config has the properties this collection sets, not
+everything that libvirt knows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import typing as t
 from ...errors import InvalidInput
 from ...optional import optional_import, require
 
-# The controller may plan without ever writing XML: it is asked for where XML is made or read.
+# The controller may plan without writing XML, so lxml is only imported when XML is made or read.
 etree: t.Any = optional_import("lxml.etree")
 
 E = t.TypeVar("E", bound="Element")
@@ -48,17 +48,17 @@ def at(path: str, kind: str = "str", default: t.Any = None) -> t.Any:
 
 
 def one(cls: t.Any, path: str | None = None) -> t.Any:
-    """A field holding another config, or None. ``path``: where that element sits when it is no direct child."""
+    """A field with another config, or None. ``path``: the place of an element that is not a direct child."""
     return _field(default=None, metadata={_PLACE: _Place(path or cls.TAG, "one", cls)})
 
 
 def many(cls: t.Any, path: str | None = None) -> t.Any:
-    """A field holding a tuple of configs, or of values: ``cls`` str with ``path`` ``boot/@dev`` is one per element."""
+    """A field with a tuple of configs, or of values: ``cls`` str with ``path`` ``boot/@dev`` is one per element."""
     return _field(default=(), metadata={_PLACE: _Place(path or cls.TAG, "many", cls)})
 
 
 class Element:
-    """Base of all configs. A subclass is a frozen dataclass with TAG, and NAMESPACE and PREFIX where it has its own."""
+    """Base of all configs. A subclass is a frozen dataclass with TAG, and optionally NAMESPACE and PREFIX."""
 
     TAG: t.ClassVar[str] = ""
     NAMESPACE: t.ClassVar[str | None] = None
@@ -67,7 +67,7 @@ class Element:
     def to_xml(self) -> t.Any:
         """An lxml element.
 
-        :raises InvalidInput: a value holds a character that XML cannot carry.
+        :raises InvalidInput: a value has a character that XML does not allow.
         :raises MissingLibrary: lxml is not installed.
         """
         _require_lxml()
@@ -86,9 +86,9 @@ class Element:
 
     @classmethod
     def from_xml(cls: type[E], node: t.Any) -> E:
-        """The config of an lxml element; what the class does not declare is left out.
+        """The config of an lxml element, with what the class declares.
 
-        :raises InvalidInput: the element is another one, or a number is none.
+        :raises InvalidInput: another element, or an invalid number.
         """
         if node.tag != cls._qname(cls.TAG):
             raise InvalidInput(reason="expected the element %s, found %s" % (cls.TAG, node.tag))
@@ -174,7 +174,7 @@ class Element:
             text = None if holder is None else holder.get(steps[-1][1:])
         else:
             holder = node if place.path == "." else cls._find(node, steps)
-            # An empty element says nothing in its text: <loader secure='yes'/> has no path.
+            # An empty element has no text: <loader secure='yes'/> has no path.
             text = (holder.text or None) if holder is not None else None
         return None if text is None else _from_text(place, text)
 
@@ -217,7 +217,7 @@ def _from_text(place: _Place, text: str) -> t.Any:
 
 
 def parse(text: str | bytes) -> t.Any:
-    """The root element of XML text. No entity is expanded, nothing is fetched.
+    """The root element of XML text. Entities are not expanded, nothing is fetched.
 
     :raises InvalidInput: the text is not well-formed XML.
     """

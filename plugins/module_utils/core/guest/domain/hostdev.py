@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Devices of the host that the guest has to itself. source: Nova's libvirt driver; libvirt's domain format"""
+"""Devices of the host that are dedicated to the guest. source: Nova's libvirt driver; libvirt's domain format"""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .element import Element, at, one
 
 @dataclass(frozen=True)
 class HostdevConfig(Element):
-    """``<hostdev>`` of a PCI device. ``managed``: libvirt takes it from its driver and gives it back at the end.
+    """``<hostdev>`` of a PCI device. ``managed``: libvirt detaches it from its driver and reattaches it at the end.
 
-    The numbers of the source are as libvirt writes them (``0x0a``); ``address`` is where it sits in the guest.
+    The numbers of the source are in libvirt's form (``0x0a``); ``address`` is its place in the guest.
     """
 
     TAG: t.ClassVar[str] = "hostdev"

@@ -23,7 +23,7 @@ class FilterParameterConfig(Element):
 
 @dataclass(frozen=True)
 class FilterRefConfig(Element):
-    """``<filterref>``: the nwfilter that the interface passes."""
+    """``<filterref>``: the interface's nwfilter."""
 
     TAG: t.ClassVar[str] = "filterref"
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the domain says of itself, in Nova's metadata format, so that tools which read Nova's guests read ours.
+"""The domain's metadata in Nova's format, so that tools for Nova's guests can read it.
 
 source: Nova's libvirt driver writes ``nova:instance`` into ``<metadata>``; version 1.1 of its namespace has the ports.
 """

@@ -4,7 +4,7 @@
 
 """Cells, pinning and pages of a guest. source: libvirt's domain format.
 
-Sets of CPUs and of cells are texts as libvirt writes them: ``0-2,5``.
+Sets of CPUs and of cells are texts in libvirt's form: ``0-2,5``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class NumaCellConfig(Element):
 
 @dataclass(frozen=True)
 class VcpuPinConfig(Element):
-    """The host's CPUs that one of the guest's may run on."""
+    """The host CPUs of one guest CPU."""
 
     TAG: t.ClassVar[str] = "vcpupin"
 
@@ -62,7 +62,7 @@ class MemNodeConfig(Element):
 
 @dataclass(frozen=True)
 class NumaTuneConfig(Element):
-    """``<numatune>``: the host's cells that the whole guest's memory is on, then cell by cell."""
+    """``<numatune>``: the host cells of the guest's memory, for the whole guest and cell by cell."""
 
     TAG: t.ClassVar[str] = "numatune"
 

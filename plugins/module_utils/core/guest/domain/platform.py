@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the guest boots with: machine, firmware, boot devices, SMBIOS; its features and its clock."""
+"""The guest's machine, firmware, boot devices and SMBIOS; its features and clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .element import Element, at, many
 
 @dataclass(frozen=True)
 class FirmwareFeatureConfig(Element):
-    """``<feature enabled='yes' name='secure-boot'/>``: steers which firmware libvirt selects."""
+    """``<feature enabled='yes' name='secure-boot'/>``: decides which firmware libvirt selects."""
 
     TAG: t.ClassVar[str] = "feature"
 
@@ -24,7 +24,7 @@ class FirmwareFeatureConfig(Element):
 
 @dataclass(frozen=True)
 class OsConfig(Element):
-    """``<os>``. ``firmware`` efi lets libvirt choose loader and NVRAM template from what the host has installed."""
+    """``<os>``. ``firmware`` efi lets libvirt choose loader and NVRAM template from those installed on the host."""
 
     TAG: t.ClassVar[str] = "os"
 
@@ -57,7 +57,7 @@ class SysinfoEntryConfig(Element):
 
 @dataclass(frozen=True)
 class SysinfoConfig(Element):
-    """``<sysinfo type='smbios'>``: what dmidecode shows in the guest."""
+    """``<sysinfo type='smbios'>``: the guest's output of dmidecode."""
 
     TAG: t.ClassVar[str] = "sysinfo"
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""libvirt's secrets: what one is for. Its value is never in XML. source: libvirt's secret format; Nova's create_secret"""
+"""libvirt's secrets. Their values are never in XML. source: libvirt's secret format; Nova's create_secret"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .element import Element, at
 
 @dataclass(frozen=True)
 class SecretConfig(Element):
-    """``<secret>``. ephemeral: only in memory, gone when libvirt's daemon ends; private: libvirt hands it to no client."""
+    """``<secret>``. ephemeral: only in memory, lost when libvirt's daemon ends; private: libvirt returns it to no client."""
 
     TAG: t.ClassVar[str] = "secret"
 

@@ -17,10 +17,10 @@ _KB_PER_MB = 1024
 
 
 def fit_cell(host: HostCell, guest: GuestCell, limits: NUMALimits | None = None, reserve: int = 0) -> GuestCell | str:
-    """The guest's cell as it is on that host's cell, or what it lacks there in words.
+    """The guest's cell fitted to that host cell, or the text of what it lacks there.
 
-    A guest never over-commits against itself. A pinned one over-commits nothing; another only where ``limits`` are
-    given are they looked at. ``reserve`` host CPUs are taken for the emulator's threads.
+    A guest never over-commits against itself. A pinned guest over-commits nothing; others are checked only if ``limits``
+    are given. ``reserve``: host CPUs for the emulator's threads.
     """
     if guest.memory_mb > host.memory_mb:
         return "needs %d MB, the whole cell has %d MB" % (guest.memory_mb, host.memory_mb)
@@ -80,20 +80,20 @@ def _beyond(host: HostCell, guest: GuestCell, limits: NUMALimits) -> str | None:
 
 
 def page_size(host: HostCell, guest: GuestCell) -> int | None:
-    """The page size in kB that the guest's cell gets on that cell, None where no size that it may have fits.
+    """The largest page size in kB that the guest's cell may have and that fits on that cell; None: none fits.
 
-    Of several the largest. Memory is to be a multiple of the page, and that many pages are to be free.
+    Memory has to be a multiple of the page size, and enough pages have to be free.
     """
     offered = sorted((pages.size_kb for pages in host.pages), reverse=True)
-    wish = guest.page_size_kb or 0
-    if wish == PAGES_SMALL:
+    requested = guest.page_size_kb or 0
+    if requested == PAGES_SMALL:
         sizes = offered[-1:]
-    elif wish == PAGES_LARGE:
+    elif requested == PAGES_LARGE:
         sizes = offered[:-1]
-    elif wish == PAGES_ANY:
+    elif requested == PAGES_ANY:
         sizes = offered
     else:
-        sizes = [wish]
+        sizes = [requested]
     return next((size for size in sizes if _holds(host, size, guest.memory_mb * _KB_PER_MB)), None)
 
 
@@ -103,8 +103,8 @@ def _holds(host: HostCell, size_kb: int, memory_kb: int) -> bool:
 
 
 def _page_lack(host: HostCell, guest: GuestCell) -> str:
-    wish = guest.page_size_kb or 0
-    wanted = _PAGE_WORDS.get(wish, "%d kB" % wish)
+    requested = guest.page_size_kb or 0
+    wanted = _PAGE_WORDS.get(requested, "%d kB" % requested)
     offered = ["%d free of %d kB" % (p.free, p.size_kb) for p in sorted(host.pages, key=lambda p: p.size_kb)]
     return "needs %d MB in pages (%s), pages: %s" % (guest.memory_mb, wanted, ", ".join(offered) or "none")
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The NUMA topology that a flavor and an image wish for. source: Nova's numa_get_constraints"""
+"""The NUMA topology requested by a flavor and an image. source: Nova's numa_get_constraints"""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _PAGE_WORDS = {"small": PAGES_SMALL, "large": PAGES_LARGE, "any": PAGES_ANY}
 
 
 def numa_constraints(flavor: Flavor, image_properties: Properties) -> GuestNUMATopology | None:
-    """What a guest of this flavor and image wishes of the host's NUMA cells; None where it wishes nothing.
+    """The NUMA cells that a guest of this flavor and image requests; None if it requests none.
 
-    A page size or a dedicated CPU policy makes one cell where no number of nodes is given. What the flavor says the
-    image may not change; where the flavor is silent the image may speak, but for pages, where it needs leave.
+    A page size or a dedicated CPU policy makes one cell if no number of nodes is given. The image must not contradict
+    the flavor, but may set what the flavor leaves open; pages only if the flavor permits it.
 
-    :raises InvalidInput: one of the family at the end of core.errors, all with status 400.
+    :raises InvalidInput: an error of core.errors.numa, with status 400.
     """
     specs = flavor.extra_specs
     nodes = _nodes(specs, image_properties)
@@ -66,7 +66,7 @@ def numa_constraints(flavor: Flavor, image_properties: Properties) -> GuestNUMAT
 
 
 def _both(name: str, specs: Properties, image: Properties) -> tuple[str | None, str | None]:
-    """The flavor's hw:<name> and the image's hw_<name> as text; what is empty is not there."""
+    """The flavor's hw:<name> and the image's hw_<name> as text; None if missing or empty."""
     return _text(specs.get("hw:%s" % name)), _text(image.get("hw_%s" % name))
 
 
@@ -120,7 +120,7 @@ def _cells(nodes: int, flavor: Flavor, specs: Properties, image: Properties) -> 
 
 
 def _numbered(name: str, specs: Properties, image: Properties, read: t.Callable[[t.Any], t.Any]) -> list[t.Any] | None:
-    """The values of hw:<name>.0, .1 and so on to the first that is missing; the image's where the flavor has none."""
+    """The values of hw:<name>.0, .1 and so on up to the first missing one; the image's if the flavor has none."""
     own = _row("hw:%s.%%d" % name, specs, read)
     asked = _row("hw_%s.%%d" % name, image, read)
     if own is not None and asked is not None:

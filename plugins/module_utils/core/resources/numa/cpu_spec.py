@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Sets of CPUs and sizes of pages as flavors, images and libvirt write them."""
+"""Sets of CPUs and sizes of pages in the form of flavors, images and libvirt."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ...errors import InvalidInput
 
 _SIZE = re.compile(r"^\+?(\d*\.?\d+)([KMGTPEZY]?)i?(b|bit|B)$")
 _PREFIXES = "KMGTPEZY"
-# No host has CPUs above this; a range to a million million would take all memory.
+# No host has CPUs above this; a range up to a trillion would take all memory.
 _CPU_MAX = 1 << 16
 
 
 def parse_cpu_spec(spec: t.Any) -> frozenset[int]:
-    """The CPUs of ``0-3,^2,8``: numbers and ranges, ``^`` takes one or a range out wherever it stands.
+    """The CPUs of ``0-3,^2,8``: numbers and ranges; ``^`` at any position excludes a number or range.
 
-    :raises InvalidInput: no number where one belongs, a range that goes backwards.
+    :raises InvalidInput: not a number, or a descending range.
     """
     wanted: set[int] = set()
     unwanted: set[int] = set()
@@ -68,9 +68,9 @@ def format_cpu_spec(cpus: t.Iterable[int]) -> str:
 
 
 def size_in_kb(value: t.Any) -> int | None:
-    """A size in kB from 2048 (kB) or ``4KB``, ``2MB``, ``1GB``, ``2MiB`` (all powers of 1024); None for what is none.
+    """A size in kB from 2048 (kB) or ``4KB``, ``2MB``, ``1GB``, ``2MiB`` (all powers of 1024); None for anything else.
 
-    Small ``b`` and ``bit`` are bits, as OpenStack reads them. Not above zero, or no whole kB: None too.
+    Lower-case ``b`` and ``bit`` are bits, as in OpenStack. None also for sizes that are not positive or not whole kB.
     """
     text = str(value).strip()
     if text.isascii() and text.isdigit():

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which cells of a host the cells of a guest go to. source: Nova's numa_fit_instance_to_host"""
+"""Fits the cells of a guest to cells of a host. source: Nova's numa_fit_instance_to_host"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 from .cell_fit import Fit, fit_cell
 from .topology import GuestCell, GuestNUMATopology, HostCell, HostNUMATopology, NUMALimits
 
-# Whether the PCI requests can be met with the devices of these host cells (an answer about the set, whatever its order).
+# Whether the devices of these host cells (in any order) satisfy the PCI requests.
 PciCheck = t.Callable[[t.Sequence[int]], bool]
 
 
@@ -22,10 +22,10 @@ def fit_to_host(
     pci_cells: t.Collection[int] = frozenset(),
     pci_ok: PciCheck | None = None,
 ) -> GuestNUMATopology | None:
-    """The guest's topology on that host, or None where it does not fit or either has none.
+    """The guest's topology fitted to that host; None if it does not fit or either has none.
 
-    Of all ways to give each guest cell a host cell of its own, in the order of the host's cells, the first that fits.
-    Without ``pci_ok`` (no PCI wish) cells with PCI devices, ``pci_cells``, come last. Neither argument is changed.
+    Of all assignments of guest cells to different host cells, in the order of the host's cells, the first that fits.
+    Without ``pci_ok`` (no PCI request) cells with PCI devices, ``pci_cells``, come last. The arguments are not changed.
     """
     if host is None or guest is None or not host.cells or not guest.cells:
         return None
@@ -38,16 +38,16 @@ def misfit(
     limits: NUMALimits | None = None,
     pci_ok: PciCheck | None = None,
 ) -> str:
-    """Why fit_to_host says None: what each guest cell lacks on each host cell, in words for people."""
+    """Why fit_to_host returns None: what each guest cell lacks on each host cell, as text."""
     if host is None or not host.cells:
         return "the guest asks for %s, the host reports none" % _cells(len(guest))
     if len(host) < len(guest):
         return "the guest asks for %s, the host has %d" % (_cells(len(guest)), len(host))
     search = _Search(host, guest, limits, (), None)
-    for number, wish in enumerate(guest.cells):
+    for number, guest_cell in enumerate(guest.cells):
         lacks = [(cell.id, search.fit(number, place)) for place, cell in enumerate(search.cells)]
         if all(isinstance(lack, str) for dummy, lack in lacks):
-            return "guest cell %d fits no cell: %s" % (wish.id, "; ".join("cell %d %s" % lack for lack in lacks))
+            return "guest cell %d fits no cell: %s" % (guest_cell.id, "; ".join("cell %d %s" % lack for lack in lacks))
     if pci_ok is not None and search.run() is not None:
         return "the guest's cells fit, but not on the cells of the requested PCI devices"
     return "each guest cell fits a host cell, but they do not all fit at once"
@@ -58,7 +58,7 @@ def _cells(count: int) -> str:
 
 
 class _Search:
-    """The permutations as a walk: each pair of cells is tried once, and no set of host cells is a dead end twice."""
+    """A search over the permutations: each pair of cells and each dead end is evaluated once."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class _Search:
         self._dead: set[int] = set()
 
     def fit(self, number: int, place: int) -> Fit:
-        """How guest cell ``number`` does on the host cell at ``place``. The emulator's CPU goes with the first guest cell."""
+        """The fit of guest cell ``number`` on the host cell at ``place``. The emulator's CPU belongs to the first guest cell."""
         key = (number, place)
         if key not in self._fits:
             reserve = 1 if self.guest.emulator_isolated and number == 0 else 0
@@ -92,7 +92,7 @@ class _Search:
         return None if found is None else GuestNUMATopology(found, self.guest.emulator_threads_policy)
 
     def _walk(self, taken: tuple[GuestCell, ...], used: int) -> tuple[GuestCell, ...] | None:
-        """``used``: one bit for each host cell that ``taken`` is on. What can follow depends on that set alone."""
+        """``used``: one bit for each host cell of ``taken``. The rest of the search depends on that set alone."""
         number = len(taken)
         if number == len(self.guest):
             hosts = [cell.host_cell for cell in taken if cell.host_cell is not None]

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which of a cell's host CPUs a guest's CPUs are pinned to. source: Nova's _pack_instance_onto_cores
+"""Pins a guest's CPUs to host CPUs of a cell. source: Nova's _pack_instance_onto_cores
 
-Nova as of Queens, but for the CPU of the emulator's threads: that one is chosen as Rocky does, because Queens could
-pin a guest and forget to reserve it.
+As in Queens, except for the CPU of the emulator's threads, which is chosen as in Rocky, because Queens could pin a guest
+without reserving it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Core = t.List[int]  # the free threads of one core, in order
 
 @dataclass(frozen=True)
 class Pinning:
-    """Guest CPU -> host CPU, the host CPUs for the emulator, and (sockets, cores, threads) for the guest to see."""
+    """Guest CPU -> host CPU, the host CPUs for the emulator, and the guest's (sockets, cores, threads)."""
 
     cpus: t.Mapping[int, int]
     reserved: frozenset[int]
@@ -30,10 +30,10 @@ class Pinning:
 
 
 def pack(host: HostCell, guest: GuestCell, reserve: int = 0) -> Pinning | None:
-    """Host CPUs for the CPUs of ``guest`` and ``reserve`` more for the emulator; None where its policy cannot be met.
+    """Host CPUs for the CPUs of ``guest`` and ``reserve`` more for the emulator; None if its policy cannot be satisfied.
 
-    prefer (the default) takes the cores with most free threads that hold the guest, and lone threads where none do;
-    require does not take lone threads; isolate takes one thread of each of as many wholly free cores.
+    prefer (the default) takes the cores with the most free threads that hold the guest, or else single threads;
+    require takes no single threads; isolate takes one thread of each of as many entirely free cores.
     """
     cores = free_cores(host)
     if guest.cpu_thread_policy == ISOLATE:
@@ -41,7 +41,7 @@ def pack(host: HostCell, guest: GuestCell, reserve: int = 0) -> Pinning | None:
         pinning = _pin(guest, [core[:1] for core in whole])
         if pinning is None:
             return None
-        # Its whole core is kept idle for a guest that isolates, so the emulator's CPU is on a core of its own.
+        # isolate keeps the rest of a core idle, so the emulator's CPU needs a core of its own.
         left = [core for core in whole if not set(core) & set(pinning.values())]
         return _with_reserved(pinning, left, reserve, 1)
     for threads in range(max(map(len, cores), default=0), 0, -1):
@@ -57,7 +57,7 @@ def pack(host: HostCell, guest: GuestCell, reserve: int = 0) -> Pinning | None:
 
 
 def free_cores(host: HostCell) -> list[Core]:
-    """The threads that are free of each core that has any, in the host's order; of a host without SMT each CPU is a core."""
+    """The free threads of each core that has any, in the host's order; without SMT each CPU is a core."""
     free = host.free_cpus
     if not host.siblings:
         return [[cpu] for cpu in sorted(free)]
@@ -77,7 +77,7 @@ def _reserving(
         return None
     taken = set(pinning.values())
     left = [[cpu for cpu in core if cpu not in taken] for core in cores]
-    # As many threads as every core of the guest can show alike: what is left over on the last core counts.
+    # The number of threads that all cores of the guest can have, including the partly used last one.
     return _with_reserved(pinning, left, reserve, math.gcd(threads, len(guest.cpus) % threads))
 
 

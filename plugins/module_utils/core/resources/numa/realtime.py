@@ -17,14 +17,14 @@ _YES = ("1", "t", "true", "on", "y", "yes")
 
 
 def is_realtime(specs: t.Mapping[str, t.Any]) -> bool:
-    """Whether the flavor has hw:cpu_realtime; an image can not ask for it."""
+    """Whether the flavor has hw:cpu_realtime; an image cannot request it."""
     return str(specs.get("hw:cpu_realtime", "")).strip().lower() in _YES
 
 
 def realtime_cpus(flavor: Flavor, image_properties: t.Mapping[str, t.Any]) -> frozenset[int]:
-    """The guest's CPUs with real-time priority: all but what the mask (``^0-1``) takes out. The image's mask comes first.
+    """The guest's CPUs with real-time priority: all except those of the mask (``^0-1``). The image's mask comes first.
 
-    :raises RealtimeMaskNotFoundOrInvalid: no mask, none that can be read, or none that leaves one CPU of each kind.
+    :raises RealtimeMaskNotFoundOrInvalid: the mask is missing, malformed, or leaves no CPU of one kind.
     """
     mask = image_properties.get("hw_cpu_realtime_mask") or flavor.extra_specs.get("hw:cpu_realtime_mask")
     if not mask:

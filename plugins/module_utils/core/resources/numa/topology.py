@@ -4,8 +4,8 @@
 
 """NUMA cells of a host and of a guest, as plain values with a form for JSON.
 
-Memory is in MB, page sizes are in kB. A guest's topology is at first a wish; fitted to a host, each of its cells knows
-the host's cell and, when pinned, the host's CPU of each of its CPUs.
+Memory is in MB, page sizes are in kB. A guest's topology is at first a request; fitted to a host, each of its cells has
+the host's cell and, if pinned, the host's CPU of each of its CPUs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PREFER = "prefer"
 REQUIRE = "require"
 ISOLATE = "isolate"
 
-# What a wish says of pages instead of a size.
+# Values of a requested page size that are not sizes.
 PAGES_SMALL = -1
 PAGES_LARGE = -2
 PAGES_ANY = -3
@@ -33,7 +33,7 @@ NO_CPUS: frozenset[int] = frozenset()
 
 @dataclass(frozen=True)
 class PagesTopology:
-    """The pages of one size on one cell: how many there are, are used by guests, are kept for others."""
+    """The pages of one size on one cell: total, used by guests, reserved."""
 
     size_kb: int
     total: int
@@ -59,7 +59,7 @@ class PagesTopology:
 
 @dataclass(frozen=True)
 class HostCell:
-    """One NUMA cell of a host. ``siblings``: the threads of each core; empty where cores have but one thread."""
+    """One NUMA cell of a host. ``siblings``: the threads of each core; empty if cores have one thread."""
 
     id: int
     cpus: frozenset[int]
@@ -113,13 +113,13 @@ class HostCell:
 
 @dataclass(frozen=True)
 class HostNUMATopology:
-    """The cells of a host, with what guests use of them. Equal topologies are equal as values and can be keys."""
+    """The cells of a host, with the guests' use. Equal topologies compare equal and can be keys."""
 
     cells: tuple[HostCell, ...]
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
-        # Asked for once per host of a fleet, and the sets in it are many.
+        # Computed once per host of a fleet, because it has many sets.
         object.__setattr__(self, "_hash", hash(self.cells))
 
     def __hash__(self) -> int:
@@ -142,12 +142,12 @@ class HostNUMATopology:
         reserved_huge_pages: t.Sequence[t.Any] = (),
         allowed_cpus: t.Collection[int] | None = None,
     ) -> HostNUMATopology | None:
-        """The topology of a host's fact ``numa_topology``, nothing of it used; None for a host that told none.
+        """The unused topology of a host's fact ``numa_topology``; None for a host without the fact.
 
         :arg reserved_huge_pages: pages that guests do not get: {node, size (kB, or 2MB), count}, or the text
             ``node:0,size:2048,count:64``.
-        :arg allowed_cpus: the CPUs that guests may have (Nova's vcpu_pin_set); None: all.
-        :raises InvalidReservedMemoryPagesOption: an entry that says no node, size or count.
+        :arg allowed_cpus: the CPUs for guests (Nova's vcpu_pin_set); None: all.
+        :raises InvalidReservedMemoryPagesOption: an entry without node, size or count.
         """
         reserved = reserved_pages(reserved_huge_pages)
         if not facts or not facts.get("cells"):
@@ -172,14 +172,14 @@ def _restricted(cell: HostCell, allowed: t.Collection[int] | None) -> HostCell:
     cores = sorted((core & cpus for core in cell.siblings), key=sorted)
     cores = [core for core in cores if core]
     if all(len(core) == 1 for core in cores):
-        cores = []  # no SMT, or none left of it: CPUs are then taken one by one
+        cores = []  # no SMT, or not for these CPUs: CPUs are taken one by one
     return replace(cell, cpus=cpus, siblings=tuple(cores))
 
 
 def reserved_pages(settings: t.Sequence[t.Any]) -> dict[tuple[int, int], int]:
-    """(cell, page size in kB) -> number of pages that guests do not get, of the setting ``reserved_huge_pages``.
+    """(cell, page size in kB) -> number of pages that guests do not get, from the setting ``reserved_huge_pages``.
 
-    :raises InvalidReservedMemoryPagesOption: an entry that says no node, size or count.
+    :raises InvalidReservedMemoryPagesOption: an entry without node, size or count.
     """
     found: dict[tuple[int, int], int] = {}
     for entry in settings or ():
@@ -200,9 +200,9 @@ def reserved_pages(settings: t.Sequence[t.Any]) -> dict[tuple[int, int], int]:
 class GuestCell:
     """One NUMA cell of a guest.
 
-    A wish has the number of the guest's cell and perhaps PAGES_SMALL, PAGES_LARGE or PAGES_ANY. Fitted, it has
-    ``host_cell``, an explicit page size, and when dedicated ``pinning`` (guest CPU -> host CPU), the CPUs reserved for
-    the emulator's threads, and the topology (sockets, cores, threads) that mirrors the cores it got.
+    As requested it has the number of the guest's cell and perhaps PAGES_SMALL, PAGES_LARGE or PAGES_ANY. Fitted, it has
+    ``host_cell``, an explicit page size, and if dedicated ``pinning`` (guest CPU -> host CPU), the CPUs reserved for
+    the emulator's threads, and the topology (sockets, cores, threads) of its cores.
     """
 
     id: int
@@ -222,7 +222,7 @@ class GuestCell:
 
     @property
     def pinned_cpus(self) -> frozenset[int]:
-        """The host's CPUs that are this cell's alone, the emulator's among them; not the siblings that isolate keeps idle."""
+        """The host's CPUs dedicated to this cell, including the emulator's; without the siblings that isolate keeps idle."""
         return frozenset(self.pinning.values()) | self.reserved_cpus
 
     def as_dict(self) -> Json:
@@ -233,7 +233,7 @@ class GuestCell:
             "page_size_kb": self.page_size_kb,
             "cpu_policy": self.cpu_policy,
             "cpu_thread_policy": self.cpu_thread_policy,
-            # JSON has no numbers as keys.
+            # JSON does not have numbers as keys.
             "pinning": {str(cpu): self.pinning[cpu] for cpu in sorted(self.pinning)},
             "reserved_cpus": sorted(self.reserved_cpus),
             "topology": None if self.topology is None else list(self.topology),
@@ -259,7 +259,7 @@ class GuestCell:
 
 @dataclass(frozen=True)
 class GuestNUMATopology:
-    """The cells of a guest: a wish, or fitted to a host."""
+    """The cells of a guest, as requested or fitted to a host."""
 
     cells: tuple[GuestCell, ...]
     emulator_threads_policy: str | None = None
@@ -269,7 +269,7 @@ class GuestNUMATopology:
 
     @property
     def dedicated(self) -> bool:
-        """Whether its CPUs are pinned."""
+        """Whether the CPUs are pinned."""
         return all(cell.dedicated for cell in self.cells)
 
     @property
@@ -279,7 +279,7 @@ class GuestNUMATopology:
 
     @property
     def host_cells(self) -> list[int]:
-        """The host's cells that a fitted guest is on, in the order of its own cells; of a wish none."""
+        """The host's cells of a fitted guest, in the order of its own cells; empty before it is fitted."""
         return [cell.host_cell for cell in self.cells if cell.host_cell is not None]
 
     @property
@@ -299,7 +299,7 @@ class GuestNUMATopology:
 
 @dataclass(frozen=True)
 class NUMALimits:
-    """By how much a cell's CPUs and memory may be over-committed by guests that are not pinned."""
+    """The ratios by which guests that are not pinned may over-commit a cell's CPUs and memory."""
 
     cpu_allocation_ratio: float
     ram_allocation_ratio: float

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What guests take of a host's cells, and give back. source: Nova's numa_usage_from_instances"""
+"""Guests' use of a host's cells. source: Nova's numa_usage_from_instances"""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _KB_PER_MB = 1024
 
 
 def apply_usage(host: HostNUMATopology, guest: GuestNUMATopology | None, sign: int = 1) -> HostNUMATopology:
-    """The host with what a fitted guest uses taken (``sign`` 1) or given back (-1: the exact inverse).
+    """The host after a fitted guest's resources were taken (``sign`` 1) or released (-1: the exact inverse).
 
-    CPUs, memory, pages and pinned CPUs; of a guest that isolates its threads the idle siblings are pinned too and
-    counted as used. What goes to a cell that the host does not have (any more) is left out.
+    CPUs, memory, pages and pinned CPUs; for a guest that isolates its threads the idle siblings are pinned too and
+    counted as used. Cells that the host does not have (any more) are skipped.
 
-    :raises CPUPinningInvalid: a CPU to pin is pinned already.
-    :raises CPUUnpinningInvalid: a CPU to give back is not pinned.
-    :raises CPUPinningUnknown: a CPU that is not of that cell; CPUUnpinningUnknown when giving back.
+    :raises CPUPinningInvalid: a CPU to pin is already pinned.
+    :raises CPUUnpinningInvalid: a CPU to release is not pinned.
+    :raises CPUPinningUnknown: a CPU that is not in that cell; CPUUnpinningUnknown on release.
     """
     if guest is None:
         return host

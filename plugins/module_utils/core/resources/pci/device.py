@@ -25,13 +25,13 @@ class PciDevice:
     address: str
     vendor_id: str
     product_id: str
-    numa_node: t.Optional[int] = None  # None: the host does not say
+    numa_node: t.Optional[int] = None  # None: not reported
     dev_type: str = STANDARD
     parent_addr: t.Optional[str] = None  # of a VF: the address of its PF
     tags: t.Mapping[str, t.Optional[str]] = field(default_factory=dict)
 
     def __hash__(self) -> int:
-        # Thousands of devices are compared by host: the address alone tells nearly all of them apart.
+        # Thousands of devices are compared by host, and nearly all differ in their address.
         return hash(self.address)
 
     def as_dict(self) -> dict[str, t.Any]:
@@ -48,7 +48,7 @@ class PciDevice:
 
     @classmethod
     def from_dict(cls, data: t.Mapping[str, t.Any]) -> PciDevice:
-        """The device again; keys it does not know (dev_id, label) are ignored."""
+        """The device; unknown keys (dev_id, label) are ignored."""
         numa_node = data.get("numa_node")
         return cls(
             address=str(data["address"]),

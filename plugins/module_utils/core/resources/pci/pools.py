@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Pools of alike PCI devices, and who gets which device.
+"""Pools of equal PCI devices, and the choice of devices for requests.
 
-One way through the pools serves both the question (supports) and the answer (choose_devices), so that what the
-scheduler and the claim say can not differ from what is then handed out.
+The check (supports) and the choice (choose_devices) share their code, so that scheduler and claim cannot differ from the
+later allocation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .request import LEGACY, REQUIRED, PciRequest
 
 @dataclass
 class Pool:
-    """Devices that no request can tell apart, by address."""
+    """Devices that are equal for every request, by address."""
 
     vendor_id: str
     product_id: str
@@ -45,7 +45,7 @@ class Pool:
         }
 
     def fits(self, alternatives: t.Iterable[t.Mapping[str, t.Any]]) -> bool:
-        """Whether the pool has all that one of the alternatives asks; upper and lower case are the same."""
+        """Whether the pool satisfies one of the alternatives, ignoring case."""
         own = self.as_dict()
         return any(all(_fold(own.get(key)) == _fold(value) for key, value in spec.items()) for spec in alternatives)
 
@@ -55,7 +55,7 @@ def _fold(value: t.Any) -> t.Any:
 
 
 def pools_of(devices: t.Iterable[PciDevice]) -> list[Pool]:
-    """The devices in pools: those with fewer tags first, then by the lowest address in them."""
+    """The devices in pools: fewer tags first, then by lowest address."""
     pools: dict[t.Hashable, Pool] = {}
     for device in sorted(devices, key=lambda d: d.address):
         key = (
@@ -78,7 +78,7 @@ def supports(
 ) -> bool:
     """Whether these free devices satisfy all requests, one after the other.
 
-    :arg numa_cells: ids of the host's cells that the guest is on; none given: affinity does not matter.
+    :arg numa_cells: ids of the guest's host cells; None: affinity does not matter.
     """
     return choose_devices(devices, requests, numa_cells) is not None
 
@@ -88,9 +88,9 @@ def choose_devices(
     requests: t.Iterable[PciRequest],
     numa_cells: t.Sequence[int] | None = None,
 ) -> list[tuple[PciRequest, list[PciDevice]]] | None:
-    """The devices for each request, None when they do not suffice. The same input always gives the same devices.
+    """The devices for each request, None if they do not suffice. The same input always gives the same devices.
 
-    A PF takes its VFs with it, a VF its PF: they are not given to later requests either.
+    A PF excludes its VFs, and a VF its PF, from later requests.
     """
     chosen = hand_out(devices, requests, numa_cells)
     return chosen if all(len(picked) == request.count for request, picked in chosen) else None
@@ -101,24 +101,24 @@ def hand_out(
     requests: t.Iterable[PciRequest],
     numa_cells: t.Sequence[int] | None = None,
 ) -> list[tuple[PciRequest, list[PciDevice]]]:
-    """As many devices for each request as there are, up to its count: who comes short says what is missing."""
+    """The devices for each request, up to its count; a request with fewer shows what is missing."""
     pools = pools_of(devices)
     return [(request, _consume(pools, request, numa_cells)) for request in requests]
 
 
 def candidate_pools(pools: t.Sequence[Pool], request: PciRequest, numa_cells: t.Sequence[int] | None) -> list[Pool]:
-    """The pools that may serve a request, in the order in which they do."""
+    """The pools that may serve a request, in order."""
     fitting = [pool for pool in pools if pool.fits(request.spec)]
     if numa_cells:
         fitting = _near(fitting, numa_cells, request)
     if any(_fold(alternative.get("dev_type")) == _fold(PF) for alternative in request.spec):
         return fitting
-    # A PF often has the ids of its VFs; whoever did not ask for it would take a whole card.
+    # A PF often has the ids of its VFs; without an explicit request it would take a whole card.
     return [pool for pool in fitting if pool.dev_type != PF]
 
 
 def _near(pools: t.Sequence[Pool], numa_cells: t.Sequence[int], request: PciRequest) -> list[Pool]:
-    """The pools with the strictest affinity that suffices, no less strict than the policy wants."""
+    """The pools with the strictest affinity that suffices, at least as strict as the policy requires."""
     local = [pool for pool in pools if pool.numa_node in numa_cells]
     if request.numa_policy == REQUIRED or _total(local) >= request.count:
         return local
@@ -145,7 +145,7 @@ def _consume(pools: t.Sequence[Pool], request: PciRequest, numa_cells: t.Sequenc
 
 
 def _least_missed(pool: Pool, pools: t.Iterable[Pool]) -> PciDevice:
-    """The device whose card loses least by it: a VF of a card already split, a PF with few VFs; then by address."""
+    """The device with the least loss for its card: a VF of an already split card, a PF with few VFs; then by address."""
     if pool.dev_type not in (PF, VF):
         return pool.devices[0]
     free = [device for other in pools for device in other.devices if device.dev_type in (PF, VF)]
@@ -166,14 +166,14 @@ def _drop_relatives(pools: t.Iterable[Pool], taken: PciDevice) -> None:
 
 
 def _excludes(taken: PciDevice, device: PciDevice) -> bool:
-    """Whether two functions of one card can not have different owners."""
+    """Whether two functions of one card cannot have different owners."""
     if taken.dev_type == PF:
         return device.dev_type == VF and device.parent_addr == taken.address
     return device.dev_type == PF and taken.dev_type == VF and taken.parent_addr == device.address
 
 
 def free_devices(all_devices: t.Iterable[PciDevice], taken_addresses: t.Iterable[str]) -> list[PciDevice]:
-    """What is left to give away, by address: not taken, no VF of a PF that is, no PF of which a VF is."""
+    """The free devices by address: neither taken, nor a VF of a taken PF, nor a PF with a taken VF."""
     devices = sorted(all_devices, key=lambda d: d.address)
     taken = frozenset(taken_addresses)
     cards = {d.parent_addr for d in devices if d.dev_type == VF and d.address in taken}

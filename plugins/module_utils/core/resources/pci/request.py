@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a flavor asks of PCI devices: aliases of the operator, counted in an extra spec."""
+"""Requests of a flavor for PCI devices: the operator's aliases, with counts in an extra spec."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _words(spec: t.Mapping[str, t.Any]) -> str:
 
 @dataclass(frozen=True)
 class Alias:
-    """What one name stands for: alternatives, and how near the devices must be to the guest's memory."""
+    """The meaning of an alias: alternatives, and the devices' affinity to the guest's memory."""
 
     name: str
     numa_policy: str
@@ -121,7 +121,7 @@ def _checked(definition: t.Any) -> dict[str, str]:
         raise PciInvalidAlias(reason="%s: %s unexpected, known are %s" % (dict(definition), unknown, ", ".join(_KEYS)))
     for key, value in definition.items():
         if not isinstance(value, str):
-            # In YAML 0443 is a number, and not the one that was meant.
+            # YAML reads 0443 as a number, and not as the intended one.
             raise PciInvalidAlias(reason="%s %r is not a text" % (key, value), remedy="Put %s in quotes." % key)
         if key in _CHOICES and value not in _CHOICES[key]:
             raise PciInvalidAlias(reason="%s %r is not one of %s" % (key, value, ", ".join(_CHOICES[key])))
@@ -137,10 +137,10 @@ def pci_requests(
     aliases: Aliases | t.Sequence[t.Mapping[str, t.Any] | str],
     image_properties: t.Mapping[str, t.Any] | None = None,
 ) -> tuple[PciRequest, ...]:
-    """What the flavor's ``pci_passthrough:alias`` ("a1:2,a2:1") asks for, in its order.
+    """The requests of the flavor's ``pci_passthrough:alias`` ("a1:2,a2:1"), in its order.
 
-    :arg aliases: of parse_aliases(), or the definitions; looked at only where the flavor asks.
-    :raises PciRequestAliasNotDefined: a name that no alias has.
+    :arg aliases: from parse_aliases(), or the definitions; read only if the flavor has requests.
+    :raises PciRequestAliasNotDefined: an unknown alias.
     :raises PciInvalidAlias: the extra spec, or a definition, is malformed.
     :raises InvalidPCINUMAAffinity: an unknown policy in hw:pci_numa_affinity_policy of the flavor or
         hw_pci_numa_affinity_policy of the image.

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which devices of a host may be given away: Nova's [pci]passthrough_whitelist, here bootflow_pci_device_spec.
+"""The devices of a host for guests: Nova's [pci]passthrough_whitelist, here bootflow_pci_device_spec.
 
-An entry names any of vendor_id, product_id and either address or devname; whatever else it has are tags of the devices
+An entry has vendor_id, product_id and either address or devname, all optional; other fields are tags of the devices
 it admits (physical_network, trusted).
 """
 
@@ -28,19 +28,19 @@ Address = t.Tuple[str, str, str, str]
 
 
 class HostLookup(t.Protocol):
-    """What only the host can tell."""
+    """Questions that only the host can answer."""
 
     def function_of_interface(self, name: str) -> tuple[str | None, bool]:
-        """The PCI address behind a network interface (None: there is none), and whether it is a PF."""
+        """The PCI address of a network interface (None: it has none), and whether it is a PF."""
 
     def is_physical_function(self, address: str) -> bool:
-        """Whether it is a PF."""
+        """Whether the device is a PF."""
 
 
 def split_address(address: str) -> Address:
-    """Domain, bus, slot and function of a full address, in lower case with all their digits.
+    """Domain, bus, slot and function of a full address, in lower case with all digits.
 
-    :raises PciDeviceWrongAddressFormat: it is none.
+    :raises PciDeviceWrongAddressFormat: not an address.
     """
     front, dot, function = address.partition(".")
     parts = front.split(":") + [function]
@@ -66,9 +66,9 @@ def _number(text: str, name: str, largest: int, digits: int) -> str:
 
 @dataclass(frozen=True)
 class AddressPattern:
-    """The addresses that an entry means: each part is a text to be equal to, ``*``, or a regular expression.
+    """The addresses of an entry: each part is an exact text, ``*``, or a regular expression.
 
-    Where it is one single address, of a PF, its VFs are meant too.
+    The single address of a PF includes its VFs.
     """
 
     parts: t.Tuple[str, str, str, str]
@@ -97,8 +97,8 @@ class AddressPattern:
 def address_pattern(address: t.Any, lookup: HostLookup | None = None) -> AddressPattern:
     """A pattern from ``*:0a:00.*`` (parts may be left out) or from {domain, bus, slot, function: regular expression}.
 
-    :raises PciDeviceWrongAddressFormat: it is neither.
-    :raises PciConfigInvalidWhitelist: a part is no hex number, or too large.
+    :raises PciDeviceWrongAddressFormat: neither of them.
+    :raises PciConfigInvalidWhitelist: a part is not a hex number, or too large.
     """
     if isinstance(address, str):
         pattern = AddressPattern(_glob_parts(address))
@@ -143,7 +143,7 @@ def _regex_parts(address: t.Mapping[str, t.Any]) -> Address:
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """One entry. ``address`` is None where ``devname`` names an interface that the host has not."""
+    """One entry. ``address`` is None if the host lacks the interface ``devname``."""
 
     vendor_id: str
     product_id: str
@@ -163,9 +163,9 @@ class DeviceSpec:
 def parse_device_specs(entries: t.Any, lookup: HostLookup | None = None) -> tuple[DeviceSpec, ...]:
     """The entries of pci_device_spec: a list of mappings (or their JSON texts, or lists of them, as in nova.conf).
 
-    :arg lookup: without one no interface is known and no address is that of a PF.
-    :raises PciConfigInvalidWhitelist: an entry is no mapping, an id no hex number, a tag no text.
-    :raises PciDeviceWrongAddressFormat: an address is none.
+    :arg lookup: None: interfaces are unknown and no address is that of a PF.
+    :raises PciConfigInvalidWhitelist: an entry is not a mapping, an id not a hex number, or a tag not a text.
+    :raises PciDeviceWrongAddressFormat: an invalid address.
     :raises PciDeviceInvalidDeviceName: an entry has address and devname.
     """
     if isinstance(entries, (str, t.Mapping)):
@@ -208,7 +208,7 @@ def _device_spec(entry: t.Mapping[str, t.Any], lookup: HostLookup | None) -> Dev
 
 def _identifier(name: str, value: t.Any) -> str:
     if not isinstance(value, str):
-        # In YAML 0443 is a number, and not the one that was meant.
+        # YAML reads 0443 as a number, and not as the intended one.
         raise PciConfigInvalidWhitelist(
             reason="property %s (%r) is not a text" % (name, value), remedy="Put %s in quotes." % name
         )
@@ -229,7 +229,7 @@ def _tags(rest: t.Mapping[str, t.Any]) -> dict[str, str | None]:
 
 
 def admitted(devices: t.Iterable[PciDevice], specs: t.Sequence[DeviceSpec]) -> list[PciDevice]:
-    """The devices that an entry admits, with the tags of the first that does, by address."""
+    """The devices that an entry admits, by address, with the tags of the first such entry."""
     result = []
     for device in sorted(devices, key=lambda d: d.address):
         spec = next((spec for spec in specs if spec.matches(device)), None)

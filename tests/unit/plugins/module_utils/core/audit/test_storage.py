@@ -337,8 +337,8 @@ def test_when_a_target_is_missing(fields: dict[str, t.Any], items: tuple[Item, .
         # Nothing but its service is needed, whatever the guest does.
         ((target(running=False),), False, False, ("systemctl restart rtslib-fb-targetctl",), "detach"),
         ((target(running=False),), True, True, ("systemctl restart rtslib-fb-targetctl",), "source_volid"),
-        ((), False, False, ("backup", "attach it again", "guest runs"), "source_volid"),
-        ((), False, True, ("backup", "attach it again", "does not run"), "guest runs"),
+        ((), False, False, ("backup", "attach it again", "guest is running"), "source_volid"),
+        ((), False, True, ("backup", "attach it again", "is not running"), "guest is running"),
         ((), True, True, ("backup", "source_volid"), "attach it again"),
     ],
 )

@@ -189,7 +189,7 @@ def test_what_a_missing_target_takes_depends_on_the_disk_and_on_the_guest(
     one.time += 10
     evidence = auditor.told(targets=[])
     off = replace(evidence, storage=replace(evidence.storage, off={r.instance_uuid for r in one.live_attachments()}))
-    for seen, word in ((evidence, "The guest runs"), (off, "does not run")):
+    for seen, word in ((evidence, "The guest is running"), (off, "is not running")):
         found = {f.instance: f.remedy for f in auditor.plan(seen) if f.kind == rules.MISSING_TARGET}
         root = found.pop(next(r.instance_uuid for r in one.live_attachments() if r.mountpoint == "/dev/vda"))
         (data,) = found.values()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a flavor and an image wish of a host's cells, PCI devices and disks, so that bad wishes are told with the request.
+"""NUMA cells, PCI devices and whole disks that a flavor and an image request, read with the request to report errors early.
 
 source: Nova's _create_instance: base options
 """
@@ -20,7 +20,7 @@ from ..resources.numa.topology import GuestNUMATopology
 from ..resources.pci.request import PciRequest, parse_aliases, pci_requests
 
 
-class ResourceWishes(t.NamedTuple):
+class RequestedResources(t.NamedTuple):
     """Fields of a ServerRequest."""
 
     numa_topology: t.Optional[GuestNUMATopology] = None
@@ -29,7 +29,7 @@ class ResourceWishes(t.NamedTuple):
 
 
 def read_pci_aliases(data: t.Any, problems: Problems) -> t.Any:
-    """bootflow_pci_alias as pci_requests() takes it; what is wrong with an alias is added to ``problems``."""
+    """bootflow_pci_alias in the form for pci_requests(); errors are added to ``problems``."""
     if data is None:
         return {}
     if not isinstance(data, (list, tuple)):
@@ -48,10 +48,10 @@ def read_pci_aliases(data: t.Any, problems: Problems) -> t.Any:
     return {}
 
 
-def resource_wishes(
+def requested_resources(
     flavor: Flavor, image: t.Optional[Image], pci_aliases: t.Any, path: str, problems: Problems
-) -> ResourceWishes:
-    """The wishes; what is wrong with them is added to ``problems`` at ``path``."""
+) -> RequestedResources:
+    """The requested resources; errors are added to ``problems`` at ``path``."""
     properties = image.properties if image is not None else {}
     numa_topology = None
     requests: t.Sequence[t.Any] = ()
@@ -62,4 +62,4 @@ def resource_wishes(
         requests = pci_requests(flavor, pci_aliases, properties)
     with problems.collect(path):
         disks = whole_disk_requests(flavor)
-    return ResourceWishes(numa_topology, tuple(requests), tuple(disks))
+    return RequestedResources(numa_topology, tuple(requests), tuple(disks))
