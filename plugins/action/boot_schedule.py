@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
@@ -27,7 +28,6 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     boot_request,
     boot_volume_settings,
     guest_of_build,
-    host_settings,
     scheduler_settings,
     storage_reports,
     storage_settings,
@@ -218,7 +218,7 @@ class ActionModule(LedgerAction):
         decision = selection.decision if selection is not None else found.result.explanations.get(row.uuid)
         xml = None
         if build is not None:
-            settings = host_settings.HOST.of(self.task_vars["hostvars"][build.row.host])
+            settings = HOST.of(self.task_vars["hostvars"][build.row.host])
             xml = guest_of_build.domain_xml(build, settings, found.volumes.get(row.uuid, []))
         return {
             "name": row.display_name,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import names
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import KERNEL, NONE, QEMU
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import iscsi_connection
@@ -85,7 +86,7 @@ def connector_of(host: str, variables: t.Mapping[str, t.Any], facts: t.Mapping[s
     :raises InvalidInput: bootflow_volume_attach of the host.
     """
     made = names.INITIATOR_PREFIX + (re.sub(r"[^A-Za-z0-9_.-]+", "-", host).strip("-.")[:128] or "host")
-    return Connector(host, str(facts.get("initiator") or made), host_settings.HOST.of(variables).volume_attach)
+    return Connector(host, str(facts.get("initiator") or made), HOST.of(variables).volume_attach)
 
 
 def check_host(host: str, connector: str, facts: t.Mapping[str, t.Any]) -> None:

@@ -109,7 +109,7 @@ class Ports:
         return Context(run=run, request_id="req-%s" % run.id, **settings)
 
 
-class LedgerAction(ActionBase):
+class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
     """Base of the ledger-side actions: a subclass has ARGUMENTS and act()."""
 
     # option -> the setting that is read where the option is not given; or, of what no variable sets, its argument spec

@@ -14,6 +14,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.storage import THIN
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.work import BackendWork, WorkResult
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import (
@@ -70,7 +71,7 @@ def _backend(action: LedgerAction, work: BackendWork) -> WorkResult:
     }
     # What is a file of the controller alone is uploaded, but not before the backend said that it has no copy of its own.
     here = {i.id for i in images.values() if i.path and not i.url and not local}
-    cached = c["provisioning"] == storage_settings.THIN and c["image_cache"]
+    cached = c["provisioning"] == THIN and c["image_cache"]
     waiting = [v for v in work.volumes if v.get("image_id") in here]
     if not waiting or cached:
         result = _run(action, arguments)

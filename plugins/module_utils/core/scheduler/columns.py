@@ -14,6 +14,8 @@ from ..optional import optional_import, require
 from .host_state import HostState
 from .request_spec import RequestSpec
 
+__all__ = ["Column", "Fleet", "Groups", "LazyHosts", "Rows", "Same", "np"]
+
 if t.TYPE_CHECKING:
     import numpy as np
 

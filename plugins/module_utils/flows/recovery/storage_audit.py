@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from ...core.audit import plan as audit
 from ...core.audit import storage
 from ...core.audit.plan import Evidence, Finding
-from ...core.audit.storage import SNAPSHOT, VOLUME, Cable, Item, StorageLedger
+from ...core.audit.storage import Cable, Item, StorageLedger
+from ...core.audit.storage_evidence import SNAPSHOT, VOLUME
 from ...core.volumes import states
 from ...core.volumes.attachment import DONE
 from ...core.volumes.names import IQN_PREFIX

@@ -306,7 +306,7 @@ class TgtTarget:
         return tuple(sorted({*export.users, *live}))
 
     def is_saved(self, export: Export, found: Found) -> bool:
-        return found.saved == (config_text(export), 0o600)
+        return bool(found.saved == (config_text(export), 0o600))
 
     # ---- change --------------------------------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ def shown_xml(xml: str) -> str:
     for element in root.iter("graphics"):
         if "passwd" in element.attrib:
             element.set("passwd", "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER")
-    return etree.tostring(root, pretty_print=True, encoding="unicode")
+    return str(etree.tostring(root, pretty_print=True, encoding="unicode"))
 
 
 def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False) -> dict[str, t.Any]:

@@ -198,7 +198,7 @@ def network_xml(spec: NetworkSpec) -> str:
         etree.SubElement(root, "mtu", size=str(int(spec.mtu)))
     for subnet in spec.subnets:
         _add_subnet(root, spec, subnet)
-    return etree.tostring(root, pretty_print=True, encoding="unicode")
+    return str(etree.tostring(root, pretty_print=True, encoding="unicode"))
 
 
 def _add_subnet(root: t.Any, spec: NetworkSpec, subnet: t.Mapping[str, t.Any]) -> None:

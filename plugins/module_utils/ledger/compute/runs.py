@@ -21,6 +21,20 @@ from ..db.transaction import Transaction
 from ..schema.tables import runs
 
 
+class RunRow:
+    """A row of runs: a process that works on the ledger."""
+
+    id: str
+    controller: str
+    boot_id: str  # of the controller; "": unknown
+    pid_namespace: str
+    pid: int
+    pid_started: int  # clock ticks since the controller's boot
+    actor: str
+    started_at: float
+    lease_until: float
+
+
 def renew(tx: Transaction) -> None:
     """Enter this run, or push its lease out."""
     until = tx.now + tx.context.lease_seconds
@@ -42,7 +56,7 @@ def renew(tx: Transaction) -> None:
         )
 
 
-def is_dead(row: t.Any, me: RunIdentity, now: float) -> bool:
+def is_dead(row: RunRow | None, me: RunIdentity, now: float) -> bool:
     """Whether the run in ``row`` can no longer be working: its lease is out, or its process is gone from this machine."""
     if row is None or row.lease_until <= now:
         return True
@@ -56,7 +70,7 @@ def dead_among(tx: Transaction, run_ids: t.Iterable[str]) -> set[str]:
     wanted = {r for r in run_ids if r and r != tx.run.id}
     if not wanted:
         return set()
-    rows = {r.id: r for r in tx.execute(sa.select(runs).where(runs.c.id.in_(sorted(wanted))))}
+    rows = {r.id: r for r in tx.rows(sa.select(runs).where(runs.c.id.in_(sorted(wanted))), RunRow)}
     return {r for r in wanted if is_dead(rows.get(r), tx.run, tx.now)}
 
 

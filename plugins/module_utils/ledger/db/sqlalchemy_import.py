@@ -10,6 +10,8 @@ import typing as t
 
 from ...core.optional import installed, optional_import, require
 
+__all__ = ["need_libraries", "sa"]
+
 if t.TYPE_CHECKING:
     import sqlalchemy as sa
 else:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from .sqlalchemy_import import sa
 from .this_run import Context, RunIdentity
 
+Row = t.TypeVar("Row")
+
 
 @dataclass
 class Transaction:
@@ -26,8 +28,14 @@ class Transaction:
     of_run: Context | None = None
     _moment: float | None = field(default=None, repr=False)
 
-    def execute(self, statement: sa.Executable, parameters: t.Any = None) -> sa.CursorResult:
+    def execute(
+        self, statement: sa.Executable, parameters: t.Any = None
+    ) -> sa.CursorResult[t.Unpack[tuple[t.Any, ...]]]:
         return self.connection.execute(statement, parameters)
+
+    def rows(self, query: sa.Executable, kind: type[Row]) -> list[Row]:
+        """The rows of ``query``. ``kind`` declares their columns, for mypy: they stay SQLAlchemy's own, nothing is converted."""
+        return t.cast("list[Row]", list(self.connection.execute(query)))
 
     @property
     def dialect(self) -> sa.Dialect:

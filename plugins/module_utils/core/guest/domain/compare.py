@@ -284,12 +284,12 @@ def _is_default(wanted: Node) -> bool:
 def _is_libvirts(extra: Node, parent: Node) -> bool:
     """Whether libvirt added this child of the list above, as it does in some cases."""
     if extra.tag == "link":
-        return extra.get("state") == "up"
+        return bool(extra.get("state") == "up")
     if extra.tag == "boot" and parent.tag == "os":
         # libvirt writes hd if neither os nor a device has a boot order
         return extra.get("dev") == "hd" and len(parent.findall("boot")) == 1
     if extra.tag == "sound":
         return False
     if extra.tag == "smm":
-        return extra.get("state") == "on"  # follows from the secure loader
+        return bool(extra.get("state") == "on")  # follows from the secure loader
     return False
