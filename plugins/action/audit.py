@@ -38,7 +38,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings 
 AUDITING = "bootflow_auditing"
 INSPECTED = "bootflow_inspected"
 AUDITED = "bootflow_audited"
-STRANGER = "it is not in the inventory"
+STRANGER = "the host is not in the inventory"
 PHASES = ["begin", "inspect", "repair", "clean", "unexport", "release", "finish"]
 
 
@@ -262,10 +262,10 @@ class ActionModule(LedgerAction):
         problems: t.Mapping[str, errors.BootflowError],
         died: t.Mapping[str, str],
     ) -> None:
-        now = Todo(*([u for u in part if u in wanted] for part in (todo.builds, todo.deleting, todo.remains)))
+        now = Todo(*([u for u in part if u in wanted] for part in (todo.builds, todo.deleting, todo.leftovers)))
         ledger.transact(ledger_audit.builds_cleaned, host, now, problems, died)
         ledger.transact(ledger_audit.deletes_cleaned, host, now, problems)
-        ledger.transact(ledger_audit.remains_cleaned, host, [u for u in now.remains if u not in problems])
+        ledger.transact(ledger_audit.leftovers_cleaned, host, [u for u in now.leftovers if u not in problems])
 
     def _ends(self, host: str) -> Ends:
         return Ends(**((self._repaired().get("ends") or {}).get(host) or {}))

@@ -72,7 +72,7 @@ class ActionModule(LedgerAction):
             accepted, stale = ledger.transact(write, collisions=3)
         # A transaction of its own, after this run took over what it requested: accept has locked subnets, and no instance is
         # locked after them.
-        if accepted.changed and not self.check_mode and ledger.transact(leases.give_back):
+        if accepted.changed and not self.check_mode and ledger.transact(leases.expire):
             stale = ledger.inspect(self._stale)
         if not accepted.changed and self.options["print_table"]:
             count = len(accepted.unchanged)

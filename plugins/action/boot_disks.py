@@ -93,7 +93,7 @@ class ActionModule(StageAction):
         for uuid, outcome in result["outcomes"].items():
             for image_id in outcome.get("pending") or []:
                 problems[uuid] = refused.get(image_id) or errors.ImageUnacceptable(
-                    image_id=images[image_id].name, reason="it did not come to the host"
+                    image_id=images[image_id].name, reason="the file was not copied to the host"
                 )
         return {b.uuid: problems.get(b.uuid) for b in builds}
 

@@ -61,8 +61,8 @@ class ActionModule(LedgerAction):
         for attachment_id, problem in sorted(problems.items()):
             volume_id = every[attachment_id].volume_id
             self._display.warning("%s, volume %s: %s" % (self.host, volume_id, problem.message))
-        told = {every[i].volume_id: p.as_dict() for i, p in problems.items()}
-        return {"changed": any(done.values()), **done, "problems": told}
+        errors_of = {every[i].volume_id: p.as_dict() for i, p in problems.items()}
+        return {"changed": any(done.values()), **done, "problems": errors_of}
 
     # --- attach -------------------------------------------------------------------------------------------------------
 

@@ -27,12 +27,12 @@ class ActionModule(LedgerAction):
                 ledger.transact(backends.record_unreachable, host, why)
             self._display.warning("%s did not report and is left out: %s" % (host, e.message))
             return {"changed": False, "reported": False, "error": e.as_dict()}
-        told = [storage_reports.told(c, facts.get(c["name"])) for c in configurations]
-        for each in told:
+        reported = [storage_reports.backend_data(c, facts.get(c["name"])) for c in configurations]
+        for each in reported:
             if each["error"]:
                 self._display.warning("%s is left out: %s" % (each["pool_host"], each["error"]["message"]))
         if not self.check_mode:
             there = {name: (found or {}).get("volumes") or () for name, found in facts.items()}
-            reports = [storage_reports.report_of(each, there.get(each["name"], ())) for each in told]
+            reports = [storage_reports.report_of(each, there.get(each["name"], ())) for each in reported]
             ledger.transact(backends.record_report, host, reports)
-        return {"changed": False, "reported": True, "backends": told}
+        return {"changed": False, "reported": True, "backends": reported}

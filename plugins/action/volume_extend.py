@@ -47,14 +47,14 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         o = self.options
         problems = Problems()
-        wishes = _wishes(o["volumes"], problems)
+        requested = _entries(o["volumes"], problems)
         settings = volume_settings.of(o)
         context = self.context()
         if o["phase"] == "select":
 
             def growing(tx: Transaction) -> list[t.Any]:
-                found, _missing = volumes.find(tx, [w["volume"] for w in wishes], o["project"])
-                sizes = {w["volume"]: str(w["size"]) for w in wishes}
+                found, _missing = volumes.find(tx, [w["volume"] for w in requested], o["project"])
+                sizes = {w["volume"]: str(w["size"]) for w in requested}
                 return [row for word, row in found.items() if sizes[word] != str(row.size)]
 
             stale = storage_reports.stale_hosts_of(self, growing)
@@ -65,9 +65,9 @@ class ActionModule(LedgerAction):
             if self.check_mode:
                 storage_reports.rehearse_reports(tx, self)
             try:
-                found = extend.begin(tx, wishes, settings, options)
+                found = extend.begin(tx, requested, settings, options)
             except errors.InvalidRequest as e:
-                problems.extend(_refusals(e, wishes))
+                problems.extend(_refusals(e, requested))
                 found = extend.VolumeExtending()
             problems.raise_if_any()
             volume_settings.in_inventory(self, [*found.hosts, *found.compute_hosts])
@@ -79,7 +79,7 @@ class ActionModule(LedgerAction):
                     found = begin(tx)
             else:
                 found = self.open_ledger().transact(begin)
-        sizes = {w["volume"]: w["size"] for w in wishes}
+        sizes = {w["volume"]: w["size"] for w in requested}
         named = [
             {
                 "name": r.name or "",
@@ -94,7 +94,7 @@ class ActionModule(LedgerAction):
             lines = ["%s %s: %s GB -> %s GB" % (n["name"], n["id"], n["size"], n["new_size"]) for n in named]
             tables.show(
                 self._display,
-                ["Would extend:", *lines] if named else ["Nothing to do: %s." % _nothing(wishes)],
+                ["Would extend:", *lines] if named else ["Nothing to do: %s." % _nothing(requested)],
             )
         return {
             "changed": bool(named),
@@ -111,16 +111,16 @@ class ActionModule(LedgerAction):
         }
 
 
-def _nothing(wishes: t.Sequence[t.Any]) -> str:
-    return "every volume already has the requested size" if wishes else "no volume is requested"
+def _nothing(requested: t.Sequence[t.Any]) -> str:
+    return "every volume already has the requested size" if requested else "no volume is requested"
 
 
-def _wishes(entries: t.Sequence[t.Any], problems: Problems) -> list[dict[str, t.Any]]:
+def _entries(entries: t.Sequence[t.Any], problems: Problems) -> list[dict[str, t.Any]]:
     """{volume, size, number of the entry} of each entry that has them; what is wrong with the others' form goes to ``problems``.
 
     An entry may be that of volume_create with a larger size, and may have an id instead of its name.
     """
-    wishes: list[dict[str, t.Any]] = []
+    requested: list[dict[str, t.Any]] = []
     for number, entry in enumerate(entries):
         with problems.collect("volumes[%d]" % number):
             if not isinstance(entry, t.Mapping):
@@ -131,21 +131,21 @@ def _wishes(entries: t.Sequence[t.Any], problems: Problems) -> list[dict[str, t.
                 raise errors.InvalidInput(message="name is missing", remedy="Name the volume, or give its id.")
             if asked.get("size") is None:
                 raise errors.InvalidInput(message="size is missing", remedy="Say how many GB it is to have.")
-            if any(w["volume"] == volume for w in wishes):
+            if any(w["volume"] == volume for w in requested):
                 raise errors.InvalidInput(message="%s is named twice" % volume, remedy="Name it once.")
-            wishes.append({"volume": volume, "size": asked["size"], "number": number})
-    return wishes
+            requested.append({"volume": volume, "size": asked["size"], "number": number})
+    return requested
 
 
-def _refusals(error: errors.InvalidRequest, wishes: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
+def _refusals(error: errors.InvalidRequest, requested: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
     """The ledger's refusals with the numbers of the user's entries, and with advice for volumes that cannot move."""
     found = []
     for each in error.errors:
-        told = dict(each)
-        place = re.match(r"volumes\[([0-9]+)\](.*)", told["path"])
+        refusal = dict(each)
+        place = re.match(r"volumes\[([0-9]+)\](.*)", refusal["path"])
         if place:
-            told["path"] = "volumes[%d]%s" % (wishes[int(place.group(1))]["number"], place.group(2))
-        if told["code"] == "NoValidBackend":
-            told["remedy"] = NO_ROOM
-        found.append(told)
+            refusal["path"] = "volumes[%d]%s" % (requested[int(place.group(1))]["number"], place.group(2))
+        if refusal["code"] == "NoValidBackend":
+            refusal["remedy"] = NO_ROOM
+        found.append(refusal)
     return found

@@ -75,8 +75,8 @@ class ActionModule(LedgerAction):
             words = "the snapshots match the request" if o["snapshots"] else "no snapshot is requested"
             tables.show(self._display, ["Nothing to do: %s." % words])
         elif o["print_table"] and self.check_mode:
-            wishes = (("make", begun.created + begun.resumed), ("delete", begun.deleting))
-            tables.show(self._display, ["Would %s %s" % (word, lines[i]) for word, ids in wishes for i in ids])
+            planned = (("make", begun.created + begun.resumed), ("delete", begun.deleting))
+            tables.show(self._display, ["Would %s %s" % (word, lines[i]) for word, ids in planned for i in ids])
         return {
             "changed": changed,
             "created": begun.created,

@@ -69,7 +69,7 @@ class ActionModule(LedgerAction):
             tables.show(self._display, "\n\n".join("\n".join(p) for p in parts if p).split("\n"))
         result: dict[str, t.Any] = {
             "changed": False,
-            "answers": [_told(a) for a in answers],
+            "answers": [_answer_data(a) for a in answers],
             "lost": lost,
             "hosts_down": facts.down,
             "oldest_facts": facts.oldest,
@@ -211,7 +211,7 @@ class ActionModule(LedgerAction):
 # --- as data ----------------------------------------------------------------------------------------------------------
 
 
-def _told(answer: ledger_whatif.Answer) -> dict[str, t.Any]:
+def _answer_data(answer: ledger_whatif.Answer) -> dict[str, t.Any]:
     """The answer as data: of the explanation, what turned each host down and the nearest miss."""
     stopped = None
     if answer.stopped_by is not None:
@@ -273,7 +273,7 @@ def _question_lines(answers: t.Sequence[ledger_whatif.Answer]) -> list[str]:
 def _answer_lines(answer: ledger_whatif.Answer) -> list[str]:
     lines = ["", "%s (%s): %s more fit" % (answer.name, answer.flavor, _number(answer, answer.total))]
     if answer.there:
-        lines.append("  %d of its instances are there" % answer.there)
+        lines.append("  %d of the requested instances already have a host" % answer.there)
     if answer.by_host:
         its = {(p["host"], p["node"]): p["count"] for p in answer.placed}
         shown = sorted(answer.by_host, key=lambda h: (-h["count"], h["host"], h["node"]))
@@ -313,7 +313,7 @@ def _loss_lines(lost: t.Sequence[dict[str, t.Any]]) -> list[str]:
 def _why(stuck: t.Mapping[str, t.Any]) -> str:
     """How many hosts were left after each filter that turned some down; the whole reason where none did."""
     some = ["%s %d->%d" % (f["name"], f["start"], f["end"]) for f in stuck["filters"] if f["start"] != f["end"]]
-    return "of the other hosts: " + ", ".join(some) if some else str(stuck["reason"])
+    return "other hosts: " + ", ".join(some) if some else str(stuck["reason"])
 
 
 def _place(place: t.Mapping[str, t.Any]) -> str:

@@ -177,7 +177,7 @@ foreign_memory_mb:
   type: dict
   returned: phase repair
 todo:
-  description: What to clean up on each host, as C(builds), C(deleting) and C(remains).
+  description: What to clean up on each host, as C(builds), C(deleting) and C(leftovers).
   type: dict
   returned: phase repair
 target_hosts:

@@ -34,8 +34,8 @@ def unplug(action: LedgerAction, ledger: t.Any, sessions: Ends, secrets: Ends) -
         found.update(_run(action, "iscsi_initiator", arguments, {e["volume_id"]: e["iqn"] for e in now}))
     free = ledger.transact(storage_audit.hold, host, storage_audit.COMPUTE, secrets) if secrets else []
     if free:
-        wishes = [{"iqn": end["iqn"], "state": "absent"} for end in free]
-        arguments = {"libvirt_uri": host_settings.of(action).libvirt_uri, "secrets": wishes}
+        absent = [{"iqn": end["iqn"], "state": "absent"} for end in free]
+        arguments = {"libvirt_uri": host_settings.of(action).libvirt_uri, "secrets": absent}
         for iqn, problem in _run(action, "iscsi_secret", arguments, {e["iqn"]: e["iqn"] for e in free}).items():
             found[iqn] = found.get(iqn) or problem
     return found

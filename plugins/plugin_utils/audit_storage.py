@@ -50,7 +50,7 @@ def ask(action: LedgerAction, ledger: t.Any, host: str) -> dict[str, t.Any]:
     for configuration in configurations:
         facts = answer["backends"].get(configuration["name"])
         there = [{name: lv.get(name) for name in _FIELDS} for lv in (facts or {}).get("volumes") or ()]
-        backends.append({**storage_reports.told(configuration, facts), "volumes": there})
+        backends.append({**storage_reports.backend_data(configuration, facts), "volumes": there})
     return {"inspected": True, "began_at": began_at, "backends": backends, "targets": answer["targets"]}
 
 

@@ -48,7 +48,7 @@ def ask(
     return action.run_module("storage_backend_info", arguments)
 
 
-def told(configuration: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
+def backend_data(configuration: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
     """One backend in the result of storage_report: {name, pool_host, configuration, capacity|None, error|None}.
 
     Of the lists of volumes that the module gives only the orphans' names and ids are kept.

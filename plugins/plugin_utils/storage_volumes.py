@@ -94,8 +94,8 @@ def _backend(action: LedgerAction, work: BackendWork) -> WorkResult:
 def _run(action: LedgerAction, arguments: dict[str, t.Any]) -> t.Mapping[str, t.Any]:
     result = action.run_module("volume_lvm", arguments)
     for image in result.get("evicted") or ():
-        told = "evicted from the image cache of %s: %s" % (arguments["volume_group"], image["name"])
-        action._display.v(told, host=action.task_vars["inventory_hostname"])
+        text = "evicted from the image cache of %s: %s" % (arguments["volume_group"], image["name"])
+        action._display.v(text, host=action.task_vars["inventory_hostname"])
     return result
 
 

@@ -38,9 +38,9 @@ ARGUMENTS: Arguments = {
 
 def clean(action: LedgerAction) -> dict[str, t.Any]:
     """What an earlier run could not end of these volumes is this run's. Names the hosts that have to be rid of it."""
-    wishes = action.options["attachments"]
+    entries = action.options["attachments"]
     ledger = None if action.check_mode else action.open_ledger()
-    words = {w["volume"] for w in wishes if isinstance(w, t.Mapping) and isinstance(w.get("volume"), str)}
+    words = {w["volume"] for w in entries if isinstance(w, t.Mapping) and isinstance(w.get("volume"), str)}
     rows = ledger.transact(changes.adopt_stale_detachments, words) if ledger is not None else []
     return {
         "changed": bool(rows),
@@ -72,7 +72,7 @@ def begin(action: LedgerAction, step: t.Callable[..., t.Any], *arguments: t.Any)
         tables.show(action._display, [_nothing(o["attachments"], detaching)])
     elif o["print_table"] and action.check_mode:
         tables.show(action._display, ["Would %s %s" % ("detach" if detaching else "attach", line) for line in lines])
-    rows = [_told(r) for r in found.rows]
+    rows = [_attachment_data(r) for r in found.rows]
     text = "".join(line + "\n" for line in lines)
     return {
         "changed": bool(rows),
@@ -116,7 +116,7 @@ def finish(
                 "%s (%s)" % (each["volume"], each["instance"]),
                 each["volume_id"],
                 each["error"],
-                state="its hosts did not answer, see the warnings",
+                state="hosts did not answer, see the warnings",
             )
             for each in left
         ]
@@ -124,7 +124,7 @@ def finish(
     return result
 
 
-def _told(row: t.Any) -> dict[str, t.Any]:
+def _attachment_data(row: t.Any) -> dict[str, t.Any]:
     return {
         "id": row.id,
         "volume_id": row.volume_id,
@@ -134,10 +134,12 @@ def _told(row: t.Any) -> dict[str, t.Any]:
     }
 
 
-def _nothing(wishes: t.Sequence[t.Any], detaching: bool) -> str:
-    if not wishes:
+def _nothing(entries: t.Sequence[t.Any], detaching: bool) -> str:
+    if not entries:
         return "Nothing to do: no attachment is requested."
-    return "Nothing to do: %s." % ("none of them is attached" if detaching else "the volumes are attached as requested")
+    return "Nothing to do: %s." % (
+        "no requested volume is attached" if detaching else "the volumes are attached as requested"
+    )
 
 
 def _lines(tx: Transaction, rows: t.Sequence[t.Any]) -> list[str]:

@@ -81,5 +81,5 @@ def _state(view: View) -> str:
 
 def failed_item(view: View) -> dict[str, t.Any]:
     """A volume or snapshot as an item of an Incomplete."""
-    name, state = view.get("name") or view["id"], view.get("status") or "left"
-    return errors.failed_item(name, view["id"], view.get("fault"), view.get("tried") or (), state="it is " + state)
+    name, state = view.get("name") or view["id"], view.get("status") or "unknown"
+    return errors.failed_item(name, view["id"], view.get("fault"), view.get("tried") or (), state="status is " + state)

@@ -281,7 +281,7 @@ def test_ledgers_that_cannot_be_used(flow: Flow, tmp_path: Path) -> None:
     refused(flow, relative, bootflow_ledger_url="sqlite:///ledger.db", **web)
     refused(
         flow,
-        "LedgerError: The ledger ledger.db cannot be used: it is neither a path nor a ",
+        "LedgerError: The ledger ledger.db cannot be used: the URL is neither a path nor a ",
         "Remedy: Set bootflow_ledger_url, ",
         bootflow_ledger_url="ledger.db",
         **web,
@@ -302,7 +302,7 @@ def test_ledgers_that_cannot_be_used(flow: Flow, tmp_path: Path) -> None:
     refused(
         flow,
         "LedgerError: ",
-        "cannot be used: it is a folder Remedy: Name a file in it: %s/ledger.db." % tmp_path,
+        "cannot be used: the path is a folder Remedy: Name a file in it: %s/ledger.db." % tmp_path,
         bootflow_ledger_url=str(tmp_path),
         **web,
     )
@@ -327,7 +327,7 @@ def test_ledgers_that_cannot_be_used(flow: Flow, tmp_path: Path) -> None:
     refused(
         flow,
         "LedgerError: ",
-        "it is not a ledger, but has tables of such names (instances) Remedy: Name another file",
+        "the database is not a ledger, but has tables with a ledger's names (instances) Remedy: Name another file",
         bootflow_ledger_url=str(foreign),
         **web,
     )

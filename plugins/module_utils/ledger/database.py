@@ -248,7 +248,7 @@ def open_ledger(
     except (sa.exc.ArgumentError, ValueError):
         raise errors.LedgerError(
             url=shown(url),
-            reason="it is not a database URL",
+            reason="the URL is not a database URL",
             remedy="Write it as postgresql://user@host:5432/database; special characters of a password as %40, %2F...",
         ) from None
     if check_revision or not patient:

@@ -162,14 +162,14 @@ class VolumeWorld(World):
         }
         return requests.VolumeSettings(**{**values, **fields})
 
-    def wish(self, *entries: t.Any, run: str = "a", **settings: t.Any) -> accept.VolumeAccepted:
+    def request(self, *entries: t.Any, run: str = "a", **settings: t.Any) -> accept.VolumeAccepted:
         with self.ledger.write() as tx:
             return accept.accept(tx.for_run(self.context(run)), entries, self.settings(**settings))
 
     def refused(self, *entries: t.Any, **how: t.Any) -> list[tuple[str, str]]:
         """(path, code) of every refusal."""
         try:
-            self.wish(*entries, **how)
+            self.request(*entries, **how)
         except errors.InvalidRequest as e:
             return [(r["path"], r["code"]) for r in e.errors]
         raise AssertionError("accepted")
@@ -207,7 +207,7 @@ class VolumeWorld(World):
 
     def make(self, name: str = "v", size: int | None = 10, run: str = "a", **fields: t.Any) -> str:
         """A volume, made. Returns its id."""
-        accepted = self.wish({"name": name, "size": size, **fields}, run=run)
+        accepted = self.request({"name": name, "size": size, **fields}, run=run)
         (volume_id,) = accepted.created
         placed = self.choose(run).placed[volume_id]
         host = placed.host.partition("@")[0]

@@ -318,6 +318,6 @@ def find_subnet(network: Network, name_or_id: str) -> Subnet:
                 return subnet
     error: BootflowError = SubnetNotFound(
         message="Subnet %s could not be found in network %s." % (name_or_id, network.name),
-        remedy="Its subnets: %s." % (", ".join(subnet.name for subnet in network.subnets) or "none"),
+        remedy="Subnets of the network: %s." % (", ".join(subnet.name for subnet in network.subnets) or "none"),
     )
     raise error

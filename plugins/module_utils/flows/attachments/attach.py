@@ -104,7 +104,8 @@ def _as_requested(row: Attachment, request: AttachmentRequest, tx: Transaction) 
     if requested != has:
         raise errors.InvalidVolume(
             reason="volume %s already attached" % request.volume.id,
-            remedy="It is attached to this instance as %s, %s: detach it first." % (row.mountpoint, row.attach_mode),
+            remedy="The volume is attached to this instance as %s, %s: detach it first."
+            % (row.mountpoint, row.attach_mode),
         )
     return bool(row.attach_status == volume_states.ATTACHED)
 

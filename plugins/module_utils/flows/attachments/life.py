@@ -82,7 +82,7 @@ def check_others(tx: Transaction, volume_row: t.Any, instance_uuid: str) -> bool
     if any(r.instance_uuid == instance_uuid and r.attach_status == states.DETACHED for r in rows):
         raise errors.InvalidVolume(
             reason="volume %s already attached" % volume_row.id,
-            remedy="It is still being detached from instance %s: wait until that is done." % instance_uuid,
+            remedy="The volume is still being detached from instance %s: wait until that is done." % instance_uuid,
         )
     return all(r.run_id == tx.run.id for r in rows if r.attach_status in ON_THE_WAY)
 
@@ -227,8 +227,8 @@ def attached(tx: Transaction, ids: t.Iterable[str]) -> None:
         run_id=None,
         instance_uuid=None,
     )
-    told = [(r.volume_id, {"instance_uuid": r.instance_uuid, "mountpoint": r.mountpoint}) for r in rows]
-    volume_history.notify_each(tx, told, "volume.attach.end")
+    details = [(r.volume_id, {"instance_uuid": r.instance_uuid, "mountpoint": r.mountpoint}) for r in rows]
+    volume_history.notify_each(tx, details, "volume.attach.end")
 
 
 def disconnected(tx: Transaction, ids: t.Iterable[str]) -> None:
@@ -300,8 +300,8 @@ def _end(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
         return
     known = attachments.volumes_of(tx, over)
     ended = [(r, known[r.volume_id]) for r in over if r.volume_id in known]
-    told = [(v.id, {"instance_uuid": r.instance_uuid}) for r, v in ended]
-    volume_history.notify_each(tx, told, "volume.detach.end")
+    details = [(v.id, {"instance_uuid": r.instance_uuid}) for r, v in ended]
+    volume_history.notify_each(tx, details, "volume.detach.end")
     # Nothing waits for it any more; one that could not be created is tried again with its instance.
     volumes.forget_instance(
         tx, [v.id for r, v in ended if v.instance_uuid == r.instance_uuid and v.status != states.ERROR]

@@ -110,11 +110,11 @@ def _check_form(entry: t.Any, attaching: bool) -> None:
             raise errors.InvalidInput(reason="%s must be a text" % name, remedy="Write it in quotation marks.")
     mode = entry.get("mode") or "rw"
     if mode not in attach_rules.MODES:
-        raise errors.InvalidVolumeAttachMode(mode=mode, volume_id=entry["volume"], remedy="It is rw or ro.")
+        raise errors.InvalidVolumeAttachMode(mode=mode, volume_id=entry["volume"], remedy="Use rw or ro.")
     try:
         to_boolean(entry.get("delete_on_termination") or False)
     except ValueError as e:
-        raise errors.InvalidInput(reason="delete_on_termination %s" % e, remedy="It is true or false.") from None
+        raise errors.InvalidInput(reason="delete_on_termination %s" % e, remedy="Use true or false.") from None
 
 
 def _guests(tx: Transaction, words: t.Sequence[str], project: str | None) -> dict[str, list[t.Any]]:

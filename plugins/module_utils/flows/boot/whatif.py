@@ -279,7 +279,7 @@ def facts(tx: Transaction, hosts: t.Collection[str], service_down_time: float) -
         if row.forced_down:
             reason = "forced down" + (": %s" % row.forced_down_reason if row.forced_down_reason else "")
         elif row.unreachable_reason is not None:
-            reason = "it did not answer: %s" % row.unreachable_reason
+            reason = "no answer: %s" % row.unreachable_reason
         elif row.reported_at is None:
             reason = NEVER_REPORTED
         elif abs(tx.now - row.reported_at) > service_down_time:

@@ -37,13 +37,13 @@ class Todo:
 
     builds: list[str] = field(default_factory=list)  # of dead runs, this run's now
     deleting: list[str] = field(default_factory=list)
-    remains: list[str] = field(default_factory=list)  # rows of cleanups
+    leftovers: list[str] = field(default_factory=list)  # rows of cleanups
 
     def as_dict(self) -> dict[str, list[str]]:
-        return {"builds": self.builds, "deleting": self.deleting, "remains": self.remains}
+        return {"builds": self.builds, "deleting": self.deleting, "leftovers": self.leftovers}
 
     def __bool__(self) -> bool:
-        return bool(self.builds or self.deleting or self.remains)
+        return bool(self.builds or self.deleting or self.leftovers)
 
 
 @dataclass
@@ -218,7 +218,7 @@ class _Repair:
         self._adopt()
         self._orphans()
         for f in self.by_kind[audit.CLEANUP]:
-            self._todo(f.host).remains.append(str(f.instance))
+            self._todo(f.host).leftovers.append(str(f.instance))
         return self.result
 
     def _todo(self, host: str | None) -> Todo:
@@ -274,7 +274,7 @@ class _Repair:
         for f in [f for kind in kinds for f in self.by_kind[kind]]:
             uuid = str(f.instance)
             cleanups.add(self.tx, str(f.host), uuid, str(f.key), "an orphan that audit found")
-            self._todo(f.host).remains.append(uuid)
+            self._todo(f.host).leftovers.append(uuid)
 
 
 def abandon(tx: Transaction, host: str, uuids: t.Sequence[str], reason: str, died: t.Mapping[str, str]) -> None:
@@ -293,7 +293,7 @@ def abandon(tx: Transaction, host: str, uuids: t.Sequence[str], reason: str, die
 def open_todo(tx: Transaction, host: str, todo: Todo) -> dict[str, str]:
     """uuid -> name of what is still to be cleaned up on ``host``, of what repair() listed."""
     left = {r.instance_uuid: r.domain_name for r in cleanups.of_host(tx, host)}
-    wanted = {u: left[u] for u in todo.remains if u in left}
+    wanted = {u: left[u] for u in todo.leftovers if u in left}
     mine = {r.uuid: r for r in instances.select_live(tx, uuids=[*todo.builds, *todo.deleting], run_id=tx.run.id)}
     for uuid, row in mine.items():
         building = row.vm_state == states.BUILDING and row.host == host
@@ -333,7 +333,7 @@ def deletes_cleaned(tx: Transaction, host: str, todo: Todo, problems: t.Mapping[
     delete.host_failed(tx, host, {u: p for u, p in problems.items() if u in todo.deleting})
 
 
-def remains_cleaned(tx: Transaction, host: str, uuids: t.Sequence[str]) -> None:
+def leftovers_cleaned(tx: Transaction, host: str, uuids: t.Sequence[str]) -> None:
     """These leftovers are gone from ``host``: their claims and addresses are given back."""
     instances.select_live(tx, uuids=uuids, lock=True)
     cleanup.finish(tx, host, uuids)

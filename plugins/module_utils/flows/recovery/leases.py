@@ -16,10 +16,10 @@ from ...ledger.storage import attachments, volumes
 from ..boot import failure
 from . import volume_leases
 
-OUT = "its run's lease is out"
+OUT = "the lease of the run has expired"
 
 
-def give_back(tx: Transaction) -> list[str]:
+def expire(tx: Transaction) -> list[str]:
     """End the builds of runs whose lease is out, but not those that this run took over. Returns their hosts.
 
     Such an instance ends in ERROR with a fault that names the run. Its claim and addresses go back when its host has been
@@ -46,5 +46,5 @@ def give_back(tx: Transaction) -> list[str]:
     for host, uuids in sorted(by_host.items()):
         failed = {u: failure.Failed(failure.died_error(u, died), cleaned=False, cleanup_reason=OUT) for u in uuids}
         failure.end_builds(tx, host, failed)
-    volume_leases.give_back(tx, left)
+    volume_leases.expire(tx, left)
     return sorted(by_host)

@@ -96,16 +96,16 @@ def _survey(tx: Transaction, evidence: Evidence) -> StorageLedger:
 
 def _seen(evidence: Evidence) -> tuple[set[str], set[str]]:
     """(ids of what hosts have, pools that were read)"""
-    told = evidence.storage
+    answers = evidence.storage
     ids: set[str] = set()
     pool_hosts: set[str] = set()
-    for snapshot in told.storage.values():
+    for snapshot in answers.storage.values():
         ids.update(target.volume_id for target in snapshot.targets)
         for backend in snapshot.backends:
             ids.update(lv.id for lv in backend.volumes)
             if not backend.error:
                 pool_hosts.add(backend.pool_host)
-    for cables in told.compute.values():
+    for cables in answers.compute.values():
         ids.update(session.volume_id for session in cables.sessions)
         ids.update(secret.volume_id for secret in cables.secrets)
     return ids, pool_hosts

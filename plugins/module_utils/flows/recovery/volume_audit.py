@@ -142,7 +142,7 @@ def repair(tx: Transaction, findings: t.Sequence[Finding]) -> None:
         return
     keys = {f.key[:2] for f in todo}
     left = volume_leases.left(tx, runs.dead_among)
-    volume_leases.give_back(
+    volume_leases.expire(
         tx,
         volume_leases.Left(
             attachments=[r for r in left.attachments if ("attachment", r.id) in keys],
@@ -152,7 +152,7 @@ def repair(tx: Transaction, findings: t.Sequence[Finding]) -> None:
     )
     for f in todo:
         if f.key[0] == "clean":
-            cleanups.add(tx, str(f.host), str(f.instance), f.key[2], "its volumes are connected there")
+            cleanups.add(tx, str(f.host), str(f.instance), f.key[2], "volumes of the instance are still connected")
     gone = sorted({str(f.instance) for f in todo if f.key[0] == "gone"})
     life.end_with_instances(tx, gone)
     life.release_instances(tx, gone)

@@ -64,7 +64,7 @@ def left(
     )
 
 
-def give_back(tx: Transaction, found: Left) -> None:
+def expire(tx: Transaction, found: Left) -> None:
     """End creations, adopt the rest. The volumes are locked and read again: what changed since is left alone."""
     changes.expire(tx, found.attachments)
     before = {r.id: r for r in found.volumes}

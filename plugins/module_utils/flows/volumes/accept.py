@@ -293,7 +293,7 @@ def _compare(tx: Transaction, entries: t.Sequence[_Entry], settings: VolumeSetti
 
 def _check_same(row: t.Any, entry: _Entry, settings: VolumeSettings) -> None:
     if row.digest is None:
-        raise errors.VolumeExists(name=row.name, reason="it was created for an instance")
+        raise errors.VolumeExists(name=row.name, reason="the existing volume was created for an instance")
     volume = volumes.to_volume(row)
     digest = VolumeDigest(row.digest)
     differences = digest.differences(volume, entry.requested, entry.resolved, settings.types, settings.image)
@@ -441,7 +441,7 @@ def _start_over(
     placed = [r for r in rows if r.pool_host]
     if placed:
         backends.lock(tx, {r.pool_host for r in placed})
-    left = [PendingCleanup(r.pool_host, r.id, "its creation failed there", r.pending_gb) for r in placed]
+    left = [PendingCleanup(r.pool_host, r.id, "creation of the volume failed", r.pending_gb) for r in placed]
     pending_cleanups.add(tx, left)
     volumes.take_ownership(
         tx,

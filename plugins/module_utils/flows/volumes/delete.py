@@ -84,7 +84,7 @@ def finish(
     deleted = [_shown(r, None) for r in volumes.deleted_by(tx, ids)]
     left = volumes.select(tx, ids=ids, run_id=tx.run.id, statuses=_GOING, lock=True)
     hosts = {r.id: volumes.host_of(r.pool_host) for r in left if r.status == states.DELETING}
-    silent = {i: errors.HostUnreachable(host=h, reason="it did not delete the volume") for i, h in hosts.items()}
+    silent = {i: errors.HostUnreachable(host=h, reason="the host did not delete the volume") for i, h in hosts.items()}
     volume_history.add_faults(tx, [volume_history.Fault(i, e, hosts[i]) for i, e in silent.items()])
     volumes.swap(
         tx,

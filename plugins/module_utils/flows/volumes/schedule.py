@@ -91,7 +91,7 @@ def give_up(tx: Transaction, options: VolumeSchedulerOptions) -> list[str]:
 def _last_failure(row: t.Any, options: VolumeSchedulerOptions) -> errors.BootflowError:
     if row.pool_host:
         host = volumes.host_of(row.pool_host)
-        return errors.HostUnreachable(host=host, reason="it was not asked for the volume")
+        return errors.HostUnreachable(host=host, reason="the host was not asked for the volume")
     try:
         populate_retry(row.retry, options.max_attempts, row.id)
     except errors.BootflowError as e:

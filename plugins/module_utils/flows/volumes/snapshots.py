@@ -160,7 +160,7 @@ def finish(tx: Transaction) -> dict[str, t.Any]:
     """{"done": what this run created or deleted, "left": what it could not}, as volume_views.snapshots() has them."""
     rows = snapshot_rows.of_run(tx)
     stuck = [r for r in rows if r.deleted == volumes.LIVE and r.status in snapshot_rows.BUSY]
-    error = errors.RemoteError(reason="its storage host was not asked, or did not answer")
+    error = errors.RemoteError(reason="the storage host was not asked, or did not answer")
     ends = {
         states.CREATING: states.status_after("snapshot_create", error),
         states.DELETING: states.status_after("snapshot_delete", error),
@@ -187,7 +187,7 @@ def _known_fields(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     unknown = sorted(set(map(str, entry)) - set(FIELDS))
     if unknown:
         raise errors.InvalidInput(
-            reason="a snapshot has no field %s" % ascii(unknown[0]), remedy="Its fields: %s." % ", ".join(FIELDS)
+            reason="a snapshot has no field %s" % ascii(unknown[0]), remedy="Known fields: %s." % ", ".join(FIELDS)
         )
     return dict(entry)
 
@@ -217,11 +217,11 @@ def _entry(path: str, name: str, entry: t.Mapping[str, t.Any]) -> _Entry:
 def _check_same(row: t.Any, entry: _Entry, volume_id: str | None) -> None:
     differences = []
     if row.volume_id != volume_id:
-        differences.append("its volume is %s, not %s" % (row.volume_id, entry.volume))
+        differences.append("volume is %s, not %s" % (row.volume_id, entry.volume))
     if row.description != entry.description:
-        differences.append("its description is %s, not %s" % (row.description or "none", entry.description or "none"))
+        differences.append("description is %s, not %s" % (row.description or "none", entry.description or "none"))
     if dict(row.meta) != dict(entry.metadata):
-        differences.append("its metadata is %s, not %s" % (dict(row.meta), dict(entry.metadata)))
+        differences.append("metadata is %s, not %s" % (dict(row.meta), dict(entry.metadata)))
     if differences:
         raise errors.SnapshotExists(name=row.name, reason="; ".join(differences))
     if row.status in _GOING:

@@ -228,7 +228,7 @@ class BackendOutcomes:
             return self.result.error
         outcome = self.result.outcomes.get(item_id)
         if outcome is None:
-            return errors.RemoteError(reason="%s returned no result for it" % self.host)
+            return errors.RemoteError(reason="%s returned no result for the item" % self.host)
         return errors.from_dict(outcome["error"]) if outcome.get("error") else None
 
     def pending(self, gigabytes: int) -> int:
@@ -451,7 +451,7 @@ class BackendOutcomes:
             volume_id = row.volume_id if is_snapshot else item_id
             pending = self.pending(row.size)
             self.to_clean.append(
-                PendingCleanup(self.pool_host, item_id, "it was created too late", pending, kind, volume_id)
+                PendingCleanup(self.pool_host, item_id, "created after the run had lost it", pending, kind, volume_id)
             )
             self.found.lost.append(item_id)
 

@@ -49,7 +49,7 @@ VOLUMES_DIR = "/etc/tgt/conf.d"
 SOCKET = "/var/run/tgtd/socket"
 #: An address that no host has. tgt accepts initiators with a bound name or a bound address, and tgt-admin binds ALL if its
 #: file has no address.
-NOBODY = "255.255.255.255"
+NO_INITIATOR = "255.255.255.255"
 MADE_BY_US = "# Made by bootflow.compute: changes are lost."
 #: tgtd pings initiators every 5 seconds, and ends a session after two missed pings. Otherwise a host that lost its power, or a lost
 #: portal, would keep the target in use for half an hour (TCP keepalive). LIO does this itself.
@@ -128,7 +128,7 @@ def config_text(export: Export) -> str:
     saved = {name: pair for name, pair in export.credentials.items() if name not in export.unsaved}
     lines.extend("    incominguser %s %s" % pair for pair in sorted({pair for pair in saved.values() if pair}))
     lines.extend("    %s %s %s" % (_LOGIN, name, pair[0]) for name, pair in saved.items() if pair)
-    lines.extend("    %s %s" % (_acl_option(word), word) for word in (*saved, NOBODY))
+    lines.extend("    %s %s" % (_acl_option(word), word) for word in (*saved, NO_INITIATOR))
     return "\n".join(lines + ["</target>", ""])
 
 
@@ -257,7 +257,7 @@ class TgtTarget:
         kept = parse_config(saved[0]) if saved else parse_config("")
         if live is None:
             return Found(iqn, {}, saved=saved, details={"kept": kept})
-        initiators = tuple(sorted(word for word in live["acls"] if word != NOBODY))
+        initiators = tuple(sorted(word for word in live["acls"] if word != NO_INITIATOR))
         # tgtd does not return secrets: the file has those that were set last.
         secrets = {user: secret for user, secret in kept["secrets"].items() if user in live["accounts"]}
         chap: dict[str, tuple[str, str] | None] = {}
@@ -326,7 +326,7 @@ class TgtTarget:
             tid, has = live["tid"], found.aspects if found else {}
         # Access is configured before the target can be found.
         self._set_accounts(export, tid, live, has)
-        self._set_acls(tid, {*export.initiators, NOBODY}, live)
+        self._set_acls(tid, {*export.initiators, NO_INITIATOR}, live)
         self._end_sessions(tid, live, lambda name: name not in export.initiators)
         self._set_lun(export, tid, live, has)
 
@@ -371,7 +371,7 @@ class TgtTarget:
             return
         first = next((place for place, user in enumerate(bound) if user not in keep), len(bound))
         if first == 0 and live["acls"]:
-            self._set_acls(tid, {NOBODY}, live)
+            self._set_acls(tid, {NO_INITIATOR}, live)
         for user in reversed(bound[first:]):
             self._tgtadm("account", "unbind", "--tid", tid, "--user", user)
         for user in bound[first:]:

@@ -115,14 +115,14 @@ def convert_and_verify(
         return
     follower = Follower(data)
 
-    def told(percent: float) -> None:
+    def on_percent(percent: float) -> None:
         follower.percent(percent)
         on_step("converting", percent)
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         verified = pool.submit(verify, follower.until)
         try:
-            convert(told)
+            convert(on_percent)
         except BaseException:
             follower.abandon()
             raise

@@ -45,15 +45,15 @@ class Allocator:
         self._port_rows: list[dict[str, t.Any]] = []
         self._ip_rows: list[dict[str, t.Any]] = []
 
-    def add(self, instance_uuid: str, wishes: t.Sequence[tuple[NetworkRequest, Network]]) -> None:
+    def add(self, instance_uuid: str, requested: t.Sequence[tuple[NetworkRequest, Network]]) -> None:
         """Plan the ports of one instance, in the order of its interfaces. write() makes them.
 
         :raises FixedIpAlreadyInUse, InvalidIpForSubnet, InvalidIpForAllocationPools, NoMoreFixedIps:
             nothing was written; the caller's transaction is to be rolled back.
         """
-        for position, (wish, network) in enumerate(wishes):
+        for position, (request, network) in enumerate(requested):
             port_id = str(uuid_module.UUID(int=self.rng.getrandbits(128), version=4))
-            for subnet, address in self._addresses(wish, network):
+            for subnet, address in self._addresses(request, network):
                 self._ip_rows.append({"subnet_id": subnet.id, "ip_address": address, "port_id": port_id})
             self._port_rows.append(
                 {
@@ -62,7 +62,7 @@ class Allocator:
                     "position": position,
                     "network_id": network.id,
                     "mac_address": "",  # drawn for the whole batch when it is written
-                    "tag": wish.tag,
+                    "tag": request.tag,
                     "network": asdict(network),
                     "created_at": self.now,
                 }
@@ -104,10 +104,10 @@ class Allocator:
             raise errors.VirtualInterfaceMacAddressException()
         return found
 
-    def _addresses(self, wish: NetworkRequest, network: Network) -> list[tuple[Subnet, str]]:
-        subnets = [s for s in network.subnets if wish.subnet in (None, s.id, s.name)]
-        if wish.fixed_ip is not None:
-            return [self._fixed(wish.fixed_ip, subnets, network)]
+    def _addresses(self, request: NetworkRequest, network: Network) -> list[tuple[Subnet, str]]:
+        subnets = [s for s in network.subnets if request.subnet in (None, s.id, s.name)]
+        if request.fixed_ip is not None:
+            return [self._fixed(request.fixed_ip, subnets, network)]
         found = []
         # One address of each IP version, from the first subnet that has one left, as Neutron does.
         for version in (4, 6):

@@ -86,7 +86,7 @@ def out_of_lease(tx: Transaction, run_ids: t.Iterable[str]) -> set[str]:
 def locked_error(tx: Transaction, name: str, run_id: str) -> errors.InstanceBusy:
     """The refusal for an instance that a live run owns."""
     row = tx.execute(sa.select(runs).where(runs.c.id == run_id)).first()
-    until = "its lease ends" if row is None else _utc(row.lease_until)
+    until = "the end of its lease" if row is None else _utc(row.lease_until)
     return errors.InstanceBusy(name=name, run=run_id, until=until)
 
 

@@ -97,7 +97,7 @@ def normalise_url(url: str) -> str:
         return "postgresql+psycopg://" + url[match.end() :]
     raise errors.LedgerError(
         url=shown(url),
-        reason="it is neither a path nor a sqlite:/// or postgresql:// URL",
+        reason="the URL is neither a path nor a sqlite:/// or postgresql:// URL",
         remedy="Set bootflow_ledger_url, for example sqlite:////var/lib/bootflow/ledger.db.",
     )
 
@@ -156,7 +156,7 @@ def password_from_file(path: str) -> str:
                     return lines[0]
                 problem = "does not have one line with the password"
     except (OSError, UnicodeDecodeError) as e:
-        problem = "cannot be read: %s" % (e.strerror if isinstance(e, OSError) else "it is not a string")
+        problem = "cannot be read: %s" % (e.strerror if isinstance(e, OSError) else "the content is not a string")
     raise errors.InvalidInput(message="bootflow_ledger_password_file: %s %s" % (path, problem), remedy=remedy)
 
 

@@ -88,7 +88,7 @@ def _first_line(error: t.Any) -> str:
 def _remedy(address: LedgerAddress, kind: Kind, error: t.Any) -> str:
     sqlite = url_is_sqlite(normalise_url(address.url))
     text, state = str(error), str(getattr(error, "sqlstate", None) or "")
-    for told, remedy in (
+    for applies, remedy in (
         (kind is Kind.COLLISION, "Another run wrote the same at the same moment; run again. Nothing was changed."),
         (
             kind is Kind.CONFLICT and (sqlite or state == "55P03"),
@@ -142,6 +142,6 @@ def _remedy(address: LedgerAddress, kind: Kind, error: t.Any) -> str:
             "Check that the server runs and that host, port and database of bootflow_ledger_url are right; then run again.",
         ),
     ):
-        if told:
+        if applies:
             return remedy
     return "Look at the reason; nothing was changed."

@@ -44,7 +44,7 @@ def prepare(url: str, path: str, create: bool) -> list[str]:
         )
     if os.path.isdir(path):
         raise errors.LedgerError(
-            url=url, reason="it is a folder", remedy="Name a file in it: %s." % os.path.join(path, "ledger.db")
+            url=url, reason="the path is a folder", remedy="Name a file in it: %s." % os.path.join(path, "ledger.db")
         )
     refuse_network(url, path)
     folder = os.path.dirname(path)
@@ -58,7 +58,7 @@ def prepare(url: str, path: str, create: bool) -> list[str]:
         raise errors.LedgerError(url=url, reason="%s: %s" % (e.strerror, e.filename), remedy=FOLDER_REMEDY) from e
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise errors.LedgerError(
-            url=url, reason="it is not a regular file", remedy="Name a file in bootflow_ledger_url."
+            url=url, reason="the path is not a regular file", remedy="Name a file in bootflow_ledger_url."
         )
     if not (_writable(path) and _writable(folder)):
         raise errors.LedgerError(url=url, reason="%s or its folder is read-only" % path, remedy=FOLDER_REMEDY)

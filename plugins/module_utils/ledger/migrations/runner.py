@@ -52,7 +52,8 @@ def pending(tx: Transaction, url: str = "") -> list[str]:
         if foreign:
             raise errors.LedgerError(
                 url=url,
-                reason="it is not a ledger, but has tables of such names (%s)" % ", ".join(foreign[:5]),
+                reason="the database is not a ledger, but has tables with a ledger's names (%s)"
+                % ", ".join(foreign[:5]),
                 remedy="Name another file or database in bootflow_ledger_url.",
             )
     gaps = [r for r in REVISIONS if r not in applied and applied and r < max(applied)]
@@ -119,6 +120,6 @@ def _module(revision: str) -> t.Any:
 def _half(url: str, what: str) -> errors.LedgerError:
     return errors.LedgerError(
         url=url,
-        reason="it is half migrated: %s is missing" % what,
+        reason="the migration is incomplete: %s is missing" % what,
         remedy="Restore a backup (docs/ledger.md); nothing was changed.",
     )

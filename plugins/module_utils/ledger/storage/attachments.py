@@ -270,8 +270,8 @@ def reserve(tx: Transaction, reservations: t.Sequence[Reservation]) -> list[str]
         for each in reservations
     ]
     tx.execute(volume_attachments.insert(), [r._asdict() for r in rows])
-    told = [(r.volume_id, {"instance_uuid": r.instance_uuid}) for r in rows]
-    volume_history.notify_each(tx, told, "volume.attach.start")
+    details = [(r.volume_id, {"instance_uuid": r.instance_uuid}) for r in rows]
+    volume_history.notify_each(tx, details, "volume.attach.start")
     return [r.id for r in rows]
 
 

@@ -54,7 +54,7 @@ def forget(tx: Transaction, rows: t.Sequence[t.Any], host: str | None) -> None:
             made=False,
         )
     )
-    volume_history.finish_events(tx, ids, "create", volume_history.ERROR, "it was deleted")
+    volume_history.finish_events(tx, ids, "create", volume_history.ERROR, "the volume was deleted")
     volume_history.finish_events(tx, ids, "delete", volume_history.SUCCESS)
     volume_history.notify(tx, ids, "volume.delete.end", {"host": host})
 
@@ -78,5 +78,5 @@ def forget_snapshots(tx: Transaction, rows: t.Sequence[t.Any], host: str | None)
         )
     )
     volume_history.finish_events(tx, [(r.volume_id, r.id) for r in rows], "delete", volume_history.SUCCESS)
-    told = [(r.volume_id, {"host": host, "snapshot_id": r.id}) for r in rows]
-    volume_history.notify_each(tx, told, "snapshot.delete.end")
+    details = [(r.volume_id, {"host": host, "snapshot_id": r.id}) for r in rows]
+    volume_history.notify_each(tx, details, "snapshot.delete.end")

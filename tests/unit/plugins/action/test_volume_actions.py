@@ -261,7 +261,7 @@ def test_attachments_are_told_by_names(run: Runner) -> None:
     line = "volume data (/dev/vdb, instance web on h1)"
     assert shown.strip() == "Would attach " + line and result["diff"]["after"] == line + "\n"
     result, shown = run(detach_volume, attachments=[{"volume": "data"}])
-    assert shown.strip() == "Nothing to do: none of them is attached." and result["changed"] is False
+    assert shown.strip() == "Nothing to do: no requested volume is attached." and result["changed"] is False
 
 
 @pytest.mark.parametrize(
@@ -280,13 +280,13 @@ def test_empty_lists_are_nothing_to_do(run: Runner, module: t.Any, option: str, 
 
 
 def test_the_list_tells_faults_and_names_that_no_volume_has(run: Runner) -> None:
-    run.world.wish({"name": "lost", "size": 1})
+    run.world.request({"name": "lost", "size": 1})
     run.world.choose()
     run.world.work(lost=errors.VolumeBackendAPIException(data="device error"))
     for _round in range(3):
         run.world.choose()
         run.world.work()
-    run.world.wish({"name": "huge", "size": 900})
+    run.world.request({"name": "huge", "size": 900})
     run.world.choose()
     result, shown = run(volume_info, print_table=True, volume_names=["huge", "data", "nix"])
     assert "No volume is named so: nix" in shown and "Faults:\n  huge: NoValidBackend: " in shown

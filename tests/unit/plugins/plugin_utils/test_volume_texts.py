@@ -55,7 +55,7 @@ def test_a_failed_volume_is_shown_with_what_each_backend_said():
         "  v1: NoValidBackend: none",
         "    on s1@a#a: VolumeBackendAPIException: full",
         "    Remedy: Make room.",
-        "  n: it is creating",
+        "  n: status is creating",
     ]
 
 
@@ -63,16 +63,16 @@ def test_a_report_keeps_the_facts_and_leaves_the_volumes_out():
     configuration = {"name": "a", "pool_host": "s1@a#p", "pool": "p"}
     facts = {"free_capacity_gb": 1.0, "boot_id": "b", "read_at": 2.0, "volumes": [1], "error": None}
     facts["orphans"] = [{"name": "volume-x", "id": "x", "size": 5}]
-    told = storage_reports.told(configuration, facts)
+    told = storage_reports.backend_data(configuration, facts)
     orphans = [{"name": "volume-x", "id": "x"}]
     assert told["capacity"] == {"free_capacity_gb": 1.0, "boot_id": "b", "read_at": 2.0, "orphans": orphans}
     assert told["error"] is None
     report = storage_reports.report_of(told)
     assert (report.backend, report.pool, report.capacity, report.error) == ("a", "p", told["capacity"], None)
     error = {"code": "DriverNotInitialized", "message": "no", "status": 503, "remedy": "r", "retryable": True}
-    broken = storage_reports.report_of(storage_reports.told(configuration, {"error": error}))
+    broken = storage_reports.report_of(storage_reports.backend_data(configuration, {"error": error}))
     assert broken.capacity is None and broken.error.code == "DriverNotInitialized" and broken.error.message == "no"
-    assert storage_reports.told(configuration, None)["error"]["code"] == "RemoteError"
+    assert storage_reports.backend_data(configuration, None)["error"]["code"] == "RemoteError"
 
 
 def test_why_a_host_is_silent_is_said_once():

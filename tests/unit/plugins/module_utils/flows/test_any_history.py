@@ -90,7 +90,7 @@ class History(RuleBasedStateMachine):
         """Some run already: a history that begins with nothing rarely comes far."""
         self.world = type(self).open()
         self.live: dict[str, Instance] = {}
-        self.remains: dict[Held, bool] = {}
+        self.leftovers: dict[Held, bool] = {}
         self.down: set[str] = set()
         self.disabled: set[str] = set()
         self.total = dict(ROOM)
@@ -124,14 +124,14 @@ class History(RuleBasedStateMachine):
         return "r%d" % self.runs
 
     def held(self) -> list[Held]:
-        found = list(self.remains)
+        found = list(self.leftovers)
         for one in self.live.values():
             if one.host is not None:
                 found.append(Held(one.name, one.uuid, one.host))
         return found
 
     def addresses(self) -> int:
-        return sum(i.address for i in self.live.values()) + sum(self.remains.values())
+        return sum(i.address for i in self.live.values()) + sum(self.leftovers.values())
 
     def room(self, host: str) -> int:
         return self.total[host] - self.reserved[host] - sum(c.host == host for c in self.held())
@@ -151,7 +151,7 @@ class History(RuleBasedStateMachine):
     def open_to(self, instance: Instance, host: str) -> bool:
         """What the filters say beside that."""
         return host not in self.down | self.disabled | instance.tried and (instance.uuid, host) not in {
-            (c.uuid, c.host) for c in self.remains
+            (c.uuid, c.host) for c in self.leftovers
         }
 
     def mine(self, state: str, host: str | None = None) -> list[Instance]:
@@ -279,7 +279,7 @@ class History(RuleBasedStateMachine):
         instance.state = "scheduling" if outcome == "rescheduled" else "error"
         if end in ("left", "away"):
             here = Held(instance.name, instance.uuid, host)
-            self.remains[here] = instance.address
+            self.leftovers[here] = instance.address
         if end == "away":
             self.down.add(host)
         instance.host, instance.address = None, False
@@ -311,7 +311,7 @@ class History(RuleBasedStateMachine):
         if clean:
             with self.world.ledger.write() as tx:
                 cleanup.finish(tx, host, [c.instance_uuid for c in cleanups.of_host(tx, host)])
-            self.remains = {k: v for k, v in self.remains.items() if k.host != host}
+            self.leftovers = {k: v for k, v in self.leftovers.items() if k.host != host}
         self.total[host] = max(ROOM[host] + more, 1)
         self.reports(host)
         self.down.discard(host)
@@ -353,9 +353,9 @@ class History(RuleBasedStateMachine):
     def removed(self, host: str) -> None:
         todo = [i["uuid"] for i in self.world.of_host(host, self.run)]
         here = {i.uuid: i for i in self.mine("deleting", host)}
-        assert set(todo) == set(here) | {c.uuid for c in self.remains if c.host == host}
+        assert set(todo) == set(here) | {c.uuid for c in self.leftovers if c.host == host}
         self.world.removed(host, todo, self.run)
-        self.remains = {k: v for k, v in self.remains.items() if k.host != host}
+        self.leftovers = {k: v for k, v in self.leftovers.items() if k.host != host}
         for instance in here.values():
             instance.host, instance.address = None, False
 
@@ -371,7 +371,7 @@ class History(RuleBasedStateMachine):
             instance = self.live.pop(name)
             if instance.host is not None:
                 here = Held(name, instance.uuid, instance.host)
-                self.remains[here] = instance.address
+                self.leftovers[here] = instance.address
 
     # --- what always holds -----------------------------------------------------------------------------------------
 
@@ -383,7 +383,7 @@ class History(RuleBasedStateMachine):
         with world.ledger.read() as tx:
             world.check(tx)
         assert len(world.addresses()) == self.addresses() <= ADDRESSES
-        assert world.cleanups() == {(c.uuid, c.host) for c in self.remains}
+        assert world.cleanups() == {(c.uuid, c.host) for c in self.leftovers}
         rows = {r.display_name: r for r in world.rows(tables.instances, tables.instances.c.deleted == "")}
         assert set(rows) == set(self.live)
         for name, instance in self.live.items():

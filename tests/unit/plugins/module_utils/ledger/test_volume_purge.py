@@ -60,7 +60,7 @@ def test_deleted_volumes_are_purged_with_their_history_and_no_others(vworld: Vol
 
 def test_one_that_a_host_is_not_rid_of_is_not_over(vworld: VolumeWorld) -> None:
     vworld.store("s1", lvm=100)
-    (volume_id,) = vworld.wish({"name": "v", "size": 1}).created
+    (volume_id,) = vworld.request({"name": "v", "size": 1}).created
     vworld.choose()
     vworld.silent()
     vworld.remove("v", run="a")

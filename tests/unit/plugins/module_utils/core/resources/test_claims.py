@@ -112,7 +112,7 @@ nodes = st.builds(NodeUsage, amounts, amounts, amounts, amounts, amounts, amount
 
 
 @given(nodes, st.lists(requests, max_size=20), st.randoms())
-def test_claims_give_back_exactly_what_they_took(node, wishes, rng):
+def test_claims_release_exactly_what_they_took(node, wishes, rng):
     usage = node
     for request in wishes:
         usage = usage_delta(request).apply(usage)

@@ -442,7 +442,7 @@ def test_who_is_down_is_who_the_filter_turns_down(world: World) -> None:
         {"host": "never", "reason": "the host never reported"},
         {"host": "old", "reason": "last report 901 s ago, more than 900 s"},
         {"host": "forced", "reason": "forced down: smoke"},
-        {"host": "silent", "reason": "it did not answer: no route"},
+        {"host": "silent", "reason": "no answer: no route"},
     ]
     with world.ledger.read() as tx:
         there = fleet.read(tx, [h for h in hosts if h != "disabled"])

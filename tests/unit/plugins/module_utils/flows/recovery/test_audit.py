@@ -74,10 +74,10 @@ class Auditor:
         ledger = self.world.ledger
         wanted = ledger.for_run(self.context).inspect(audit.open_todo, host, todo)
         problems = {u: p for u, p in (problems or {}).items() if u in wanted}
-        now = Todo(*([u for u in part if u in wanted] for part in (todo.builds, todo.deleting, todo.remains)))
+        now = Todo(*([u for u in part if u in wanted] for part in (todo.builds, todo.deleting, todo.leftovers)))
         ledger.for_run(self.context).transact(audit.builds_cleaned, host, now, problems, {})
         ledger.for_run(self.context).transact(audit.deletes_cleaned, host, now, problems)
-        ledger.transact(audit.remains_cleaned, host, [u for u in now.remains if u not in problems])
+        ledger.transact(audit.leftovers_cleaned, host, [u for u in now.leftovers if u not in problems])
         return sorted(wanted)
 
     def all(self, *hosts: str, **fields: t.Any) -> list[Finding]:
@@ -399,7 +399,7 @@ def test_orphans_go_only_when_the_user_says_so(world: World, auditor: Auditor) -
     told = auditor.repair(auditor.seen("h1", domains=there))
     assert kinds(told.findings) == [rules.ORPHAN_DOMAIN] and changing(told.findings) == [] and not told.todo
     gone = auditor.repair(auditor.seen("h1", domains=there, remove_orphans=True))
-    assert sorted(gone.todo["h1"].remains) == sorted([uuid, stranger])
+    assert sorted(gone.todo["h1"].leftovers) == sorted([uuid, stranger])
     assert auditor.clean("h1", gone.todo["h1"]) == sorted([uuid, stranger])
     assert world.cleanups() == set()
 
@@ -420,7 +420,7 @@ def test_disks_of_nobody_go_through_the_same_door(world: World, auditor: Auditor
     told = auditor.repair(seen(there))
     assert kinds(told.findings) == [rules.ORPHAN_DISK] and not told.todo and world.cleanups() == set()
     gone = auditor.repair(seen(there, remove_orphans=True))
-    assert gone.todo["h1"].remains == [uuid]
+    assert gone.todo["h1"].leftovers == [uuid]
     assert auditor.clean("h1", gone.todo["h1"]) == [uuid] and world.cleanups() == set()
     assert kinds(auditor.repair(seen({living: there[living]}, remove_orphans=True)).findings) == []
 

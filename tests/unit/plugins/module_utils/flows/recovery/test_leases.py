@@ -15,18 +15,18 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema imp
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
 
-def give_back(world: World, run: str) -> list[str]:
+def expire(world: World, run: str) -> list[str]:
     with world.ledger.write() as tx:
-        return leases.give_back(tx.for_run(world.context(run)))
+        return leases.expire(tx.for_run(world.context(run)))
 
 
 def test_a_build_goes_back_when_the_lease_is_out_and_its_host_was_cleaned(world: World) -> None:
     world.report("h1", memory=1)
     uuid = world.boot("left", "scheduled", run="dead")
-    assert give_back(world, "other") == []  # it may still be working
+    assert expire(world, "other") == []  # it may still be working
     assert world.used("h1")[0] == 1024
     world.time += this_run.LEASE_SECONDS + 1
-    assert give_back(world, "other") == ["h1"]
+    assert expire(world, "other") == ["h1"]
     assert world.state(uuid) == (states.ERROR, None, None)
     (fault,) = world.rows(tables.instance_faults, tables.instance_faults.c.instance_uuid == uuid)
     assert "run-dead" in fault.message
@@ -34,13 +34,13 @@ def test_a_build_goes_back_when_the_lease_is_out_and_its_host_was_cleaned(world:
     with world.ledger.write() as tx:
         cleanup.finish(tx, "h1", [uuid])
     assert world.used("h1")[0] == 0
-    assert give_back(world, "third") == []
+    assert expire(world, "third") == []
 
 
 def test_what_waited_for_a_host_ends_at_once(world: World) -> None:
     uuid = world.boot("waiting", "accepted", run="dead")
     world.time += this_run.LEASE_SECONDS + 1
-    assert give_back(world, "other") == []
+    assert expire(world, "other") == []
     assert world.state(uuid) == (states.ERROR, None, None)
     assert world.addresses(uuid) == []
 
@@ -52,7 +52,7 @@ def test_a_run_that_renews_loses_nothing(world: World) -> None:
         world.time += this_run.LEASE_SECONDS - 1
         with world.ledger.write() as tx:
             runs.renew(tx.for_run(world.context("slow")))
-        assert give_back(world, "other") == []
+        assert expire(world, "other") == []
     assert world.state(uuid)[0] == states.BUILDING
 
 
@@ -60,7 +60,7 @@ def test_running_guests_have_no_lease(world: World) -> None:
     world.report("h1")
     uuid = world.boot("up", "active", run="gone")
     world.time += this_run.LEASE_SECONDS * 100
-    assert give_back(world, "other") == []
+    assert expire(world, "other") == []
     assert world.state(uuid)[0] == states.ACTIVE
 
 
@@ -69,8 +69,8 @@ def test_the_lease_is_as_long_as_the_run_said(world: World) -> None:
     accepted = world.accept(request("left"), run="dead", lease_seconds=30.0)
     (uuid,) = accepted.created
     world.time += 29
-    give_back(world, "other")
+    expire(world, "other")
     assert world.state(uuid)[0] == states.BUILDING
     world.time += 2
-    give_back(world, "other")
+    expire(world, "other")
     assert world.state(uuid)[0] == states.ERROR

@@ -264,7 +264,7 @@ def test_a_volume_that_is_made_while_the_host_is_asked(auditor: StorageAuditor, 
 
 
 def test_a_volume_that_a_live_run_makes_or_deletes_is_left_alone(auditor: StorageAuditor, one: BootWorld) -> None:
-    one.wish({"name": "slow", "size": 1}, run="b")
+    one.request({"name": "slow", "size": 1}, run="b")
     one.choose("b")
     works = one.work_of("s1", "b")
     slow = id_of(one, "slow")

@@ -25,7 +25,7 @@ def vw(vworld: VolumeWorld) -> VolumeWorld:
 
 
 def test_the_row_that_a_volume_begins_as(vw: VolumeWorld) -> None:
-    accepted = vw.wish(
+    accepted = vw.request(
         {
             "display_name": " v ",
             "size": "10",
@@ -54,11 +54,11 @@ def test_the_same_again_changes_nothing(vw: VolumeWorld) -> None:
         {**entry, "size": "10", "description": "", "metadata": {}},
         {**entry, "image": IMAGE.id, "volume_type": FAST.id},
     ):
-        assert vw.wish(other, run="b").unchanged == [volume_id]
+        assert vw.request(other, run="b").unchanged == [volume_id]
     # a default that was changed meanwhile makes no difference
     other = vw.make("w", 1)
     options = CreateOptions(default_volume_type="fast")
-    assert vw.wish({"name": "w", "size": 1}, options=options).unchanged == [other]
+    assert vw.request({"name": "w", "size": 1}, options=options).unchanged == [other]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_the_same_again_changes_nothing(vw: VolumeWorld) -> None:
 def test_another_definition_is_refused_and_says_what_differs(vw: VolumeWorld, change: t.Any, words: str) -> None:
     vw.make("v", 10)
     with pytest.raises(errors.InvalidRequest) as refused:
-        vw.wish({"name": "v", "size": 10, **change})
+        vw.request({"name": "v", "size": 10, **change})
     assert refused.value.status == 409
     assert refused.value.errors[0]["path"] == "volumes[0].name"
     assert refused.value.errors[0]["code"] == "VolumeExists"
@@ -88,7 +88,7 @@ def test_a_volume_that_was_extended_is_what_was_asked_either_way(vw: VolumeWorld
     vw.extend("v", 20)
     vw.work()
     for size in (10, 20):
-        assert vw.wish({"name": "v", "size": size}).unchanged == [volume_id]
+        assert vw.request({"name": "v", "size": size}).unchanged == [volume_id]
     assert vw.refused({"name": "v", "size": 15}) == [("volumes[0].name", "VolumeExists")]
 
 
@@ -97,7 +97,7 @@ def test_a_source_that_is_gone_makes_no_difference(vw: VolumeWorld) -> None:
     volume_id = vw.make("new", None, source_volid="old")
     vw.remove("old")
     vw.work(run="d")
-    assert vw.wish({"name": "new", "source_volid": "old"}).unchanged == [volume_id]
+    assert vw.request({"name": "new", "source_volid": "old"}).unchanged == [volume_id]
 
 
 def test_all_refusals_at_once_and_nothing_is_written(vw: VolumeWorld) -> None:
@@ -142,7 +142,7 @@ def test_quotas_of_the_whole_request(vw: VolumeWorld, limits: t.Any, entries: li
     vw.quotas = limits
     wishes = [{"name": "v%d" % i, "size": size, "volume_type": "fast"} for i, size in enumerate(entries)]
     with pytest.raises(errors.InvalidRequest) as refused:
-        vw.wish(*wishes)
+        vw.request(*wishes)
     assert [(e["path"], e["code"]) for e in refused.value.errors] == [(path, code)]
     assert refused.value.status == 413
     assert vw.rows(tables.volumes) == []
@@ -156,16 +156,16 @@ def test_what_lives_counts_and_what_is_deleted_does_not(vw: VolumeWorld) -> None
     vw.remove("b")
     assert vw.refused({"name": "c", "size": 1}) == [("quotas", "VolumeSizeExceedsAvailableQuota")]  # not gone yet
     vw.work(run="d")
-    assert vw.wish({"name": "c", "size": 10}).created
+    assert vw.request({"name": "c", "size": 10}).created
 
 
 def test_a_live_run_is_not_robbed_and_a_dead_one_is_taken_over(vw: VolumeWorld) -> None:
     entry = {"name": "v", "size": 10}
-    (volume_id,) = vw.wish(entry, run="a").created
+    (volume_id,) = vw.request(entry, run="a").created
     vw.choose("a")
     assert vw.refused(entry, run="b") == [("volumes[0].name", "VolumeLocked")]
     vw.time += 601
-    accepted = vw.wish(entry, run="b")
+    accepted = vw.request(entry, run="b")
     assert accepted.resumed == [volume_id]
     assert (vw.volume("v").run_id, vw.volume("v").pool_host) == ("run-b", "s1@lvm#lvm")  # it goes on where it was
     assert vw.choose("b").hosts == ["s1"]
@@ -174,13 +174,13 @@ def test_a_live_run_is_not_robbed_and_a_dead_one_is_taken_over(vw: VolumeWorld) 
 
 def test_one_that_failed_begins_anew_with_the_image_of_today(vw: VolumeWorld) -> None:
     entry = {"name": "v", "size": 10, "image": "cirros"}
-    (volume_id,) = vw.wish(entry).created
+    (volume_id,) = vw.request(entry).created
     vw.choose()
     assert list(vw.work(v=errors.ImageUnacceptable(image_id="x", reason="other")).failed) == [volume_id]
     row = vw.volume("v")
     assert (row.status, row.pool_host, row.made, row.pending_gb) == ("error", "s1@lvm#lvm", False, 0)
     vw.images["cirros"] = REBUILT
-    assert vw.wish(entry, run="b").resumed == [volume_id]
+    assert vw.request(entry, run="b").resumed == [volume_id]
     row = vw.volume("v")
     assert (row.status, row.pool_host, row.retry, row.spec["image"]["checksum"]) == ("creating", None, None, "1" * 64)
     assert vw.pending_cleanups() == {("s1@lvm#lvm", volume_id)}  # it may have left something there
@@ -195,13 +195,13 @@ def test_one_that_is_being_deleted_is_not_wished_back(vw: VolumeWorld) -> None:
     vw.remove("v")
     assert vw.refused({"name": "v", "size": 10}, run="d") == [("volumes[0].name", "InvalidVolume")]
     vw.work(run="d")
-    assert vw.wish({"name": "v", "size": 10}).created
+    assert vw.request({"name": "v", "size": 10}).created
 
 
 def test_a_volume_is_made_where_its_source_is_and_gets_what_it_has(vw: VolumeWorld) -> None:
     vw.store("s2", lvm=1000)
     vw.images["cirros"] = REBUILT
-    vw.wish({"name": "boot", "size": 10, "image": "cirros"})
+    vw.request({"name": "boot", "size": 10, "image": "cirros"})
     vw.choose(max_over_subscription_ratio=1.0)
     pool_host = vw.volume("boot").pool_host
     vw.work(pool_host.partition("@")[0])
@@ -209,7 +209,7 @@ def test_a_volume_is_made_where_its_source_is_and_gets_what_it_has(vw: VolumeWor
     vw.snapshot({"name": "snap", "volume": "boot"})
     vw.work(pool_host.partition("@")[0])
     for name, source in (("clone", {"source_volid": "boot"}), ("restored", {"snapshot_id": "snap"})):
-        vw.wish({"name": name, **source})
+        vw.request({"name": name, **source})
         row = vw.volume(name)
         assert row.size == 10 and row.spec["resource_backend"] == pool_host
         vw.choose()
@@ -228,7 +228,7 @@ def test_hints_name_volumes_and_instances_by_name(vw: VolumeWorld) -> None:
     vw.report("h1")
     guest = vw.boot("guest", networks=())
     hints = {"different_host": ["first"], "local_to_instance": "guest", "same_host": "first"}
-    vw.wish({"name": "v", "size": 1, "scheduler_hints": hints})
+    vw.request({"name": "v", "size": 1, "scheduler_hints": hints})
     assert vw.volume("v").spec["scheduler_hints"] == {
         "different_host": [first],
         "local_to_instance": guest,
@@ -238,8 +238,8 @@ def test_hints_name_volumes_and_instances_by_name(vw: VolumeWorld) -> None:
 
 
 def test_names_are_the_projects_own(vw: VolumeWorld) -> None:
-    one = vw.wish({"name": "v", "size": 1}).created
-    two = vw.wish({"name": "v", "size": 1}, project="other").created
+    one = vw.request({"name": "v", "size": 1}).created
+    two = vw.request({"name": "v", "size": 1}, project="other").created
     assert one and two and one != two
     assert vw.refused({"name": "w", "source_volid": one[0]}, project="other") == [("volumes[0]", "VolumeNotFound")]
 

@@ -60,7 +60,7 @@ def test_a_volume_goes_and_its_name_is_free(vw: VolumeWorld) -> None:
 
 
 def test_one_that_was_never_placed_is_gone_at_once(vw: VolumeWorld) -> None:
-    (volume_id,) = vw.wish({"name": "v", "size": 10}, run="d").created
+    (volume_id,) = vw.request({"name": "v", "size": 10}, run="d").created
     begun = vw.remove("v")
     assert begun.gone == [{"id": volume_id, "name": "v"}] and begun.hosts == []
     assert vw.removed_all()[0][0]["id"] == volume_id
@@ -72,7 +72,7 @@ def test_nothing_on_a_frozen_backend_is_deleted(vw: VolumeWorld) -> None:
     vw.reported("s1", frozen=True)
     assert code_of(vw, "v") == code_of(vw, "v", force=True) == code_of(vw, "v", cascade=True) == "InvalidInput"
     assert code_of(vw, "v", "other") == "InvalidRequest"
-    (volume_id,) = vw.wish({"name": "unplaced", "size": 10}, run="d").created
+    (volume_id,) = vw.request({"name": "unplaced", "size": 10}, run="d").created
     assert vw.remove("unplaced").gone == [{"id": volume_id, "name": "unplaced"}]
     vw.reported("s1")
     assert vw.remove("v").hosts == ["s1"]
@@ -83,7 +83,7 @@ def test_something_has_to_say_which(vw: VolumeWorld) -> None:
         with vw.ledger.write() as tx, pytest.raises(errors.InvalidInput, match="no volumes are selected"):
             delete.begin(tx.for_run(vw.context("d")), **which)
     vw.make("v", 1)
-    vw.wish({"name": "v", "size": 1}, project="other")
+    vw.request({"name": "v", "size": 1}, project="other")
     with (
         vw.ledger.write() as tx,
         pytest.raises(errors.InvalidInput, match="volume v exists in the projects default, other"),
@@ -136,7 +136,7 @@ def test_what_may_be_deleted(vw: VolumeWorld, values: t.Any, code: str, forced: 
 )
 def test_what_a_live_run_is_at(vw: VolumeWorld, status: str, forced: str) -> None:
     vw.make("v", 10)
-    vw.wish({"name": "other", "size": 1}, run="live")
+    vw.request({"name": "other", "size": 1}, run="live")
     set_status(vw, "v", run_id="run-live", status=status, made=status != "creating")
     assert code_of(vw, "v") == "VolumeLocked"
     assert code_of(vw, "v", force=True) == forced
@@ -178,7 +178,7 @@ def test_snapshots_stay_in_the_way_or_go_with_it(vw: VolumeWorld) -> None:
 
 def test_a_source_waits_for_what_is_made_from_it(vw: VolumeWorld) -> None:
     vw.make("v", 10)
-    vw.wish({"name": "clone", "source_volid": "v"})
+    vw.request({"name": "clone", "source_volid": "v"})
     assert code_of(vw, "v") == "VolumeIsBusy"
     vw.choose()
     vw.work()
@@ -214,7 +214,7 @@ def test_a_silent_host_keeps_its_volumes(vw: VolumeWorld, told: bool) -> None:
 
 def test_volumes_that_go_with_their_instance(vw: VolumeWorld) -> None:
     made = vw.make("made", 10)
-    (waiting,) = vw.wish({"name": "waiting", "size": 1}).created
+    (waiting,) = vw.request({"name": "waiting", "size": 1}).created
     with vw.ledger.write() as tx:
         deletions.delete(tx.for_run(vw.context("d")), [made, waiting])
         assert volume_work.hosts_with_work(tx.for_run(vw.context("d"))) == ["s1"]

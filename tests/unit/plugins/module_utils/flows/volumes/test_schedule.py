@@ -23,7 +23,7 @@ PLACE = "s1@lvm#lvm"
 
 
 def accept(vworld: VolumeWorld, name: str, size: int = 10, run: str = "a", **fields: t.Any) -> str:
-    return vworld.wish({"name": name, "size": size, **fields}, run=run).created[0]
+    return vworld.request({"name": name, "size": size, **fields}, run=run).created[0]
 
 
 def test_the_best_backend_is_taken_from(vworld: VolumeWorld) -> None:
@@ -174,7 +174,7 @@ def test_what_was_not_made_after_the_last_round_ends_in_error(vworld: VolumeWorl
         given_up = schedule.give_up(tx.for_run(vworld.context()), vworld.volume_options())
     assert sorted(given_up) == sorted([*ids, third])
     faults = {i: vworld.shown(i)["fault"] for i in given_up}
-    assert "it was not asked" in faults[third]["message"]
+    assert "the host was not asked" in faults[third]["message"]
     assert vworld.volume(third).pool_host == PLACE  # something may be there
     assert [vworld.volume(i).run_id for i in given_up] == [None] * 3
 

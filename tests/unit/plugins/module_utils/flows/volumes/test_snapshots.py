@@ -81,7 +81,7 @@ def test_a_snapshot_is_made_and_goes(vw: VolumeWorld) -> None:
 
 
 def test_what_is_refused(vw: VolumeWorld) -> None:
-    vw.wish({"name": "new", "size": 1}, run="a")
+    vw.request({"name": "new", "size": 1}, run="a")
     assert refused(
         vw,
         {"volume": "v"},
@@ -197,7 +197,7 @@ def test_one_that_a_dead_run_left_is_taken_over(vw: VolumeWorld) -> None:
 def test_one_that_a_volume_is_being_made_from_stays(vw: VolumeWorld) -> None:
     vw.snapshot({"name": "s", "volume": "v"})
     vw.work()
-    vw.wish({"name": "restored", "snapshot_id": "s"})
+    vw.request({"name": "restored", "snapshot_id": "s"})
     assert refused(vw, {"name": "s", "state": "absent"}) == ["snapshots[0] SnapshotIsBusy"]
 
 

@@ -61,9 +61,9 @@ def life_of(world: VolumeWorld, count: int, run: str) -> dict[str, int]:
     """Volumes from their acceptance to their end, on one host, with what may go wrong."""
     costs = Costs(world)
     good, bad = "good-%s" % run, "bad-%s" % run
-    world.wish(run=run)  # the run is entered
+    world.request(run=run)  # the run is entered
     entries = each(good, count, image_id="cirros") + each(bad, count)
-    costs.of("accept", lambda: world.wish(*entries, run=run))
+    costs.of("accept", lambda: world.request(*entries, run=run))
     costs.of("schedule", lambda: world.choose(run))
     work = costs.of("begin", lambda: world.work_of("s1", run))
     failing = {world.volume("%s-%d" % (bad, i)).id: FAILED for i in range(count)}
@@ -72,7 +72,7 @@ def life_of(world: VolumeWorld, count: int, run: str) -> dict[str, int]:
     world.max_attempts = 1
     costs.of("no backend", lambda: world.choose(run))
     world.max_attempts = 3
-    costs.of("once more", lambda: world.wish(*each(bad, count), run=run))
+    costs.of("once more", lambda: world.request(*each(bad, count), run=run))
     world.choose(run)
     silence = errors.HostUnreachable(host="s1", reason="no route")
     work = world.work_of("s1", run)
@@ -288,11 +288,11 @@ def many_at_once(world: VolumeWorld, seed: int, together: bool) -> list[t.Any]:
 
     entries = {n: {"name": n, "size": rng.randint(1, 9)} for n in names}
     if together:
-        world.wish(*entries.values(), run="a")
+        world.request(*entries.values(), run="a")
         world.choose("a")
     else:
         for n in names:
-            world.wish(entries[n], run=runs[n])
+            world.request(entries[n], run=runs[n])
             world.choose(runs[n])
     work("create", ways(names))
     there = [n for n in names if world.status(n) == "available"]

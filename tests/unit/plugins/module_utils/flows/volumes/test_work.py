@@ -30,7 +30,7 @@ def vw(vworld: VolumeWorld) -> VolumeWorld:
 
 
 def placed(vw: VolumeWorld, name: str = "v", run: str = "a", **fields: t.Any) -> str:
-    (volume_id,) = vw.wish({"name": name, "size": 10, **fields}, run=run).created
+    (volume_id,) = vw.request({"name": name, "size": 10, **fields}, run=run).created
     assert volume_id in vw.choose(run).placed
     return volume_id
 
@@ -292,7 +292,7 @@ def test_a_run_that_was_thought_dead_writes_nothing(vw: VolumeWorld) -> None:
     volume_id = placed(vw, "v", run="a")
     (mine,) = vw.work_of(run="a")
     vw.time += 601
-    assert vw.wish({"name": "v", "size": 10}, run="b").resumed == [volume_id]
+    assert vw.request({"name": "v", "size": 10}, run="b").resumed == [volume_id]
     finished = vw.worked("s1", {"lvm": vw.storage["s1"].do(mine)}, run="a")
     assert (finished.done, finished.lost) == ([], [])
     assert vw.status("v") == "creating" and vw.pending_cleanups() == set()
@@ -304,7 +304,7 @@ def test_a_late_worker_on_another_host_than_the_one_it_is_on_now(vw: VolumeWorld
     volume_id = placed(vw, "v", run="a")
     (mine,) = vw.work_of("s1", run="a")
     vw.time += 601
-    vw.wish({"name": "v", "size": 10}, run="b")
+    vw.request({"name": "v", "size": 10}, run="b")
     vw.silent("s1", run="b")
     assert vw.choose("b").placed[volume_id].host == "s2@lvm#lvm"
     vw.work("s2", run="b")
@@ -331,7 +331,7 @@ def test_killed_in_the_middle_and_taken_over(vw: VolumeWorld) -> None:
     volume_id = placed(vw, "v", run="a", image="cirros")
     vw.work_of(run="a")
     vw.time += 601
-    assert vw.wish({"name": "v", "size": 10, "image": "cirros"}, run="b").resumed == [volume_id]
+    assert vw.request({"name": "v", "size": 10, "image": "cirros"}, run="b").resumed == [volume_id]
     (work,) = vw.work_of(run="b")
     assert [w["id"] for w in work.volumes] == [volume_id] and len(work.images) == 1
     assert vw.worked("s1", {"lvm": vw.storage["s1"].do(work)}, run="b").done == [volume_id]

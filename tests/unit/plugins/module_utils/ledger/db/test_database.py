@@ -136,7 +136,7 @@ def test_no_ledger_url(url: str, word: str) -> None:
 
 def test_a_folder_in_its_place(tmp_path: pathlib.Path) -> None:
     (tmp_path / "ledger.db").mkdir()
-    assert "it is a folder" in refused(str(tmp_path / "ledger.db")).message
+    assert "the path is a folder" in refused(str(tmp_path / "ledger.db")).message
 
 
 def test_below_a_file(tmp_path: pathlib.Path) -> None:

@@ -258,8 +258,8 @@ def test_revisions_are_frozen_and_in_order() -> None:
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
-        ("DELETE FROM ledger_revision WHERE revision = '0001'", "half migrated: revision 0001 is missing"),
-        ("DROP TABLE ip_allocations", "half migrated: table ip_allocations is missing"),
+        ("DELETE FROM ledger_revision WHERE revision = '0001'", "migration is incomplete: revision 0001 is missing"),
+        ("DROP TABLE ip_allocations", "migration is incomplete: table ip_allocations is missing"),
         ("DELETE FROM ledger_revision", "not a ledger, but has tables"),
         ("DROP TABLE ledger_revision", "not a ledger, but has tables"),
     ],

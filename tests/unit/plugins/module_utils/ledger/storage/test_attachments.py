@@ -178,7 +178,7 @@ def test_a_build_whose_lease_is_out_gives_its_volumes_back(golden: BootWorld, un
     made = golden.disks(uuid)[1]["volume_id"]
     golden.time += LEASE
     with golden.ledger.write() as tx:
-        leases.give_back(tx.for_run(golden.context("z")))
+        leases.expire(tx.for_run(golden.context("z")))
     assert golden.state(uuid)[0] == states.ERROR
     if until in ("block_device_mapping", "spawning"):
         # its guest may be there still
@@ -205,7 +205,7 @@ def test_a_host_that_may_still_use_a_volume_is_asked_first(golden: BootWorld, un
     assert asked() == []  # its run is at work
     golden.time += LEASE
     with golden.ledger.write() as tx:
-        leases.give_back(tx.for_run(golden.context("z")))
+        leases.expire(tx.for_run(golden.context("z")))
     assert asked() == first
     with golden.ledger.write() as tx:
         golden.connections.clear()
@@ -219,7 +219,7 @@ def test_a_host_that_may_still_use_a_volume_is_asked_first(golden: BootWorld, un
 )
 def test_volumes_of_runs_whose_lease_is_out(golden: BootWorld, status: str, becomes: str) -> None:
     if status in ("creating", "downloading"):
-        golden.wish({"name": "half", "size": 1, **({"image": "cirros"} if status == "downloading" else {})}, run="v")
+        golden.request({"name": "half", "size": 1, **({"image": "cirros"} if status == "downloading" else {})}, run="v")
         golden.choose("v")
         golden.work_of(run="v")
     else:
@@ -232,11 +232,11 @@ def test_volumes_of_runs_whose_lease_is_out(golden: BootWorld, status: str, beco
     assert golden.status("half") == status
     for run in ("z", "y"):
         with golden.ledger.write() as tx:
-            leases.give_back(tx.for_run(golden.context(run)))
+            leases.expire(tx.for_run(golden.context(run)))
         assert golden.volume("half").run_id == "run-v"
     golden.time += LEASE
     with golden.ledger.write() as tx:
-        leases.give_back(tx.for_run(golden.context("z")))
+        leases.expire(tx.for_run(golden.context("z")))
     golden.storage_round("z")
     assert golden.status("half") == becomes
     if becomes == "error":
@@ -272,7 +272,7 @@ def test_audit_ends_what_dead_runs_left(golden: BootWorld) -> None:
     boot(golden)
     golden.attach({"instance": "web", "volume": "data"}, run="v")
     golden.remove("old", run="v")
-    golden.wish({"name": "half", "size": 1}, run="v")
+    golden.request({"name": "half", "size": 1}, run="v")
     golden.time += LEASE
     data = golden.volume("data").id
     assert sorted(findings(golden)) == [

@@ -88,12 +88,12 @@ def test_a_host_that_is_silent_gets_nothing_until_it_reports(vworld: VolumeWorld
         assert backends.stale_hosts(at(tx, vworld.time + 11), ["s1"], 10) == ["s1"]
         backends.record_unreachable(tx.for_run(vworld.context()), "s1", "no route")
         assert backends.stale_hosts(tx.for_run(vworld.context()), ["s1"], 10) == ["s1"]
-    accepted = vworld.wish({"name": "v", "size": 1})
+    accepted = vworld.request({"name": "v", "size": 1})
     (error,) = vworld.choose().failed.values()
     assert isinstance(error, errors.NoValidBackend) and "s1@lvm#lvm is not ready" in error.message
     assert vworld.shown("v")["fault"]["code"] == "NoValidBackend"
     vworld.reported("s1")
-    assert vworld.wish({"name": "v", "size": 1}).resumed == accepted.created
+    assert vworld.request({"name": "v", "size": 1}).resumed == accepted.created
     assert list(vworld.choose().placed) == accepted.created
 
 
@@ -110,7 +110,7 @@ def test_an_error_of_a_backend_is_kept_beside_its_last_numbers(vworld: VolumeWor
 def test_what_is_made_but_in_no_report_is_settled_by_the_report_that_has_it(vworld: VolumeWorld) -> None:
     """finish() without a capacity leaves pending what it made; the report that lists its logical volume settles it."""
     host = vworld.store("s1", lvm=100)
-    (volume_id,) = vworld.wish({"name": "v", "size": 10}).created
+    (volume_id,) = vworld.request({"name": "v", "size": 10}).created
     vworld.choose()
     (work,) = vworld.work_of()
     result = host.do(work)
