@@ -10,7 +10,10 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import CROSS_AZ_ATTACH
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import attach, changes
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments.life import Connectors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, volume_changes
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -26,10 +29,17 @@ class ActionModule(LedgerAction):
 
     def act(self) -> dict[str, t.Any]:
         o = self.options
-        hostvars = self.task_vars["hostvars"]
+        if o["phase"] == "begin":
+            return volume_changes.begin(self, self._begin)
+        if o["phase"] == "clean":
+            return volume_changes.clean(self)
+        if o["phase"] == "undo":
+            return volume_changes.undo(self)
+        return volume_changes.finish(self, attach.finish_attach, "Attached", errors.AttachFailed)
 
-        def connector_of(host: str, facts: t.Mapping[str, t.Any]) -> t.Any:
-            connector = attached_volumes.connector_of(host, hostvars[host] if host in hostvars else {}, facts)
+    def _begin(self, tx: Transaction, connector_of: Connectors) -> changes.Begun:
+        def checked(host: str, facts: t.Mapping[str, t.Any]) -> Connector:
+            connector = connector_of(host, facts)
             try:
                 attached_volumes.check_host(host, connector.kind, facts)
             except errors.HostLacksHardware as e:
@@ -37,12 +47,5 @@ class ActionModule(LedgerAction):
                 raise
             return connector
 
-        if o["phase"] == "begin":
-            return volume_changes.begin(
-                self, attach.begin_attach, o["attachments"], o["project"], connector_of, o["cross_az_attach"]
-            )
-        if o["phase"] == "clean":
-            return volume_changes.clean(self)
-        if o["phase"] == "undo":
-            return volume_changes.undo(self)
-        return volume_changes.finish(self, attach.finish_attach, "Attached", errors.AttachFailed)
+        o = self.options
+        return attach.begin_attach(tx, o["attachments"], o["project"], checked, o["cross_az_attach"])

@@ -61,14 +61,15 @@ class ActionModule(LedgerAction):
             return accepted, self._stale(tx)
 
         makes_volumes = boot_volume_settings.makes_volumes(request.requests)
+        configurations = volume_settings.configurations(self) if makes_volumes else {}
         if self.check_mode:
             with ledger.rehearse() as tx:
                 if makes_volumes:
-                    boot_volume_settings.configure_backends(tx, self)
+                    backends.configure(tx, configurations)
                 accepted, stale = write(tx)
         else:
             if makes_volumes:
-                ledger.transact(boot_volume_settings.configure_backends, self)
+                ledger.transact(backends.configure, configurations)  # apart: accepting locks projects before backends
             accepted, stale = ledger.transact(write, collisions=3)
         # A transaction of its own, after this run took over what it requested: accept has locked subnets, and no instance is
         # locked after them.

@@ -10,14 +10,13 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.plugin_utils import boot_request, tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings import reachable
@@ -25,7 +24,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_settings i
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        **REQUEST.options(),
+        "uuids": {"type": "list", "elements": "str", "default": []},
         "phase": {"type": "str", "choices": ["end", "report"], "default": "report"},
         **SCHEDULER.options("max_attempts"),
         **RUN.options("print_table"),
@@ -39,15 +38,10 @@ class ActionModule(LedgerAction):
             ledger.transact(schedule.give_up, self.options["max_attempts"])
             hosts = ledger.inspect(work.hosts_with_work)
             return {"changed": False, "storage_hosts": reachable(self, hosts)}
-        request = boot_request.BootRequest(self.options)
-        wanted = set(request.names())
 
         def end(tx: Transaction) -> list[dict[str, t.Any]]:
             schedule.give_up(tx, self.options["max_attempts"])
-            rows: list[t.Any] = []
-            for part in history.chunks(sorted({n for _p, n in wanted})):
-                rows += [r for r in instances.select_live(tx, names=part) if (r.project, r.display_name) in wanted]
-            return views.instance_views(tx, rows)
+            return views.instance_views(tx, instances.select_live(tx, uuids=self.options["uuids"]))
 
         shown = ledger.transact(end)
         bad = [v for v in shown if v["vm_state"] != states.ACTIVE]

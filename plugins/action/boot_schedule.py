@@ -22,7 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule as volume_scheduling
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
     boot_request,
@@ -104,12 +104,12 @@ class ActionModule(LedgerAction):
 
     def _place_volumes(self, ledger: t.Any) -> None:
         """For whom volumes are exported is known with the instance's host."""
-        if ledger.inspect(attachments.instances_to_bind):
-            ledger.transact(life.bind_waiting, self._connector_of)
+        found = ledger.inspect(attachments.instances_to_bind)
+        if found:
+            ledger.transact(life.bind_waiting, self._connectors({host for host, _node in found.values()}))
 
-    def _connector_of(self, host: str, facts: t.Mapping[str, t.Any]) -> attachments.Connector:
-        hostvars = self.task_vars["hostvars"]
-        return attached_volumes.connector_of(host, hostvars[host] if host in hostvars else {}, facts)
+    def _connectors(self, hosts: t.Iterable[str]) -> life.Connectors:
+        return attached_volumes.connectors_of(self.task_vars["hostvars"], hosts)
 
     def _reachable(self, hosts: t.Sequence[str]) -> list[str]:
         inventory = set(self.task_vars.get("groups", {}).get("all", []))
@@ -130,11 +130,16 @@ class ActionModule(LedgerAction):
         configurations = scheduler_settings.configurations(self)
         read_fleet = self._fleet_reader(configurations)
         ledger = self.rehearsal_ledger()
+        reports = self._reports()
+        makes_volumes = boot_volume_settings.makes_volumes(request.requests)
+        stored = volume_settings.configurations(self) if makes_volumes else {}
+        told = storage_reports.of_this_run(self) if makes_volumes else []
+        uses_volumes = boot_volume_settings.uses_volumes(request.requests)
+        connectors = self._connectors(self.compute_hosts() if uses_volumes else ())
         with ledger.rehearse() as tx:
-            makes_volumes = boot_volume_settings.makes_volumes(request.requests)
             if makes_volumes:
-                boot_volume_settings.configure_backends(tx, self)
-                storage_reports.rehearse_reports(tx, self)
+                backends.configure(tx, stored)
+                storage_reports.rehearse(tx, told)
             accepted = accept.accept(tx, request.requests, options)
             if not accepted.changed:
                 return {
@@ -143,8 +148,13 @@ class ActionModule(LedgerAction):
                     "plan": [],
                     "msg": "Nothing to do: everything matches the request.",
                 }
-            self._rehearse_reports(tx, configurations)
-            found = self._rehearse(tx, accepted, read_fleet, makes_volumes)
+            for host, report in reports.items():
+                if report.get("reported"):
+                    nodes.record_report(tx, host, report["compute_node"], configurations[host])
+                else:
+                    nodes.record_unreachable(tx, host, report["error"]["message"])
+            nodes.configure(tx, configurations)
+            found = self._rehearse(tx, accepted, read_fleet, connectors, makes_volumes)
         plan = self._plans(found)
         lines = [line for p in plan for line in p.pop("lines")]
         if self.options["print_table"]:
@@ -161,37 +171,34 @@ class ActionModule(LedgerAction):
             return error_result(errors.BootFailed(items, len(plan), message=message, remedy=REMEDY), **answer)
         return answer
 
-    def _rehearse_reports(self, tx: Transaction, configurations: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
-        """What the hosts that were asked in this playbook reported, and how the inventory configures all."""
-        for host in self.compute_hosts():
-            report = self.task_vars["hostvars"][host].get("bootflow_reported")
-            if report and report.get("reported"):
-                nodes.record_report(tx, host, report["compute_node"], configurations[host])
-            elif report and report.get("error"):
-                nodes.record_unreachable(tx, host, report["error"]["message"])
-        nodes.configure(tx, configurations)
+    def _reports(self) -> dict[str, t.Mapping[str, t.Any]]:
+        """host -> what it reported in this playbook, or why it did not; hosts that were not asked are left out."""
+        hostvars = self.task_vars["hostvars"]
+        found = {h: hostvars[h].get("bootflow_reported") or {} for h in self.compute_hosts()}
+        return {h: report for h, report in found.items() if report.get("reported") or report.get("error")}
 
     def _rehearse(
         self,
         tx: Transaction,
         accepted: accept.Accepted,
         read_fleet: t.Callable[[t.Any, fleet.Needs], Fleet],
+        connectors: life.Connectors,
         makes_volumes: bool,
     ) -> _Rehearsed:
         result = schedule.Scheduled()
         if instances.waits_for_host(tx, tx.run.id):
             options = scheduler_settings.scheduler_options(self, tx.now, explain=True)
             result = schedule.schedule(tx, read_fleet, options)
-            life.bind_waiting(tx, self._connector_of)
-        backends: dict[str, t.Any] = {}
+            life.bind_waiting(tx, connectors)
+        placed_on: dict[str, t.Any] = {}
         if makes_volumes:
             hosts = storage_settings.storage_hosts(self)
             settings = volume_settings.scheduler_options(self.options, tx.now, hosts=hosts)
-            backends = {c["volume_id"]: c for c in volume_scheduling.plan(tx, settings)}
+            placed_on = {c["volume_id"]: c for c in volume_scheduling.plan(tx, settings)}
         rows = instances.select_live(tx, uuids=sorted({*accepted.created, *accepted.resumed}))
         placed = {b.uuid: b for b in builds.load(tx, [r for r in rows if r.host is not None])}
         volumes = attached_volumes.load(tx, [u for u, b in placed.items() if guest_of_build.has_volumes(b)])
-        return _Rehearsed(result, rows, placed, volumes, backends, schedule.faults(tx, result.failed))
+        return _Rehearsed(result, rows, placed, volumes, placed_on, schedule.faults(tx, result.failed))
 
     def _plans(self, found: _Rehearsed) -> list[dict[str, t.Any]]:
         """The plan of each instance, with its ``lines``."""

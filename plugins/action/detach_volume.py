@@ -20,7 +20,9 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         o = self.options
         if o["phase"] == "begin":
-            return volume_changes.begin(self, detach.begin_detach, o["attachments"], o["project"])
+            return volume_changes.begin(
+                self, lambda tx, _connectors: detach.begin_detach(tx, o["attachments"], o["project"])
+            )
         if o["phase"] == "clean":
             return volume_changes.clean(self)
         if o["phase"] == "undo":

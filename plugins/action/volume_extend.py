@@ -60,10 +60,10 @@ class ActionModule(LedgerAction):
             stale = storage_reports.stale_hosts_of(self, growing)
             return {"changed": False, "stale_hosts": stale}
         options = volume_settings.scheduler_options(o, context.now)
+        reports = storage_reports.of_this_run(self) if self.check_mode else ()
 
         def begin(tx: Transaction) -> extend.VolumeExtending:
-            if self.check_mode:
-                storage_reports.rehearse_reports(tx, self)
+            storage_reports.rehearse(tx, reports)
             try:
                 found = extend.begin(tx, requested, settings, options)
             except errors.InvalidRequest as e:

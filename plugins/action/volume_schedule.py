@@ -18,7 +18,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.vol
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler import explain
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import accept, schedule, work
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     storage_reports,
@@ -66,11 +65,8 @@ class ActionModule(LedgerAction):
         # Apart from the scheduling, which locks volumes before backends.
         ledger.transact(backends.configure, volume_settings.configurations(self))
 
-        def write(tx: Transaction) -> schedule.VolumeScheduled:
-            options = volume_settings.scheduler_options(self.options, context.now, hosts=storage_hosts(self))
-            return schedule.schedule(tx, options)
-
-        result = ledger.transact(write)
+        options = volume_settings.scheduler_options(self.options, context.now, hosts=storage_hosts(self))
+        result = ledger.transact(schedule.schedule, options)
         for volume_id, error in sorted(result.failed.items()):
             self._display.warning("%s was not placed: %s" % (names.get(volume_id, volume_id), error.message))
         return {
@@ -95,6 +91,8 @@ class ActionModule(LedgerAction):
         configurations = volume_settings.configurations(self)
         context = self.context()
         ledger = self.rehearsal_ledger()
+        reports = storage_reports.of_this_run(self)
+        options = volume_settings.scheduler_options(o, context.now, explain=True, hosts=storage_hosts(self))
         with ledger.rehearse() as tx:
             backends.configure(tx, configurations)
             accepted = accept.accept(tx, o["volumes"], settings)
@@ -105,8 +103,7 @@ class ActionModule(LedgerAction):
                     "plan": [],
                     "msg": "Nothing to do: everything matches the request.",
                 }
-            storage_reports.rehearse_reports(tx, self)
-            options = volume_settings.scheduler_options(o, context.now, explain=True, hosts=storage_hosts(self))
+            storage_reports.rehearse(tx, reports)
             plan = schedule.plan(tx, options)
         for number, decided in enumerate(plan):
             decided["lines"] = _lines(decided, number < EXPLAINED)

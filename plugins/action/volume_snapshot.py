@@ -55,10 +55,10 @@ class ActionModule(LedgerAction):
     def _begin(self) -> dict[str, t.Any]:
         o = self.options
         settings = volume_settings.of(o)
+        reports = storage_reports.of_this_run(self) if self.check_mode else ()
 
         def begin(tx: Transaction) -> tuple[snapshots.SnapshotsBegun, dict[str, str]]:
-            if self.check_mode:
-                storage_reports.rehearse_reports(tx, self)
+            storage_reports.rehearse(tx, reports)
             found = snapshots.begin(tx, o["snapshots"], settings)
             volume_settings.in_inventory(self, found.hosts)
             ids = [*found.created, *found.resumed, *found.deleting]

@@ -17,7 +17,6 @@ author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
-  - bootflow.compute.request
 attributes:
   check_mode:
     support: full
@@ -26,6 +25,13 @@ attributes:
   idempotent:
     support: full
 options:
+  uuids:
+    description:
+      - The instances to report, as M(bootflow.compute.boot_accept) returned them in RV(bootflow.compute.boot_accept#module:created),
+        RV(bootflow.compute.boot_accept#module:resumed) and RV(bootflow.compute.boot_accept#module:unchanged). With O(phase=report).
+    type: list
+    elements: str
+    default: []
   phase:
     description:
       - V(report) ends in ERROR what no round could build, and tells what became of everything. V(end) does the first alone, so that the storage hosts
@@ -51,6 +57,7 @@ EXAMPLES = r"""
 ---
 - name: Report which instances are ACTIVE and where
   bootflow.compute.boot_report:
+    uuids: "{{ accepted.created + accepted.resumed + accepted.unchanged }}"
   register: booted
 """
 

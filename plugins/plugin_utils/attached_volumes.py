@@ -78,15 +78,33 @@ def of_rows(tx: Transaction, rows: t.Sequence[t.Any]) -> list[Attached]:
 # --- the host -----------------------------------------------------------------------------------------------------------
 
 
-def connector_of(host: str, variables: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any]) -> Connector:
+def connectors_of(
+    hostvars: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Iterable[str]
+) -> t.Callable[[str, t.Mapping[str, t.Any]], Connector]:
+    """connector_of() for these hosts, whose settings are read now: in a transaction nobody waits for a template.
+
+    :raises InvalidInput: bootflow_volume_attach of a host. What is returned raises Conflict for any other host.
+    """
+    kinds = {h: HOST.of(hostvars[h] if h in hostvars else {}).volume_attach for h in hosts}
+
+    def connector(host: str, facts: t.Mapping[str, t.Any]) -> Connector:
+        if host not in kinds:
+            raise errors.Conflict(
+                message="Host %s got one of the instances while this run began." % host, remedy="Run it again."
+            )
+        return connector_of(host, kinds[host], facts)
+
+    return connector
+
+
+def connector_of(host: str, kind: str, facts: t.Mapping[str, t.Any]) -> Connector:
     """How ``host`` connects: volumes that its instances get are exported to this initiator.
 
     :arg facts: what the host reported. QEMU gives any name it is told, so a host without one of its own gets one that is
         made of the inventory's.
-    :raises InvalidInput: bootflow_volume_attach of the host.
     """
     made = names.INITIATOR_PREFIX + (re.sub(r"[^A-Za-z0-9_.-]+", "-", host).strip("-.")[:128] or "host")
-    return Connector(host, str(facts.get("initiator") or made), HOST.of(variables).volume_attach)
+    return Connector(host, str(facts.get("initiator") or made), kind)
 
 
 def check_host(host: str, connector: str, facts: t.Mapping[str, t.Any]) -> None:

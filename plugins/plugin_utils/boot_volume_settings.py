@@ -20,8 +20,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.planne
     BootVolumeOptions,
     volumes_requested,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.boot_request import BootRequest
 
@@ -51,8 +49,3 @@ def accept_options(action: t.Any, request: BootRequest) -> AcceptOptions:
         cross_az_attach=action.options["cross_az_attach"],
     )
     return dataclasses.replace(request.accept_options(), volumes=volumes)
-
-
-def configure_backends(tx: Transaction, action: t.Any) -> None:
-    """What the inventory says of the backends. In a transaction of its own: accepting locks projects before backends."""
-    backends.configure(tx, volume_settings.configurations(action))

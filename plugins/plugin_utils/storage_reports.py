@@ -88,14 +88,19 @@ def why_silent(host: str, message: str) -> str:
     return message[len(beginning) :] if message.startswith(beginning) else message
 
 
-def rehearse_reports(tx: Transaction, action: LedgerAction) -> None:
-    """What the storage hosts told this run in check mode, into a ledger whose changes are rolled back."""
+def of_this_run(action: LedgerAction) -> list[tuple[str, t.Mapping[str, t.Any]]]:
+    """(storage host, what it reported in this playbook or why it did not), of the hosts that were asked."""
     hostvars = action.task_vars["hostvars"]
-    for host in storage_hosts(action):
-        report = hostvars[host].get(REGISTERED)
-        if report and report.get("reported"):
+    found = [(h, hostvars[h].get(REGISTERED) or {}) for h in storage_hosts(action)]
+    return [(h, report) for h, report in found if report.get("reported") or report.get("error")]
+
+
+def rehearse(tx: Transaction, reports: t.Iterable[tuple[str, t.Mapping[str, t.Any]]]) -> None:
+    """Enter the reports of this run, which check mode did not write, into a ledger whose changes are rolled back."""
+    for host, report in reports:
+        if report.get("reported"):
             backends.record_report(tx, host, [report_of(b) for b in report["backends"]])
-        elif report and report.get("error"):
+        else:
             backends.record_unreachable(tx, host, why_silent(host, report["error"]["message"]))
 
 

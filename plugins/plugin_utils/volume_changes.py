@@ -14,12 +14,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.req
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.volumes import VOLUME_WORK
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import NONE
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import changes, life, requests
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
+    attached_volumes,
     host_settings,
     tables,
     volume_settings,
@@ -49,24 +50,25 @@ def clean(action: LedgerAction) -> dict[str, t.Any]:
     }
 
 
-def begin(action: LedgerAction, step: t.Callable[..., t.Any], *arguments: t.Any) -> dict[str, t.Any]:
+def begin(action: LedgerAction, step: t.Callable[[Transaction, life.Connectors], changes.Begun]) -> dict[str, t.Any]:
     """Have the ledger begin it, or in check mode tell what would be done."""
     o = action.options
+    ledger = action.rehearsal_ledger() if action.check_mode else action.open_ledger()
+    hostvars = action.task_vars["hostvars"]
+    hosts = ledger.inspect(requests.hosts_named, o["attachments"], o["project"])
+    hosts = [h for h in hosts if h in hostvars]  # any other is named below, when its attachment begins
+    problems = Problems()
+    host_settings.check(hostvars, hosts, problems)
+    problems.raise_if_any()
+    connectors = attached_volumes.connectors_of(hostvars, hosts)
 
-    def write(tx: Transaction) -> tuple[t.Any, list[str]]:
-        begun = step(tx, *arguments)
+    def write(tx: Transaction) -> tuple[changes.Begun, list[str]]:
+        begun = step(tx, connectors)
         volume_settings.in_inventory(action, [*begun.storage_hosts, *begun.hosts])
-        # Which hosts it concerns is only known now; a wrong setting of theirs undoes the beginning.
-        problems = Problems()
-        host_settings.check(action.task_vars["hostvars"], begun.hosts, problems)
-        problems.raise_if_any()
         return begun, _lines(tx, begun.rows)
 
     with volume_settings.told_in_order():
-        if action.check_mode:
-            found, lines = action.rehearsal_ledger().rehearsal(write)
-        else:
-            found, lines = action.open_ledger().transact(write)
+        found, lines = ledger.rehearsal(write) if action.check_mode else ledger.transact(write)
     detaching = action._task.action.endswith("detach_volume")
     if o["print_table"] and not lines:
         tables.show(action._display, [_nothing(o["attachments"], detaching)])

@@ -19,7 +19,7 @@ from ...core.reading.problems import Problems
 from ...core.volumes import attach_rules
 from ...ledger.compute import instances
 from ...ledger.db.transaction import Transaction
-from ...ledger.storage import volumes
+from ...ledger.storage import attachments, volumes
 
 FIELDS = ("instance", "volume", "device", "mode", "delete_on_termination", "disk_bus", "tag")
 
@@ -91,6 +91,17 @@ def read(
             )
         )
     return result
+
+
+def hosts_named(tx: Transaction, entries: t.Sequence[t.Any], project: str | None) -> list[str]:
+    """The compute hosts of the instances that the entries name, and of those that have the volumes named."""
+    named = [e for e in entries if isinstance(e, t.Mapping)]
+    words = sorted({str(e["instance"]) for e in named if e.get("instance")})
+    rows = instances.select_live(tx, names=words, project=project) if words else []
+    rows += instances.select_live(tx, uuids=words, project=project) if words else []
+    found, _missing = volumes.find(tx, sorted({str(e["volume"]) for e in named if e.get("volume")}), project)
+    having = attachments.select(tx, volume_ids=[v.id for v in found.values()]) if found else []
+    return sorted({r.host for r in rows if r.host} | {a.attached_host for a in having if a.attached_host})
 
 
 def _check_form(entry: t.Any, attaching: bool) -> None:

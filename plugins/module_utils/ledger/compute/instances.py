@@ -115,7 +115,7 @@ def select_live(
     query = sa.select(instances).where(c.deleted == LIVE)
     for column, values in ((c.display_name, names), (c.uuid, uuids), (c.reservation_id, reservations), (c.host, hosts)):
         if values is not None:
-            query = query.where(column.in_(list(values)))
+            query = query.where(bulk.among(tx, column, values))
     for column, value in (
         (c.project, project),
         (c.run_id, run_id),

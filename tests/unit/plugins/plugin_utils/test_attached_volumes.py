@@ -80,11 +80,19 @@ def attached(number=1, connector="kernel", multiattach=False, **more):
 
 
 def test_for_whom_a_volume_is_exported():
-    assert attached_volumes.connector_of("kvm1", {}, FACTS) == attachments.Connector("kvm1", INITIATOR, "kernel")
-    end = attached_volumes.connector_of("kvm 1/Æ.example.org", {"bootflow_volume_attach": "qemu"}, {"initiator": None})
+    hostvars = {
+        "kvm1": {},
+        "kvm 1/Æ.example.org": {"bootflow_volume_attach": "qemu"},
+        "wrong": {"bootflow_volume_attach": "nfs"},
+    }
+    connector = attached_volumes.connectors_of(hostvars, ["kvm1", "kvm 1/Æ.example.org"])
+    assert connector("kvm1", FACTS) == attachments.Connector("kvm1", INITIATOR, "kernel")
+    end = connector("kvm 1/Æ.example.org", {"initiator": None})
     assert end.initiator == "iqn.2026-01.compute.bootflow:kvm-1-.example.org" and end.kind == "qemu"
+    with pytest.raises(errors.Conflict, match="Host kvm9 got one of the instances while this run began"):
+        connector("kvm9", FACTS)
     with pytest.raises(errors.InvalidInput, match="bootflow_volume_attach must be one of kernel, qemu, got 'nfs'"):
-        attached_volumes.connector_of("kvm1", {"bootflow_volume_attach": "nfs"}, FACTS)
+        attached_volumes.connectors_of(hostvars, ["wrong"])
 
 
 @pytest.mark.parametrize(
