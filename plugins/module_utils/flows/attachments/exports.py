@@ -16,6 +16,7 @@ from ...ledger.compute import runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, volume_history
 from ...ledger.storage.attachments import Attachment
+from ...ledger.storage.volumes import PlacedVolume
 from . import life
 
 
@@ -99,7 +100,7 @@ def _exports(tx: Transaction, rows: t.Sequence[Attachment], and_itself: bool) ->
     if not rows:
         return []
     known = attachments.volumes_of(tx, rows)
-    found = [(r, known[r.volume_id]) for r in rows if r.volume_id in known]
+    found = [(r, t.cast(PlacedVolume, known[r.volume_id])) for r in rows if r.volume_id in known]
     pools = backends.at_pool_hosts(tx, sorted({v.pool_host for _r, v in found}))
     of_volume = attachments.exported_of(tx, known)
     result = []

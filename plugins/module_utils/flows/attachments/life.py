@@ -13,12 +13,13 @@ from __future__ import annotations
 import typing as t
 
 from ...core import errors
-from ...core.volumes import attach_rules, attachment, names, pool_hosts, states
+from ...core.volumes import attach_rules, attachment, model, names, pool_hosts, states
 from ...core.volumes.attachment import DONE, IDLE, NONE, ON_THE_WAY, QEMU
 from ...ledger.compute import instances, nodes
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, deletions, volume_history, volumes
 from ...ledger.storage.attachments import Attachment, Connector, Reservation
+from ...ledger.storage.volumes import VolumeRow
 
 Connectors = t.Callable[[str, t.Mapping[str, t.Any]], Connector]  # of a host, by the facts of its node
 
@@ -28,7 +29,7 @@ Connectors = t.Callable[[str, t.Mapping[str, t.Any]], Connector]  # of a host, b
 
 def reserve(
     tx: Transaction,
-    volume_row: t.Any,
+    volume_row: VolumeRow,
     instance_uuid: str,
     mountpoint: str | None,
     mode: str = "rw",
@@ -66,7 +67,7 @@ def reserve(
     return attachments.reserve(tx, [reservation])[0]
 
 
-def check_others(tx: Transaction, volume_row: t.Any, instance_uuid: str) -> bool:
+def check_others(tx: Transaction, volume_row: VolumeRow, instance_uuid: str) -> bool:
     """Whether this run works on all attachments of a volume with multiattach that are on the way.
 
     Only the run that set an attachment's credentials knows them, and one session of a host may serve several attachments:
@@ -87,7 +88,7 @@ def check_others(tx: Transaction, volume_row: t.Any, instance_uuid: str) -> bool
     return all(r.run_id == tx.run.id for r in rows if r.attach_status in ON_THE_WAY)
 
 
-def _check_not_reserved(volume_row: t.Any, there: t.Sequence[t.Any], instance_uuid: str) -> None:
+def _check_not_reserved(volume_row: VolumeRow, there: t.Sequence[model.Attachment], instance_uuid: str) -> None:
     """A volume that was created for an instance is available for a moment before it is attaching: it is that instance's."""
     for other in there:
         if other.instance_uuid != instance_uuid and other.attach_status == states.RESERVED:
@@ -97,7 +98,7 @@ def _check_not_reserved(volume_row: t.Any, there: t.Sequence[t.Any], instance_uu
             )
 
 
-def _swap_or_raise(tx: Transaction, volume_row: t.Any, transition: states.Transition) -> None:
+def _swap_or_raise(tx: Transaction, volume_row: VolumeRow, transition: states.Transition) -> None:
     moved = volumes.swap(tx, [volume_row.id], transition.expected, **transition.values)
     if volume_row.id not in moved:
         raise errors.InvalidVolume(
@@ -167,7 +168,7 @@ def bind_hosts(tx: Transaction, connectors: t.Mapping[str, Connector]) -> None:
     _into_zones(tx, rows)
 
 
-def _initiator(connector: Connector, row: Attachment, volume: t.Any) -> str:
+def _initiator(connector: Connector, row: Attachment, volume: VolumeRow | None) -> str:
     """The host's, whose one session serves all its guests; where QEMU logs in, each guest of a shared volume has its own."""
     if connector.kind == QEMU and volume is not None and volume.multiattach:
         return names.attachment_initiator(row.id)
@@ -326,7 +327,7 @@ def _status_with(left: t.Collection[Attachment]) -> str:
     return states.ATTACHING if found else states.AVAILABLE
 
 
-def _never_placed(volume: t.Any) -> bool:
+def _never_placed(volume: VolumeRow) -> bool:
     return bool(volume.instance_uuid) and volume.status == states.CREATING and not volume.pool_host
 
 

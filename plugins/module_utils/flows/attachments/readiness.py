@@ -15,6 +15,7 @@ from ...core.volumes.attachment import DONE
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ...ledger.storage.attachments import Attachment
+from ...ledger.storage.volumes import VolumeRow
 
 
 @dataclass
@@ -44,11 +45,11 @@ def prospects(tx: Transaction, instance_uuids: t.Iterable[str]) -> Prospects:
     return found
 
 
-def _is_ready(row: Attachment, volume: t.Any) -> bool:
+def _is_ready(row: Attachment, volume: VolumeRow) -> bool:
     return row.export == DONE and volume.status in (states.ATTACHING, states.IN_USE)
 
 
-def _problem(row: Attachment, volume: t.Any) -> errors.BootflowError | None:
+def _problem(row: Attachment, volume: VolumeRow | None) -> errors.BootflowError | None:
     """Why this volume will never be ready, or None."""
     if volume is None:
         return _not_created(row.volume_id, states.DELETED)

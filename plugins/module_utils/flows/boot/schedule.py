@@ -64,7 +64,7 @@ def schedule(tx: Transaction, read_fleet: t.Callable[[t.Any, Needs], Fleet], opt
     )
     if rows:
         with_volumes = [r for r in rows if may_have_volumes(r)]
-        zones: dict[str, str] = {}
+        zones: dict[str, str | None] = {}
         if with_volumes:
             attachments.lock(tx, [r.uuid for r in with_volumes])
             bound = [r.uuid for r in with_volumes if not r.spec.get("cross_az_attach", True)]
@@ -131,7 +131,7 @@ class Selected:
     retry: t.Any
 
 
-def _place_together(tx: Transaction, rows: t.Sequence[t.Any], zones: t.Mapping[str, str]) -> list[Together]:
+def _place_together(tx: Transaction, rows: t.Sequence[t.Any], zones: t.Mapping[str, str | None]) -> list[Together]:
     """An instance never goes to a host that still holds its leftovers: cleaning these up would remove the new build too."""
     barred: dict[str, set[str]] = {}
     for cleanup in cleanups.of_instances(tx, [r.uuid for r in rows]):

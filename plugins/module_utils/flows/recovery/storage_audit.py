@@ -24,8 +24,10 @@ from ...core.volumes.names import IQN_PREFIX
 from ...ledger.compute import instances, runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, pending_cleanups, snapshots, volumes
+from ...ledger.storage.attachments import Attachment
 from ...ledger.storage.pending_cleanups import PendingCleanup
-from ...ledger.storage.volumes import LIVE
+from ...ledger.storage.snapshots import SnapshotPlace
+from ...ledger.storage.volumes import LIVE, VolumePlace
 
 #: Who else may come to have an end of a volume: the storage host that exports it, the compute host that it is attached to.
 STORAGE, COMPUTE = "storage_host", "attached_host"
@@ -84,7 +86,7 @@ def _survey(tx: Transaction, evidence: Evidence) -> StorageLedger:
     # Attached volumes that no host has anything of are needed, too: a run may work on them.
     of_volumes += volumes.located(tx, {c.volume_id for c in cables} - {r.id for r in of_volumes})
     live_runs = volumes.live_runs(tx, [*of_volumes, *of_snapshots, *cables])
-    items = {(VOLUME, r.id): _item(VOLUME, r, live_runs) for r in of_volumes}
+    items = {(VOLUME, r.id): _item(VOLUME, r, live_runs, r.made) for r in of_volumes}
     items.update({(SNAPSHOT, r.id): _item(SNAPSHOT, r, live_runs) for r in of_snapshots})
     return StorageLedger(
         items=items,
@@ -111,7 +113,7 @@ def _seen(evidence: Evidence) -> tuple[set[str], set[str]]:
     return ids, pool_hosts
 
 
-def _item(kind: str, row: t.Any, alive: t.Collection[str]) -> Item:
+def _item(kind: str, row: VolumePlace | SnapshotPlace, alive: t.Collection[str], made: bool = True) -> Item:
     # A snapshot keeps the run that made it; a volume that is available may have a run that is to attach it.
     busy = kind == VOLUME or row.status in snapshots.BUSY
     return Item(
@@ -122,18 +124,18 @@ def _item(kind: str, row: t.Any, alive: t.Collection[str]) -> Item:
         status=row.status,
         touched_at=row.updated_at if row.deleted_at is None else row.deleted_at,
         deleted=row.deleted != LIVE,
-        made=bool(row.made) if kind == VOLUME else True,
+        made=made,
         worked_on=busy and row.run_id in alive and row.deleted == LIVE,
     )
 
 
-def _as_cables(tx: Transaction, rows: t.Sequence[t.Any], alive: t.Collection[str]) -> list[Cable]:
+def _as_cables(tx: Transaction, rows: t.Sequence[Attachment], alive: t.Collection[str]) -> list[Cable]:
     disks = instances.disks_of(tx, sorted({r.instance_uuid for r in rows}))
     roots = {(u, d.get("volume_id")) for u, found in disks.items() for d in found if d.get("boot_index") == 0}
     return [_cable(r, alive, (r.instance_uuid, r.volume_id) in roots) for r in rows]
 
 
-def _cable(row: t.Any, alive: t.Collection[str], root: bool) -> Cable:
+def _cable(row: Attachment, alive: t.Collection[str], root: bool) -> Cable:
     stands = row.export == DONE and row.attach_status == states.ATTACHED and row.run_id not in alive
     return Cable(
         id=row.id,

@@ -43,29 +43,29 @@ def _left_half_done(tx: Transaction) -> t.Iterator[Finding]:
             "Request the same volume again." if ends else "The next work on its storage host does the rest.",
             key=("volume", row.id, row.run_id),
         )
-    for row in left.snapshots:
+    for snapshot in left.snapshots:
         yield Finding(
             audit.VOLUME,
             None,
             None,
-            "snapshot %s" % (row.name or row.id),
-            row.status,
-            row.status,
+            "snapshot %s" % (snapshot.name or snapshot.id),
+            snapshot.status,
+            snapshot.status,
             audit.FINISH,
             "The next work on its storage host does the rest.",
-            key=("snapshot", row.id, row.run_id),
+            key=("snapshot", snapshot.id, snapshot.run_id),
         )
-    for row in left.attachments:
-        attached = row.attach_status == states.ATTACHED
+    for each in left.attachments:
+        attached = each.attach_status == states.ATTACHED
         yield Finding(
             audit.ATTACHMENT,
-            row.attached_host,
-            row.instance_uuid,
-            "volume %s" % row.volume_id,
-            row.attach_status,
+            each.attached_host,
+            each.instance_uuid,
+            "volume %s" % each.volume_id,
+            each.attach_status,
             states.ATTACHED if attached else states.DETACHED,
             audit.RELEASE,
-            key=("attachment", row.id, row.run_id),
+            key=("attachment", each.id, each.run_id),
         )
 
 

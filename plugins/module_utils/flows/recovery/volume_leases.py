@@ -16,6 +16,9 @@ from ...core import errors
 from ...ledger.compute import instances, runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import snapshots, volumes
+from ...ledger.storage.attachments import Attachment
+from ...ledger.storage.snapshots import SnapshotRow
+from ...ledger.storage.volumes import VolumeRow
 from ..attachments import changes
 from ..volumes import schedule
 
@@ -24,9 +27,9 @@ from ..volumes import schedule
 class Left:
     """Rows of what dead runs held."""
 
-    attachments: list[t.Any] = field(default_factory=list)
-    volumes: list[t.Any] = field(default_factory=list)
-    snapshots: list[t.Any] = field(default_factory=list)
+    attachments: list[Attachment] = field(default_factory=list)
+    volumes: list[VolumeRow] = field(default_factory=list)
+    snapshots: list[SnapshotRow] = field(default_factory=list)
 
     @property
     def volume_ids(self) -> set[str]:
@@ -50,7 +53,8 @@ def left(
     of_volumes = volumes.at_work_by_others(tx)
     of_snapshots = snapshots.at_work_by_others(tx)
     of_attachments = changes.begun_by_others(tx)
-    run_ids = {r.run_id for r in [*of_volumes, *of_snapshots, *of_attachments]}
+    held: list[volumes.Owned] = [*of_volumes, *of_snapshots, *of_attachments]
+    run_ids = {r.run_id for r in held if r.run_id}
     over = ended(tx, run_ids)
     builds = instances.living(tx, {r.instance_uuid for r in of_volumes if r.instance_uuid} - set(instance_uuids))
     return Left(
@@ -79,7 +83,7 @@ def expire(tx: Transaction, found: Left) -> None:
     snapshots.take_ownership(tx, [r.id for r in found.snapshots])
 
 
-def died_error(row: t.Any) -> errors.BootflowError:
+def died_error(row: VolumeRow) -> errors.BootflowError:
     """The fault of a volume whose run is gone."""
     return errors.VolumeBackendAPIException(
         data="run %s died while it created volume %s" % (row.run_id, row.name or row.id),

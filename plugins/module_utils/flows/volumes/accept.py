@@ -26,6 +26,7 @@ from ...ledger.db.this_run import Context
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import backends, pending_cleanups, snapshots, volumes
 from ...ledger.storage.pending_cleanups import PendingCleanup
+from ...ledger.storage.volumes import VolumeRow
 from . import requests
 from .requests import VolumeSettings
 
@@ -64,8 +65,8 @@ class _Compared:
     """The entries beside the volumes that exist."""
 
     new: list[_Entry] = field(default_factory=list)
-    failed: list[tuple[_Entry, t.Any]] = field(default_factory=list)  # creating them failed: it starts over
-    unfinished: list[t.Any] = field(default_factory=list)  # a dead run was creating them: it goes on
+    failed: list[tuple[_Entry, VolumeRow]] = field(default_factory=list)  # creating them failed: it starts over
+    unfinished: list[VolumeRow] = field(default_factory=list)  # a dead run was creating them: it goes on
     unchanged: list[str] = field(default_factory=list)
 
 
@@ -291,7 +292,7 @@ def _compare(tx: Transaction, entries: t.Sequence[_Entry], settings: VolumeSetti
     return found
 
 
-def _check_same(row: t.Any, entry: _Entry, settings: VolumeSettings) -> None:
+def _check_same(row: VolumeRow, entry: _Entry, settings: VolumeSettings) -> None:
     if row.digest is None:
         raise errors.VolumeExists(name=row.name, reason="the existing volume was created for an instance")
     volume = volumes.to_volume(row)
@@ -301,7 +302,7 @@ def _check_same(row: t.Any, entry: _Entry, settings: VolumeSettings) -> None:
         raise errors.VolumeExists(name=row.name, reason="; ".join(differences))
 
 
-def _check_not_being_deleted(row: t.Any) -> None:
+def _check_not_being_deleted(row: VolumeRow) -> None:
     if row.status in (states.DELETING, states.ERROR_DELETING):
         raise errors.InvalidVolume(
             reason="Volume %s is %s." % (row.name, row.status),
@@ -396,7 +397,7 @@ def _insert(tx: Transaction, rows: t.Sequence[dict[str, t.Any]]) -> list[str]:
 
 def _origins(
     tx: Transaction, snapshot_ids: t.Iterable[str | None], volume_ids: t.Iterable[str | None]
-) -> dict[str, t.Any]:
+) -> dict[str, VolumeRow]:
     """Id of a source volume or snapshot -> the row of the volume that its content comes from."""
     of_snapshots, of_volumes = {i for i in snapshot_ids if i}, {i for i in volume_ids if i}
     sources = snapshots.select(tx, ids=of_snapshots) if of_snapshots else []
@@ -405,13 +406,13 @@ def _origins(
     return {**rows, **{s.id: rows[s.volume_id] for s in sources}}
 
 
-def _spec(request: VolumeRequest, image: Image | None, origins: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _spec(request: VolumeRequest, image: Image | None, origins: t.Mapping[str, VolumeRow]) -> dict[str, t.Any]:
     """The request as it is stored, with the image as the catalogue has it, and what is inherited from a source."""
     inherited = _inherited(origins.get(request.source_volid or request.snapshot_id or ""))
     return {**request.as_dict(), "image": image_data(image), **inherited}
 
 
-def _inherited(origin: t.Any) -> dict[str, t.Any]:
+def _inherited(origin: VolumeRow | None) -> dict[str, t.Any]:
     """What a volume has of the one that its content comes from."""
     return {
         "source_bootable": bool(origin is not None and origin.bootable),
@@ -421,7 +422,7 @@ def _inherited(origin: t.Any) -> dict[str, t.Any]:
 
 def _start_over(
     tx: Transaction,
-    rows: t.Sequence[t.Any],
+    rows: t.Sequence[VolumeRow],
     renewed: t.Sequence[tuple[VolumeRequest, Image | None]] | None,
 ) -> None:
     """Volumes that could not be created are placed again; what may be left of them where they were is cleaned up.
@@ -438,7 +439,7 @@ def _start_over(
             for row, spec, (request, _image) in zip(rows, specs, renewed)
         ]
         volumes.update(tx, written)
-    placed = [r for r in rows if r.pool_host]
+    placed = [r for r in rows if volumes.is_placed(r)]
     if placed:
         backends.lock(tx, {r.pool_host for r in placed})
     left = [PendingCleanup(r.pool_host, r.id, "creation of the volume failed", r.pending_gb) for r in placed]

@@ -16,9 +16,12 @@ from dataclasses import dataclass, field, replace
 from ...core import errors
 from ...core.reading.problems import Problems
 from ...core.volumes import states
+from ...core.volumes.model import Snapshot
 from ...ledger.compute import runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, deletions, snapshots, volume_history, volumes
+from ...ledger.storage.snapshots import SnapshotRow
+from ...ledger.storage.volumes import PlacedVolume, VolumeRow
 from . import requests
 
 # A status that a dead run left -> the one that it counts as.
@@ -32,7 +35,7 @@ _GOING = (states.DELETING, states.ERROR_DELETING)
 
 @dataclass
 class VolumeDeleting:
-    rows: list[t.Any] = field(default_factory=list)  # of volumes that their hosts have to delete, as they were
+    rows: list[PlacedVolume] = field(default_factory=list)  # of volumes that their hosts have to delete, as they were
     hosts: list[str] = field(default_factory=list)  # storage hosts with volumes to delete
     gone: list[dict[str, t.Any]] = field(default_factory=list)  # no host has them: {id, name}, pool_host where known
 
@@ -83,7 +86,7 @@ def finish(
     """
     deleted = [_shown(r, None) for r in volumes.deleted_by(tx, ids)]
     left = volumes.select(tx, ids=ids, run_id=tx.run.id, statuses=_GOING, lock=True)
-    hosts = {r.id: volumes.host_of(r.pool_host) for r in left if r.status == states.DELETING}
+    hosts = {r.id: volumes.host_of(r.pool_host) for r in left if r.status == states.DELETING and volumes.is_placed(r)}
     silent = {i: errors.HostUnreachable(host=h, reason="the host did not delete the volume") for i, h in hosts.items()}
     volume_history.add_faults(tx, [volume_history.Fault(i, e, hosts[i]) for i, e in silent.items()])
     volumes.swap(
@@ -96,7 +99,7 @@ def finish(
     return deleted, [_shown(r, faults.get(r.id)) for r in left]
 
 
-def _shown(row: t.Any, fault: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
+def _shown(row: VolumeRow, fault: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
     return {"id": row.id, "name": row.name or "", "project": row.project, "pool_host": row.pool_host, "fault": fault}
 
 
@@ -105,9 +108,9 @@ def _shown(row: t.Any, fault: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
 
 def selected(
     tx: Transaction, ids: t.Sequence[str] | None, names: t.Sequence[str] | None, project: str | None
-) -> list[t.Any]:
+) -> list[VolumeRow]:
     """Rows of the selected volumes, locked. :raises InvalidInput: a name is in several projects."""
-    wanted: dict[str, t.Any] = {}
+    wanted: dict[str, VolumeRow] = {}
     if ids is None and names is None:
         wanted = {r.id: r for r in volumes.select(tx, project=project)}
     if ids is not None:
@@ -119,8 +122,8 @@ def selected(
     return volumes.select(tx, ids=wanted, lock=True) if wanted else []
 
 
-def _refuse_ambiguous(rows: t.Sequence[t.Any]) -> None:
-    projects: dict[str, set[str]] = {}
+def _refuse_ambiguous(rows: t.Sequence[VolumeRow]) -> None:
+    projects: dict[str | None, set[str]] = {}
     for row in rows:
         projects.setdefault(row.name, set()).add(row.project)
     several = {name: sorted(found) for name, found in projects.items() if len(found) > 1}
@@ -139,7 +142,7 @@ def _refuse_ambiguous(rows: t.Sequence[t.Any]) -> None:
 class _Check:
     """Whether volumes can be deleted, with what the ledger has beside them."""
 
-    def __init__(self, tx: Transaction, rows: t.Sequence[t.Any], force: bool, cascade: bool) -> None:
+    def __init__(self, tx: Transaction, rows: t.Sequence[VolumeRow], force: bool, cascade: bool) -> None:
         self.tx, self.force, self.cascade = tx, force, cascade
         ids = [r.id for r in rows]
         self.snapshots = snapshots.select(tx, volume_ids=ids, lock=True) if ids else []
@@ -154,7 +157,7 @@ class _Check:
         found = volumes.being_created_from(self.tx, ids, of)
         return {source or of[str(snapshot)]: name for reader, name, source, snapshot in found if reader not in set(ids)}
 
-    def volume(self, row: t.Any) -> None:
+    def volume(self, row: VolumeRow) -> None:
         """:raises BootflowError: it cannot be deleted."""
         states.check_not_frozen(row.pool_host in self.frozen)
         worked_on = row.run_id in self.live_runs and row.status in volumes.BUSY
@@ -181,7 +184,7 @@ class _Check:
             )
 
 
-def _as_left(row: t.Any, volume: t.Any) -> t.Any:
+def _as_left(row: SnapshotRow, volume: VolumeRow) -> Snapshot:
     """A snapshot as the rules see it: one that a deletion failed for goes with its volume."""
     snapshot = snapshots.to_snapshot(row, volume)
     status = states.DELETING if row.status == states.ERROR_DELETING else _LEFT.get(row.status, row.status)
@@ -200,7 +203,7 @@ def _raise(refusals: t.Sequence[tuple[str, errors.BootflowError]]) -> None:
 # --- writing -------------------------------------------------------------------------------------------------------------
 
 
-def _begin(tx: Transaction, rows: t.Sequence[t.Any]) -> VolumeDeleting:
+def _begin(tx: Transaction, rows: t.Sequence[VolumeRow]) -> VolumeDeleting:
     placed = deletions.begin(tx, rows)
     return VolumeDeleting(
         rows=placed,

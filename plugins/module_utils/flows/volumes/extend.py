@@ -20,6 +20,7 @@ from ...core.volumes.scheduler.select import VolumeScheduler
 from ...ledger.db.this_run import Context
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, volumes
+from ...ledger.storage.volumes import PlacedVolume, VolumeRow
 from . import requests
 from .requests import VolumeSettings
 
@@ -28,7 +29,7 @@ _EXTENDING = (states.EXTENDING, states.ERROR_EXTENDING)
 
 @dataclass
 class VolumeExtending:
-    rows: list[t.Any] = field(default_factory=list)  # of volumes that grow, as they were
+    rows: list[VolumeRow] = field(default_factory=list)  # of volumes that grow, as they were
     hosts: list[str] = field(default_factory=list)  # their storage hosts
     compute_hosts: list[str] = field(default_factory=list)  # that have them attached, and look again afterwards
     unchanged: list[str] = field(default_factory=list)  # ids: as large as requested already
@@ -38,7 +39,7 @@ class _Growth(t.NamedTuple):
     """A volume that is to grow. ``path``: where its size is in the request."""
 
     path: str
-    row: t.Any
+    row: PlacedVolume
     size: int
 
 
@@ -95,11 +96,11 @@ def _read(
             if size is None:
                 unchanged.append(row.id)
             else:
-                growing.append(_Growth("volumes[%d].size" % index, row, size))
+                growing.append(_Growth("volumes[%d].size" % index, t.cast(PlacedVolume, row), size))
     return growing, unchanged
 
 
-def _new_size(row: t.Any, wanted: t.Any) -> int | None:
+def _new_size(row: VolumeRow, wanted: t.Any) -> int | None:
     """The size to grow to; None: the volume is that large. :raises InvalidVolume: :raises InvalidInput:"""
     volume = volumes.to_volume(row)
     again = row.status in _EXTENDING

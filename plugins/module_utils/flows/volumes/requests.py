@@ -92,7 +92,7 @@ def check_quota(
         quotas.check_reserve(amounts, used(), limits, resource)
 
 
-def check_not_busy(tx: Transaction, row: t.Any, busy: t.Collection[str], live_runs: t.Collection[str]) -> None:
+def check_not_busy(tx: Transaction, row: volumes.Named, busy: t.Collection[str], live_runs: t.Collection[str]) -> None:
     """:raises VolumeLocked: a live run works on this volume or snapshot. :arg busy: statuses in which one does."""
     if row.status in busy and row.run_id in live_runs:
         raise volumes.locked_error(tx, row)

@@ -21,6 +21,7 @@ from ...core.volumes.scheduler.select import BackendSelection, VolumeScheduler
 from ...ledger.compute import instances, runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import backends, pending_cleanups, volume_history, volumes
+from ...ledger.storage.volumes import VolumeRow
 from . import work
 from .accept import INSTANCE_HINTS, VOLUME_HINTS
 
@@ -68,7 +69,7 @@ def plan(tx: Transaction, options: VolumeSchedulerOptions) -> list[dict[str, t.A
     return [_planned(row, chosen[row.id]) for row in sorted(rows, key=_turn)]
 
 
-def _planned(row: t.Any, choice: Choice) -> dict[str, t.Any]:
+def _planned(row: VolumeRow, choice: Choice) -> dict[str, t.Any]:
     shown = {"volume_id": row.id, "name": row.name or "", "size": row.size}
     if isinstance(choice, BackendSelection):
         alternates = list(choice.alternates)
@@ -88,7 +89,7 @@ def give_up(tx: Transaction, options: VolumeSchedulerOptions) -> list[str]:
     return [r.id for r in rows]
 
 
-def _last_failure(row: t.Any, options: VolumeSchedulerOptions) -> errors.BootflowError:
+def _last_failure(row: VolumeRow, options: VolumeSchedulerOptions) -> errors.BootflowError:
     if row.pool_host:
         host = volumes.host_of(row.pool_host)
         return errors.HostUnreachable(host=host, reason="the host was not asked for the volume")
@@ -99,7 +100,7 @@ def _last_failure(row: t.Any, options: VolumeSchedulerOptions) -> errors.Bootflo
     return errors.NoValidBackend(reason="No round was left to create it in.")
 
 
-def end_in_error(tx: Transaction, rows: t.Sequence[t.Any], failures: t.Mapping[str, errors.BootflowError]) -> None:
+def end_in_error(tx: Transaction, rows: t.Sequence[VolumeRow], failures: t.Mapping[str, errors.BootflowError]) -> None:
     """These volumes end in error without a backend, with the notification of Cinder's scheduler."""
     ids = [r.id for r in rows]
     if not ids:
@@ -112,7 +113,7 @@ def end_in_error(tx: Transaction, rows: t.Sequence[t.Any], failures: t.Mapping[s
     volume_history.notify_each(tx, [(r.id, _payload(r, failures[r.id])) for r in rows], FAILED)
 
 
-def _payload(row: t.Any, error: errors.BootflowError) -> dict[str, t.Any]:
+def _payload(row: VolumeRow, error: errors.BootflowError) -> dict[str, t.Any]:
     return {
         "volume_id": row.id,
         "state": states.ERROR,
@@ -123,7 +124,7 @@ def _payload(row: t.Any, error: errors.BootflowError) -> dict[str, t.Any]:
     }
 
 
-def _waiting(tx: Transaction, lock: bool) -> list[t.Any]:
+def _waiting(tx: Transaction, lock: bool) -> list[VolumeRow]:
     rows = volumes.select(tx, run_id=tx.run.id, statuses=(states.CREATING,), lock=lock)
     rows = [r for r in rows if r.pool_host is None]
     guests = instances.placed_on(tx, {r.instance_uuid for r in rows if r.instance_uuid})
@@ -131,7 +132,9 @@ def _waiting(tx: Transaction, lock: bool) -> list[t.Any]:
     return sorted(found, key=lambda r: (r.created_at, r.name or "", r.id))
 
 
-def _choose(tx: Transaction, rows: t.Sequence[t.Any], options: VolumeSchedulerOptions, lock: bool) -> dict[str, Choice]:
+def _choose(
+    tx: Transaction, rows: t.Sequence[VolumeRow], options: VolumeSchedulerOptions, lock: bool
+) -> dict[str, Choice]:
     requests = {r.id: volumes.to_request(r) for r in rows}
     hints = [r.scheduler_hints for r in requests.values()]
     named = {w for h in hints for key in VOLUME_HINTS for w in _words(h.get(key))}
@@ -147,7 +150,7 @@ def _choose(tx: Transaction, rows: t.Sequence[t.Any], options: VolumeSchedulerOp
     return found
 
 
-def _turn(row: t.Any) -> tuple[str, str]:
+def _turn(row: VolumeRow) -> tuple[str, str]:
     """By name, so that a plan decides as the run does: the ids of the two differ."""
     return (row.name or "", row.id)
 
@@ -156,7 +159,7 @@ def _words(hint: t.Any) -> list[str]:
     return [w for w in (hint if isinstance(hint, list) else [hint]) if isinstance(w, str)]
 
 
-def _place(tx: Transaction, placed: t.Sequence[tuple[t.Any, BackendSelection]]) -> None:
+def _place(tx: Transaction, placed: t.Sequence[tuple[VolumeRow, BackendSelection]]) -> None:
     now = tx.now
     written = [
         {

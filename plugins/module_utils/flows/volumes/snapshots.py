@@ -22,6 +22,8 @@ from ...ledger.db.this_run import Context
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import backends, volume_history, volume_views, volumes
 from ...ledger.storage import snapshots as snapshot_rows
+from ...ledger.storage.snapshots import SnapshotRow
+from ...ledger.storage.volumes import VolumeRow
 from . import requests
 from .requests import VolumeSettings
 
@@ -105,12 +107,12 @@ class _Comparison:
         created = volumes.being_created_from(tx, snapshot_ids=[r.id for r in there]) if there else []
         self.readers = {snapshot_id: name for _id, name, _volume, snapshot_id in created}
         self.frozen = backends.frozen_pool_hosts(tx)
-        self.new: list[tuple[_Entry, t.Any]] = []  # with its volume
-        self.again: list[t.Any] = []  # creating them goes on
-        self.going: list[t.Any] = []
+        self.new: list[tuple[_Entry, VolumeRow]] = []  # with its volume
+        self.again: list[SnapshotRow] = []  # creating them goes on
+        self.going: list[SnapshotRow] = []
         self.unchanged: list[str] = []  # ids
 
-    def volume_of(self, row: t.Any) -> t.Any:
+    def volume_of(self, row: SnapshotRow) -> VolumeRow:
         return self.volumes[row.volume_id]
 
     def add(self, entry: _Entry) -> None:
@@ -131,7 +133,7 @@ class _Comparison:
         else:
             self.new.append((entry, self._source(entry)))
 
-    def _source(self, entry: _Entry) -> t.Any:
+    def _source(self, entry: _Entry) -> VolumeRow:
         """The volume of a new snapshot. :raises BootflowError: it cannot have one now."""
         volume = self.volumes.get(self.volume_ids.get(entry.volume, ""))
         if volume is None:
@@ -140,7 +142,7 @@ class _Comparison:
         states.check_snapshot(volumes.to_volume(volume), entry.force, frozen=volume.pool_host in self.frozen)
         return volume
 
-    def _check_delete(self, row: t.Any, force: bool) -> None:
+    def _check_delete(self, row: SnapshotRow, force: bool) -> None:
         volume = self.volume_of(row)
         states.check_not_frozen(volume.pool_host in self.frozen)
         if row.status in _GOING:
@@ -214,7 +216,7 @@ def _entry(path: str, name: str, entry: t.Mapping[str, t.Any]) -> _Entry:
     )
 
 
-def _check_same(row: t.Any, entry: _Entry, volume_id: str | None) -> None:
+def _check_same(row: SnapshotRow, entry: _Entry, volume_id: str | None) -> None:
     differences = []
     if row.volume_id != volume_id:
         differences.append("volume is %s, not %s" % (row.volume_id, entry.volume))
@@ -230,7 +232,7 @@ def _check_same(row: t.Any, entry: _Entry, volume_id: str | None) -> None:
         )
 
 
-def _check_quota(tx: Transaction, of: t.Sequence[t.Any], settings: VolumeSettings) -> None:
+def _check_quota(tx: Transaction, of: t.Sequence[VolumeRow], settings: VolumeSettings) -> None:
     without_gb = settings.no_snapshot_gb_quota
     wanted = (quotas.for_snapshot(v.size, v.volume_type, without_gb) for v in of)
     requests.check_quota(
@@ -239,7 +241,10 @@ def _check_quota(tx: Transaction, of: t.Sequence[t.Any], settings: VolumeSetting
 
 
 def _take_capacity(
-    tx: Transaction, new: t.Sequence[tuple[str, t.Any]], again: t.Sequence[tuple[t.Any, t.Any]], refusals: Problems
+    tx: Transaction,
+    new: t.Sequence[tuple[str, VolumeRow]],
+    again: t.Sequence[tuple[SnapshotRow, VolumeRow]],
+    refusals: Problems,
 ) -> dict[str, int]:
     """Volume id -> GB that a snapshot of it takes. Thick ones have to fit into what is free; a thin one takes nothing yet.
 
@@ -255,8 +260,10 @@ def _take_capacity(
     wanted = [(path, v, sizes[v.id]) for path, v in new]
     wanted += [("snapshots", v, sizes[v.id] - r.pending_gb) for r, v in again]
     for path, volume, size in wanted:
+        if size <= 0 or volume.pool_host is None:
+            continue
         left = free.get(volume.pool_host)
-        if size <= 0 or not isinstance(left, (int, float)):
+        if not isinstance(left, (int, float)):
             continue
         free[volume.pool_host] = left - size
         if left < size:
@@ -276,7 +283,7 @@ def _thick_size(size: int) -> int:
     return math.ceil(size + size / 256 + 1 / 256)
 
 
-def _row(entry: _Entry, volume: t.Any, pending_gb: int, context: Context) -> dict[str, t.Any]:
+def _row(entry: _Entry, volume: VolumeRow, pending_gb: int, context: Context) -> dict[str, t.Any]:
     now = context.now
     return {
         "id": context.new_id(),

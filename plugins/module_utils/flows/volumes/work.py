@@ -36,6 +36,8 @@ from ...ledger.storage import (
 )
 from ...ledger.storage import backends as storage_backends
 from ...ledger.storage.pending_cleanups import PendingCleanup
+from ...ledger.storage.snapshots import SnapshotRow
+from ...ledger.storage.volumes import PlacedVolume, VolumeRow
 
 PRESENT, EXTENDED, ABSENT = "present", "extended", "absent"
 
@@ -107,15 +109,15 @@ def begin(tx: Transaction, host: str) -> list[BackendWork]:
     return [work[p] for p in sorted(work) if work[p].volumes]
 
 
-def _volumes_in(tx: Transaction, pool_hosts: t.Iterable[str]) -> list[t.Any]:
+def _volumes_in(tx: Transaction, pool_hosts: t.Iterable[str]) -> list[PlacedVolume]:
     """Rows of what this run has to do in these pools, locked; what is to be deleted once nothing uses it."""
     rows = volumes.select(tx, run_id=tx.run.id, pool_hosts=pool_hosts, statuses=volumes.AT_WORK, lock=True)
     in_use = attachments.exported_or_connected(tx, [r.id for r in rows if r.status == states.DELETING])
-    return [r for r in rows if r.id not in in_use]
+    return [r for r in rows if r.id not in in_use and volumes.is_placed(r)]
 
 
-def _element(row: t.Any) -> dict[str, t.Any]:
-    element = {"id": row.id, "kind": "volume", "project": row.project}
+def _element(row: VolumeRow) -> dict[str, t.Any]:
+    element: dict[str, t.Any] = {"id": row.id, "kind": "volume", "project": row.project}
     if row.status == states.DELETING:
         return {**element, "state": ABSENT}
     if row.status == states.EXTENDING:
@@ -131,7 +133,7 @@ def _element(row: t.Any) -> dict[str, t.Any]:
     return element
 
 
-def _snapshot_element(row: t.Any) -> dict[str, t.Any]:
+def _snapshot_element(row: SnapshotRow) -> dict[str, t.Any]:
     element = {"id": row.id, "kind": "snapshot", "project": row.project}
     if row.status == states.DELETING:
         return {**element, "state": ABSENT}
@@ -141,15 +143,15 @@ def _snapshot_element(row: t.Any) -> dict[str, t.Any]:
 _EVENTS = {states.DELETING: "delete", states.EXTENDING: "extend"}
 
 
-def _event(row: t.Any) -> str:
+def _event(row: VolumeRow | SnapshotRow) -> str:
     return _EVENTS.get(row.status, "create")
 
 
 def _journal(
     tx: Transaction,
     host: str,
-    rows: t.Sequence[t.Any],
-    of_snapshots: t.Sequence[tuple[t.Any, t.Any]],
+    rows: t.Sequence[VolumeRow],
+    of_snapshots: t.Sequence[tuple[SnapshotRow, VolumeRow]],
 ) -> None:
     for event in ("create", "delete", "extend"):
         ids = [r.id for r in rows if _event(r) == event]
@@ -208,7 +210,9 @@ def finish(tx: Transaction, host: str, results: t.Mapping[str, WorkResult]) -> F
     return found
 
 
-Failure = t.Tuple[t.Any, errors.BootflowError]  # a row, and why its work failed
+# A row, and why its work failed
+VolumeFailure = t.Tuple[VolumeRow, errors.BootflowError]
+SnapshotFailure = t.Tuple[SnapshotRow, errors.BootflowError]
 
 
 class BackendOutcomes:
@@ -245,9 +249,9 @@ class BackendOutcomes:
 
     # --- volumes -----------------------------------------------------------------------------------------------------
 
-    def end_volumes(self, rows: t.Sequence[t.Any]) -> None:
-        succeeded: dict[str, list[t.Any]] = {"create": [], "delete": [], "extend": []}
-        failed: dict[str, list[Failure]] = {"create": [], "delete": [], "extend": []}
+    def end_volumes(self, rows: t.Sequence[VolumeRow]) -> None:
+        succeeded: dict[str, list[VolumeRow]] = {"create": [], "delete": [], "extend": []}
+        failed: dict[str, list[VolumeFailure]] = {"create": [], "delete": [], "extend": []}
         for row in rows:
             error = self.error_of(row.id)
             action = _event(row)
@@ -267,7 +271,7 @@ class BackendOutcomes:
         self._extended(succeeded["extend"], attach_statuses)
         self._not_extended(failed["extend"], attach_statuses)
 
-    def _created(self, rows: t.Sequence[t.Any]) -> None:
+    def _created(self, rows: t.Sequence[VolumeRow]) -> None:
         if not rows:
             return
         tx, now = self.tx, self.now
@@ -291,7 +295,7 @@ class BackendOutcomes:
         attachments.volumes_ready(tx, [r.id for r in rows if r.instance_uuid])
         self.found.done += ids
 
-    def _not_created(self, failures: t.Sequence[Failure]) -> None:
+    def _not_created(self, failures: t.Sequence[VolumeFailure]) -> None:
         again: list[dict[str, t.Any]] = []
         over: list[dict[str, t.Any]] = []
         for row, error in failures:
@@ -313,13 +317,13 @@ class BackendOutcomes:
         volumes.update(self.tx, over)
         self._record_failures(failures, "create", {each["id"] for each in again})
 
-    def _not_deleted(self, failures: t.Sequence[Failure]) -> None:
+    def _not_deleted(self, failures: t.Sequence[VolumeFailure]) -> None:
         written = [{"id": row.id, "status": states.status_after("delete", error)} for row, error in failures]
         volumes.update(self.tx, written)
         self._record_failures(failures, "delete")
         self.found.failed.update({row.id: error for row, error in failures})
 
-    def _attach_statuses(self, rows: t.Sequence[t.Any]) -> dict[str, str]:
+    def _attach_statuses(self, rows: t.Sequence[VolumeRow]) -> dict[str, str]:
         """Of volumes that were extended while in use: their instances may have ended meanwhile."""
         used = [r.id for r in rows if r.attach_status == states.ATTACHED]
         there = volumes.attachments_of(self.tx, used) if used else {}
@@ -329,7 +333,7 @@ class BackendOutcomes:
             found[volume_id] = states.ATTACHED if attached else states.DETACHED
         return found
 
-    def _extended(self, rows: t.Sequence[t.Any], attach_statuses: t.Mapping[str, str]) -> None:
+    def _extended(self, rows: t.Sequence[VolumeRow], attach_statuses: t.Mapping[str, str]) -> None:
         if not rows:
             return
         tx, _now = self.tx, self.now
@@ -357,7 +361,7 @@ class BackendOutcomes:
         volume_history.notify_each(tx, payloads, "volume.resize.end")
         self.found.done += ids
 
-    def _not_extended(self, failures: t.Sequence[Failure], attach_statuses: t.Mapping[str, str]) -> None:
+    def _not_extended(self, failures: t.Sequence[VolumeFailure], attach_statuses: t.Mapping[str, str]) -> None:
         written = [
             {
                 "id": row.id,
@@ -372,18 +376,18 @@ class BackendOutcomes:
         self._record_failures(failures, "extend")
         self.found.failed.update({row.id: error for row, error in failures})
 
-    def _record_failures(self, failures: t.Sequence[Failure], action: str, again: t.Collection[str] = ()) -> None:
+    def _record_failures(self, failures: t.Sequence[VolumeFailure], action: str, again: t.Collection[str] = ()) -> None:
         volume_history.fail_events(self.tx, {r.id: e.message for r, e in failures}, action)
         faults = [volume_history.Fault(r.id, e, self.host, r.id in again) for r, e in failures]
         volume_history.add_faults(self.tx, faults)
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
-    def end_snapshots(self, rows: t.Sequence[t.Any]) -> None:
+    def end_snapshots(self, rows: t.Sequence[SnapshotRow]) -> None:
         tx, _now = self.tx, self.now
-        deleted: list[t.Any] = []
-        created: list[t.Any] = []
-        failed: dict[str, list[Failure]] = {"create": [], "delete": []}
+        deleted: list[SnapshotRow] = []
+        created: list[SnapshotRow] = []
+        failed: dict[str, list[SnapshotFailure]] = {"create": [], "delete": []}
         written = []
         for row in rows:
             action = _event(row)
@@ -446,9 +450,9 @@ class BackendOutcomes:
             lives = row.deleted == volumes.LIVE and row.pool_host == self.pool_host
             if lives and row.status not in (states.DELETING, states.ERROR_DELETING):
                 continue
-            is_snapshot = item_id in of_snapshots
-            kind = pending_cleanups.SNAPSHOT if is_snapshot else pending_cleanups.VOLUME
-            volume_id = row.volume_id if is_snapshot else item_id
+            snapshot = of_snapshots.get(item_id)
+            kind = pending_cleanups.VOLUME if snapshot is None else pending_cleanups.SNAPSHOT
+            volume_id = item_id if snapshot is None else snapshot.volume_id
             pending = self.pending(row.size)
             self.to_clean.append(
                 PendingCleanup(self.pool_host, item_id, "created after the run had lost it", pending, kind, volume_id)

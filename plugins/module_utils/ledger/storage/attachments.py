@@ -25,10 +25,12 @@ from ..db.transaction import Transaction
 from ..schema.tables import cleanups, instances, volume_attachments
 from ..schema.tables import volumes as volumes_table
 from . import volume_history, volumes
-from .volumes import LIVE
+from .volumes import LIVE, Owned, VolumeRow
 
 _a = volume_attachments.c
 _v = volumes_table.c
+
+OwnedRow = t.TypeVar("OwnedRow", bound=Owned)
 
 
 class Attachment(t.NamedTuple):
@@ -118,12 +120,12 @@ def select(
     return _locked(tx, *conditions) if lock else _select(tx, *conditions)
 
 
-def _select(tx: Transaction, *conditions: t.Any) -> list[Attachment]:
+def _select(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> list[Attachment]:
     query = sa.select(volume_attachments).where(*conditions).order_by(_a.volume_id, _a.id)
     return [Attachment(*row) for row in tx.execute(query)]
 
 
-def _locked(tx: Transaction, *conditions: t.Any) -> list[Attachment]:
+def _locked(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> list[Attachment]:
     ids = sorted({r.volume_id for r in _select(tx, *conditions)})
     if not ids:
         return []
@@ -149,7 +151,7 @@ def of_volumes(tx: Transaction, volume_ids: t.Iterable[str]) -> dict[str, list[A
     return found
 
 
-def volumes_of(tx: Transaction, rows: t.Iterable[Attachment]) -> dict[str, t.Any]:
+def volumes_of(tx: Transaction, rows: t.Iterable[Attachment]) -> dict[str, VolumeRow]:
     """volume id -> its row, of the volumes of these attachments."""
     ids = sorted({r.volume_id for r in rows})
     return {v.id: v for v in volumes.select(tx, ids=ids)} if ids else {}
@@ -165,7 +167,7 @@ def connected_to(tx: Transaction, instance_uuid: str, host: str) -> bool:
     return bool(select(tx, instance_uuids=[instance_uuid], attached_host=host, connected=True))
 
 
-def check_not_locked(tx: Transaction, volume: t.Any, rows: t.Sequence[Attachment]) -> None:
+def check_not_locked(tx: Transaction, volume: VolumeRow, rows: t.Sequence[Attachment]) -> None:
     """:raises VolumeLocked: a live run other than this works on one of these attachments."""
     owners = {r.run_id for r in rows if r.run_id and r.run_id != tx.run.id}
     alive = owners - runs.dead_among(tx, owners)
@@ -174,9 +176,9 @@ def check_not_locked(tx: Transaction, volume: t.Any, rows: t.Sequence[Attachment
             raise errors.VolumeLocked(**runs.locked_error(tx, volume.name or volume.id, row.run_id).details)
 
 
-def zones_of(tx: Transaction, instance_uuids: t.Iterable[str]) -> dict[str, str]:
+def zones_of(tx: Transaction, instance_uuids: t.Iterable[str]) -> dict[str, str | None]:
     """uuid -> the zone of its volumes, where one is on a backend already."""
-    found: dict[str, str] = {}
+    found: dict[str, str | None] = {}
     attached_to = of_instances(tx, instance_uuids)
     known = volumes_of(tx, [r for rows in attached_to.values() for r in rows])
     for uuid, rows in attached_to.items():
@@ -315,7 +317,7 @@ def to_export(tx: Transaction, host: str) -> list[Attachment]:
     return _locked(tx, *_wanted(tx), _a.volume_id.in_(sa.select(_v.id).where(_exportable(), here)))
 
 
-def _wanted(tx: Transaction) -> tuple[t.Any, ...]:
+def _wanted(tx: Transaction) -> tuple[sa.ColumnElement[bool], ...]:
     """Attachments that are to be exported for this run: the initiator is known."""
     return (
         _a.deleted == LIVE,
@@ -327,7 +329,7 @@ def _wanted(tx: Transaction) -> tuple[t.Any, ...]:
     )
 
 
-def _exportable() -> t.Any:
+def _exportable() -> sa.ColumnElement[bool]:
     """Volumes that can be exported: they exist."""
     usable = (states.AVAILABLE, states.ATTACHING, states.IN_USE)
     return sa.and_(_v.deleted == LIVE, _v.pool_host.is_not(None), _v.made.is_(True), _v.status.in_(usable))
@@ -344,11 +346,11 @@ def to_unexport(tx: Transaction, host: str) -> list[Attachment]:
     return _free(tx, _locked(tx, _a.storage_host == host, *_unwanted()))
 
 
-def _unwanted() -> tuple[t.Any, ...]:
+def _unwanted() -> tuple[sa.ColumnElement[bool], ...]:
     return _a.deleted == LIVE, _a.export == ENDING, _a.connection == NONE, _a.storage_host.is_not(None)
 
 
-def _free(tx: Transaction, rows: t.Sequence[t.Any]) -> list[t.Any]:
+def _free(tx: Transaction, rows: t.Sequence[OwnedRow]) -> list[OwnedRow]:
     dead = runs.dead_among(tx, {r.run_id for r in rows if r.run_id})
     return [r for r in rows if r.run_id is None or r.run_id == tx.run.id or r.run_id in dead]
 
@@ -384,7 +386,7 @@ def instances_to_bind(tx: Transaction) -> dict[str, tuple[str, str]]:
     return {r.uuid: (r.host, r.node) for r in tx.execute(query.order_by(i.uuid))}
 
 
-def set_zone(tx: Transaction, volume: t.Any, zone: str) -> None:
+def set_zone(tx: Transaction, volume: VolumeRow, zone: str) -> None:
     """A volume that is not placed yet has to be in this zone."""
     values = {"availability_zone": zone, "spec": {**volume.spec, "availability_zone": zone}, "updated_at": tx.now}
     tx.execute(volumes_table.update().where(_v.id == volume.id).values(**values))

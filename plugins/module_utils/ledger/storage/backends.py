@@ -45,6 +45,29 @@ class BackendReport:
     error: errors.BootflowError | None = None
 
 
+class BackendRow:
+    """A row of storage_backends: a pool of a storage host. Sizes are GB, times seconds since the epoch."""
+
+    id: int
+    pool_host: str  # host@backend#pool
+    host: str  # the inventory's name
+    backend: str
+    pool: str
+    availability_zone: str
+    disabled: bool
+    frozen: bool
+    total_gb: float | None
+    free_gb: float | None
+    provisioned_gb: float | None
+    report: dict[str, t.Any]  # the capacity as the module reported it; empty before its first report
+    configuration: dict[str, t.Any]  # its entry of the inventory, with all defaults
+    boot_id: str
+    read_at: float  # seconds since the boot of its host (boot_id)
+    created_at: float
+    reported_at: float | None
+    error: dict[str, t.Any] | None  # why it is not ready
+
+
 # --- writing -------------------------------------------------------------------------------------------------------------
 
 
@@ -140,7 +163,15 @@ def frozen_pool_hosts(tx: Transaction) -> set[str]:
     return set(tx.execute(sa.select(_b.pool_host).where(_b.frozen.is_(True))).scalars())
 
 
-def _unsettled(tx: Transaction, pool_hosts: t.Sequence[str]) -> list[t.Any]:
+class _Unsettled:
+    """A volume that no report includes, with its size in GB."""
+
+    id: str
+    pool_host: str
+    size: int
+
+
+def _unsettled(tx: Transaction, pool_hosts: t.Sequence[str]) -> list[_Unsettled]:
     """Volumes there that are made, but were not in a report when that was written. Locked."""
     c = volumes.c
     query = sa.select(c.id, c.pool_host, c.size).where(
@@ -150,10 +181,10 @@ def _unsettled(tx: Transaction, pool_hosts: t.Sequence[str]) -> list[t.Any]:
         c.pending_gb != 0,
         c.new_size.is_(None),
     )
-    return list(tx.execute(query.order_by(c.id).with_for_update()))
+    return tx.rows(query.order_by(c.id).with_for_update(), _Unsettled)
 
 
-def _settle(tx: Transaction, rows: t.Sequence[t.Any], capacity: t.Mapping[str, t.Any]) -> None:
+def _settle(tx: Transaction, rows: t.Sequence[_Unsettled], capacity: t.Mapping[str, t.Any]) -> None:
     """Those whose logical volumes this very report has are in its numbers."""
     there = {v["id"]: v.get("size", 0) for v in capacity.get("volumes") or ()}
     seen = [r.id for r in rows if there.get(r.id, -1) >= r.size * GIB]
@@ -179,9 +210,9 @@ def _number(capacity: t.Mapping[str, t.Any], name: str) -> float | None:
     return None if value is None else float(value)
 
 
-def _locked(tx: Transaction, *conditions: t.Any) -> list[t.Any]:
+def _locked(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> list[BackendRow]:
     query = sa.select(storage_backends).where(*conditions).order_by(_b.pool_host)
-    return list(tx.execute(query.with_for_update()))
+    return tx.rows(query.with_for_update(), BackendRow)
 
 
 # --- reading -------------------------------------------------------------------------------------------------------------
@@ -192,21 +223,21 @@ def pool_host_of(host: str, backend: str, pool: str) -> str:
     return append_host("%s@%s" % (host, backend), pool)
 
 
-def rows_of(tx: Transaction, host: str | None = None, lock: bool = False) -> list[t.Any]:
+def rows_of(tx: Transaction, host: str | None = None, lock: bool = False) -> list[BackendRow]:
     """The rows of a host's backends, or of all, by pool_host."""
     conditions = [] if host is None else [_b.host == host]
     if lock:
         return _locked(tx, *conditions)
-    return list(tx.execute(sa.select(storage_backends).where(*conditions).order_by(_b.pool_host)))
+    return tx.rows(sa.select(storage_backends).where(*conditions).order_by(_b.pool_host), BackendRow)
 
 
-def at_pool_hosts(tx: Transaction, pool_hosts: t.Collection[str]) -> dict[str, t.Any]:
+def at_pool_hosts(tx: Transaction, pool_hosts: t.Collection[str]) -> dict[str, BackendRow]:
     """pool_host -> its row."""
-    rows = tx.execute(sa.select(storage_backends).where(bulk.among(tx, _b.pool_host, pool_hosts)))
+    rows = tx.rows(sa.select(storage_backends).where(bulk.among(tx, _b.pool_host, pool_hosts)), BackendRow)
     return {r.pool_host: r for r in rows}
 
 
-def lock(tx: Transaction, pool_hosts: t.Iterable[str]) -> list[t.Any]:
+def lock(tx: Transaction, pool_hosts: t.Iterable[str]) -> list[BackendRow]:
     """The rows of these pools, which nobody else places or removes anything in until the transaction ends."""
     return _locked(tx, bulk.among(tx, _b.pool_host, sorted(set(pool_hosts))))
 
@@ -257,7 +288,7 @@ def pool_states(tx: Transaction, lock: bool = False) -> list[PoolState]:
     return [_state(row, taken.get(row.pool_host, Promised())) for row in rows]
 
 
-def _state(row: t.Any, taken: Promised) -> PoolState:
+def _state(row: BackendRow, taken: Promised) -> PoolState:
     configuration = row.configuration
     thin = bool(row.report.get("thin_provisioning_support", configuration.get("provisioning") == THIN))
     return PoolState(

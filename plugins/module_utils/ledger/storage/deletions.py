@@ -15,6 +15,8 @@ from ..db.transaction import Transaction
 from ..schema.tables import volume_snapshots
 from ..schema.tables import volumes as volumes_table
 from . import attachments, volume_history, volumes
+from .snapshots import SnapshotRow
+from .volumes import PlacedVolume, VolumeRow
 
 
 def delete(tx: Transaction, ids: t.Iterable[str]) -> None:
@@ -22,16 +24,16 @@ def delete(tx: Transaction, ids: t.Iterable[str]) -> None:
     begin(tx, [r for r in volumes.select(tx, ids=ids, lock=True) if r.status != states.DELETING])
 
 
-def begin(tx: Transaction, rows: t.Sequence[t.Any]) -> list[t.Any]:
+def begin(tx: Transaction, rows: t.Sequence[VolumeRow]) -> list[PlacedVolume]:
     """These volumes are deleting, for their hosts to delete: they are returned. Those that were never placed are gone."""
-    placed = [r for r in rows if r.pool_host]
+    placed = [r for r in rows if volumes.is_placed(r)]
     ids = [r.id for r in placed]
     volumes.take_ownership(tx, ids, status=states.DELETING, new_size=None, instance_uuid=None)
     forget(tx, [r for r in rows if not r.pool_host], None)
     return placed
 
 
-def forget(tx: Transaction, rows: t.Sequence[t.Any], host: str | None) -> None:
+def forget(tx: Transaction, rows: t.Sequence[VolumeRow], host: str | None) -> None:
     """No host has these volumes any more. Their names are free; their history stays until it is purged."""
     if not rows:
         return
@@ -59,7 +61,7 @@ def forget(tx: Transaction, rows: t.Sequence[t.Any], host: str | None) -> None:
     volume_history.notify(tx, ids, "volume.delete.end", {"host": host})
 
 
-def forget_snapshots(tx: Transaction, rows: t.Sequence[t.Any], host: str | None) -> None:
+def forget_snapshots(tx: Transaction, rows: t.Sequence[SnapshotRow], host: str | None) -> None:
     """No host has these snapshots any more."""
     if not rows:
         return

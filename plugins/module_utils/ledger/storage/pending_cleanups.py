@@ -38,6 +38,20 @@ class PendingCleanup(t.NamedTuple):
     volume_id: str | None = None
 
 
+class PendingCleanupRow:
+    """A row of volume_cleanups. ``pending_gb``, ``volume_id``: as in PendingCleanup; a volume's ``volume_id`` is its own."""
+
+    id: int
+    pool_host: str
+    kind: str  # VOLUME or SNAPSHOT
+    item_id: str
+    volume_id: str
+    pending_gb: int
+    reason: str
+    run_id: str | None  # the run that removes it
+    created_at: float
+
+
 def add(tx: Transaction, cleanups: t.Sequence[PendingCleanup]) -> None:
     """Enter these, each pool and item once; one that is there already is updated, and no run's."""
     if not cleanups:
@@ -63,17 +77,17 @@ def _ids(tx: Transaction, items: t.Collection[tuple[str, str]]) -> dict[tuple[st
     return {(r.pool_host, r.item_id): r.id for r in rows if (r.pool_host, r.item_id) in items}
 
 
-def due(tx: Transaction, pool_hosts: t.Iterable[str] | None = None) -> list[t.Any]:
+def due(tx: Transaction, pool_hosts: t.Iterable[str] | None = None) -> list[PendingCleanupRow]:
     """Rows of what no other live run is removing, oldest first. :arg pool_hosts: None: of all pools."""
     query = sa.select(table).order_by(_c.id)
     if pool_hosts is not None:
         query = query.where(bulk.among(tx, _c.pool_host, sorted(set(pool_hosts))))
-    rows = list(tx.execute(query))
+    rows = tx.rows(query, PendingCleanupRow)
     alive = _alive(tx, rows)
     return [r for r in rows if r.run_id not in alive]
 
 
-def take(tx: Transaction, pool_hosts: t.Iterable[str]) -> list[t.Any]:
+def take(tx: Transaction, pool_hosts: t.Iterable[str]) -> list[PendingCleanupRow]:
     """This run removes what is due in these pools."""
     rows = due(tx, pool_hosts)
     if rows:
@@ -91,7 +105,7 @@ def done(tx: Transaction, items: t.Collection[tuple[str, str]]) -> None:
 def being_removed(tx: Transaction, item_ids: t.Iterable[str]) -> set[tuple[str, str]]:
     """(item id, pool_host) of what another live run is removing: it would remove what is created there now, too."""
     query = sa.select(table).where(bulk.among(tx, _c.item_id, sorted(set(item_ids))), _c.run_id.is_not(None))
-    rows = list(tx.execute(query))
+    rows = tx.rows(query, PendingCleanupRow)
     alive = _alive(tx, rows)
     return {(r.item_id, r.pool_host) for r in rows if r.run_id in alive}
 
@@ -101,6 +115,6 @@ def items(tx: Transaction) -> set[tuple[str, str]]:
     return {(r.pool_host, r.item_id) for r in tx.execute(sa.select(_c.pool_host, _c.item_id))}
 
 
-def _alive(tx: Transaction, rows: t.Sequence[t.Any]) -> set[str]:
+def _alive(tx: Transaction, rows: t.Sequence[PendingCleanupRow]) -> set[str]:
     named = {r.run_id for r in rows if r.run_id and r.run_id != tx.run.id}
     return named - runs.dead_among(tx, named)

@@ -17,13 +17,49 @@ from ..schema.tables import volume_snapshots as table
 from ..schema.tables import volumes as volumes_table
 from ..schema.volume_tables import SNAPSHOTS_AT_WORK
 from . import volumes
-from .volumes import LIVE, Row
+from .volumes import LIVE, PlacedVolume, VolumeRow
 
 # A run works on a snapshot in one of these: the one in its run_id, unless that is dead.
 BUSY = (states.CREATING, states.DELETING)
 
 _s = table.c
 _v = volumes_table.c
+
+
+class SnapshotPlace:
+    """Where a snapshot is, and how it is: what located() reads. ``size``: of its volume when it was created, in GB."""
+
+    id: str
+    name: str | None
+    volume_id: str
+    pool_host: str | None  # of its volume
+    size: int
+    status: str
+    updated_at: float
+    deleted_at: float | None
+    deleted: str
+    run_id: str | None
+
+
+class SnapshotRow:
+    """A row of volume_snapshots. Sizes are GB, times seconds since the epoch."""
+
+    id: str
+    volume_id: str
+    project: str
+    user_name: str
+    name: str | None
+    description: str
+    volume_size: int  # of its volume when it was created
+    volume_type: str | None
+    status: str
+    pending_gb: int  # what it takes of its backend, as far as no report includes it
+    meta: dict[str, t.Any]
+    run_id: str | None
+    created_at: float
+    updated_at: float
+    deleted_at: float | None
+    deleted: str  # "" while it lives, its id afterwards
 
 
 # --- reading -------------------------------------------------------------------------------------------------------------
@@ -38,7 +74,7 @@ def select(
     statuses: t.Iterable[str] | None = None,
     run_id: str | None = None,
     lock: bool = False,
-) -> list[Row]:
+) -> list[SnapshotRow]:
     """Rows of the living snapshots that meet every condition given, by id.
 
     :arg lock: lock the rows until the transaction ends. Their volumes, where known, have to be locked before.
@@ -52,26 +88,26 @@ def select(
     for column, value in ((_s.project, project), (_s.run_id, run_id)):
         if value is not None:
             query = query.where(column == value)
-    return list(tx.execute(query.with_for_update() if lock else query))
+    return tx.rows(query.with_for_update() if lock else query, SnapshotRow)
 
 
-def find(tx: Transaction, words: t.Sequence[str], project: str | None) -> dict[str, Row]:
+def find(tx: Transaction, words: t.Sequence[str], project: str | None) -> dict[str, SnapshotRow]:
     """Word -> the living snapshot of that id, else of that name; words without a snapshot are left out."""
-    rows = volumes.by_word(tx, table, words, project)
-    found = {r.name: r for r in rows if r.name in words}
+    rows = volumes.by_word(tx, table, SnapshotRow, words, project)
+    found = {r.name: r for r in rows if r.name is not None and r.name in words}
     found.update({r.id: r for r in rows if r.id in words})
     return found
 
 
-def with_deleted(tx: Transaction, ids: t.Iterable[str]) -> list[Row]:
+def with_deleted(tx: Transaction, ids: t.Iterable[str]) -> list[SnapshotRow]:
     """Rows of these snapshots, deleted or not."""
-    return list(tx.execute(sa.select(table).where(bulk.among(tx, _s.id, sorted(set(ids))))))
+    return tx.rows(sa.select(table).where(bulk.among(tx, _s.id, sorted(set(ids)))), SnapshotRow)
 
 
-def of_run(tx: Transaction) -> list[Row]:
+def of_run(tx: Transaction) -> list[SnapshotRow]:
     """All snapshots that this run wrote last, deleted or not, by id. Locked."""
     query = sa.select(table).where(_s.run_id == tx.run.id).order_by(_s.id)
-    return list(tx.execute(query.with_for_update()))
+    return tx.rows(query.with_for_update(), SnapshotRow)
 
 
 def volume_ids(tx: Transaction, ids: t.Iterable[str]) -> dict[str, str]:
@@ -80,7 +116,7 @@ def volume_ids(tx: Transaction, ids: t.Iterable[str]) -> dict[str, str]:
     return {r.id: r.volume_id for r in tx.execute(query)}
 
 
-def located(tx: Transaction, ids: t.Iterable[str], volume_ids: t.Iterable[str] = ()) -> list[Row]:
+def located(tx: Transaction, ids: t.Iterable[str], volume_ids: t.Iterable[str] = ()) -> list[SnapshotPlace]:
     """Where snapshots are and how they are: these, deleted or not, and all living ones of these volumes; by id.
 
     SELECT s.*, v.pool_host FROM volume_snapshots s JOIN volumes v ON v.id = s.volume_id WHERE s.id IN (...)
@@ -99,15 +135,15 @@ def located(tx: Transaction, ids: t.Iterable[str], volume_ids: t.Iterable[str] =
         _s.run_id,
     )
     query = sa.select(*columns).join(volumes_table, _v.id == _s.volume_id)
-    found = {r.id: r for r in tx.execute(query.where(bulk.among(tx, _s.id, sorted(set(ids)))))}
+    found = {r.id: r for r in tx.rows(query.where(bulk.among(tx, _s.id, sorted(set(ids)))), SnapshotPlace)}
     of_volumes = sorted(set(volume_ids))
     if of_volumes:
         here = query.where(_s.deleted == LIVE, bulk.among(tx, _s.volume_id, of_volumes))
-        found.update({r.id: r for r in tx.execute(here)})
+        found.update({r.id: r for r in tx.rows(here, SnapshotPlace)})
     return [found[i] for i in sorted(found)]
 
 
-def at_work_in(tx: Transaction, pool_hosts: t.Iterable[str], lock: bool) -> list[tuple[Row, Row]]:
+def at_work_in(tx: Transaction, pool_hosts: t.Iterable[str], lock: bool) -> list[tuple[SnapshotRow, PlacedVolume]]:
     """(snapshot, its volume) of the snapshots that this run creates or deletes in these pools."""
     wanted = set(pool_hosts)
     # SELECT s.id, s.volume_id FROM volumes v JOIN volume_snapshots s ON v.id = s.volume_id
@@ -118,7 +154,7 @@ def at_work_in(tx: Transaction, pool_hosts: t.Iterable[str], lock: bool) -> list
     if not found:
         return []
     ids = {r.volume_id for r in found}
-    of = {v.id: v for v in volumes.select(tx, ids=ids, lock=lock) if v.pool_host in wanted}
+    of = {v.id: v for v in volumes.select(tx, ids=ids, lock=lock) if volumes.is_placed(v) and v.pool_host in wanted}
     rows = select(tx, ids=[r.id for r in found], run_id=tx.run.id, statuses=BUSY, lock=lock)
     return [(r, of[r.volume_id]) for r in rows if r.volume_id in of]
 
@@ -133,13 +169,13 @@ def pool_hosts_at_work(tx: Transaction) -> set[str]:
     return {p for p in tx.execute(query.distinct()).scalars() if p}
 
 
-def at_work_by_others(tx: Transaction) -> list[Row]:
+def at_work_by_others(tx: Transaction) -> list[SnapshotRow]:
     """Snapshots that other runs, living or dead, create or delete."""
     others = (_s.run_id.is_not(None), _s.run_id != tx.run.id)
-    return list(tx.execute(sa.select(table).where(sa.text(SNAPSHOTS_AT_WORK), *others)))
+    return tx.rows(sa.select(table).where(sa.text(SNAPSHOTS_AT_WORK), *others), SnapshotRow)
 
 
-def to_snapshot(row: Row, volume: Row) -> Snapshot:
+def to_snapshot(row: SnapshotRow, volume: VolumeRow) -> Snapshot:
     """The row as the rules read it. :arg volume: the row of its volume."""
     return Snapshot(
         id=row.id,

@@ -20,6 +20,7 @@ __all__ = [
     "ERROR",
     "SUCCESS",
     "Fault",
+    "VolumeEvent",
     "add_events",
     "add_fault",
     "add_faults",
@@ -37,6 +38,33 @@ __all__ = [
 
 # A volume's id, or (volume's id, snapshot's id).
 Item = t.Union[str, t.Tuple[str, str]]
+
+
+class VolumeEvent:
+    """A row of volume_events. Times are seconds since the epoch."""
+
+    id: int
+    volume_id: str
+    snapshot_id: str | None
+    event: str
+    host: str | None
+    request_id: str
+    user_name: str
+    start_time: float
+    finish_time: float | None
+    result: str | None  # SUCCESS or ERROR; None: not finished
+    details: str | None  # of an open change of an attachment: its id
+
+
+class _OfAttachment(t.Protocol):
+    """What an event of an attachment needs of it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def volume_id(self) -> str: ...
+    @property
+    def attached_host(self) -> str | None: ...
 
 
 def start_events(tx: Transaction, items: t.Iterable[Item], event: str, host: str | None) -> None:
@@ -94,17 +122,18 @@ def fail_events(tx: Transaction, details: t.Mapping[Item, str], event: str) -> N
     bulk.update(tx, volume_events, "id", rows)
 
 
-def start_changes(tx: Transaction, attachments: t.Iterable[t.Any], event: str) -> None:
+def start_changes(tx: Transaction, attachments: t.Iterable[_OfAttachment], event: str) -> None:
     """Journal that a volume is being attached to a living instance, or detached from it (``event``)."""
     rows = [{**_event(a.volume_id, event, a.attached_host, tx.context), "details": a.id} for a in attachments]
     bulk.insert(tx, volume_events, rows)
 
 
-def open_changes(tx: Transaction, event: str) -> dict[str, t.Any]:
+def open_changes(tx: Transaction, event: str) -> dict[str, VolumeEvent]:
     """Attachment's id -> the event that this run began for it with start_changes() and has not finished."""
     c = volume_events.c
     mine = (c.event == event, c.request_id == tx.request_id, c.finish_time.is_(None))
-    return {r.details: r for r in tx.execute(sa.select(volume_events).where(*mine).order_by(c.id))}
+    rows = tx.rows(sa.select(volume_events).where(*mine).order_by(c.id), VolumeEvent)
+    return {r.details: r for r in rows if r.details is not None}
 
 
 def finish_changes(tx: Transaction, results: t.Mapping[int, str]) -> None:
@@ -113,7 +142,7 @@ def finish_changes(tx: Transaction, results: t.Mapping[int, str]) -> None:
     bulk.update(tx, volume_events, "id", rows)
 
 
-def _open_events(tx: Transaction, items: t.Iterable[Item], event: str) -> list[t.Any]:
+def _open_events(tx: Transaction, items: t.Iterable[Item], event: str) -> list[sa.ColumnElement[bool]]:
     """Conditions: events of volumes, events of snapshots."""
     c = volume_events.c
     listed = list(items)

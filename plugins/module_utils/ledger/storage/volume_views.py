@@ -33,11 +33,17 @@ _FAILED = (
 _NOT_SHOWN = ("spec", "digest", "retry")
 
 
+class _ShownVolume(volume_rows.VolumeRow):
+    """The row of a volume without what is not shown."""
+
+    image_name: str | None
+
+
 def volumes(tx: Transaction, **selection: t.Any) -> list[dict[str, t.Any]]:
     """One dictionary for each living volume, by project and name. :arg selection: as ledger.storage.volumes.select() takes it."""
     image_name = volumes_table.c.spec["image"]["name"].as_string().label("image_name")
     columns = [c for c in volumes_table.c if c.name not in _NOT_SHOWN]
-    rows = volume_rows.select(tx, columns=[*columns, image_name], **selection)
+    rows = t.cast("list[_ShownVolume]", volume_rows.select(tx, columns=[*columns, image_name], **selection))
     if not rows:
         return []
     ids = [r.id for r in rows]
@@ -47,7 +53,9 @@ def volumes(tx: Transaction, **selection: t.Any) -> list[dict[str, t.Any]]:
     return sorted(shown, key=lambda v: (v["project"], v["name"], v["id"]))
 
 
-def _volume(row: t.Any, fault: t.Mapping[str, t.Any] | None, attached: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+def _volume(
+    row: _ShownVolume, fault: t.Mapping[str, t.Any] | None, attached: list[dict[str, t.Any]]
+) -> dict[str, t.Any]:
     return {
         "id": row.id,
         "name": row.name or "",
@@ -80,7 +88,7 @@ def _volume(row: t.Any, fault: t.Mapping[str, t.Any] | None, attached: list[dict
     }
 
 
-def _source(row: t.Any) -> str:
+def _source(row: _ShownVolume) -> str:
     if row.image_id:
         return "image %s" % (row.image_id if row.image_name is None else row.image_name)
     if row.snapshot_id:

@@ -31,9 +31,81 @@ BEING_CREATED = (states.CREATING, states.DOWNLOADING)
 AT_WORK = (*BEING_CREATED, states.DELETING, states.EXTENDING)
 BUSY = (*AT_WORK, states.ATTACHING, states.DETACHING)
 
-Row = t.Any
-
 _v = table.c
+
+Row = t.TypeVar("Row")
+
+
+class Owned(t.Protocol):
+    """A row that a run works on, or worked on last: of a volume, a snapshot or an attachment."""
+
+    @property
+    def run_id(self) -> str | None: ...
+
+
+class Named(Owned, t.Protocol):
+    """A row of a volume or a snapshot."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def status(self) -> str: ...
+
+
+class VolumePlace:
+    """Where a volume is, and how it is: what located() reads. Sizes are GB, times seconds since the epoch."""
+
+    id: str
+    name: str | None  # None: a boot created it, and its request names none
+    pool_host: str | None  # host@backend#pool; None until it is scheduled
+    size: int
+    status: str
+    made: bool  # its logical volume exists
+    updated_at: float
+    deleted_at: float | None
+    deleted: str  # "" while it lives, its id afterwards
+    run_id: str | None
+
+
+class VolumeRow(VolumePlace):
+    """A row of volumes, with all columns."""
+
+    project: str
+    user_name: str
+    description: str
+    attach_status: str
+    migration_status: str | None
+    previous_status: str | None
+    bootable: bool
+    multiattach: bool
+    availability_zone: str | None
+    pending_gb: int  # what it takes of its backend, as far as no report includes it
+    new_size: int | None  # while it is extended
+    volume_type: str | None
+    snapshot_id: str | None
+    source_volid: str | None
+    image_id: str | None
+    spec: dict[str, t.Any]  # VolumeRequest.as_dict(), with "image": the catalogue's image as it was
+    digest: dict[str, t.Any] | None  # what was requested: whether a request is the same
+    meta: dict[str, t.Any]
+    image_metadata: dict[str, t.Any]
+    retry: dict[str, t.Any] | None
+    instance_uuid: str | None  # the instance that it is created for, while that boots
+    created_at: float
+    scheduled_at: float | None
+    launched_at: float | None
+
+
+class PlacedVolume(VolumeRow):
+    """A volume that has a pool."""
+
+    pool_host: str
+
+
+def is_placed(row: VolumeRow) -> t.TypeGuard[PlacedVolume]:
+    return row.pool_host is not None
 
 
 # --- reading -------------------------------------------------------------------------------------------------------------
@@ -50,7 +122,7 @@ def select(
     lock: bool = False,
     pool_hosts: t.Iterable[str] | None = None,
     columns: t.Sequence[t.Any] = (table,),
-) -> list[Row]:
+) -> list[VolumeRow]:
     """Rows of the living volumes that meet every condition given, by id.
 
     :arg lock: keep others from writing them until the transaction ends. For whoever writes what it decided from these rows.
@@ -66,22 +138,22 @@ def select(
     for column, value in ((c.project, project), (c.run_id, run_id)):
         if value is not None:
             query = query.where(column == value)
-    return list(tx.execute(query.with_for_update() if lock else query))
+    return tx.rows(query.with_for_update() if lock else query, VolumeRow)
 
 
-def find(tx: Transaction, words: t.Sequence[str], project: str | None) -> tuple[dict[str, Row], list[str]]:
+def find(tx: Transaction, words: t.Sequence[str], project: str | None) -> tuple[dict[str, VolumeRow], list[str]]:
     """({word: the living volume of that id, else of that name}, the words without a volume).
 
     :arg project: None: of any project.
     :raises InvalidInput: volumes of several projects have the name.
     """
-    rows = by_word(tx, table, words, project)
+    rows = by_word(tx, table, VolumeRow, words, project)
     by_id = {r.id: r for r in rows}
-    by_name: dict[str, list[Row]] = {}
+    by_name: dict[str, list[VolumeRow]] = {}
     for row in rows:
         if row.name:
             by_name.setdefault(row.name, []).append(row)
-    found: dict[str, Row] = {}
+    found: dict[str, VolumeRow] = {}
     for word in words:
         named = by_name.get(word, [])
         if word not in by_id and len(named) > 1:
@@ -94,17 +166,17 @@ def find(tx: Transaction, words: t.Sequence[str], project: str | None) -> tuple[
     return found, [w for w in words if w not in found]
 
 
-def by_word(tx: Transaction, of: t.Any, words: t.Sequence[str], project: str | None) -> list[Row]:
-    """The living rows of ``of`` (the table of volumes or snapshots) whose id or name is one of ``words``, by id."""
+def by_word(tx: Transaction, of: sa.Table, kind: type[Row], words: t.Sequence[str], project: str | None) -> list[Row]:
+    """The living rows of ``of`` (the table of volumes or snapshots, whose rows are of ``kind``) whose id or name is one of ``words``, by id."""
     c = of.c
     if not words:
         return []
     wanted = sa.or_(bulk.among(tx, c.id, words), bulk.among(tx, c.name, words))
     query = sa.select(of).where(c.deleted == LIVE, wanted).order_by(c.id)
-    return list(tx.execute(query if project is None else query.where(c.project == project)))
+    return tx.rows(query if project is None else query.where(c.project == project), kind)
 
 
-def located(tx: Transaction, ids: t.Iterable[str], pool_hosts: t.Iterable[str] = ()) -> list[Row]:
+def located(tx: Transaction, ids: t.Iterable[str], pool_hosts: t.Iterable[str] = ()) -> list[VolumePlace]:
     """Where volumes are and how they are: these, deleted or not, and all living ones of these pools; by id.
 
     SELECT ... FROM volumes WHERE id IN (...), and the same WHERE pool_host IN (...) AND it is alive
@@ -122,20 +194,20 @@ def located(tx: Transaction, ids: t.Iterable[str], pool_hosts: t.Iterable[str] =
         _v.run_id,
     )
     query = sa.select(*columns)
-    found = {r.id: r for r in tx.execute(query.where(bulk.among(tx, _v.id, sorted(set(ids)))))}
+    found = {r.id: r for r in tx.rows(query.where(bulk.among(tx, _v.id, sorted(set(ids)))), VolumePlace)}
     of_pools = sorted(set(pool_hosts))
     if of_pools:
         here = query.where(_v.deleted == LIVE, bulk.among(tx, _v.pool_host, of_pools))
-        found.update({r.id: r for r in tx.execute(here)})
+        found.update({r.id: r for r in tx.rows(here, VolumePlace)})
     return [found[i] for i in sorted(found)]
 
 
-def deleted_by(tx: Transaction, ids: t.Iterable[str] | None = None) -> list[Row]:
+def deleted_by(tx: Transaction, ids: t.Iterable[str] | None = None) -> list[VolumeRow]:
     """Rows of the volumes that this run deleted, by id. :arg ids: of these only."""
     query = sa.select(table).where(_v.run_id == tx.run.id, _v.deleted != LIVE).order_by(_v.id)
     if ids is not None:
         query = query.where(bulk.among(tx, _v.id, sorted(set(ids))))
-    return list(tx.execute(query))
+    return tx.rows(query, VolumeRow)
 
 
 def being_created_from(
@@ -162,13 +234,13 @@ def pool_hosts_at_work(tx: Transaction) -> set[str]:
     return set(tx.execute(sa.select(_v.pool_host).where(*mine).distinct()).scalars())
 
 
-def at_work_by_others(tx: Transaction) -> list[Row]:
+def at_work_by_others(tx: Transaction) -> list[VolumeRow]:
     """Volumes that storage hosts have, or had, something to do for by order of other runs, living or dead; by id."""
     others = (_v.deleted == LIVE, _v.status.in_(AT_WORK), _v.run_id.is_not(None), _v.run_id != tx.run.id)
-    return list(tx.execute(sa.select(table).where(*others).order_by(_v.id)))
+    return tx.rows(sa.select(table).where(*others).order_by(_v.id), VolumeRow)
 
 
-def without_attachment(tx: Transaction, statuses: t.Collection[str], run_id: str | None = None) -> list[Row]:
+def without_attachment(tx: Transaction, statuses: t.Collection[str], run_id: str | None = None) -> list[VolumeRow]:
     """Volumes in one of these statuses that have no live attachment, by id.
 
     SELECT * FROM volumes v WHERE it is alive AND status IN (...)
@@ -179,7 +251,7 @@ def without_attachment(tx: Transaction, statuses: t.Collection[str], run_id: str
     query = sa.select(table).where(_v.deleted == LIVE, _v.status.in_(sorted(statuses)), ~attachment.exists())
     if run_id is not None:
         query = query.where(_v.run_id == run_id)
-    return list(tx.execute(query.order_by(_v.id)))
+    return tx.rows(query.order_by(_v.id), VolumeRow)
 
 
 def usage(tx: Transaction, project: str, no_snapshot_gb_quota: bool = False) -> dict[str, int]:
@@ -210,7 +282,7 @@ def _counted(what: str, count: int, kind: str | None) -> dict[str, int]:
     return {what: count, **({"%s_%s" % (what, kind): count} if kind else {})}
 
 
-def to_volume(row: Row) -> Volume:
+def to_volume(row: VolumeRow) -> Volume:
     """The row as the rules read it."""
     return Volume(
         id=row.id,
@@ -239,7 +311,7 @@ def to_volume(row: Row) -> Volume:
     )
 
 
-def to_request(row: Row) -> VolumeRequest:
+def to_request(row: VolumeRow) -> VolumeRequest:
     """What the scheduler reads."""
     request = VolumeRequest.from_dict(row.spec)
     return replace(request, volume_id=row.id, size=row.size, retry=row.retry)
@@ -337,13 +409,13 @@ def host_of(pool_host: str) -> str:
     return extract_host(pool_host, "host")
 
 
-def live_runs(tx: Transaction, rows: t.Iterable[Row]) -> set[str]:
+def live_runs(tx: Transaction, rows: t.Iterable[Owned]) -> set[str]:
     """Runs of these rows that are alive, without this one."""
     named = {r.run_id for r in rows if r.run_id and r.run_id != tx.run.id}
     return named - runs.dead_among(tx, named)
 
 
-def locked_error(tx: Transaction, row: Row) -> errors.VolumeLocked:
+def locked_error(tx: Transaction, row: Named) -> errors.VolumeLocked:
     """The refusal for a volume or snapshot that a live run works on."""
-    by_instances = runs.locked_error(tx, row.name or row.id, row.run_id)
+    by_instances = runs.locked_error(tx, row.name or row.id, str(row.run_id))
     return errors.VolumeLocked(**by_instances.details)

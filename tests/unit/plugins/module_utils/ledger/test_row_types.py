@@ -1,0 +1,53 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The types of rows, which mypy reads, name the columns that the tables have."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.sqlalchemy_import import sa
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
+    attachments,
+    backends,
+    pending_cleanups,
+    snapshots,
+    volume_history,
+    volumes,
+)
+
+WHOLE = [
+    (runs.RunRow, tables.runs),
+    (volumes.VolumeRow, tables.volumes),
+    (snapshots.SnapshotRow, tables.volume_snapshots),
+    (attachments.Attachment, tables.volume_attachments),
+    (backends.BackendRow, tables.storage_backends),
+    (pending_cleanups.PendingCleanupRow, tables.volume_cleanups),
+    (volume_history.VolumeEvent, tables.volume_events),
+]
+
+
+def _declared(kind: type) -> dict[str, str]:
+    own = (vars(cls).get("__annotations__", {}) for cls in reversed(kind.__mro__))
+    return {n: getattr(a, "__forward_arg__", a) for each in own for n, a in each.items()}  # a NamedTuple wraps them
+
+
+def _as_python(column: sa.Column[t.Any], declared: str) -> str:
+    """The type that a row's value has. JSON is what was written: only whether it may be missing is compared."""
+    if isinstance(column.type, sa.JSON):
+        name = declared.removesuffix(" | None")
+    else:
+        name = column.type.python_type.__name__
+    return name + (" | None" if column.nullable else "")
+
+
+@pytest.mark.parametrize(("kind", "table"), WHOLE, ids=lambda each: getattr(each, "name", ""))
+def test_a_type_has_the_columns_of_its_table(kind: type, table: sa.Table) -> None:
+    declared = _declared(kind)
+    assert declared == {c.key: _as_python(c, declared.get(c.key, "")) for c in table.c}
