@@ -17,26 +17,14 @@ from ..errors import ComputeResourcesUnavailable
 
 @dataclass(frozen=True)
 class ResourceRequest:
-    """The claim of one instance: root + ephemeral disk without swap, and the hypervisor's overhead."""
+    """The claim of one instance; its disk is root + ephemeral, without swap.
+
+    The hypervisor's own memory is in the host's reserved memory, as with Nova's libvirt driver.
+    """
 
     memory_mb: int
     disk_gb: int
     vcpus: int
-    memory_overhead_mb: int = 0
-    disk_overhead_gb: int = 0
-    vcpus_overhead: int = 0
-
-    @property
-    def total_memory_mb(self) -> int:
-        return self.memory_mb + self.memory_overhead_mb
-
-    @property
-    def total_disk_gb(self) -> int:
-        return self.disk_gb + self.disk_overhead_gb
-
-    @property
-    def total_vcpus(self) -> int:
-        return self.vcpus + self.vcpus_overhead
 
 
 @dataclass(frozen=True)
@@ -87,9 +75,9 @@ def claim_test(
     """
     limits = limits or {}
     reasons = [
-        _test("memory", "MB", node.memory_mb_used, request.total_memory_mb, limits.get("memory_mb")),
-        _test("disk", "GB", node.local_gb_used, request.total_disk_gb, limits.get("disk_gb")),
-        _test("vcpu", "VCPU", node.vcpus_used, request.total_vcpus, limits.get("vcpu")),
+        _test("memory", "MB", node.memory_mb_used, request.memory_mb, limits.get("memory_mb")),
+        _test("disk", "GB", node.local_gb_used, request.disk_gb, limits.get("disk_gb")),
+        _test("vcpu", "VCPU", node.vcpus_used, request.vcpus, limits.get("vcpu")),
     ]
     found = [r for r in reasons if r is not None] + list(parts_reasons)
     if found:
@@ -113,18 +101,8 @@ def usage_delta(request: ResourceRequest, sign: int = 1) -> UsageDelta:
     if sign not in (1, -1):
         raise ValueError("sign is 1 or -1, not %r" % (sign,))
     return UsageDelta(
-        memory_mb_used=sign * request.total_memory_mb,
-        local_gb_used=sign * request.total_disk_gb,
-        vcpus_used=sign * request.total_vcpus,
+        memory_mb_used=sign * request.memory_mb,
+        local_gb_used=sign * request.disk_gb,
+        vcpus_used=sign * request.vcpus,
         num_instances=sign,
     )
-
-
-def estimate_overhead(vcpus: int, memory_mb: int, fixed_mb: int = 0, per_vcpu_mb: int = 0, percent: float = 0.0) -> int:
-    """MB that the hypervisor needs for a guest beyond its memory.
-
-    Without settings 0, as in Nova's libvirt driver; the defaults of the ratios and the reserved memory cover it.
-    Parts of a MB are rounded up.
-    """
-    extra = fixed_mb + per_vcpu_mb * vcpus + memory_mb * percent / 100.0
-    return int(-(-extra // 1))

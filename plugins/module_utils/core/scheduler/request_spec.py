@@ -33,7 +33,6 @@ class RequestSpec:
     scheduler_hints: t.Mapping[str, t.Any] = field(default_factory=dict)
     metadata: t.Mapping[str, str] = field(default_factory=dict)
     project: str = ""
-    memory_overhead_mb: int = 0
     image_id: str = ""
     image_name: str = ""
     instance_group: ServerGroup | None = None
@@ -48,8 +47,8 @@ class RequestSpec:
 
     @property
     def memory_mb(self) -> int:
-        """MB of memory of one instance, including the hypervisor's overhead."""
-        return self.flavor.memory_mb + self.memory_overhead_mb
+        """MB of memory of one instance."""
+        return self.flavor.memory_mb
 
     @property
     def vcpus(self) -> int:

@@ -42,7 +42,7 @@ _MEMORY = _Resource(
     "MB",
     "MB of memory",
     lambda spec: spec.flavor.memory_mb,
-    lambda spec, available: math.floor(available) - spec.memory_overhead_mb,
+    lambda spec, available: math.floor(available),
     math.ceil,
     lambda fleet, row: float(fleet.total_ram_mb[row]),
     lambda spec, value: {"memory_mb": value},

@@ -17,7 +17,7 @@ from ...core.disks.whole_disks import WholeDiskRequest
 from ...core.instances import retry, states
 from ...core.instances.server_groups import ServerGroup
 from ...core.model import Flavor
-from ...core.resources.claims import ResourceRequest, estimate_overhead
+from ...core.resources.claims import ResourceRequest
 from ...core.resources.dedicated import DedicatedRequest
 from ...core.resources.numa.topology import GuestNUMATopology
 from ...core.resources.pci.request import PciRequest
@@ -221,7 +221,6 @@ def request_spec(spec: t.Mapping[str, t.Any], uuids: t.Sequence[str], record: t.
         scheduler_hints=dict(spec["scheduler_hints"]),
         metadata=dict(spec["metadata"]),
         project=project,
-        memory_overhead_mb=estimate_overhead(spec["flavor"]["vcpus"], spec["flavor"]["memory_mb"]),
         image_id=image.get("id") or "",
         image_name=image.get("name") or "",
         numa_topology=GuestNUMATopology.from_dict(spec["numa_topology"]) if spec.get("numa_topology") else None,
@@ -239,7 +238,6 @@ def resource_request(spec: t.Mapping[str, t.Any]) -> ResourceRequest:
         memory_mb=flavor["memory_mb"],
         disk_gb=root_gb + flavor["ephemeral_gb"],
         vcpus=flavor["vcpus"],
-        memory_overhead_mb=estimate_overhead(flavor["vcpus"], flavor["memory_mb"]),
     )
 
 

@@ -18,7 +18,7 @@ from ...core import errors
 from ...core.audit import plan as audit
 from ...core.audit.plan import Evidence, Finding
 from ...core.instances import states
-from ...core.resources.claims import ResourceRequest, estimate_overhead, usage_delta
+from ...core.resources.claims import ResourceRequest, usage_delta
 from ...ledger.compute import claims, cleanups, groups, instances, nodes, ports, runs
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
@@ -140,11 +140,7 @@ def _instances(tx: Transaction, named: t.Collection[str]) -> dict[str, audit.Ins
 
 def amounts(memory_mb: int, vcpus: int, root_gb: int, ephemeral_gb: int) -> audit.Amounts:
     """(memory, disk, vCPUs) of a claim for such an instance, as the scheduler claims them."""
-    delta = usage_delta(
-        ResourceRequest(
-            memory_mb, root_gb + ephemeral_gb, vcpus, memory_overhead_mb=estimate_overhead(vcpus, memory_mb)
-        )
-    )
+    delta = usage_delta(ResourceRequest(memory_mb, root_gb + ephemeral_gb, vcpus))
     return delta.memory_mb_used, delta.local_gb_used, delta.vcpus_used
 
 

@@ -72,11 +72,6 @@ def test_ram_reasons():
     assert verdict("RamFilter", host, {"memory_mb": 95})[1] == "memory: needs 95 MB, 90 MB usable (ratio 1.5)"
 
 
-def test_ram_overhead():
-    assert verdict("RamFilter", {"memory_mb": 100}, {"memory_mb": 90}, memory_overhead_mb=10)[0]
-    assert not verdict("RamFilter", {"memory_mb": 100}, {"memory_mb": 90}, memory_overhead_mb=11)[0]
-
-
 @pytest.mark.parametrize(
     ("total", "used", "least", "ratio", "flavor", "passes"),
     [
