@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether an action may begin with an instance now: locks of users, the states' rules, and runs that work on it."""
+"""Whether an action on an instance may begin: locks by users, rules of states, and other runs at work."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ..ledger.db.transaction import Transaction
 
 
 def check(tx: Transaction, action: str, row: t.Any) -> None:
-    """Whether an action that leaves the instance's task_state alone (attach_volume, detach_volume) may begin.
+    """Check whether an action that does not set the instance's task_state (attach_volume, detach_volume) may begin.
 
-    :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy: it may not.
+    :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy: the action may not begin.
     """
     free = row.task_state is None or row.run_id in (None, "", tx.run.id)
     free = free or bool(runs.dead_among(tx, [row.run_id]))
@@ -25,7 +25,7 @@ def check(tx: Transaction, action: str, row: t.Any) -> None:
 
 
 def check_rule(tx: Transaction, action: str, row: t.Any, task_state: str | None, free: bool) -> None:
-    """The same with what the caller knows: the task_state to check, and whether no live run but this one works on it."""
+    """The same for a given task_state. :arg free: no live run but this one works on the instance."""
     locked = row.locked_by not in (None, tx.actor)
     try:
         states.check_action(action, row.vm_state, task_state, row.launched_at is not None, locked, row.uuid)

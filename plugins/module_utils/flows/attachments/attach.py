@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Attaching volumes to living instances: begun here, done by the hosts, finished here.
+"""Attaching volumes to instances: begun here, done by the hosts, finished here.
 
 source: Nova's compute API attach_volume (Queens)
 """
@@ -31,7 +31,7 @@ from .requests import AttachmentRequest
 
 ATTACH = "attach_volume"  # event, and Nova's action
 
-# Names that a config drive may have (disk, or CD-ROM on IDE, SATA or SCSI): kept free.
+# Names reserved for a config drive (disk, or CD-ROM on IDE, SATA or SCSI).
 _CONFIG_DRIVE_NAMES = ("vdz", "hda", "sda")
 
 
@@ -42,10 +42,10 @@ def begin_attach(
     connectors: Connectors,
     cross_az_attach: bool,
 ) -> Begun:
-    """Reserve the volumes for their instances; what a dead run left on the way is continued.
+    """Reserve the volumes for their instances, and resume attachments that a dead run left on the way.
 
-    :arg entries: bootflow_attachments. :arg connectors: asked for the hosts of these instances only.
-    :raises InvalidRequest: all that is wrong with all of them, with paths attachments[i]; nothing is written then.
+    :arg entries: bootflow_attachments. :arg connectors: called for the hosts of these instances only.
+    :raises InvalidRequest: all errors of all entries, with paths attachments[i]; nothing is written then.
     """
     runs.renew(tx)
     refusals = Problems()
@@ -94,9 +94,9 @@ def _check_attach(
 
 
 def _as_requested(row: Attachment, request: AttachmentRequest, tx: Transaction) -> bool:
-    """Whether the guest has it already; False: it is on the way, left by a dead run or by this one.
+    """Whether the guest already has the volume; False: it is on the way, left by a dead run or by this one.
 
-    :raises InvalidVolume: it is attached with another device or mode. :raises VolumeLocked: another run is attaching it.
+    :raises InvalidVolume: attached with another device or mode. :raises VolumeLocked: another run is attaching it.
     """
     attachments.check_not_locked(tx, request.volume, [row])
     requested = {"device": request.device and "/dev/" + request.device.replace("/dev/", "", 1), "mode": request.mode}
@@ -111,7 +111,7 @@ def _as_requested(row: Attachment, request: AttachmentRequest, tx: Transaction) 
 
 
 class _Names:
-    """Names of disks that a guest does not have yet."""
+    """Free names of disks in a guest."""
 
     def __init__(self, tx: Transaction, guests: t.Sequence[t.Any]):
         uuids = sorted({g.uuid for g in guests})
@@ -140,7 +140,7 @@ class _Names:
         return disk
 
     def _taken(self, guest: t.Any, properties: t.Mapping[str, t.Any]) -> set[str]:
-        """Its disks, and those that get their names from what is free when its domain is written: they keep them so."""
+        """The names of the guest's disks, including those assigned when its domain is written, which thus stay the same."""
         found = {planned_disk(d).dev for d in self.disks[guest.uuid]}
         for _disk in (self.allocations.get(guest.uuid) or {}).get("disks") or ():
             found.add(free_name(default_bus("disk", properties), found))
@@ -163,12 +163,12 @@ def _attach(tx: Transaction, request: AttachmentRequest, cross_az_attach: bool) 
 
 
 def to_attach(tx: Transaction, host: str) -> list[Attachment]:
-    """Attachments of this run that compute host ``host`` can connect and give to its guests; not those of its builds."""
+    """Attachments of this run for compute host ``host`` to connect and attach; without those of its builds."""
     return [r for r in changes.of_host(tx, host, volume_states.ATTACHING) if r.export == DONE]
 
 
 def attach_failed(tx: Transaction, failures: t.Mapping[str, errors.BootflowError]) -> None:
-    """These could not be attached: each ends when its target is gone. {attachment id: why}"""
+    """Enter failures: each attachment ends when its target is gone. {attachment id: why}"""
     rows = attachments.select(tx, ids=failures, run_id=tx.run.id, lock=True)
     for row in rows:
         volume_history.add_fault(tx, row.volume_id, failures[row.id], row.attached_host)
@@ -176,7 +176,7 @@ def attach_failed(tx: Transaction, failures: t.Mapping[str, errors.BootflowError
 
 
 def finish_attach(tx: Transaction) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
-    """What became of all that this run began: (attached, left with their errors). What was not attached ends."""
+    """The results of this run: (attached, not attached with their errors). The latter attachments end."""
 
     def attached(row: Attachment) -> bool:
         return row.state is not None and row.attach_status == volume_states.ATTACHED

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Volumes that instances get and lose while they live: begun, done by the hosts, finished; abandoned when a run ended.
+"""Changes of instances' volumes: begun, done by the hosts, finished; abandoned when a run ended.
 
-What is begun is journaled with its attachment (volume_events), so that its end can be reported whatever happened in between.
+The beginning is journaled with the attachment (volume_events), so that the end can be reported whatever happened in between.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from . import life
 
 @dataclass
 class Begun:
-    """``rows``: attachments that are on their way; ``unchanged``: volumes (names) that are as requested."""
+    """``rows``: attachments on the way; ``unchanged``: names of volumes that match the request."""
 
     rows: list[Attachment] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Begun:
 
 
 def resume(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
-    """This run continues with these."""
+    """Continue these in this run."""
     half = [r for r in rows if r.attach_status in ON_THE_WAY]
     others = [r for r in rows if r.attach_status not in ON_THE_WAY]
     attachments.take_ownership(tx, [r.id for r in others])
@@ -43,7 +43,7 @@ def resume(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
 
 
 def begin(tx: Transaction, begun: Begun, ids: t.Sequence[str], event: str) -> Begun:
-    """Journal what is begun, and which hosts have a part in it."""
+    """Journal the beginning, and collect the hosts involved."""
     begun.rows = _of_ids(tx, ids)
     volume_ids = sorted({r.volume_id for r in begun.rows})
     pool_hosts = {v.id: v.pool_host for v in volumes.select(tx, ids=volume_ids)} if volume_ids else {}
@@ -61,7 +61,7 @@ def begin(tx: Transaction, begun: Begun, ids: t.Sequence[str], event: str) -> Be
 def finish(
     tx: Transaction, event: str, is_done: t.Callable[[Attachment], bool]
 ) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]], list[Attachment]]:
-    """What became of what this run began: (done, left with their errors, the attachments)."""
+    """The results of what this run began: (done, left with their errors, the attachments)."""
     runs.renew(tx)
     events = volume_history.open_changes(tx, event)
     attachments.select(tx, ids=events, lock=True)
@@ -73,7 +73,7 @@ def finish(
     faults = volume_history.last_faults(tx, ids) if ids else {}
     done, left = [], []
     results = {}
-    failed = set()  # instances: one of their volumes is enough
+    failed = set()  # instances with at least one failed volume
     for row in rows:
         begun = events[row.id]
         reported: dict[str, t.Any] = {
@@ -100,15 +100,15 @@ def finish(
 
 
 def _of_ids(tx: Transaction, ids: t.Collection[str]) -> list[Attachment]:
-    """Attachments, over or not, by id."""
+    """Attachments, live or ended, by id."""
     rows = attachments.select(tx, ids=ids, ended=True) if ids else []
     return sorted(rows, key=lambda r: r.id)
 
 
 def of_host(tx: Transaction, host: str, *attach_statuses: str) -> list[Attachment]:
-    """This run's attachments on a compute host in one of these statuses, of instances that live.
+    """This run's attachments on a compute host in one of these statuses.
 
-    Not those of instances that are being built or deleted, or ended in ERROR while they were built.
+    Without those of instances that are being built or deleted, or whose build ended in ERROR.
     """
     rows = attachments.select(tx, attached_host=host, run_id=tx.run.id, attach_statuses=attach_statuses)
     living = _settled(tx, rows)
@@ -116,7 +116,7 @@ def of_host(tx: Transaction, host: str, *attach_statuses: str) -> list[Attachmen
 
 
 def _settled(tx: Transaction, rows: t.Sequence[Attachment]) -> set[str]:
-    """Those of the instances that are neither being built nor deleted, nor ended in ERROR while they were built."""
+    """The instances that are neither being built nor deleted, and whose build did not end in ERROR."""
     uuids = sorted({r.instance_uuid for r in rows})
     living = instances.select_live(tx, uuids=uuids) if uuids else []
     return {
@@ -124,11 +124,11 @@ def _settled(tx: Transaction, rows: t.Sequence[Attachment]) -> set[str]:
     }
 
 
-# --- back -----------------------------------------------------------------------------------------------------------
+# --- rolling back ---------------------------------------------------------------------------------------------------
 
 
 def roll_back_detach(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
-    """What was to be detached is in use as before."""
+    """Return these to in-use instead of detaching them."""
     transition = volume_states.roll_detaching()
     ids = sorted({r.volume_id for r in rows})
     if ids:
@@ -137,9 +137,9 @@ def roll_back_detach(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
 
 
 def abandon_attach(tx: Transaction) -> list[str]:
-    """End what this run was to attach to instances that are built, and has not, together with its exports.
+    """End this run's unfinished attachments to existing instances, and their exports. Returns the volumes.
 
-    Before the storage hosts are asked again, so that a run that failed leaves nothing. Returns the volumes.
+    Called before the storage hosts are asked again, so that a failed run leaves nothing behind.
     """
     rows = attachments.not_attached(tx)
     life.end_alone(tx, rows)
@@ -147,9 +147,9 @@ def abandon_attach(tx: Transaction) -> list[str]:
 
 
 def adopt_stale_detachments(tx: Transaction, words: t.Collection[str]) -> list[Attachment]:
-    """This run continues to end attachments of these volumes (names or ids) whose hosts did not answer before.
+    """Adopt attachments of these volumes (names or ids) that are to end and whose hosts did not answer before.
 
-    Otherwise a volume that could not be attached because a host was away could not be attached when the host is back.
+    Otherwise a volume whose attachment failed because of a host could not be attached when the host is back.
     """
     rows = attachments.stale_detachments(tx, words)
     attachments.take_ownership(tx, [r.id for r in rows])
@@ -157,14 +157,14 @@ def adopt_stale_detachments(tx: Transaction, words: t.Collection[str]) -> list[A
 
 
 def begun_by_others(tx: Transaction) -> list[Attachment]:
-    """Attachments that other runs, dead or live, began to create or to end for instances that live on."""
+    """Attachments that other runs, dead or live, began to create or to end for existing instances."""
     rows = attachments.of_other_runs(tx)
     living = _settled(tx, rows)
     return [r for r in rows if r.instance_uuid in living]
 
 
 def expire(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
-    """Runs that worked on these ended: what is half attached ends, what is half detached is in use as before."""
+    """Settle attachments of ended runs: half attached ones end, half detached ones are in-use again."""
     before = {r.id: r.run_id for r in rows}
     if not before:
         return

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Detaching volumes from living instances: begun here, done by the hosts, finished here.
+"""Detaching volumes from instances: begun here, done by the hosts, finished here.
 
 source: Nova's compute API detach_volume (Queens)
 """
@@ -29,10 +29,10 @@ DETACH = "detach_volume"  # event, and Nova's action
 
 
 def begin_detach(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], project: str | None) -> Begun:
-    """Mark the volumes as detaching; what a dead run left half attached or half detached goes with them.
+    """Mark the volumes as detaching, including those that a dead run left half attached or half detached.
 
-    :arg entries: bootflow_attachments; ``instance`` is needed where a volume has several.
-    :raises InvalidRequest: all that is wrong with all of them, with paths attachments[i]; nothing is written then.
+    :arg entries: bootflow_attachments; ``instance`` is required if a volume has several.
+    :raises InvalidRequest: all errors of all entries, with paths attachments[i]; nothing is written then.
     """
     runs.renew(tx)
     refusals = Problems()
@@ -86,7 +86,7 @@ def _check_detach(
         row = next(a for a in mine if a.id == found.id)
     guest = guests.get(row.instance_uuid)
     if guest is None:
-        return row, transition  # its instance was deleted by force
+        return row, transition  # the instance was deleted by force
     root = [d for d in disks[guest.uuid] if d.get("volume_id") == volume.id and d.get("boot_index") == 0]
     if root:
         raise errors.CannotDetachRootVolume()
@@ -95,13 +95,13 @@ def _check_detach(
 
 
 def to_detach(tx: Transaction, host: str) -> list[Attachment]:
-    """Attachments of this run that ``host`` is to take from its guests and to disconnect; not those of its builds."""
+    """Attachments of this run for ``host`` to detach and disconnect; without those of its builds."""
     rows = changes.of_host(tx, host, volume_states.ATTACHED, volume_states.DETACHED)
     return [r for r in rows if r.attach_status == volume_states.ATTACHED or r.connection != NONE]
 
 
 def detach_failed(tx: Transaction, failures: t.Mapping[str, errors.BootflowError]) -> None:
-    """These could not be detached: they are in use as before. {attachment id: why}"""
+    """Enter failures: these volumes stay in use. {attachment id: why}"""
     rows = attachments.select(tx, ids=failures, run_id=tx.run.id, lock=True)
     for row in rows:
         volume_history.add_fault(tx, row.volume_id, failures[row.id], row.attached_host)
@@ -109,7 +109,7 @@ def detach_failed(tx: Transaction, failures: t.Mapping[str, errors.BootflowError
 
 
 def finish_detach(tx: Transaction) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
-    """What became of all that this run began: (detached, left with their errors). What no host was asked for is in use."""
+    """The results of this run: (detached, left with their errors). Volumes for which no host was asked stay in use."""
     done, left, rows = changes.finish(tx, DETACH, lambda row: row.state is None)
     live = [r for r in rows if r.state is not None]
     changes.roll_back_detach(tx, [r for r in live if r.attach_status == volume_states.ATTACHED])

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The storage host's end of attachments: what it has to export, and what it has to stop exporting."""
+"""The storage host's part of attachments: exports to create and to remove."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from . import life
 
 @dataclass(frozen=True)
 class Export:
-    """One attachment's target on a storage host, that is to be created or to go.
+    """One attachment's target on a storage host, to create or to remove.
 
-    ``configuration`` is the backend's entry of the inventory as it last reported (volume_group, target, portals, iqn_prefix,
-    ...). ``initiator`` is that of this attachment. ``initiators`` are all that the target has to admit afterwards, sorted:
-    to_export: this one and those of the volume's other attachments; to_unexport: those of the others, and where there is
-    none the target goes (state absent). ``keep`` are those of them whose credentials stay: the others', and this one where
-    ``login`` is false, for its host is logged in for another guest.
+    ``configuration``: the backend's entry of the inventory at its last report (volume_group, target, portals, iqn_prefix,
+    ...). ``initiator``: of this attachment. ``initiators``: all that the target has to admit afterwards, sorted; for
+    to_export this one and those of the volume's other attachments, for to_unexport those of the others; without any the
+    target is removed (state absent). ``keep``: initiators that keep their credentials: the others, and this one if
+    ``login`` is false, because its host is logged in for another guest.
     """
 
     attachment_id: str
     volume_id: str
-    backend: str  # its name
+    backend: str  # the name
     configuration: t.Mapping[str, t.Any]
     initiator: str
     initiators: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Export:
 
 
 def to_export(tx: Transaction, host: str) -> list[Export]:
-    """What storage host ``host`` has to export for this run; that it may be there from now on is written first."""
+    """The exports that storage host ``host`` has to create for this run; each is first recorded as begun."""
     runs.renew(tx)
     rows = attachments.to_export(tx, host)
     attachments.volumes_ready(tx, {r.volume_id for r in rows})
@@ -60,7 +60,7 @@ def exported(tx: Transaction, host: str, results: t.Mapping[str, t.Mapping[str, 
     rows = attachments.select(tx, ids=results, run_id=tx.run.id, lock=True)
     rows = [
         r for r in rows if attachment.EXPORTED.admits(r.state)
-    ]  # another was to end meanwhile, and its target with it
+    ]  # others have to end meanwhile, and their targets too
     failed, done, targets = [], [], {}
     for row in rows:
         result = results[row.id]
@@ -77,7 +77,7 @@ def exported(tx: Transaction, host: str, results: t.Mapping[str, t.Mapping[str, 
 
 
 def to_unexport(tx: Transaction, host: str) -> list[Export]:
-    """What storage host ``host`` has to stop exporting, unless another live run works on it. It is this run's then."""
+    """The exports that storage host ``host`` has to remove, without those of other live runs. This run adopts them."""
     runs.renew(tx)
     rows = attachments.to_unexport(tx, host)
     attachments.take_ownership(tx, [r.id for r in rows])
@@ -85,7 +85,7 @@ def to_unexport(tx: Transaction, host: str) -> list[Export]:
 
 
 def unexported(tx: Transaction, host: str, results: t.Mapping[str, errors.BootflowError | None]) -> None:
-    """The outcome: {attachment_id: None, or the error}. Attachments that are to end have ended with it."""
+    """The outcome: {attachment_id: None, or the error}. Attachments that are to end are ended."""
     runs.renew(tx)
     rows = attachments.select(tx, ids=results, run_id=tx.run.id, lock=True)
     rows = [r for r in rows if attachment.UNEXPORTED.admits(r.state)]
@@ -131,16 +131,16 @@ def _exports(tx: Transaction, rows: t.Sequence[Attachment], and_itself: bool) ->
 
 
 def _serves(other: Attachment, row: Attachment) -> bool:
-    """Whether the host of ``row`` is logged in for ``other`` already, with credentials that this run does not know.
+    """Whether the host of ``row`` is already logged in for ``other``, with credentials that this run does not know.
 
-    What one run attaches to several guests of a host has the same credentials.
+    A volume that one run attaches to several guests of a host has the same credentials.
     """
     begun_together = other.run_id == row.run_id and other.attach_status in ON_THE_WAY
     return bool(other.initiator == row.initiator and other.connection != attachment.NONE and not begun_together)
 
 
 def served(tx: Transaction, ids: t.Iterable[str]) -> set[str]:
-    """Those of the attachments whose hosts are logged in for another guest already: they use that session, too."""
+    """The attachments whose hosts are already logged in for another guest, and share that session."""
     rows = attachments.select(tx, ids=ids)
     if not rows:
         return set()

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The life of attachments, with what each event means for the volume: reserved, bound to a host, connected, ended.
+"""The life of attachments, and the effects of each event on the volume: reserved, bound to a host, connected, ended.
 
-The table of events is core.volumes.attachment; the storage host's part is in exports.
+core.volumes.attachment has the table of events; exports has the storage host's part.
 source: Cinder's attachments and Nova's block devices (Queens)
 """
 
@@ -37,14 +37,14 @@ def reserve(
     instance_zone: str | None = None,
     cross_az_attach: bool = True,
 ) -> str:
-    """Keep a volume for an instance. Returns the attachment's id.
+    """Reserve a volume for an instance. Returns the attachment's id.
 
-    A volume that is still being created for this instance is kept too: it becomes attaching when it exists.
-    One with multiattach may be in use, and be kept for several instances by one run.
+    A volume that is still being created for this instance becomes attaching when it exists. A volume with multiattach
+    may be in use, and reserved for several instances by one run.
 
-    :raises InvalidVolume: it is not available, attached to the instance already, reserved for another, or in another zone.
-    :raises InvalidVolumeAttachMode: no such mode, or the volume may only be read.
-    :raises VolumeLocked: another run works on another attachment of it.
+    :raises InvalidVolume: not available, already attached to the instance, reserved for another, or in another zone.
+    :raises InvalidVolumeAttachMode: an unknown mode, or a read-only volume.
+    :raises VolumeLocked: another run works on another attachment of the volume.
     """
     there = volumes.attachments_of(tx, [volume_row.id]).get(volume_row.id, [])
     making = volume_row.instance_uuid == instance_uuid and volume_row.status in (states.CREATING, states.DOWNLOADING)
@@ -70,11 +70,11 @@ def reserve(
 def check_others(tx: Transaction, volume_row: VolumeRow, instance_uuid: str) -> bool:
     """Whether this run works on all attachments of a volume with multiattach that are on the way.
 
-    Only the run that set an attachment's credentials knows them, and one session of a host may serve several attachments:
+    Only the run that set an attachment's credentials knows them, and one session of a host may serve several attachments,
     so one run at a time works on them. source: Cinder's _attachment_reserve ("contention issues with shared connections")
 
-    :raises VolumeLocked: another run works on one of its attachments.
-    :raises InvalidVolume: it is still being detached from the same instance.
+    :raises VolumeLocked: another run works on one of the attachments.
+    :raises InvalidVolume: the volume is still being detached from the same instance.
     """
     if not volume_row.multiattach:
         return False
@@ -89,7 +89,7 @@ def check_others(tx: Transaction, volume_row: VolumeRow, instance_uuid: str) -> 
 
 
 def _check_not_reserved(volume_row: VolumeRow, there: t.Sequence[model.Attachment], instance_uuid: str) -> None:
-    """A volume that was created for an instance is available for a moment before it is attaching: it is that instance's."""
+    """Reject a volume created for another instance, which is available for a moment before it is attaching."""
     for other in there:
         if other.instance_uuid != instance_uuid and other.attach_status == states.RESERVED:
             raise errors.InvalidVolume(
@@ -108,14 +108,14 @@ def _swap_or_raise(tx: Transaction, volume_row: VolumeRow, transition: states.Tr
 
 
 def resume(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
-    """This run continues with the attachments of half-built instances, and with their volumes that are on the way."""
+    """Adopt the attachments of half-built instances, and their volumes that are on the way."""
     rows = attachments.select(tx, instance_uuids=instance_uuids, attach_statuses=ON_THE_WAY, lock=True)
     attachments.apply(tx, rows, attachment.RESUME, run_id=tx.run.id)
     volumes.take_ownership(tx, {r.volume_id for r in rows})
 
 
 def reserve_again(tx: Transaction, row: Attachment) -> None:
-    """The instance of an attachment that is to end is built again.
+    """Reserve an attachment again that was to end, because its instance is built again.
 
     :raises InvalidVolume: a host that could not be cleaned may still use the volume.
     """
@@ -133,10 +133,10 @@ def reserve_again(tx: Transaction, row: Attachment) -> None:
 
 
 def bind_waiting(tx: Transaction, connectors: Connectors) -> list[str]:
-    """Bind the attachments of this run's instances that have a host by now. Returns the instances.
+    """Bind the attachments of this run's instances that have a host now. Returns the instances.
 
-    Scheduling does not do it: its transaction has locked nodes, and no volume is locked after a node. A run that is killed
-    in between leaves nothing wrong: the next one finds them here again.
+    Scheduling cannot do this: its transaction has locked nodes, and volumes are never locked after nodes. If a run is
+    killed in between, the next one binds them here.
     """
     found = attachments.instances_to_bind(tx)
     if not found:
@@ -147,9 +147,9 @@ def bind_waiting(tx: Transaction, connectors: Connectors) -> list[str]:
 
 
 def bind_hosts(tx: Transaction, connectors: t.Mapping[str, Connector]) -> None:
-    """These instances have their hosts, so it is known whom the volumes that this run attaches are exported to.
+    """Bind this run's attachments to the hosts of their instances, which determine the initiators of the exports.
 
-    What is still connected elsewhere stays as it is, and its instance is not ready.
+    Volumes that are still connected elsewhere are left alone, and their instances are not ready.
     """
     rows = attachments.select(tx, instance_uuids=connectors, run_id=tx.run.id, attach_statuses=ON_THE_WAY, lock=True)
     known = attachments.volumes_of(tx, rows)
@@ -169,14 +169,14 @@ def bind_hosts(tx: Transaction, connectors: t.Mapping[str, Connector]) -> None:
 
 
 def _initiator(connector: Connector, row: Attachment, volume: VolumeRow | None) -> str:
-    """The host's, whose one session serves all its guests; where QEMU logs in, each guest of a shared volume has its own."""
+    """The host's initiator, whose one session serves all guests; with QEMU each guest of a shared volume has its own."""
     if connector.kind == QEMU and volume is not None and volume.multiattach:
         return names.attachment_initiator(row.id)
     return connector.initiator
 
 
 def _into_zones(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
-    """Volumes created for an instance are in its zone, without cross_az_attach. source: Nova's _get_volume_create_az_value"""
+    """Put volumes created for an instance into its zone, without cross_az_attach. source: Nova's _get_volume_create_az_value"""
     guests = {r.uuid: r for r in instances.select_live(tx, uuids=sorted({r.instance_uuid for r in rows}))}
     known = attachments.volumes_of(tx, rows)
     zones = nodes.zones(tx)
@@ -190,7 +190,7 @@ def _into_zones(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
 
 
 def unbind_hosts(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
-    """These builds go to another host: the reservations stay, the clean host is forgotten."""
+    """Unbind builds that go to another host from their clean host; the reservations stay."""
     rows = attachments.select(tx, instance_uuids=instance_uuids, attach_statuses=ON_THE_WAY, connected=False, lock=True)
     attachments.apply(tx, rows, attachment.UNBIND_HOST)
 
@@ -199,21 +199,21 @@ def unbind_hosts(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
 
 
 def connecting(tx: Transaction, ids: t.Iterable[str]) -> set[str]:
-    """The compute host begins to connect these. Returns those it may: not what was to end or got another run meanwhile."""
+    """Mark these as connecting. Returns those the host may connect: without those to end, or adopted by another run."""
     rows = attachments.select(tx, ids=ids, run_id=tx.run.id, lock=True)
     rows = [r for r in rows if attachment.CONNECTING.admits(r.state)]
     return {r.id for r in attachments.apply(tx, rows, attachment.CONNECTING)}
 
 
 def connected(tx: Transaction, paths: t.Mapping[str, str | None]) -> None:
-    """The compute host is connected to these: {id: device path on the host; None where QEMU connects itself}."""
+    """Mark these as connected: {id: device path on the host; None if QEMU logs in by itself}."""
     rows = attachments.select(tx, ids=paths, run_id=tx.run.id, lock=True)
     rows = [r for r in rows if attachment.CONNECTED.admits(r.state)]
     attachments.apply(tx, rows, attachment.CONNECTED, {r.id: {"device_path": paths[r.id]} for r in rows})
 
 
 def attached(tx: Transaction, ids: t.Iterable[str]) -> None:
-    """The guests have these: attached, and the volumes in-use."""
+    """Mark these as attached, and their volumes as in-use."""
     rows = attachments.select(tx, ids=ids, run_id=tx.run.id, lock=True)
     rows = [r for r in rows if attachment.ATTACHED_TO_GUEST.admits(r.state)]
     if not rows:
@@ -233,9 +233,9 @@ def attached(tx: Transaction, ids: t.Iterable[str]) -> None:
 
 
 def disconnected(tx: Transaction, ids: t.Iterable[str]) -> None:
-    """The compute host has nothing of these: their targets are to go, and the attachments that are to end, end.
+    """Mark these as disconnected: their targets are to be removed, and attachments that are to end do so.
 
-    What a guest had is detached by it; the volume stays.
+    A volume that a guest had is detached by this, and stays.
     """
     rows = attachments.select(tx, ids=ids, lock=True)
     taken = _keep_volumes(tx, [r for r in rows if r.attach_status == states.ATTACHED])
@@ -245,7 +245,7 @@ def disconnected(tx: Transaction, ids: t.Iterable[str]) -> None:
 
 
 def host_cleaned(tx: Transaction, host: str, instance_uuids: t.Iterable[str]) -> None:
-    """``host`` has nothing of these instances, nor of their volumes: what is exported to it is to go."""
+    """Mark ``host`` as cleaned of these instances and their volumes: exports to it are to be removed."""
     rows = attachments.select(tx, instance_uuids=instance_uuids, attached_host=host, lock=True)
     attachments.apply(tx, [r for r in rows if attachment.DISCONNECTED.admits(r.state)], attachment.DISCONNECTED)
 
@@ -254,10 +254,10 @@ def host_cleaned(tx: Transaction, host: str, instance_uuids: t.Iterable[str]) ->
 
 
 def end_with_instances(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
-    """These instances end, and so do their attachments: each as soon as neither host has anything of it.
+    """End the attachments of ended instances, each as soon as neither host has a part of it.
 
-    Volumes with delete_on_termination are deleted then, others become available. A volume that was entered for a boot and
-    never placed on a backend is deleted too: Nova would not have created it.
+    Volumes with delete_on_termination are deleted then, others become available. A volume of a boot that was never placed
+    on a backend is deleted too, because Nova would not have created it.
     """
     rows = attachments.select(tx, instance_uuids=instance_uuids, lock=True)
     if not rows:
@@ -273,29 +273,29 @@ def end_with_instances(tx: Transaction, instance_uuids: t.Iterable[str]) -> None
 
 
 def end_alone(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
-    """These attachments end while their instances live on: the volumes stay."""
+    """End these attachments of existing instances; the volumes stay."""
     _end(tx, _keep_volumes(tx, rows))
 
 
 def _keep_volumes(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
-    """The disks go out of the instances' block device mappings; no volume is deleted by that."""
+    """Remove the disks from the instances' block device mappings, without deleting volumes."""
     detached = attachments.apply(tx, rows, attachment.DETACH, delete_on_termination=False)
     instances.remove_disks(tx, [(r.instance_uuid, r.mountpoint) for r in rows])
     return detached
 
 
 def unexported(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
-    """The targets do not admit these any more. Those that are to end, end."""
+    """Mark these as unexported. Those that are to end do so."""
     _end(tx, attachments.apply(tx, rows, attachment.UNEXPORTED))
 
 
 def release_instances(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
-    """What is left of these instances' attachments is done by the next run that works on their hosts."""
+    """Leave the rest of these instances' attachments to the next run that works on their hosts."""
     attachments.release_ownership(tx, [r.id for r in attachments.select(tx, instance_uuids=instance_uuids)])
 
 
 def _end(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
-    """Those of the attachments that neither host has anything of are over: their volumes are free, or are deleted."""
+    """End the attachments of which neither host has a part: their volumes become free, or are deleted."""
     over = attachments.apply(tx, [r for r in rows if r.state == IDLE], attachment.END)
     if not over:
         return
@@ -303,7 +303,7 @@ def _end(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     ended = [(r, known[r.volume_id]) for r in over if r.volume_id in known]
     details = [(v.id, {"instance_uuid": r.instance_uuid}) for r, v in ended]
     volume_history.notify_each(tx, details, "volume.detach.end")
-    # Nothing waits for it any more; one that could not be created is tried again with its instance.
+    # The instance no longer waits for the volume; a failed creation is tried again with its instance.
     volumes.forget_instance(
         tx, [v.id for r, v in ended if v.instance_uuid == r.instance_uuid and v.status != states.ERROR]
     )
@@ -312,7 +312,7 @@ def _end(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     for volume_id in sorted({v.id for _r, v in ended}):
         free[_status_with(others.get(volume_id, ()))].append(volume_id)
     for status, ids in free.items():
-        _release(tx, ids, status)  # before it is deleted: a volume that is attached cannot be
+        _release(tx, ids, status)  # before the deletion: an attached volume cannot be deleted
     unused = set(free[states.AVAILABLE])
     doomed = {v.id for r, v in ended if v.id in unused and (r.delete_on_termination or _never_placed(v))}
     if doomed:
@@ -320,7 +320,7 @@ def _end(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
 
 
 def _status_with(left: t.Collection[Attachment]) -> str:
-    """The status of a volume that has these attachments left."""
+    """The status of a volume with these remaining attachments."""
     found = {r.attach_status for r in left} - {states.DETACHED}
     if states.ATTACHED in found:
         return states.IN_USE

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether the volumes of a build are ready, are waited for, or will never be there."""
+"""Whether the volumes of a build are ready, still expected, or will never exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ...ledger.storage.volumes import VolumeRow
 
 @dataclass
 class Prospects:
-    """Instances whose builds can go on, that wait for volumes, and that fail for a volume."""
+    """Instances whose builds can continue, wait for volumes, or fail because of a volume."""
 
     ready: set[str] = field(default_factory=set)
     waiting: set[str] = field(default_factory=set)
@@ -28,7 +28,7 @@ class Prospects:
 
 
 def prospects(tx: Transaction, instance_uuids: t.Iterable[str]) -> Prospects:
-    """Each of these instances is in one of the three; one without volumes is ready."""
+    """Sort these instances; an instance without volumes is ready."""
     wanted = sorted(set(instance_uuids))
     found = Prospects()
     rows = attachments.of_instances(tx, wanted)

@@ -29,8 +29,8 @@ class AttachmentRequest:
     """One entry of bootflow_attachments."""
 
     path: str
-    volume: t.Any  # its row
-    guest: t.Any  # the instance's row with its spec; None: a detach that does not name it
+    volume: t.Any  # the row
+    guest: t.Any  # the instance's row with its spec; None: a detach without an instance
     mode: str = "rw"
     delete_on_termination: bool = False
     device: str | None = None
@@ -46,7 +46,7 @@ def read(
     attaching: bool,
     refusals: Problems,
 ) -> list[AttachmentRequest]:
-    """The requests with the rows of what they name, which are locked: instances by uuid, then volumes by id."""
+    """The requests with the rows of their instances and volumes, locked: instances by uuid, then volumes by id."""
     sound: list[tuple[str, t.Mapping[str, t.Any]]] = []
     for index, entry in enumerate(entries):
         path = "attachments[%d]" % index

@@ -33,18 +33,18 @@ from ...ledger.db.transaction import Transaction
 from .planned import VOLUME, BootVolumeOptions, Planned, volumes_requested, without_volumes
 
 if t.TYPE_CHECKING:
-    from .boot_volumes import Keeper
+    from .boot_volumes import BootVolumeWriter
 
 __all__ = ["AcceptOptions", "Accepted", "accept", "find_image", "stored_spec", "requested_networks"]
 
 _UUID = re.compile(r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
-# Which field of an entry an error of writing it is about; of all others it is the networks.
+# The field of an entry that an error of writing belongs to; by default the networks.
 _PLACES: dict[type[errors.BootflowError], str] = {errors.InstanceNotFound: "scheduler_hints"}
 
 
 @dataclass
 class Accepted:
-    """What became of the requested instances: uuids, each in exactly one of the lists."""
+    """The requested instances by outcome: uuids, each in exactly one of the lists."""
 
     reservation_id: str | None = None
     created: list[str] = field(default_factory=list)
@@ -67,21 +67,21 @@ class AcceptOptions:
 
 @dataclass
 class _Sorted:
-    """The requested instances, by what is to be done with them."""
+    """The requested instances, by what has to be done."""
 
-    new: list[list[str]]  # for each entry the names that it is to make
+    new: list[list[str]]  # for each entry the names of its new instances
     unchanged: list[str]  # uuids
     resume: list[t.Any]  # rows
 
 
 def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptOptions) -> Accepted:
-    """Write what is new of ``entries``; take over what a dead run left; leave alone what already matches.
+    """Write new instances of ``entries``, adopt those of dead runs, and leave those alone that already match.
 
-    :raises InvalidRequest: with every refusal of every entry (InstanceExists, InstanceBusy, OverQuota, addresses...).
-        Nothing is written then: the caller's transaction is to be rolled back.
+    :raises InvalidRequest: all refusals of all entries (InstanceExists, InstanceBusy, OverQuota, addresses...). The
+        caller has to roll its transaction back then.
     """
     runs.renew(tx)
-    take_turns(tx, "project", [r.project for r in entries])  # names and quotas are theirs
+    take_turns(tx, "project", [r.project for r in entries])  # names and quotas are per project
     refusals = Problems()
     digests = [expand.request_digest(r) for r in entries]
     wanted = [expand.instance_names(r, r.max_count) for r in entries]
@@ -152,7 +152,7 @@ def _plan(
     options: AcceptOptions,
     refusals: Problems,
 ) -> list[Planned]:
-    """The disks of every entry that makes instances. The code of volumes is loaded and entered only where there are any.
+    """The disks of every entry with new instances. The code of volumes is only loaded and called if there are any.
 
     :arg had_disks: of the instances that are resumed.
     """
@@ -171,7 +171,7 @@ def _plan(
 
 
 def _quota_path(entries: t.Sequence[ServerRequest], error: errors.BootflowError) -> str:
-    """The entry that the quota has no room for."""
+    """The path of the entry that exceeds the quota."""
     for index, request in enumerate(entries):
         if request.name == error.details.get("request"):
             return "instances[%d].count" % index
@@ -197,13 +197,13 @@ def _asked_twice(name: str) -> errors.BootflowError:
 
 
 def _is_done(row: t.Any) -> bool:
-    """Whether nothing is left to do: it is built, or it failed at something else than its build."""
+    """Whether nothing is left to do: the instance is built, or failed after its build."""
     never_ran = row.vm_state == states.ERROR and row.launched_at is None
     return bool(row.vm_state != states.BUILDING and row.task_state is None and not never_ran)
 
 
 def _check_same(tx: Transaction, row: t.Any, digest: t.Mapping[str, t.Any], dead: t.Collection[str]) -> None:
-    """:raises InstanceExists: from another request. :raises InstanceBusy: :raises InstanceInvalidState: being deleted."""
+    """:raises InstanceExists: of another request. :raises InstanceBusy: :raises InstanceInvalidState: being deleted."""
     differences = expand.describe_difference(row.digest, digest)
     if differences:
         raise errors.InstanceExists(name=row.display_name, reason="; ".join(differences))
@@ -229,7 +229,7 @@ def _take_over(
     options: AcceptOptions,
     refusals: Problems,
 ) -> None:
-    """A half-built instance goes on where it is: every stage can be done twice. A failed one starts again."""
+    """Adopt instances: a half-built one continues where it is, as every stage can be repeated; a failed one starts again."""
     now = tx.now
     if with_volumes:
         from . import boot_volumes
@@ -265,7 +265,7 @@ def _fit_quota(
     new: list[list[str]],
     limits: t.Mapping[str, t.Any],
 ) -> None:
-    """Cut each entry's new names to what the project's quota lets in; OverQuota below min_count."""
+    """Cut each entry's new names to the project's quota; OverQuota below min_count."""
     missing = [
         replace(r, min_count=max(r.min_count - (len(all_names) - len(names)), 0) if names else 0, max_count=len(names))
         for r, all_names, names in zip(entries, wanted, new)
@@ -282,7 +282,7 @@ def _enter_groups(
     limits: t.Mapping[str, t.Any],
     refusals: Problems,
 ) -> None:
-    """Server groups of the entries, each with room for its new members."""
+    """Enter the server groups of the entries, after checking each quota of members."""
     used = {r.server_group.id: r.server_group for r, names in zip(entries, new) if r.server_group is not None and names}
     members = groups.count_members(tx, used)
     for index, (request, names) in enumerate(zip(entries, new)):
@@ -300,9 +300,9 @@ def _enter_groups(
 
 
 def resolved_hints(tx: Transaction, request: ServerRequest) -> dict[str, t.Any]:
-    """The hints with the UUIDs of the instances that they name: a name may be another instance's later.
+    """The hints with UUIDs instead of names of instances, because a name may belong to another instance later.
 
-    :raises InstanceNotFound: nothing of that name lives in the project.
+    :raises InstanceNotFound: the project has no instance of that name.
     """
     hints = dict(request.scheduler_hints)
     for hint in ("same_host", "different_host"):
@@ -319,7 +319,7 @@ def resolved_hints(tx: Transaction, request: ServerRequest) -> dict[str, t.Any]:
 
 
 class _Writer:
-    """Writes the instances of a request, under one reservation: add() each entry, then write() what they share."""
+    """Writes the instances of a request under one reservation: add() each entry, then write() them together."""
 
     def __init__(self, tx: Transaction, planned: t.Sequence[Planned], options: AcceptOptions):
         self.tx = tx
@@ -330,18 +330,18 @@ class _Writer:
         self.created: list[str] = []
         networks = [n for p in planned for _r, n in _networks_of(p.request.networks, options.networks)]
         self.allocator = ports.Allocator(tx, tx.rng, networks)
-        self.keeper = self._keeper() if any(p.has_volumes for p in planned) else None
+        self.volume_writer = self._volume_writer() if any(p.has_volumes for p in planned) else None
 
-    def _keeper(self) -> Keeper:
+    def _volume_writer(self) -> BootVolumeWriter:
         from . import boot_volumes
 
-        return boot_volumes.Keeper(self.tx, self.options.volumes)
+        return boot_volumes.BootVolumeWriter(self.tx, self.options.volumes)
 
     def add(self, plan: Planned, digest: t.Mapping[str, t.Any], names: t.Sequence[str]) -> None:
-        """The instances of one entry, with their disks and ports.
+        """Add the instances of one entry, with their disks and ports.
 
-        :raises InstanceNotFound: a hint names an instance that does not exist.
-        :raises BootflowError: no address is left. :raises InvalidRequest: of volumes.
+        :raises InstanceNotFound: a hint names an unknown instance.
+        :raises BootflowError: no free address. :raises InvalidRequest: errors of volumes.
         """
         context, request = self.context, plan.request
         networks = _networks_of(request.networks, self.options.networks)
@@ -357,10 +357,10 @@ class _Writer:
         self.created.extend(uuids)
 
     def write(self) -> tuple[str | None, list[str]]:
-        """Returns the reservation's id, None where nothing was added, and the uuids."""
+        """Returns the reservation's id (None if nothing was added) and the uuids."""
         self.allocator.write()
-        if self.keeper is not None:
-            self.keeper.write()
+        if self.volume_writer is not None:
+            self.volume_writer.write()
         return self.reservation_id, self.created
 
     def _reservation(self, project: str) -> str:
@@ -374,13 +374,13 @@ class _Writer:
         return {
             **stored_spec(plan.request, networks, resolved_hints(self.tx, plan.request)),
             "image": image_data(plan.meta),
-            "is_bfv": plan.volume_backed,  # the image itself may map its root to a volume
+            "is_bfv": plan.volume_backed,  # the image's own mapping may have a volume as root
             "has_volumes": plan.has_volumes,
             "cross_az_attach": self.options.volumes.cross_az_attach,
         }
 
     def _disks(self, plan: Planned, uuid: str) -> t.Sequence[PlannedDisk]:
-        return plan.disks if self.keeper is None else self.keeper.keep(plan, uuid)
+        return plan.disks if self.volume_writer is None else self.volume_writer.reserve(plan, uuid)
 
     def _row(self, plan: Planned, spec_id: int, name: str, number: int) -> dict[str, t.Any]:
         context, request, flavor = self.context, plan.request, plan.request.flavor
@@ -423,7 +423,7 @@ def _networks_of(
 
 
 def requested_networks(spec: t.Mapping[str, t.Any]) -> list[tuple[NetworkRequest, Network]]:
-    """The interfaces a stored request asks for, with the networks as they were when it was accepted."""
+    """The interfaces of a stored request, with the networks as they were when it was accepted."""
     networks = {n["id"]: ports.network_from(n) for n in spec["network_definitions"]}
     return [(NetworkRequest(**r), networks[r["network"]]) for r in spec["networks"]]
 
@@ -457,7 +457,7 @@ def stored_spec(
 
 
 def find_image(images: t.Iterable[Image], data: t.Mapping[str, t.Any]) -> Image:
-    """The image of a stored request: the catalogue's while it is the same file, else as it was when it was accepted."""
+    """The image of a stored request: the catalogue's if it is still the same file, else as it was when accepted."""
     for image in images:
         if image.id == data["id"] and image.checksum == data["checksum"]:
             return image

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The volumes of a boot: those that exist are looked at and kept for the instance, those it asks for are entered with it.
+"""The volumes of a boot: existing ones are checked and reserved for the instance, new ones are entered with it.
 
-read() looks at all that is requested and locks it, a Keeper writes. Between the two nothing was touched.
-A volume that is made for an instance has no name, a blank one neither: names are unique here, and Nova's
+read() reads and locks everything requested, BootVolumeWriter writes. Nothing is written in between.
+A volume made for an instance has no name, not even a blank one: names are unique here, but Nova's
 (<instance>-blank-vol) are not.
 source: Nova's _check_and_transform_bdm and _validate_bdm; Nova's get_bdm_image_metadata and _get_volume_create_az_value
 """
@@ -45,11 +45,11 @@ def read(
     refusals: Problems,
     kept: t.Collection[str] = (),
 ) -> list[Planned]:
-    """The disks of every entry. What is wrong with a volume is added to ``refusals``, at its block device.
+    """The disks of every entry. Errors of a volume are added to ``refusals``, at its block device.
 
-    :arg new: the names that each entry is to make; nothing is looked at for an entry without any.
-    :arg kept: ids of the volumes of instances that are resumed.
-    The rows of the volumes that all of these use are locked, by id, until the transaction ends.
+    :arg new: the names of new instances of each entry; entries without any are skipped.
+    :arg kept: ids of the volumes of resumed instances.
+    The rows of all these volumes are locked, by id, until the transaction ends.
     """
     devices = [
         [d for d in r.block_device_mapping if not d.no_device] if names else [] for r, names in zip(requests, new)
@@ -60,7 +60,7 @@ def read(
     found = [{word: locked[row.id] for word, row in rows.items() if row.id in locked} for rows in found]
     named = sorted({row.id for rows in found for row in rows.values()})
     attached = volumes.attachments_of(tx, named) if named else {}
-    sources = Sources(tx, _snapshot_words(requests, devices))
+    sources = VolumeSources(tx, _snapshot_words(requests, devices))
     result = []
     taken: set[str] = set()
     for index, (request, names, rows) in enumerate(zip(requests, new, found)):
@@ -75,7 +75,7 @@ def read(
 def _find(
     tx: Transaction, requests: t.Sequence[ServerRequest], devices: t.Sequence[t.Sequence[BlockDevice]]
 ) -> list[dict[str, t.Any]]:
-    """For each entry: what it calls a volume -> its row."""
+    """For each entry: its word for a volume -> the row."""
     words = [
         [*(d.uuid for d in ds if d.source_type == "volume" and d.uuid), *(_image_words(r.image or r.root_image))]
         for r, ds in zip(requests, devices)
@@ -98,10 +98,10 @@ def _snapshot_words(
     return found
 
 
-class Sources:
-    """What volumes are made from, and where they may be: read once for all that a run asks for.
+class VolumeSources:
+    """The sources of volumes, and their possible places, read once for all requests of a run.
 
-    :arg words: project -> names or ids of snapshots that are sure to be needed; others are read when they are.
+    :arg words: project -> names or ids of snapshots that are needed for certain; others are read on demand.
     """
 
     def __init__(self, tx: Transaction, words: t.Mapping[str, t.Collection[str]] | None = None):
@@ -128,11 +128,11 @@ class Sources:
         return self.snapshots[project, word]
 
     def volume_of(self, snapshot: t.Any) -> t.Any:
-        """The row of the volume that it is of, or None."""
+        """The row of the snapshot's volume, or None."""
         return self.volumes.get(snapshot.volume_id)
 
     def known(self, snapshot: t.Any, settings: VolumeSettings) -> create_request.Known:
-        """What a request may name that is made from that snapshot, or from none."""
+        """The known objects for a request that is made from that snapshot, or from none."""
         if self.places is None:
             self.places = storage_backends.zones(self.tx), storage_backends.count(self.tx)
         zones, backends = self.places
@@ -142,7 +142,7 @@ class Sources:
 
 
 def _image_words(image: Image | None) -> list[str]:
-    """Volumes that the image itself maps."""
+    """Volumes in the image's own mappings."""
     with contextlib.suppress(errors.InvalidBDMFormat):  # reported where its disks are planned
         devices = image_devices(image) if image is not None else ()
         return [d.uuid for d in devices if d.source_type == "volume" and d.uuid]
@@ -159,7 +159,7 @@ class BootVolumeReader:
         path: str,
         rows: t.Mapping[str, t.Any],
         attached: t.Mapping[str, t.Sequence[t.Any]],
-        sources: Sources,
+        sources: VolumeSources,
         options: BootVolumeOptions,
         refusals: Problems,
         taken: set[str],
@@ -184,7 +184,7 @@ class BootVolumeReader:
             self._resources(planned.properties)
             planned.plan_disks()
         paths = [(disk, self._path_of(disk)) for disk in planned.disks if disk.kind == VOLUME]
-        # Those that exist first: the others are made in their zone.
+        # Existing volumes first: the others are made in their zone.
         for disk, where in sorted(paths, key=lambda each: each[0].volume_source != "volume"):
             with self.refusals.collect(where):
                 if disk.volume_source == "volume":
@@ -221,7 +221,7 @@ class BootVolumeReader:
         return None if snapshot is None else self.sources.volume_of(snapshot)
 
     def _resources(self, properties: t.Mapping[str, t.Any]) -> None:
-        """The NUMA cells that a volume's image requests were not known when the request was read."""
+        """Add the NUMA cells requested by a volume's image, which was unknown when the request was read."""
         request = self.planned.request
         if request.image is None and request.root_image is None and properties:
             topology = numa_constraints(request.flavor, properties)
@@ -230,7 +230,7 @@ class BootVolumeReader:
     # --- volumes ------------------------------------------------------------------------------------------------------
 
     def _path_of(self, disk: PlannedDisk) -> str:
-        """The block device that the disk comes from; one that the image maps is the image's."""
+        """The path of the disk's block device; a device of the image's mapping has the image's path."""
         word = disk.volume_id or disk.snapshot_id or disk.image_id
         for entry in self.unused:
             index, device = entry
@@ -272,7 +272,7 @@ class BootVolumeReader:
 
 
 def volume_to_create(
-    sources: Sources,
+    sources: VolumeSources,
     disk: PlannedDisk,
     path: str,
     project: str,
@@ -280,11 +280,11 @@ def volume_to_create(
     options: BootVolumeOptions,
     context: Context,
 ) -> VolumeToCreate:
-    """The volume that is to be made for a disk. source: Nova's DriverVolumeBlockDevice and those derived from it
+    """The volume to create for a disk. source: Nova's DriverVolumeBlockDevice and its subclasses
 
-    :arg zone: of the instance, where it is known already; its volumes are of that zone unless cross_az_attach.
-    :raises InvalidBDMSnapshot: :raises InvalidBDMVolumeNotBootable: :raises VolumeTypeNotFound: (400, as of whatever an
-        instance's request names and is not there) and what volume_request() raises.
+    :arg zone: of the instance, if already known; its volumes are in that zone unless cross_az_attach.
+    :raises InvalidBDMSnapshot: :raises InvalidBDMVolumeNotBootable: :raises VolumeTypeNotFound: (400, as for anything
+        unknown in an instance's request), and the errors of volume_request().
     """
     settings = settings_of(options, project)
     snapshot = None
@@ -311,7 +311,7 @@ def volume_to_create(
 
 
 def settings_of(options: BootVolumeOptions, project: str) -> VolumeSettings:
-    """What volumes of a project are made with. :raises InvalidInput: no volumes are made here."""
+    """The settings for volumes of a project. :raises InvalidInput: boots make no volumes."""
     if options.settings is None:
         raise errors.InvalidInput(
             reason="volumes are not made here", remedy="Make the volume first, and name it with source_type: volume."
@@ -322,8 +322,8 @@ def settings_of(options: BootVolumeOptions, project: str) -> VolumeSettings:
 # --- writing ------------------------------------------------------------------------------------------------------------
 
 
-class Keeper:
-    """Enters and keeps the volumes of new instances, whose rows are there: keep() each, then write() what they make."""
+class BootVolumeWriter:
+    """Enters and reserves the volumes of new instances, whose rows exist: reserve() each, then write() the new volumes."""
 
     def __init__(self, tx: Transaction, options: BootVolumeOptions):
         self.tx = tx
@@ -332,7 +332,7 @@ class Keeper:
         self.made = accept.NewVolumes(tx)
         self.kept: list[attachments.Reservation] = []
 
-    def keep(self, planned: Planned, uuid: str) -> list[PlannedDisk]:
+    def reserve(self, planned: Planned, uuid: str) -> list[PlannedDisk]:
         """The instance's disks with their volumes' ids.
 
         :raises InvalidRequest: a quota, at the paths of the block devices.
@@ -354,14 +354,14 @@ class Keeper:
         return disks
 
     def _add(self, planned: Planned, uuid: str) -> dict[str, str]:
-        """Name of a disk -> id of the volume that is made for it."""
+        """Name of a disk -> id of its new volume."""
         if not planned.to_create:
             return {}
         limits = settings_of(self.options, planned.request.project).limits
         return dict(zip(planned.to_create, self.made.add(list(planned.to_create.values()), limits, uuid)))
 
     def write(self) -> None:
-        """Enter what is made."""
+        """Enter the new volumes."""
         self.made.write()
         attachments.reserve(self.tx, self.kept)
         self.kept = []
@@ -374,7 +374,7 @@ def add(
     project: str,
     options: BootVolumeOptions,
 ) -> t.Any:
-    """The row of the volume that is made for a disk."""
+    """Plan the row of the new volume for a disk."""
     limits = settings_of(options, project).limits
     ids = accept.add(tx, [wanted], limits, uuid)
     return volumes.select(tx, ids=ids)[0]
@@ -399,20 +399,20 @@ def _reserve(
     )
 
 
-# --- once more ----------------------------------------------------------------------------------------------------------
+# --- building again -----------------------------------------------------------------------------------------------------
 
 
 def take_over(tx: Transaction, uuids: t.Sequence[str]) -> None:
-    """Volumes of half-built instances are this run's now, and go on where they are."""
+    """Adopt the volumes of half-built instances, which continue where they are."""
     if attachments.of_instances(tx, uuids):
         accept.take_over(tx, uuids)
         life.resume(tx, uuids)
 
 
 def begin_again(tx: Transaction, row: t.Any, options: BootVolumeOptions) -> None:
-    """An instance that ended in ERROR is built again: its volumes are reserved again, those that went are made again.
+    """Prepare the volumes of an instance in ERROR that is built again: reserve them, or create deleted ones again.
 
-    :raises InvalidVolume: another instance has one of them meanwhile, or it is still connected to the host that could not be cleaned up.
+    :raises InvalidVolume: another instance has one of them, or it is still connected to a host that could not be cleaned.
     :raises InvalidRequest: a quota.
     """
     disks = [planned_disk(d) for d in instances.disks_of(tx, [row.uuid])[row.uuid]]
@@ -422,7 +422,7 @@ def begin_again(tx: Transaction, row: t.Any, options: BootVolumeOptions) -> None
     accept.take_over(tx, [row.uuid])
     there = {v.id: v for v in volumes.select(tx, ids=[d.volume_id for d in wanted if d.volume_id])}
     ending = {a.volume_id: a for a in attachments.of_instances(tx, [row.uuid]).get(row.uuid, ())}
-    sources = Sources(tx)
+    sources = VolumeSources(tx)
     for position, disk in enumerate(disks):
         if disk.kind != VOLUME:
             continue

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The stages of a build on its host, as steps of the ledger: what a stage works on, and what it wrote back.
+"""The stages of a build on its host in the ledger: the builds of a stage, and its results.
 
 source: Nova's _do_build_and_run_instance and _build_and_run_instance; the order of task states is
 none -> networking -> block_device_mapping -> spawning -> none.
@@ -39,15 +39,15 @@ SPAWNING = Stage("spawning", (states.BLOCK_DEVICE_MAPPING,), states.SPAWNING)
 
 @dataclass
 class Build:
-    """One instance that is being built on a host, with all that a stage may need."""
+    """One instance being built on a host, with the data for all stages."""
 
     row: t.Any  # ledger row, with .spec (the stored request)
     disks: list[dict[str, t.Any]]
     ports: list[tuple[PortRecord, Network]]
     network_info: list[dict[str, t.Any]]
-    facts: dict[str, t.Any]  # of its node
-    allocation: dict[str, t.Any] = field(default_factory=dict)  # claims.allocations_of: its NUMA cells and devices
-    resumed: bool = False  # a dead run may have done this stage already
+    facts: dict[str, t.Any]  # of the node
+    allocation: dict[str, t.Any] = field(default_factory=dict)  # claims.allocations_of: NUMA cells and devices
+    resumed: bool = False  # a dead run may already have done this stage
     volumes: dict[str, t.Any] = field(default_factory=dict)  # by the volume's id: rows of volume_attachments
 
     @property
@@ -58,9 +58,9 @@ class Build:
 def begin(tx: Transaction, stage: Stage, host: str) -> tuple[list[Build], dict[str, failure.Failed]]:
     """Take the builds of this run on ``host`` into ``stage``, by compare-and-swap.
 
-    Builds that lost the swap (they are being deleted, or another run took them) are not in the answer, nor are those whose
-    volumes are not there yet: they wait for the next round. The second part are builds that failed already: no address was
-    left for them, or a volume of theirs will never come.
+    The result omits builds that lost the swap (being deleted, or adopted by another run), and those that wait for their
+    volumes until the next round. The second part are builds that already failed: without a free address, or with a volume
+    that will never exist.
     """
     runs.renew(tx)
     rows = [
@@ -98,7 +98,7 @@ def begin(tx: Transaction, stage: Stage, host: str) -> tuple[list[Build], dict[s
 
 
 def _without_volumes(tx: Transaction, problems: t.Mapping[str, errors.BootflowError]) -> dict[str, failure.Failed]:
-    """Builds that no stage has begun have nothing on their host, unless a run that died began one."""
+    """Failures of builds before any stage; their hosts are clean unless a dead run began a stage."""
     resumed = history.with_event(tx, sorted(problems), "resume")
     return {
         u: failure.Failed(
@@ -111,7 +111,7 @@ def _without_volumes(tx: Transaction, problems: t.Mapping[str, errors.BootflowEr
 def give_up(tx: Transaction, attempts: int) -> list[str]:
     """End the builds of this run that still wait for their volumes after the last round (VolumeNotCreated). Returns the uuids.
 
-    :arg attempts: how often they were looked for.
+    :arg attempts: the number of checks.
     """
     rows = {
         r.uuid: r
@@ -172,10 +172,10 @@ def _attachments(tx: Transaction, rows: t.Iterable[t.Any]) -> dict[str, list[t.A
 
 
 def done(tx: Transaction, stage: Stage, uuids: t.Sequence[str]) -> list[str]:
-    """Journal that these builds came through the stage.
+    """Journal that these builds completed the stage.
 
-    Returns those that are no longer this run's: deleted or taken over while it worked. The caller removes what it made
-    of them on the host; the run that has them now may have looked there too early.
+    Returns those that this run no longer owns: deleted or adopted meanwhile. The caller removes what it made for them on
+    the host, because their new owner may have checked the host too early.
     """
     runs.renew(tx)
     history.finish_events(tx, uuids, stage.name, history.SUCCESS)
@@ -186,9 +186,9 @@ def done(tx: Transaction, stage: Stage, uuids: t.Sequence[str]) -> list[str]:
 def spawned(
     tx: Transaction, host: str, power_states: t.Mapping[str, int], with_volumes: t.Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """The guests run: ACTIVE, unless they were deleted meanwhile. Returns (active, lost the swap).
+    """Mark the instances of running guests as ACTIVE, unless deleted meanwhile. Returns (active, lost the swap).
 
-    :arg with_volumes: those of them that have volumes, which are attached from now on.
+    :arg with_volumes: those with volumes, which become attached.
     """
     now = tx.now
     runs.renew(tx)

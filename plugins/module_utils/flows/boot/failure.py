@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""When a build fails: give everything back, then reschedule, abort or end quietly as the table says.
+"""Failed builds: release everything, then reschedule, abort or end quietly by the table.
 
 source: Nova's _do_build_and_run_instance
 """
@@ -24,7 +24,7 @@ from .accept import requested_networks
 
 @dataclass(frozen=True)
 class Failed:
-    """How one build failed on a host, and whether what was made for it there is cleaned up."""
+    """The failure of one build on a host, and whether the host is clean."""
 
     error: errors.BootflowError
     cleaned: bool = True
@@ -50,7 +50,7 @@ def fail_builds(tx: Transaction, host: str, event: str, failures: t.Mapping[str,
         history.notify(tx, [uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()})
         row = mine.get(uuid)
         if row is None or row.task_state == states.DELETING:
-            outcomes[uuid] = "gone"  # deleted or taken over meanwhile: that run sees to the rest
+            outcomes[uuid] = "gone"  # deleted or adopted meanwhile: the other run does the rest
             if not failed.cleaned:
                 _left_behind(tx, uuid, host, failed.cleanup_reason or error.message)
         else:
@@ -59,7 +59,7 @@ def fail_builds(tx: Transaction, host: str, event: str, failures: t.Mapping[str,
 
 
 def _left_behind(tx: Transaction, uuid: str, host: str, reason: str) -> None:
-    """A late worker could not remove what it made: record a cleanup, unless the instance still lives on the host."""
+    """Record a cleanup for a late worker that could not remove what it made, unless the instance is still on the host."""
     row = instances.any_of(tx, uuid)
     if row is not None and (row.deleted != instances.LIVE or row.host != host):
         cleanups.add(tx, host, uuid, row.domain_name, reason)
@@ -78,7 +78,7 @@ def _fail(tx: Transaction, row: t.Any, host: str, failed: Failed, error: errors.
     if tx.context.count_failed_builds:
         nodes.count_failed_build(tx, host, True)
     if not failed.cleaned and attachments.connected_to(tx, row.uuid, host):
-        # its guest may still write to the volumes: no other guest may, whatever the cause
+        # the guest may still write to the volumes, so no other guest may get them
         error = build_outcome.cleanup_failed("%s (%s)" % (failed.error.message, failed.cleanup_reason))
     outcome = build_outcome.outcome_of(error, has_retry=bool(row.retry))
     if outcome.kind == build_outcome.RESCHEDULE:
@@ -98,18 +98,18 @@ def _fail(tx: Transaction, row: t.Any, host: str, failed: Failed, error: errors.
         )
         life.unbind_hosts(tx, [row.uuid])
         return "rescheduled"
-    # The ledger knows that it is still this run's, so nothing ends quietly here: it would hold its place for ever.
+    # This run still owns the instance, so it must not end quietly: it would keep its resources for ever.
     end_in_error(tx, [row], _worded(error, outcome.reason), host, details=failed.error.message)
     return "error"
 
 
 def _worded(error: errors.BootflowError, reason: str) -> errors.BootflowError:
-    """The same error with the text that Nova's table gives it."""
+    """The same error with the text of Nova's table."""
     return errors.from_dict({**error.as_dict(), "message": reason})
 
 
 def refused(tx: Transaction, row: t.Any, error: errors.BootflowError, record: t.Any, host: str) -> None:
-    """A claim was refused: another run was faster. Back to scheduling with the host in the retry record, or ERROR."""
+    """A claim lost to another run: return to scheduling with the host in the retry record, or end in ERROR."""
     history.notify(tx, [row.uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()})
     if record is None:
         end_in_error(tx, [row], error, host)
@@ -125,7 +125,7 @@ def end_in_error(
     host: str | None,
     details: str = "",
 ) -> None:
-    """These instances end in ERROR: nothing held, the fault written, the action closed."""
+    """End these instances in ERROR: release everything, write the fault, close the action."""
     uuids = [r.uuid for r in rows]
     instances.swap(
         tx,
@@ -146,7 +146,7 @@ def end_in_error(
 
 
 def allocate_missing_ports(tx: Transaction, rows: t.Sequence[t.Any]) -> dict[str, errors.BootflowError]:
-    """Give a rescheduled build its ports again: they went when it failed. Returns uuid -> refusal."""
+    """Allocate the ports of rescheduled builds again, which their failure released. Returns uuid -> refusal."""
     have = ports.ports_of(tx, [r.uuid for r in rows])
     refused_builds: dict[str, errors.BootflowError] = {}
     missing = {r.uuid: requested_networks(r.spec) for r in rows if not have[r.uuid]}
@@ -172,7 +172,7 @@ def allocate_missing_ports(tx: Transaction, rows: t.Sequence[t.Any]) -> dict[str
 
 
 def died_error(uuid: str, runs: t.Mapping[str, str]) -> errors.BuildAbortException:
-    """The fault of a build whose run is gone. :arg runs: uuid -> the run that built it."""
+    """The fault of a build whose run is dead. :arg runs: uuid -> the run that built it."""
     name = runs.get(uuid) or "unknown"
     return errors.BuildAbortException(
         message="Build of instance %s aborted: run %s died while it built it." % (uuid, name),
@@ -181,7 +181,7 @@ def died_error(uuid: str, runs: t.Mapping[str, str]) -> errors.BuildAbortExcepti
 
 
 def end_builds(tx: Transaction, host: str, failed: t.Mapping[str, Failed]) -> dict[str, str]:
-    """Builds of dead runs end in ERROR, as failed builds do. The host is not to blame: its failed builds are not counted."""
+    """End builds of dead runs in ERROR, like failed builds, but without counting a failed build of the host."""
     tx = tx.for_run(replace(tx.context, count_failed_builds=False))
     by_event: dict[str, dict[str, Failed]] = defaultdict(dict)
     # all instances are locked before the first node is

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One entry of a request with its disks, as accepting it plans them; a boot without volumes needs no more than this."""
+"""One entry of a request with its planned disks: all that a boot without volumes needs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VOLUME = "volume"  # kind of a planned disk
 
 
 class VolumeToCreate(t.NamedTuple):
-    """A volume to be made, as flows.volumes.accept.add() takes it."""
+    """A volume to create, in the form of flows.volumes.accept.add()."""
 
     path: str
     request: VolumeRequest
@@ -35,12 +35,12 @@ class VolumeToCreate(t.NamedTuple):
 
 @dataclass
 class Planned:
-    """One entry with its disks, and what of them are volumes."""
+    """One entry with its disks and volumes."""
 
-    request: ServerRequest  # its zone is that of the volumes it uses, where that binds
+    request: ServerRequest  # with the zone of its volumes, if that is binding
     disks: list[PlannedDisk] = field(default_factory=list)
     meta: Image | None = None  # whose properties the guest has
-    existing: dict[str, t.Any] = field(default_factory=dict)  # as the disk calls it -> row of volumes
+    existing: dict[str, t.Any] = field(default_factory=dict)  # the disk's word for it -> row of volumes
     to_create: dict[str, VolumeToCreate] = field(default_factory=dict)  # by the disk's name
     max_local_block_devices: int = MAX_LOCAL_BLOCK_DEVICES
 
@@ -57,9 +57,9 @@ class Planned:
         return any(d.kind == VOLUME for d in self.disks)
 
     def plan_disks(self) -> None:
-        """By the entry and the properties of ``meta``.
+        """Plan the disks from the entry and the properties of ``meta``.
 
-        :raises BootflowError: the block devices do not fit together, the flavor, or the image.
+        :raises BootflowError: the block devices contradict each other, the flavor, or the image.
         """
         request = self.request
         self.disks = block_device_plan(
@@ -82,9 +82,9 @@ class BootVolumeOptions:
 
 
 def volumes_requested(request: ServerRequest) -> list[BlockDevice]:
-    """The block devices of an entry that are volumes: its own, and those that its image maps.
+    """The volumes among the block devices of an entry and of its image's mappings.
 
-    An image whose mappings cannot be understood has none here: planning its disks says so.
+    Malformed mappings of an image are skipped here; planning the disks reports them.
     """
     image = request.image if request.image is not None else request.root_image
     devices = list(request.block_device_mapping)
@@ -94,14 +94,14 @@ def volumes_requested(request: ServerRequest) -> list[BlockDevice]:
 
 
 def may_have_volumes(row: t.Any) -> bool:
-    """Whether an instance (its row with the stored request) may have volumes: one that is being built has those that its
-    request brought, the others may have got some since.
+    """Whether an instance (its row with the stored request) may have volumes: a build has those of its request, other
+    instances may have been given some since.
     """
     return bool(row.vm_state != states.BUILDING or row.spec.get("has_volumes", True))
 
 
 def without_volumes(request: ServerRequest, max_local_block_devices: int) -> Planned:
-    """An entry none of whose disks is a volume. :raises BootflowError: as Planned.plan_disks()"""
+    """Plan an entry without volumes. :raises BootflowError: as Planned.plan_disks()"""
     image = request.image
     if image is None and request.root_image is not None:
         image = anonymous(request.root_image)
@@ -111,5 +111,5 @@ def without_volumes(request: ServerRequest, max_local_block_devices: int) -> Pla
 
 
 def anonymous(image: Image) -> Image:
-    """Of an image that a disk was made of its properties are left: nothing is fetched for the guest."""
+    """The properties of an image that a disk was made of, without its source: nothing is fetched for the guest."""
     return replace(image, name="", id="", checksum="", url="", path="")

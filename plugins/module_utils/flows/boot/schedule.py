@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Choosing hosts for what waits in this run, and claiming there, in one transaction.
+"""Choosing hosts for this run's waiting instances, and claiming their resources, in one transaction.
 
 source: Nova's ComputeTaskManager.build_instances and instance_claim
 """
@@ -36,7 +36,7 @@ from .planned import may_have_volumes
 
 @dataclass
 class Scheduled:
-    placed: dict[str, Selection] = field(default_factory=dict)  # uuid -> where, with alternates and the explanation
+    placed: dict[str, Selection] = field(default_factory=dict)  # uuid -> host, alternates and explanation
     hosts: list[str] = field(default_factory=list)  # every host with builds of this run
     waiting: list[str] = field(default_factory=list)  # lost their claims to another run: next round
     failed: list[str] = field(default_factory=list)  # ended in ERROR here
@@ -52,9 +52,9 @@ class Scheduled:
 def schedule(tx: Transaction, read_fleet: t.Callable[[t.Any, Needs], Fleet], options: SchedulerOptions) -> Scheduled:
     """Place and claim every instance of this run that waits in task_state scheduling.
 
-    :arg read_fleet: ledger.compute.fleet.read with the inventory's hosts: it is asked once, for what the requests need.
+    :arg read_fleet: ledger.compute.fleet.read with the inventory's hosts; called once, with the needs of the requests.
 
-    Entries are all or nothing, as in Nova: where a host is missing for one instance of an entry, all of that entry end in
+    Entries are all or nothing, as in Nova: if one instance of an entry has no host, all of that entry end in
     ERROR. Refused claims (another run was faster) wait for the next round.
     """
     runs.renew(tx)
@@ -88,7 +88,7 @@ def _one_of_each(rows: t.Sequence[t.Any]) -> list[t.Any]:
 
 
 def needs_of(specs: t.Sequence[t.Mapping[str, t.Any]], options: SchedulerOptions) -> Needs:
-    """What these stored requests, and the enabled filters and weighers, look at beside a host's numbers."""
+    """What these stored requests, and the enabled filters and weighers, read in addition to a host's numbers."""
     user = user_classes(options)
     judges: list[t.Any] = [*make_filters(options, user), *make_weighers(options, user)]
     hints = {h for s in specs for h in s["scheduler_hints"]}
@@ -114,16 +114,16 @@ def faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any
 
 @dataclass(frozen=True)
 class Together:
-    """Instances that one call of the scheduler may place: same request, same hosts tried before."""
+    """Instances that one call of the scheduler may place: of the same request, and with the same hosts tried before."""
 
     rows: list[t.Any]
-    ignore_hosts: tuple[str, ...]  # they still hold leftovers of these instances
-    zone: str | None  # of their volumes, where the instances have to be in the same
+    ignore_hosts: tuple[str, ...]  # with leftovers of these instances
+    zone: str | None  # of their volumes, if the instances have to be in the same
 
 
 @dataclass(frozen=True)
 class Selected:
-    """The scheduler's selection for one instance, and what it claims there."""
+    """The scheduler's selection for one instance, and its claim."""
 
     row: t.Any
     selection: Selection
@@ -132,7 +132,7 @@ class Selected:
 
 
 def _place_together(tx: Transaction, rows: t.Sequence[t.Any], zones: t.Mapping[str, str | None]) -> list[Together]:
-    """An instance never goes to a host that still holds its leftovers: cleaning these up would remove the new build too."""
+    """Group the instances. An instance never goes to a host with its leftovers: their cleanup would remove the new build too."""
     barred: dict[str, set[str]] = {}
     for cleanup in cleanups.of_instances(tx, [r.uuid for r in rows]):
         barred.setdefault(cleanup.instance_uuid, set()).add(cleanup.host)
@@ -231,7 +231,7 @@ def request_spec(spec: t.Mapping[str, t.Any], uuids: t.Sequence[str], record: t.
 
 
 def resource_request(spec: t.Mapping[str, t.Any]) -> ResourceRequest:
-    """What one instance of a stored request claims (semantics: root + ephemeral, not swap; no root that is a volume)."""
+    """The claim of one instance of a stored request: root + ephemeral, without swap and without a root that is a volume."""
     flavor = spec["flavor"]
     root_gb = 0 if spec.get("is_bfv") else flavor["root_gb"]
     return ResourceRequest(
@@ -242,7 +242,7 @@ def resource_request(spec: t.Mapping[str, t.Any]) -> ResourceRequest:
 
 
 def give_up(tx: Transaction, options_max_attempts: int) -> list[str]:
-    """End what still waits after the last round, for a host (MaxRetriesExceeded, or the refusal itself) or for a
+    """End instances that still wait after the last round, for a host (MaxRetriesExceeded, or the refusal itself) or for a
     volume (VolumeNotCreated). Returns the uuids.
     """
     late = builds.give_up(tx, options_max_attempts)

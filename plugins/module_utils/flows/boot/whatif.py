@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What would fit, and which hosts could be lost, by what the ledger knows: reading only, a few queries for all of it."""
+"""What would fit, and which hosts could be lost, by the state of the ledger: read-only, with few queries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .accept import resolved_hints, stored_spec
 
 ReadFleet = t.Callable[[t.Any, Needs], Fleet]
 
-# What a host keeps for itself -> the number of HostState that it is a part of.
+# A host's reserve -> the number of HostState that includes it.
 _RESERVES = {
     "reserved_memory_mb": "memory_mb_used",
     "reserved_disk_gb": "local_gb_used",
@@ -43,17 +43,17 @@ _RATIOS = ("ram_allocation_ratio", "disk_allocation_ratio", "cpu_allocation_rati
 
 @dataclass(frozen=True)
 class Answer:
-    """What one request needs, and what there is.
+    """The answer for one request.
 
-    total: how many more fit now, after what the requests before it take; left: the same after its own. ``placed`` and
-    ``by_host`` are [{host, node, count}]. Where the request does not fit whole, nothing of it is taken, as in a boot.
-    stopped_by: {reason, filters, decision}, or None where a limit ended the count.
+    total: how many more fit after the previous requests; left: the same after its own instances. ``placed`` and
+    ``by_host`` are [{host, node, count}]. If the request does not fit completely, nothing of it is placed, as in a boot.
+    stopped_by: {reason, filters, decision}, or None if a limit ended the count.
     """
 
     name: str
     flavor: str
     project: str
-    count: int  # of them, without those that are there
+    count: int  # requested instances without existing ones
     there: int
     total: int
     left: int
@@ -76,9 +76,9 @@ def ask(
 ) -> list[Answer]:
     """For each request, one after the other, how many more fit and where its own would go.
 
-    :arg named: instances of these names that have a host already need no place.
-    :raises InvalidRequest: hints that name instances which are not there; server groups that changed under their members.
-    :raises InvalidInput: nothing ends the count and no limit is given.
+    :arg named: instances of these names that already have a host are not placed.
+    :raises InvalidRequest: hints with unknown instances; server groups that changed while they have members.
+    :raises InvalidInput: neither a limit nor a filter that ends the count.
     """
     problems = Problems()
     stored = [_stored(tx, r, "instances[%d]" % i, problems) for i, r in enumerate(entries)]
@@ -132,7 +132,7 @@ def _answer(
 
 
 def _stored(tx: Transaction, request: ServerRequest, path: str, problems: Problems) -> dict[str, t.Any]:
-    """The request as a boot would store it, as far as the scheduler reads it."""
+    """The request as a boot would store it, with everything that the scheduler reads."""
     hints: t.Mapping[str, t.Any] = {}
     with problems.collect(path + ".scheduler_hints"):
         hints = resolved_hints(tx, request)
@@ -140,7 +140,7 @@ def _stored(tx: Transaction, request: ServerRequest, path: str, problems: Proble
 
 
 def _groups(tx: Transaction, entries: t.Sequence[ServerRequest], problems: Problems) -> dict[str, ServerGroup]:
-    """The groups that entries name, with the members that they have."""
+    """The groups of the entries, with their members."""
     requested = {r.server_group.id: r.server_group for r in entries if r.server_group is not None}
     known = groups.load(tx, requested)
     found = {}
@@ -174,7 +174,7 @@ def _groups(tx: Transaction, entries: t.Sequence[ServerRequest], problems: Probl
 
 
 def _there(tx: Transaction, entries: t.Sequence[ServerRequest]) -> set[tuple[str, str]]:
-    """(project, name) of the instances among these that have a host."""
+    """(project, name) of the requested instances that already have a host."""
     names: dict[str, list[str]] = {}
     for request in entries:
         names.setdefault(request.project, []).extend(expand.server_names(request))
@@ -186,7 +186,7 @@ def _there(tx: Transaction, entries: t.Sequence[ServerRequest]) -> set[tuple[str
 
 @dataclass(frozen=True)
 class Loads:
-    """What is on hosts: for each host the requests of its instances, those of one request together."""
+    """The guests of hosts: for each host the requests of its instances, grouped by request."""
 
     by_host: dict[str, list[RequestSpec]]
     stored: list[dict[str, t.Any]]  # the requests as stored, each once
@@ -194,9 +194,9 @@ class Loads:
 
 
 def loads(tx: Transaction, hosts: t.Collection[str] | None = None) -> Loads:
-    """The living instances that have a host, without those that are being deleted: they need no other.
+    """The live instances with a host, without those being deleted, which need no other host.
 
-    :arg hosts: of these hosts only.
+    :arg hosts: only of these hosts.
     """
     rows = instances.on_hosts(tx, hosts)
     stored = {i: r.spec for i, r in requests.specs(tx, {r.request_spec_id for r in rows}).items()}
@@ -214,7 +214,7 @@ def loads(tx: Transaction, hosts: t.Collection[str] | None = None) -> Loads:
 def lose(
     tx: Transaction, read_fleet: ReadFleet, options: SchedulerOptions, hosts: t.Collection[str] | None = None
 ) -> list[dict[str, t.Any]]:
-    """core's hosts_that_can_be_lost() for these hosts (all by default), with the names of the instances beside their uuids."""
+    """core's hosts_that_can_be_lost() for these hosts (all by default), with the names of the instances."""
     load = loads(tx, hosts)
     fleet = read_fleet(tx, schedule.needs_of(load.stored, options))
     found = hosts_that_can_be_lost(fleet, load.by_host, options, hosts)
@@ -228,7 +228,7 @@ def lose(
 
 
 def as_configured(tx: Transaction, fleet: Fleet, configurations: t.Mapping[str, t.Mapping[str, t.Any]]) -> Fleet:
-    """The fleet with the inventory's settings of today, which a boot enters into the ledger before it schedules."""
+    """The fleet with the inventory's current settings, which a boot enters into the ledger before scheduling."""
     changes: dict[int, dict[str, t.Any]] = {}
     for row in nodes.rows(tx, ("id", "host", "service_disabled", "service_disabled_reason", *nodes.CONFIGURATION)):
         wanted = configurations.get(row.host) or {}
@@ -263,14 +263,14 @@ def _changed(host: t.Any, row: t.Any, new: t.Mapping[str, t.Any]) -> dict[str, t
 
 @dataclass(frozen=True)
 class Facts:
-    """How old what the ledger knows of the hosts is: seconds of the oldest report, and who counts as down: [{host, reason}]."""
+    """The age of the ledger's facts: seconds since the oldest report, and the hosts that are down: [{host, reason}]."""
 
     oldest: float | None
     down: list[dict[str, str]]
 
 
 def facts(tx: Transaction, hosts: t.Collection[str], service_down_time: float) -> Facts:
-    """As the ComputeFilter sees the hosts, in their order."""
+    """The state of these hosts as in the ComputeFilter, in their order."""
     names = ("host", "reported_at", "unreachable_reason", "forced_down", "forced_down_reason")
     reasons: dict[str, str] = {}
     ages: dict[str, float] = {}

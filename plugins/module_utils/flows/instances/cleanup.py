@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The end of what was left of instances on a host."""
+"""The end of a cleanup of instances on a host."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ from ..attachments import life
 
 
 def finish(tx: Transaction, host: str, uuids: t.Sequence[str]) -> None:
-    """``host`` has nothing of these instances: their volumes, claims and addresses there are free."""
+    """``host`` is clean of these instances: release their volumes, claims and addresses there."""
     life.host_cleaned(tx, host, uuids)  # before any node is locked
     cleanups.done(tx, host, uuids)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Deleting instances from any state, half-built ones too, and never leaving anything of them.
+"""Deleting instances completely from any state, also half-built ones.
 
 A delete may begin in any vm_state and any task_state, as in Nova.
 """
@@ -27,13 +27,13 @@ DELETE = Operation("delete", "delete")
 @dataclass
 class Deleting:
     rows: list[t.Any] = field(default_factory=list)
-    hosts: list[str] = field(default_factory=list)  # hosts to be rid of something
+    hosts: list[str] = field(default_factory=list)  # hosts that have to remove something
 
 
 def begin(tx: Transaction, selection: Selection) -> Deleting:
-    """Mark the selected instances as deleting, with the hosts that have something of them. One that is not there is no error.
+    """Mark the selected instances as deleting, and find the hosts that have them. Missing instances are not an error.
 
-    :raises InvalidInput: nothing says which instances, or a name is in several projects and none is given.
+    :raises InvalidInput: an empty selection, or a name is in several projects and none is given.
     :raises InstanceBusy: a live run is deleting one of them.
     """
     rows = operation.select(tx, selection, everything="bootflow_delete_all")
@@ -53,7 +53,7 @@ def of_host(tx: Transaction, host: str) -> list[dict[str, str]]:
 
 
 def host_done(tx: Transaction, host: str, uuids: t.Sequence[str]) -> None:
-    """``host`` is rid of these instances: their claims on it go back."""
+    """``host`` has removed these instances: release their claims on it."""
     runs.renew(tx)
     instances.select_live(tx, uuids=uuids, lock=True)
     cleanup.finish(tx, host, uuids)
@@ -63,7 +63,7 @@ def host_done(tx: Transaction, host: str, uuids: t.Sequence[str]) -> None:
 
 
 def host_failed(tx: Transaction, host: str, failed: t.Mapping[str, errors.BootflowError]) -> None:
-    """``host`` could not be rid of these: they stay in task_state deleting, with a fault."""
+    """``host`` could not remove these instances: they stay in task_state deleting, with a fault."""
     _now, hosts = tx.now, dict.fromkeys(failed, host)
     history.add_faults(tx, failed, hosts)
     history.start_events_on(tx, hosts, DELETE.name)
@@ -71,11 +71,11 @@ def host_failed(tx: Transaction, host: str, failed: t.Mapping[str, errors.Bootfl
 
 
 def finish(tx: Transaction, force: bool = False) -> tuple[list[str], list[dict[str, t.Any]]]:
-    """Forget the instances that no host has anything of any more, compute host or storage host.
+    """Delete the instances that no compute host and no storage host has any more.
 
-    :arg force: forget also those whose host did not answer; the host is cleaned when it reports again, and until then
-        their claim, their addresses and their volumes stay taken.
-    Returns (names deleted, what is left: {name, uuid, host, fault}).
+    :arg force: also those whose host did not answer; the host is cleaned when it reports again, and until then
+        their claim, addresses and volumes stay taken.
+    Returns (deleted names, not deleted: {name, uuid, host, fault}).
     """
     rows = instances.select_live(tx, run_id=tx.run.id, task_state=states.DELETING, lock=True)
     waiting: dict[str, list[str]] = {r.uuid: [r.host] for r in rows if r.host is not None}
@@ -105,6 +105,6 @@ def finish(tx: Transaction, force: bool = False) -> tuple[list[str], list[dict[s
     ports.release(tx, uuids)
     claims.release(tx, [u for u in uuids if u not in waiting])
     instances.bury(tx, uuids)
-    history.finish_actions(tx, uuids, "create", "Error")  # those that were deleted while they were built
+    history.finish_actions(tx, uuids, "create", "Error")  # of instances deleted during their build
     operation.close(tx, DELETE, uuids)
     return [r.display_name for r in gone], left

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The engine of all operations on instances: what begins, and what came of it, for many instances on all hosts of a run at once.
+"""The engine of all operations on instances: their beginning and results, for many instances on all hosts of a run at once.
 
 An operation is data (operations.py has the rows). It has three steps: begin() here, one transaction for all instances; the
-host work, one task a host for all of its instances; finish() here, one transaction for all hosts. Between the two the
-instances are in the operation's task_state and belong to the run. Whatever a run that dies leaves in it is taken over by the
-same operation, or settled by what the host reports (flows.recovery.operations).
+host work, one task per host for all of its instances; finish() here, one transaction for all hosts. Between the two the
+instances are in the operation's task_state and belong to the run. If the run dies, the same operation adopts them, or the
+report of their host settles them (flows.recovery.operations).
 source: Nova's compute.api.API and ComputeManager
 """
 
@@ -27,11 +27,11 @@ MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class Operation:
-    """What can be done with an instance. When it may begin, and where it leads, is core.instances.states.ACTIONS[name]."""
+    """An operation on an instance. core.instances.states.ACTIONS[name] has the states in which it may begin, and its result."""
 
     name: str  # of the action in the journal, and of the playbook
     notification: str  # compute.instance.NOTIFICATION.start, .end and .error
-    power: str = ""  # the state that the module domain_power gives its guests; empty: the flow has host work of its own
+    power: str = ""  # the guests' state set by the module domain_power; empty: the flow has host work of its own
     connects_volumes: bool = False  # the guest's volumes are connected to the host first
     details: t.Callable[[t.Any], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host
 
@@ -45,17 +45,17 @@ class Operation:
         return t.cast(str, self.rule.during)
 
     def is_begun(self, task_state: str | None) -> bool:
-        """Whether ``task_state`` is the operation's own, and not one in which it may begin (as a hard reboot in another)."""
+        """Whether ``task_state`` is the operation's own, and not one in which it may begin (as a hard reboot during another)."""
         return task_state == self.during and self.during not in (self.rule.task_states or ())
 
     def is_done(self, vm_state: str) -> bool:
-        """Whether an instance in ``vm_state`` is already what the operation makes of it; a reboot never is."""
+        """Whether ``vm_state`` is already the operation's result; never for a reboot."""
         return vm_state == self.rule.result and vm_state not in (self.rule.vm_states or ())
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which instances: all conditions that are given must hold."""
+    """A selection of instances: all given conditions must hold."""
 
     names: t.Sequence[str] | None = None
     uuids: t.Sequence[str] | None = None
@@ -66,20 +66,20 @@ class Selection:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing says which. A project alone does not: it may be the inventory's default."""
+        """Whether no instances are selected. A project alone selects none: it may be the inventory's default."""
         conditions = (self.names, self.uuids, self.reservations, self.hosts)
         return all(c is None for c in conditions) and not (self.project is not None and self.everything)
 
 
 @dataclass
 class Begun:
-    rows: list[t.Any] = field(default_factory=list)  # this run works on them now
-    unchanged: list[t.Any] = field(default_factory=list)  # what was asked for holds already
+    rows: list[t.Any] = field(default_factory=list)  # owned by this run now
+    unchanged: list[t.Any] = field(default_factory=list)  # already as requested
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one instance on its host."""
+    """The result for one instance on its host."""
 
     power_state: int = states.NOSTATE
     error: errors.BootflowError | None = None
@@ -89,11 +89,11 @@ class Outcome:
 
 
 def begin(tx: Transaction, operation: Operation, selection: Selection, known_hosts: t.Collection[str]) -> Begun:
-    """Take the selected instances into the operation: all of them, or with an error none.
+    """Begin the operation for the selected instances: for all of them, or with an error for none.
 
-    :arg known_hosts: where something can be done: the inventory's.
+    :arg known_hosts: the inventory's hosts.
     :raises InvalidInput: see select().
-    :raises InstanceNotFound: a name or UUID that no living instance has.
+    :raises InstanceNotFound: an unknown name or UUID.
     :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy, ComputeHostNotFound: one of them cannot begin.
     """
     rows = select(tx, selection)
@@ -104,10 +104,10 @@ def begin(tx: Transaction, operation: Operation, selection: Selection, known_hos
 
 
 def select(tx: Transaction, selection: Selection, everything: str = "bootflow_all") -> list[t.Any]:
-    """The rows of the selected instances, locked until the transaction ends, and the run with its lease renewed.
+    """The rows of the selected instances, locked until the transaction ends. Renews the run's lease.
 
     :arg everything: the variable that selects all instances of a project.
-    :raises InvalidInput: nothing says which instances, or a name is in several projects and none is given.
+    :raises InvalidInput: an empty selection, or a name is in several projects and none is given.
     """
     if selection.is_empty:
         raise errors.InvalidInput(
@@ -155,9 +155,9 @@ def enter(
     rows: t.Sequence[t.Any],
     known_hosts: t.Collection[str] | None = None,
 ) -> Begun:
-    """Take these locked rows into the operation: rules, compare-and-swap, journal, notification.
+    """Begin the operation for these locked rows: rules, compare-and-swap, journal, notification.
 
-    :arg known_hosts: see begin(); None: an instance without a host, or on an unknown one, can begin, too.
+    :arg known_hosts: see begin(); None: an instance without a host, or on an unknown one, can begin too.
     :raises BootflowError: see begin(); nothing is written then.
     """
     dead = runs.dead_among(tx, [r.run_id for r in rows if r.task_state is not None])
@@ -165,7 +165,7 @@ def enter(
     resumed: set[str] = set()
     refused: list[errors.BootflowError] = []
     for row in rows:
-        free = row.task_state is None or row.run_id in (None, "", tx.run.id, *dead)  # nobody else works on it
+        free = row.task_state is None or row.run_id in (None, "", tx.run.id, *dead)  # no other live run works on it
         if row.task_state is None and operation.is_done(row.vm_state):
             begun.unchanged.append(row)
             continue
@@ -217,7 +217,7 @@ def _problem(
 
 
 def _refuse(refused: t.Sequence[errors.BootflowError]) -> None:
-    """Raise the first, with the messages of the others that are like it."""
+    """Raise the first, with the messages of the others of its kind."""
     if not refused:
         return
     first = refused[0]
@@ -232,10 +232,10 @@ def _refuse(refused: t.Sequence[errors.BootflowError]) -> None:
 
 
 def finish(tx: Transaction, operation: Operation, outcomes: t.Mapping[str, Outcome]) -> dict[str, errors.BootflowError]:
-    """Write what came of the instances, of all hosts. Returns uuid -> why it failed.
+    """Write the results of all hosts. Returns uuid -> why it failed.
 
-    One that failed is again what it was, with a fault. One that is no longer this run's (deleted, or taken over by a run
-    that believed this one dead) stays as it is.
+    A failed instance returns to its former state, with a fault. An instance that this run no longer owns (deleted, or
+    adopted by a run that believed this one dead) is left alone.
     """
     runs.renew(tx)
     failed = {u: o.error for u, o in outcomes.items() if o.error is not None}
@@ -258,7 +258,7 @@ def finish(tx: Transaction, operation: Operation, outcomes: t.Mapping[str, Outco
 
 
 def leave(tx: Transaction, operation: Operation, uuids: t.Sequence[str], **values: t.Any) -> set[str]:
-    """End the task_state of what is still this run's, with ``values`` for the rest of the row. Returns which were."""
+    """End the task_state of instances that this run still owns, with ``values`` for the rest of the row. Returns these."""
     _now, notify = tx.now, tx.context.notify_on_state_change
     return instances.swap(tx, uuids, [operation.during], tx.run.id, notify, task_state=None, **values)
 
@@ -280,6 +280,6 @@ def journal(
 
 
 def close(tx: Transaction, operation: Operation, done: t.Sequence[str]) -> None:
-    """The operation went well for these instances: close the action, and notify of its end."""
+    """Close the action of these instances as successful, and notify of its end."""
     history.finish_actions(tx, done, operation.name)
     history.notify(tx, done, "compute.instance.%s.end" % operation.notification, {})

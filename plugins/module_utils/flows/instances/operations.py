@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The operations that there are: one row each. docs/operations.md says what a new one needs."""
+"""All operations, one row each. docs/operations.md describes how to add one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHUTDOWN_TIMEOUT = "os_shutdown_timeout"  # property of an image
 
 
 def _shutdown(row: t.Any) -> dict[str, t.Any]:
-    """How long the guest has to shut down, where its image says so. source: Nova's _get_power_off_values"""
+    """The image's time for the guest to shut down, if it has one. source: Nova's _get_power_off_values"""
     value = ((row.spec["image"] or {}).get("properties") or {}).get(SHUTDOWN_TIMEOUT)
     text = "" if value is None else str(value).strip()
     return {"shutdown_timeout": int(text)} if text.isdecimal() else {}
@@ -28,5 +28,5 @@ OPERATIONS: dict[str, Operation] = {
     )
 }
 
-#: Which operation an instance in a task_state is in.
+#: task_state -> its operation.
 BY_TASK_STATE: dict[str, Operation] = {o.during: o for o in OPERATIONS.values()}

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The audit in the ledger: reading what core.audit.plan compares, and writing what it plans.
+"""The audit in the ledger: reading for core.audit.plan, and writing its repairs.
 
-A plan is made on what a reader sees, which others go on changing. So whatever is to be written is locked as claims lock it,
-read again, planned again, and only what is still in that second plan is done.
+Other runs may change the ledger after a plan. So rows are locked before a repair (in the order of claims), read and
+planned again, and only findings that are still in the second plan are repaired.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from ..instances import cleanup, delete
 from ..instances.operations import BY_TASK_STATE
 from . import operations, storage_audit, volume_audit
 
-#: What of a report is compared with the ledger, beside the settings from the inventory.
+#: The parts of a report that are compared with the ledger, in addition to the inventory's settings.
 TOTALS = ("memory_mb", "local_gb", "vcpus", "hypervisor_type", "hypervisor_version")
 
 
 @dataclass
 class Todo:
-    """What is to be cleaned up on a host, by UUID."""
+    """What has to be cleaned up on a host, by UUID."""
 
-    builds: list[str] = field(default_factory=list)  # of dead runs, this run's now
+    builds: list[str] = field(default_factory=list)  # of dead runs, adopted by this run
     deleting: list[str] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)  # rows of cleanups
 
@@ -49,7 +49,7 @@ class Todo:
 @dataclass
 class Repaired:
     findings: list[Finding] = field(default_factory=list)
-    todo: dict[str, Todo] = field(default_factory=dict)  # host -> what is to be cleaned up there
+    todo: dict[str, Todo] = field(default_factory=dict)  # by host
     abandoned: dict[str, list[str]] = field(default_factory=dict)  # host that does not answer -> builds of dead runs
     ends: dict[str, storage_audit.Ends] = field(default_factory=dict)  # host -> unowned sessions, secrets and targets
 
@@ -83,18 +83,18 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
 
 
 def plan(tx: Transaction, evidence: Evidence) -> list[Finding]:
-    """What is to be done, by what the ledger says now. Writes nothing."""
+    """The findings for the current state of the ledger. Writes nothing."""
     found = audit.plan(survey(tx, evidence), evidence)
     return found + volume_audit.plan(tx, evidence) + storage_audit.plan(tx, evidence)
 
 
 def hosts_named(tx: Transaction) -> list[str]:
-    """Every host that the ledger knows something of."""
+    """Every host that the ledger knows."""
     return sorted(nodes.hosts(tx) | cleanups.hosts(tx) | instances.hosts_with_instances(tx))
 
 
 def columns_of(facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What a report is going to write, of what the audit compares."""
+    """The columns that a report will write, as far as the audit compares them."""
     found = {
         "memory_mb": facts["memory_mb"],
         "local_gb": facts["local_gb"],
@@ -139,7 +139,7 @@ def _instances(tx: Transaction, named: t.Collection[str]) -> dict[str, audit.Ins
 
 
 def amounts(memory_mb: int, vcpus: int, root_gb: int, ephemeral_gb: int) -> audit.Amounts:
-    """(memory, disk, vCPUs) of a claim for such an instance, as the scheduler claims them."""
+    """(memory, disk, vCPUs) of an instance's claim, as in the scheduler."""
     delta = usage_delta(ResourceRequest(memory_mb, root_gb + ephemeral_gb, vcpus))
     return delta.memory_mb_used, delta.local_gb_used, delta.vcpus_used
 
@@ -160,10 +160,10 @@ def _ports(tx: Transaction, rows: t.Sequence[t.Any]) -> list[audit.Port]:
 
 
 def repair(tx: Transaction, planned: t.Sequence[Finding], evidence: Evidence) -> Repaired:
-    """Do what is to be done in the ledger of what was ``planned`` and still is to be done. Two audits take turns.
+    """Repair in the ledger what was ``planned`` and is still different. Two audits take turns.
 
-    Builds of dead runs become this run's; ``todo`` says which hosts are to be cleaned before their claims go back
-    (cleaned), ``abandoned`` which cannot be (abandon).
+    This run adopts the builds of dead runs; ``todo`` has the hosts to clean before their claims are released (cleaned),
+    ``abandoned`` those that cannot be cleaned (abandon).
     """
     runs.renew(tx)
     take_turns(tx, "audit", ["repair"])
@@ -208,7 +208,7 @@ class _Repair:
         nodes.recount(self.tx, sorted(self.recount | {f.key for f in self.by_kind[audit.USAGE]}))
         for f in self.by_kind[audit.HOST_UNREACHABLE]:
             if f.node_id is None:
-                continue  # a storage host: it is entered with the reports
+                continue  # a storage host: entered with the reports
             nodes.record_unreachable(self.tx, str(f.host), str(f.key))
         self._settle()
         self._adopt()
@@ -246,7 +246,7 @@ class _Repair:
             operations.settle(self.tx, host, power_states, snapshot.began_at)
 
     def _adopt(self) -> None:
-        """What dead runs left is this run's now: they lose every swap, and other runs see who works on it."""
+        """Adopt what dead runs left: they lose every swap, and other runs see the new owner."""
         tx, now = self.tx, self.context.now
         builds = self.by_kind[audit.DEAD_BUILD]
         deletes = self.by_kind[audit.DEAD_DELETE]
@@ -265,7 +265,7 @@ class _Repair:
                 self._todo(f.host).deleting.append(str(f.instance))
 
     def _orphans(self) -> None:
-        """Through a row of cleanups: no run builds an instance on a host that has one of it."""
+        """Enter orphans as cleanups, because no run builds an instance on a host with a cleanup of it."""
         kinds = (audit.ORPHAN_DOMAIN, audit.ORPHAN_FOLDER, audit.ORPHAN_DISK)
         for f in [f for kind in kinds for f in self.by_kind[kind]]:
             uuid = str(f.instance)
@@ -274,7 +274,7 @@ class _Repair:
 
 
 def abandon(tx: Transaction, host: str, uuids: t.Sequence[str], reason: str, died: t.Mapping[str, str]) -> None:
-    """Builds of dead runs on a host that does not answer end in ERROR; claim and addresses there stay until it is cleaned.
+    """End builds of dead runs on a silent host in ERROR; claim and addresses there stay until it is cleaned.
 
     :arg died: uuid -> the run that built it.
     """
@@ -287,7 +287,7 @@ def abandon(tx: Transaction, host: str, uuids: t.Sequence[str], reason: str, die
 
 
 def open_todo(tx: Transaction, host: str, todo: Todo) -> dict[str, str]:
-    """uuid -> name of what is still to be cleaned up on ``host``, of what repair() listed."""
+    """uuid -> name of what repair() listed and still has to be cleaned up on ``host``."""
     left = {r.instance_uuid: r.domain_name for r in cleanups.of_host(tx, host)}
     wanted = {u: left[u] for u in todo.leftovers if u in left}
     mine = {r.uuid: r for r in instances.select_live(tx, uuids=[*todo.builds, *todo.deleting], run_id=tx.run.id)}
@@ -305,7 +305,7 @@ def builds_cleaned(
     problems: t.Mapping[str, errors.BootflowError],
     died: t.Mapping[str, str],
 ) -> dict[str, str]:
-    """Builds of dead runs, whose host was cleaned but for ``problems``, end in ERROR. Returns uuid -> error, or gone."""
+    """End builds of dead runs in ERROR after their host was cleaned, except ``problems``. Returns uuid -> error, or gone."""
     away = (errors.HostUnreachable, errors.HypervisorUnavailable)
     failed = {}
     for uuid in todo.builds:
@@ -324,12 +324,12 @@ def builds_cleaned(
 
 
 def deletes_cleaned(tx: Transaction, host: str, todo: Todo, problems: t.Mapping[str, errors.BootflowError]) -> None:
-    """What was being deleted on ``host`` is gone, but for ``problems``."""
+    """Complete deletions on ``host``, except ``problems``."""
     delete.host_done(tx, host, [u for u in todo.deleting if u not in problems])
     delete.host_failed(tx, host, {u: p for u, p in problems.items() if u in todo.deleting})
 
 
 def leftovers_cleaned(tx: Transaction, host: str, uuids: t.Sequence[str]) -> None:
-    """These leftovers are gone from ``host``: their claims and addresses are given back."""
+    """These leftovers were removed from ``host``: release their claims and addresses."""
     instances.select_live(tx, uuids=uuids, lock=True)
     cleanup.finish(tx, host, uuids)

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What runs whose lease is out still hold goes back, without waiting for an audit: every boot looks for it.
+"""Releasing what runs with an expired lease still hold; every boot does this without waiting for an audit.
 
-The time is bootflow_lease_seconds.
+bootflow_lease_seconds is the duration of a lease.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ OUT = "the lease of the run has expired"
 
 
 def expire(tx: Transaction) -> list[str]:
-    """End the builds of runs whose lease is out, but not those that this run took over. Returns their hosts.
+    """End the builds of runs whose lease has expired, except those that this run adopted. Returns their hosts.
 
-    Such an instance ends in ERROR with a fault that names the run. Its claim and addresses go back when its host has been
-    cleaned (cleanups), which the boot does before it schedules. Volumes that such a run was making, and those it was attaching
-    or detaching, go back with it.
+    Such an instance ends in ERROR with a fault that names the run. Its claim and addresses are released when its host has
+    been cleaned (cleanups), which the boot does before scheduling. Volumes that such a run was creating, attaching or
+    detaching are released too.
     """
     died = instances.builds_of_expired_runs(tx, tx.run.id)
     left = volume_leases.left(tx, instance_uuids=died)

@@ -2,11 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Operations of runs that died: settled by what the host of the instance reports.
+"""Operations of dead runs, settled by the report of the instance's host.
 
-Nobody waits for them: each report of a host (every boot asks hosts with such instances first, and heartbeat and audit ask
-all) brings its instances out of the task_state again.
-source: Nova's init_host
+Each report of a host ends the task_state of its instances: every boot first asks the hosts with such instances, and
+heartbeat and audit ask all. source: Nova's init_host
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from ..instances.operations import BY_TASK_STATE
 
 
 def left(tx: Transaction, host: str | None = None) -> list[t.Any]:
-    """Instances (of ``host``) that a dead run left in an operation: rows of instances.in_task_states()."""
+    """Instances (of ``host``) left in an operation by a dead run: rows of instances.in_task_states()."""
     rows = instances.in_task_states(tx, BY_TASK_STATE, host=host)
     dead = runs.dead_among(tx, [r.run_id for r in rows])
     return [r for r in rows if not r.run_id or r.run_id in dead]
 
 
 def hosts_to_ask(tx: Transaction) -> set[str]:
-    """Hosts whose report settles something."""
+    """Hosts whose report would settle an operation."""
     return {r.host for r in left(tx) if r.host is not None}
 
 
 def settle(tx: Transaction, host: str, power_states: t.Mapping[str, int], asked_at: float) -> dict[str, str]:
-    """Settle what dead runs left in an operation on ``host``. Returns uuid -> its vm_state now.
+    """Settle operations of dead runs on ``host``. Returns uuid -> its vm_state now.
 
-    :arg power_states: of the guests that the host reported; one that is not there is none.
-    :arg asked_at: when it was asked: what was written after that is left alone.
+    :arg power_states: of the reported guests; a missing guest does not exist.
+    :arg asked_at: when the host was asked: rows written after that are left alone.
     """
     found = {r.uuid: r for r in left(tx, host) if r.updated_at < asked_at}
     if not found:

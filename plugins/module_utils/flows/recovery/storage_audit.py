@@ -5,7 +5,7 @@
 """The audit of storage hosts, and of the compute hosts' iSCSI sessions and secrets, in the ledger: reading and repairing.
 
 Unowned logical volumes become pending cleanups, which the next work on their host removes. The audit itself removes targets,
-sessions and secrets. Meanwhile it holds their volumes, so that none of them can be attached.
+sessions and secrets; meanwhile it holds their volumes, so that they cannot be attached.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from ...ledger.storage.pending_cleanups import PendingCleanup
 from ...ledger.storage.snapshots import SnapshotPlace
 from ...ledger.storage.volumes import LIVE, VolumePlace
 
-#: Who else may come to have an end of a volume: the storage host that exports it, the compute host that it is attached to.
+#: The side of a host: the storage host that exports a volume, or the compute host that it is attached to.
 STORAGE, COMPUTE = "storage_host", "attached_host"
 
 
 @dataclass
 class Ends:
-    """What has no attachment on a host, and goes: see core.audit.storage for the fields of each."""
+    """Sessions, secrets and targets of a host without an attachment, to be removed: core.audit.storage has their fields."""
 
     sessions: list[dict[str, t.Any]] = field(default_factory=list)
     secrets: list[dict[str, t.Any]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Ends:
 
 
 def plan(tx: Transaction, evidence: Evidence) -> list[Finding]:
-    """What hosts have of volumes, and should not, and the other way round. Writes nothing."""
+    """The findings about volumes on hosts, superfluous or missing. Writes nothing."""
     seen = evidence.storage
     if not (seen.storage or seen.compute or seen.unreachable):
         return []
@@ -58,7 +58,7 @@ def plan(tx: Transaction, evidence: Evidence) -> list[Finding]:
 
 
 def iqn_prefixes(tx: Transaction) -> list[str]:
-    """What the names of targets begin with, of all backends that ever reported."""
+    """The prefixes of targets' names, of all backends that ever reported."""
     rows = backends.rows_of(tx)
     return sorted({IQN_PREFIX, *(str(r.configuration.get("iqn_prefix") or IQN_PREFIX) for r in rows)})
 
@@ -83,7 +83,7 @@ def _survey(tx: Transaction, evidence: Evidence) -> StorageLedger:
     of_volumes = volumes.located(tx, seen, pool_hosts)
     of_snapshots = snapshots.located(tx, seen, [r.id for r in of_volumes if r.pool_host in pool_hosts])
     cables = attachments.of_volumes_or_hosts(tx, seen, evidence.storage.storage)
-    # Attached volumes that no host has anything of are needed, too: a run may work on them.
+    # Attached volumes that no host has are needed too: a run may work on them.
     of_volumes += volumes.located(tx, {c.volume_id for c in cables} - {r.id for r in of_volumes})
     live_runs = volumes.live_runs(tx, [*of_volumes, *of_snapshots, *cables])
     items = {(VOLUME, r.id): _item(VOLUME, r, live_runs, r.made) for r in of_volumes}
@@ -114,7 +114,7 @@ def _seen(evidence: Evidence) -> tuple[set[str], set[str]]:
 
 
 def _item(kind: str, row: VolumePlace | SnapshotPlace, alive: t.Collection[str], made: bool = True) -> Item:
-    # A snapshot keeps the run that made it; a volume that is available may have a run that is to attach it.
+    # A snapshot keeps the run that made it; an available volume may belong to a run that will attach it.
     busy = kind == VOLUME or row.status in snapshots.BUSY
     return Item(
         kind=kind,
@@ -154,7 +154,7 @@ def _cable(row: Attachment, alive: t.Collection[str], root: bool) -> Cable:
 
 
 def volumes_to_lock(tx: Transaction, planned: t.Sequence[Finding]) -> set[str]:
-    """Ids of the volumes that the findings are about; a snapshot's volume stands for it."""
+    """Ids of the findings' volumes; a snapshot counts as its volume."""
     ids: set[str] = set()
     of_snapshots: set[str] = set()
     for f in planned:
@@ -167,14 +167,14 @@ def volumes_to_lock(tx: Transaction, planned: t.Sequence[Finding]) -> set[str]:
 
 
 def lock(tx: Transaction, planned: t.Sequence[Finding]) -> None:
-    """Lock the backends that have logical volumes to go; the volumes are locked."""
+    """Lock the backends with logical volumes to remove; the volumes are already locked."""
     pool_hosts = {f.key[0] for f in planned if f.kind == audit.ORPHAN_VOLUME}
     if pool_hosts:
         backends.lock(tx, pool_hosts)
 
 
 def repair(tx: Transaction, findings: t.Sequence[Finding]) -> dict[str, Ends]:
-    """Unowned logical volumes become pending cleanups. Returns host -> what else has to be removed from it."""
+    """Turn unowned logical volumes into pending cleanups. Returns host -> everything else to remove from it."""
     todo = [f for f in findings if f.changes]
     orphans = [f.key for f in todo if f.kind == audit.ORPHAN_VOLUME]
     of = snapshots.volume_ids(tx, {item_id for _pool_host, kind, item_id in orphans if kind == SNAPSHOT})
@@ -198,14 +198,14 @@ def repair(tx: Transaction, findings: t.Sequence[Finding]) -> dict[str, Ends]:
 def hold(tx: Transaction, host: str, side: str, ends: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
     """Those of ``ends`` that still have no attachment. Until release() their volumes cannot be attached.
 
-    :arg side: STORAGE or COMPUTE, what ``host`` is to them.
+    :arg side: STORAGE or COMPUTE, the side of ``host``.
     """
     runs.renew(tx)
     ids = sorted({str(e["volume_id"]) for e in ends})
     rows = {r.id: r for r in volumes.select(tx, ids=ids, lock=True)}
     alive = volumes.live_runs(tx, rows.values())
     taken = {i for i, row in rows.items() if row.run_id in alive}
-    # An attachment that has no host yet may come to this one.
+    # An attachment without a host may still be bound to this one.
     there = attachments.select(tx, volume_ids=ids)
     taken.update(r.volume_id for r in there if getattr(r, side) in (host, None))
     free = [dict(e) for e in ends if e["volume_id"] not in taken]
@@ -220,7 +220,7 @@ def hold(tx: Transaction, host: str, side: str, ends: t.Sequence[t.Mapping[str, 
 
 
 def release(tx: Transaction) -> list[str]:
-    """The volumes that this run held can be attached again. Returns their ids."""
+    """Release the volumes that this run held, so that they can be attached again. Returns their ids."""
     ids = [r.id for r in volumes.without_attachment(tx, (states.DETACHING,), tx.run.id)]
     freed = volumes.swap(tx, ids, {"status": (states.DETACHING,)}, status=states.AVAILABLE, run_id=None)
     return sorted(freed)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The audit of volumes in the ledger: what dead runs left half done, and attachments and volumes that contradict each other."""
+"""The audit of volumes in the ledger: unfinished work of dead runs, and attachments and volumes that contradict each other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ATTACHED = (states.ATTACHING, states.IN_USE, states.DETACHING)
 
 
 def plan(tx: Transaction, evidence: Evidence) -> list[Finding]:
-    """What is to be done about volumes, by what the ledger says now. Writes nothing."""
+    """The findings about volumes in the current ledger. Writes nothing."""
     found = [*_left_half_done(tx), *_without_instances(tx), *_free(tx)]
     hosts = evidence.hosts
     return [f for f in found if hosts is None or f.host in hosts]
@@ -70,7 +70,7 @@ def _left_half_done(tx: Transaction) -> t.Iterator[Finding]:
 
 
 def _without_instances(tx: Transaction) -> t.Iterator[Finding]:
-    """Attachments of instances that are gone, or that failed before they ran, and that no run ends."""
+    """Attachments of deleted instances, or of instances that failed before they ran, that no run is ending."""
     to_clean = {(r.host, r.instance_uuid) for r in cleanups.rows(tx)}
     rows = attachments.without_instance(tx)
     alive = volumes.live_runs(tx, [r for r, _name in rows])
@@ -105,7 +105,7 @@ def _without_instances(tx: Transaction) -> t.Iterator[Finding]:
 
 
 def _free(tx: Transaction) -> t.Iterator[Finding]:
-    """Volumes without an attachment whose status says otherwise, except those that a live audit holds (storage_audit.hold)."""
+    """Volumes without an attachment whose status contradicts that, except those that a live audit holds (storage_audit.hold)."""
     rows = volumes.without_attachment(tx, _ATTACHED)
     alive = volumes.live_runs(tx, rows)
     for row in rows:
@@ -126,7 +126,7 @@ def _free(tx: Transaction) -> t.Iterator[Finding]:
 def lock(
     tx: Transaction, planned: t.Sequence[Finding], instance_uuids: t.Iterable[str], more: t.Iterable[str] = ()
 ) -> None:
-    """Lock the volumes that the findings are about, those of these instances, and ``more``, all by id."""
+    """Lock the volumes of the findings, those of these instances, and ``more``, all by id."""
     ids = {*more}
     ids |= {f.key[1] for f in planned if f.kind == audit.VOLUME and f.key[0] != "snapshot"}
     cables = [f.key[1] for f in planned if f.kind == audit.ATTACHMENT]
@@ -136,7 +136,7 @@ def lock(
 
 
 def repair(tx: Transaction, findings: t.Sequence[Finding]) -> None:
-    """Do it. The volumes are locked."""
+    """Repair the findings. The volumes are locked."""
     todo = [f for f in findings if f.kind in (audit.VOLUME, audit.ATTACHMENT) and f.changes]
     if not todo:
         return

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What runs that ended left half done: creations of volumes end in error; this run adopts deletions and extensions.
+"""Unfinished work of ended runs: creations of volumes end in error; this run adopts deletions and extensions.
 
-Volumes of builds are their builds' matter.
+Volumes of builds are settled with their builds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..volumes import schedule
 
 @dataclass
 class Left:
-    """Rows of what dead runs held."""
+    """Rows that dead runs owned."""
 
     attachments: list[Attachment] = field(default_factory=list)
     volumes: list[VolumeRow] = field(default_factory=list)
@@ -45,10 +45,10 @@ def left(
     ended: t.Callable[[Transaction, t.Iterable[str]], set[str]] = runs.out_of_lease,
     instance_uuids: t.Collection[str] = (),
 ) -> Left:
-    """What runs that ended still hold.
+    """The rows that ended runs still own.
 
-    :arg ended: those of some runs that ended; runs.dead_among() looks at their processes, too.
-    :arg instance_uuids: builds that end now: nothing waits for their volumes any more.
+    :arg ended: selects the ended runs out of some; runs.dead_among() also checks their processes.
+    :arg instance_uuids: builds that end now, and no longer wait for their volumes.
     """
     of_volumes = volumes.at_work_by_others(tx)
     of_snapshots = snapshots.at_work_by_others(tx)
@@ -69,7 +69,7 @@ def left(
 
 
 def expire(tx: Transaction, found: Left) -> None:
-    """End creations, adopt the rest. The volumes are locked and read again: what changed since is left alone."""
+    """End creations, adopt the rest. The volumes are locked and read again; rows changed meanwhile are left alone."""
     changes.expire(tx, found.attachments)
     before = {r.id: r for r in found.volumes}
     rows = [
@@ -84,7 +84,7 @@ def expire(tx: Transaction, found: Left) -> None:
 
 
 def died_error(row: VolumeRow) -> errors.BootflowError:
-    """The fault of a volume whose run is gone."""
+    """The fault of a volume whose run is dead."""
     return errors.VolumeBackendAPIException(
         data="run %s died while it created volume %s" % (row.run_id, row.name or row.id),
         remedy="Request the same volume again: its creation starts over.",

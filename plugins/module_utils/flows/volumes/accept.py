@@ -4,8 +4,8 @@
 
 """Accepting volumes: one transaction that writes their rows, or nothing.
 
-What Cinder's API does in four steps with an undo each (validate, reserve, create the row, commit) is one transaction here:
-its rollback is the undo. source: Cinder's API flow (Queens)
+Cinder's API has four steps with an undo each (validate, reserve, create the row, commit); here they are one transaction,
+whose rollback is the undo. source: Cinder's API flow (Queens)
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from .requests import VolumeSettings
 INSTANCE_HINTS = ("local_to_instance",)
 VOLUME_HINTS = ("same_host", "different_host")
 
-# Where its entry is in the request, the volume, and its image.
+# The path of the entry in the request, the volume, and its image.
 NewVolume = t.Tuple[str, VolumeRequest, t.Optional[Image]]
 
 
 @dataclass
 class VolumeAccepted:
-    """What became of the requested volumes, by id, each in exactly one of the lists."""
+    """The requested volumes by outcome: ids, each in exactly one of the lists."""
 
     created: list[str] = field(default_factory=list)
-    resumed: list[str] = field(default_factory=list)  # a dead run left them, or creating them failed earlier
+    resumed: list[str] = field(default_factory=list)  # left by a dead run, or failed earlier
     unchanged: list[str] = field(default_factory=list)
 
     @property
@@ -62,20 +62,20 @@ class _Entry:
 
 @dataclass
 class _Compared:
-    """The entries beside the volumes that exist."""
+    """The entries compared with the existing volumes."""
 
     new: list[_Entry] = field(default_factory=list)
-    failed: list[tuple[_Entry, VolumeRow]] = field(default_factory=list)  # creating them failed: it starts over
-    unfinished: list[VolumeRow] = field(default_factory=list)  # a dead run was creating them: it goes on
+    failed: list[tuple[_Entry, VolumeRow]] = field(default_factory=list)  # creation failed: it starts over
+    unfinished: list[VolumeRow] = field(default_factory=list)  # left by a dead run: creation continues
     unchanged: list[str] = field(default_factory=list)
 
 
 def accept(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], settings: VolumeSettings) -> VolumeAccepted:
-    """Enter the new volumes of ``entries``, take over those that a dead run left, leave those alone that are as requested.
+    """Enter the new volumes of ``entries``, adopt those of dead runs, leave those alone that match the request.
 
-    A volume that could not be created starts over, with the image as the catalogue has it now.
+    A failed creation starts over, with the current image of the catalogue.
 
-    :raises InvalidRequest: with every refusal of every entry (VolumeExists, VolumeLocked, quotas, ...). The caller has to
+    :raises InvalidRequest: all refusals of all entries (VolumeExists, VolumeLocked, quotas, ...). The caller has to
         roll its transaction back then.
     """
     requests.open_project(tx, settings)
@@ -117,7 +117,7 @@ def add(
 
 
 class NewVolumes:
-    """Volumes that boots create: those of each instance are checked by themselves; write() enters all at once in the end.
+    """Volumes that boots create: checked for each instance separately, entered together by write().
 
     The caller holds the turns of their projects.
     """
@@ -126,13 +126,13 @@ class NewVolumes:
         self.tx = tx
         self.context = tx.context
         self.rows: list[dict[str, t.Any]] = []
-        self.used: dict[str, t.Mapping[str, int]] = {}  # by project: what it has, including ``rows``
+        self.used: dict[str, t.Mapping[str, int]] = {}  # by project: its usage, including ``rows``
 
     def add(self, new_volumes: t.Sequence[NewVolume], limits: t.Mapping[str, int], instance_uuid: str) -> list[str]:
-        """The volumes of one instance. Returns their ids, in order.
+        """Add the volumes of one instance. Returns their ids, in order.
 
         :arg limits: of the project, core.volumes.quotas.limits_of().
-        :raises InvalidRequest: quotas and names, with the paths given; an exceeded quota has the first one's. None of the
+        :raises InvalidRequest: quotas and names, with the given paths; an exceeded quota has the first path. None of the
             volumes is entered then.
         """
         refusals = Problems()
@@ -179,7 +179,7 @@ class NewVolumes:
 
 
 def take_over(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
-    """This run works on the volumes of builds that it took over; those that could not be created start over."""
+    """Adopt the volumes of adopted builds; failed creations start over."""
     statuses = (*volumes.BEING_CREATED, states.ERROR)
     rows = volumes.select(tx, instance_uuids=instance_uuids, statuses=statuses, lock=True)
     _start_over(tx, [r for r in rows if r.status == states.ERROR], None)
@@ -263,7 +263,7 @@ def _hinted(entry: t.Mapping[str, t.Any], hint: str) -> list[str]:
 def _read(
     tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], settings: VolumeSettings, refusals: Problems
 ) -> list[_Entry]:
-    """The entries that have a name of their own and known fields only."""
+    """The entries with a unique name and known fields."""
     found = list(requests.read_entries(entries, "volume", create_request.fields_of, refusals))
     with_ids = resolved(tx, [requested for _p, _n, requested in found], settings.project)
     return [_Entry(*entry, with_ids[number]) for number, entry in enumerate(found)]
@@ -407,13 +407,13 @@ def _origins(
 
 
 def _spec(request: VolumeRequest, image: Image | None, origins: t.Mapping[str, VolumeRow]) -> dict[str, t.Any]:
-    """The request as it is stored, with the image as the catalogue has it, and what is inherited from a source."""
+    """The request as stored, with the catalogue's image, and the values inherited from a source."""
     inherited = _inherited(origins.get(request.source_volid or request.snapshot_id or ""))
     return {**request.as_dict(), "image": image_data(image), **inherited}
 
 
 def _inherited(origin: VolumeRow | None) -> dict[str, t.Any]:
-    """What a volume has of the one that its content comes from."""
+    """The values that a volume inherits from the source of its content."""
     return {
         "source_bootable": bool(origin is not None and origin.bootable),
         "source_image_metadata": dict(origin.image_metadata) if origin is not None else {},
@@ -425,9 +425,9 @@ def _start_over(
     rows: t.Sequence[VolumeRow],
     renewed: t.Sequence[tuple[VolumeRequest, Image | None]] | None,
 ) -> None:
-    """Volumes that could not be created are placed again; what may be left of them where they were is cleaned up.
+    """Place volumes again whose creation failed; possible leftovers at their former place become pending cleanups.
 
-    :arg renewed: how they are requested now, in the rows' order; None: as before.
+    :arg renewed: their current requests, in the rows' order; None: unchanged.
     """
     if not rows:
         return

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Deleting volumes, with nothing left behind.
+"""Deleting volumes completely.
 
-The rules are Cinder's (core.volumes.states.check_delete). In addition, what a dead run left half created is deleted like one
-that failed, and a deletion that failed is requested again without force. source: Cinder's volume API (Queens)
+The rules are Cinder's (core.volumes.states.check_delete). In addition, a volume left half created by a dead run is deleted
+like a failed one, and a failed deletion can be requested again without force. source: Cinder's volume API (Queens)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...ledger.storage.snapshots import SnapshotRow
 from ...ledger.storage.volumes import PlacedVolume, VolumeRow
 from . import requests
 
-# A status that a dead run left -> the one that it counts as.
+# A status left by a dead run -> the status it counts as.
 _LEFT = {
     states.CREATING: states.ERROR,
     states.DOWNLOADING: states.ERROR,
@@ -35,9 +35,9 @@ _GOING = (states.DELETING, states.ERROR_DELETING)
 
 @dataclass
 class VolumeDeleting:
-    rows: list[PlacedVolume] = field(default_factory=list)  # of volumes that their hosts have to delete, as they were
+    rows: list[PlacedVolume] = field(default_factory=list)  # of volumes for their hosts to delete, as before
     hosts: list[str] = field(default_factory=list)  # storage hosts with volumes to delete
-    gone: list[dict[str, t.Any]] = field(default_factory=list)  # no host has them: {id, name}, pool_host where known
+    gone: list[dict[str, t.Any]] = field(default_factory=list)  # on no host: {id, name}, and pool_host if known
 
 
 def begin(
@@ -51,7 +51,7 @@ def begin(
 ) -> VolumeDeleting:
     """Mark volumes as deleting. A volume that does not exist is not an error.
 
-    :arg force: from any status, also what a live run is creating; not what is attached.
+    :arg force: from any status, also volumes that a live run is creating; not attached ones.
     :arg cascade: delete their snapshots with them.
     :raises InvalidInput: the selection is empty, a name is in several projects and none is given, or a backend is frozen.
     :raises InvalidVolume: :raises VolumeLocked: :raises VolumeIsBusy: one of them cannot be deleted.
@@ -82,7 +82,7 @@ def finish(
 ) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
     """(what this run deleted, what it could not delete): {id, name, project, pool_host, fault}.
 
-    :arg ids: of these only. What no host was asked to delete ends in error_deleting, too: delete it again.
+    :arg ids: only these. Volumes that no host was asked to delete end in error_deleting too: delete them again.
     """
     deleted = [_shown(r, None) for r in volumes.deleted_by(tx, ids)]
     left = volumes.select(tx, ids=ids, run_id=tx.run.id, statuses=_GOING, lock=True)
@@ -140,7 +140,7 @@ def _refuse_ambiguous(rows: t.Sequence[VolumeRow]) -> None:
 
 
 class _Check:
-    """Whether volumes can be deleted, with what the ledger has beside them."""
+    """Checks whether volumes can be deleted, with their snapshots and readers from the ledger."""
 
     def __init__(self, tx: Transaction, rows: t.Sequence[VolumeRow], force: bool, cascade: bool) -> None:
         self.tx, self.force, self.cascade = tx, force, cascade
@@ -152,13 +152,13 @@ class _Check:
         self.readers = {} if force or not ids else self._readers(ids)
 
     def _readers(self, ids: t.Sequence[str]) -> dict[str, str]:
-        """Id of a volume -> name of one that stays and is being created from it, or from a snapshot of it."""
+        """Id of a volume -> name of another that is being created from it, or from a snapshot of it."""
         of = {s.id: s.volume_id for s in self.snapshots}
         found = volumes.being_created_from(self.tx, ids, of)
         return {source or of[str(snapshot)]: name for reader, name, source, snapshot in found if reader not in set(ids)}
 
     def volume(self, row: VolumeRow) -> None:
-        """:raises BootflowError: it cannot be deleted."""
+        """:raises BootflowError: the volume cannot be deleted."""
         states.check_not_frozen(row.pool_host in self.frozen)
         worked_on = row.run_id in self.live_runs and row.status in volumes.BUSY
         if worked_on and not (self.force and row.status in _LEFT):
@@ -185,7 +185,7 @@ class _Check:
 
 
 def _as_left(row: SnapshotRow, volume: VolumeRow) -> Snapshot:
-    """A snapshot as the rules see it: one that a deletion failed for goes with its volume."""
+    """A snapshot for the rules: one whose deletion failed is deleted with its volume."""
     snapshot = snapshots.to_snapshot(row, volume)
     status = states.DELETING if row.status == states.ERROR_DELETING else _LEFT.get(row.status, row.status)
     return replace(snapshot, status=status)

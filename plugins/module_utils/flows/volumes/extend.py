@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Extending volumes, those in use too: quota and capacity for the difference are taken before anything is done.
+"""Extending volumes, also in use: quota and capacity for the difference are taken first.
 
-An extension that failed, or whose run died, is requested again. source: Cinder's extend (Queens)
+An extension that failed, or whose run died, can be requested again. source: Cinder's extend (Queens)
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _EXTENDING = (states.EXTENDING, states.ERROR_EXTENDING)
 @dataclass
 class VolumeExtending:
     rows: list[VolumeRow] = field(default_factory=list)  # of volumes that grow, as they were
-    hosts: list[str] = field(default_factory=list)  # their storage hosts
-    compute_hosts: list[str] = field(default_factory=list)  # that have them attached, and look again afterwards
-    unchanged: list[str] = field(default_factory=list)  # ids: as large as requested already
+    hosts: list[str] = field(default_factory=list)  # storage hosts
+    compute_hosts: list[str] = field(default_factory=list)  # of the attachments, to update the size afterwards
+    unchanged: list[str] = field(default_factory=list)  # ids: already as large as requested
 
 
 class _Growth(t.NamedTuple):
-    """A volume that is to grow. ``path``: where its size is in the request."""
+    """A volume to extend. ``path``: of its size in the request."""
 
     path: str
     row: PlacedVolume
@@ -52,7 +52,7 @@ def begin(
     """Mark volumes as extending: {"volume": name or id, "size": GB} each.
 
     :raises InvalidRequest: all refusals: VolumeNotFound, VolumeLocked, the status, a smaller size, quotas, NoValidBackend
-        where the backend has too little capacity. Nothing is written then.
+        if the backend lacks capacity. Nothing is written then.
     """
     requests.open_project(tx, settings)
     refusals = Problems()
@@ -75,7 +75,7 @@ def _read(
     settings: VolumeSettings,
     refusals: Problems,
 ) -> tuple[list[_Growth], list[str]]:
-    """(what is to grow, ids of the volumes that are as large as requested)"""
+    """(volumes to extend, ids of the volumes that are already as large as requested)"""
     words = [str(each.get("volume") or "") for each in requested]
     found, _missing = volumes.find(tx, list(dict.fromkeys(words)), settings.project)
     locked = {r.id: r for r in volumes.select(tx, ids={r.id for r in found.values()}, lock=True)} if found else {}
@@ -101,12 +101,12 @@ def _read(
 
 
 def _new_size(row: VolumeRow, wanted: t.Any) -> int | None:
-    """The size to grow to; None: the volume is that large. :raises InvalidVolume: :raises InvalidInput:"""
+    """The new size; None: the volume already has it. :raises InvalidVolume: :raises InvalidInput:"""
     volume = volumes.to_volume(row)
     again = row.status in _EXTENDING
     is_that_large = str(wanted) == str(row.size)
     if is_that_large:
-        return int(row.size) if again else None  # after a failed extension its backend says how large it is
+        return int(row.size) if again else None  # after a failed extension the backend decides about the size
     if again:
         volume = replace(volume, status=row.previous_status or states.AVAILABLE)
     states.check_extend(volume, wanted, attached=volume.status == states.IN_USE)
@@ -126,16 +126,16 @@ def _check_quota(tx: Transaction, growing: t.Sequence[_Growth], settings: Volume
 def _check_capacity(
     tx: Transaction, growing: t.Sequence[_Growth], options: VolumeSchedulerOptions, refusals: Problems
 ) -> None:
-    """Whether each one's own backend takes the difference, one after the other; a backend that does not report does not."""
+    """Check that the backend of each volume takes the difference, one after the other; a silent backend does not."""
     larger = [g for g in growing if g.size > g.row.size]
     if not larger:
         return
-    # The backend has the volume already, disabled or not: only new ones are not placed there.
+    # A disabled backend still serves its volumes: only new ones are not placed there.
     own = {g.row.pool_host for g in larger}
     pools = [replace(s, disabled=False, frozen=False) for s in backends.pool_states(tx, lock=True) if s.host in own]
     scheduler = VolumeScheduler(pools, replace(options, max_attempts=1))
     for path, row, size in larger:
-        # What an extension that did not end well has taken already is not taken again.
+        # Capacity already taken by a failed extension is not taken again.
         base = row.size + row.pending_gb if row.pending_gb and row.made else row.size
         if size <= base:
             continue
@@ -160,7 +160,7 @@ def _extending(growth: _Growth, context: Context) -> dict[str, t.Any]:
 
 
 def _compute_hosts(tx: Transaction, growing: t.Sequence[str], unchanged: t.Sequence[str]) -> list[str]:
-    """Those that have one of the growing volumes attached, or could not show their guests an earlier extension."""
+    """Compute hosts of the growing volumes' attachments, and those that could not show an earlier extension to their guests."""
     rows = [r for found in attachments.of_volumes(tx, growing).values() for r in found] if growing else []
     if unchanged:
         rows += [r for found in attachments.of_volumes(tx, unchanged).values() for r in found if r.rescan]

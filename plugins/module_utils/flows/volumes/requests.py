@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What requests for volumes, snapshots and extensions have in common: their settings, reading entries, and quotas."""
+"""The common part of requests for volumes, snapshots and extensions: settings, entries, and quotas."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ...ledger.storage import volumes
 
 @dataclass(frozen=True)
 class VolumeSettings:
-    """What inventory and settings say. ``quotas`` is bootflow_quotas; ``image`` finds an image by id or name."""
+    """Inventory and settings. ``quotas``: bootflow_quotas; ``image`` finds an image by id or name."""
 
     types: VolumeTypes
     image: t.Callable[[str], Image]
@@ -36,7 +36,7 @@ class VolumeSettings:
 
     @property
     def limits(self) -> dict[str, int]:
-        """:raises InvalidInput: a quota is not valid."""
+        """:raises InvalidInput: an invalid quota."""
         return quotas.limits_of(self.quotas, self.project, self.types)
 
 
@@ -52,9 +52,9 @@ def read_entries(
     fields_of: t.Callable[[t.Mapping[str, t.Any]], dict[str, t.Any]],
     refusals: Problems,
 ) -> t.Iterator[tuple[str, str, dict[str, t.Any]]]:
-    """Yield (path, name, fields) of each entry that has a name of its own; errors go to ``refusals``.
+    """Yield (path, name, fields) of each entry with a unique name; errors go to ``refusals``.
 
-    :arg kind: volume or snapshot. :arg fields_of: the entry under its fields' own names; refuses unknown ones.
+    :arg kind: volume or snapshot. :arg fields_of: the entry's fields under canonical names; rejects unknown ones.
     """
     names: set[str] = set()
     for index, entry in enumerate(entries):
@@ -86,13 +86,13 @@ def check_quota(
     used: t.Callable[[], t.Mapping[str, int]],
     resource: str = quotas.VOLUMES,
 ) -> None:
-    """All of the request together, or none of it. :raises QuotaError: what is exceeded, gigabytes before numbers."""
+    """Check the quota for the whole request. :raises QuotaError: the exceeded quota, gigabytes before numbers."""
     amounts = quotas.total(wanted)
     if amounts:
         quotas.check_reserve(amounts, used(), limits, resource)
 
 
 def check_not_busy(tx: Transaction, row: volumes.Named, busy: t.Collection[str], live_runs: t.Collection[str]) -> None:
-    """:raises VolumeLocked: a live run works on this volume or snapshot. :arg busy: statuses in which one does."""
+    """:raises VolumeLocked: a live run works on this volume or snapshot. :arg busy: the statuses of such work."""
     if row.status in busy and row.run_id in live_runs:
         raise volumes.locked_error(tx, row)

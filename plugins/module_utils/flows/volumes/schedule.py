@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Choosing backends for the volumes of this run, and taking what they need there, in one transaction.
+"""Choosing backends for the volumes of this run, and reserving capacity there, in one transaction.
 
-All backends are locked meanwhile: of two runs that want the last gigabytes one gets them, and the other is refused.
+All backends are locked meanwhile: if two runs want the last gigabytes, one gets them and the other is rejected.
 source: Cinder's FilterScheduler and scheduler flow (Queens)
 """
 
@@ -33,18 +33,18 @@ Choice = t.Union[BackendSelection, errors.BootflowError]
 
 @dataclass
 class VolumeScheduled:
-    """By id of the volume."""
+    """The results by id of the volume."""
 
     placed: dict[str, BackendSelection] = field(default_factory=dict)
-    failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # ended in error here
-    waiting: list[str] = field(default_factory=list)  # a pending cleanup of theirs is just being done there: next round
+    failed: dict[str, errors.BootflowError] = field(default_factory=dict)  # ended in error
+    waiting: list[str] = field(default_factory=list)  # for a pending cleanup in progress there: next round
     hosts: list[str] = field(default_factory=list)  # storage hosts that have work of this run
 
 
 def schedule(tx: Transaction, options: VolumeSchedulerOptions) -> VolumeScheduled:
-    """Place every volume of this run that has no pool yet; those of a boot once their instance has a host.
+    """Place every volume of this run without a pool; volumes of a boot after their instance has a host.
 
-    A volume that no backend takes ends in error, with a fault and a notification.
+    A volume without a valid backend ends in error, with a fault and a notification.
     """
     runs.renew(tx)
     rows = _waiting(tx, lock=True)
@@ -79,9 +79,9 @@ def _planned(row: VolumeRow, choice: Choice) -> dict[str, t.Any]:
 
 
 def give_up(tx: Transaction, options: VolumeSchedulerOptions) -> list[str]:
-    """End what was not created after the last round, volumes of boots apart. Returns their ids.
+    """End volumes not created after the last round, except those of boots. Returns their ids.
 
-    One that was placed, and whose host was not asked, keeps its pool: something of it may be there.
+    A volume that was placed, but whose host was not asked, keeps its pool: a part of it may exist there.
     """
     rows = volumes.select(tx, run_id=tx.run.id, statuses=volumes.BEING_CREATED, lock=True)
     rows = [r for r in rows if r.instance_uuid is None]
@@ -101,7 +101,7 @@ def _last_failure(row: VolumeRow, options: VolumeSchedulerOptions) -> errors.Boo
 
 
 def end_in_error(tx: Transaction, rows: t.Sequence[VolumeRow], failures: t.Mapping[str, errors.BootflowError]) -> None:
-    """These volumes end in error without a backend, with the notification of Cinder's scheduler."""
+    """End these volumes in error without a backend, with the notification of Cinder's scheduler."""
     ids = [r.id for r in rows]
     if not ids:
         return
@@ -151,7 +151,7 @@ def _choose(
 
 
 def _turn(row: VolumeRow) -> tuple[str, str]:
-    """By name, so that a plan decides as the run does: the ids of the two differ."""
+    """Order by name, so that plan and run decide alike: their ids differ."""
     return (row.name or "", row.id)
 
 
@@ -172,7 +172,7 @@ def _place(tx: Transaction, placed: t.Sequence[tuple[VolumeRow, BackendSelection
         for row, selection in placed
     ]
     volumes.update(tx, written)
-    # What a former attempt left there is overwritten by the new one.
+    # The new attempt overwrites leftovers of a former one.
     pending_cleanups.done(tx, [(selection.host, row.id) for row, selection in placed])
     events = [(row.id, volumes.host_of(selection.host), None) for row, selection in placed]
     volume_history.add_events(tx, events, EVENT, volume_history.SUCCESS)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Snapshots of volumes: creating and deleting them. The storage hosts' part is work's.
+"""Creating and deleting snapshots of volumes. work.py has the storage hosts' part.
 
 source: Cinder's snapshot API (Queens)
 """
@@ -34,12 +34,12 @@ _GOING = (states.DELETING, states.ERROR_DELETING)
 
 @dataclass
 class SnapshotsBegun:
-    """By id of the snapshot, each in one of the lists; what is requested to be absent and does not exist is in none."""
+    """By id of the snapshot, each in one of the lists; snapshots requested as absent that do not exist are in none."""
 
     created: list[str] = field(default_factory=list)
     deleting: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
-    resumed: list[str] = field(default_factory=list)  # a dead run left them, or creating them failed earlier
+    resumed: list[str] = field(default_factory=list)  # left by a dead run, or failed earlier
     hosts: list[str] = field(default_factory=list)  # storage hosts with work
 
 
@@ -55,7 +55,7 @@ class _Entry:
 
 
 def begin(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], settings: VolumeSettings) -> SnapshotsBegun:
-    """Enter the new snapshots of the entries {name, volume, description, force, metadata, state}, mark what is to be absent.
+    """Enter the new snapshots of the entries {name, volume, description, force, metadata, state}, mark absent ones as deleting.
 
     ``volume`` is a name or id. ``force``: a snapshot of a volume in use, as after a power cut; a deletion from any status.
 
@@ -90,7 +90,7 @@ def begin(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], settings:
 
 
 class _Comparison:
-    """The entries beside the snapshots and volumes that exist: what is to be done for each. Their rows are locked."""
+    """The entries compared with the existing snapshots and volumes, and the work for each. Their rows are locked."""
 
     def __init__(self, tx: Transaction, entries: t.Sequence[_Entry], settings: VolumeSettings) -> None:
         self.tx = tx
@@ -108,7 +108,7 @@ class _Comparison:
         self.readers = {snapshot_id: name for _id, name, _volume, snapshot_id in created}
         self.frozen = backends.frozen_pool_hosts(tx)
         self.new: list[tuple[_Entry, VolumeRow]] = []  # with its volume
-        self.again: list[SnapshotRow] = []  # creating them goes on
+        self.again: list[SnapshotRow] = []  # their creation continues
         self.going: list[SnapshotRow] = []
         self.unchanged: list[str] = []  # ids
 
@@ -116,7 +116,7 @@ class _Comparison:
         return self.volumes[row.volume_id]
 
     def add(self, entry: _Entry) -> None:
-        """:raises BootflowError: the entry is refused."""
+        """:raises BootflowError: the entry is rejected."""
         row = self.snapshots.get(entry.name)
         if row is not None:
             requests.check_not_busy(self.tx, row, snapshot_rows.BUSY, self.live_runs)
@@ -134,7 +134,7 @@ class _Comparison:
             self.new.append((entry, self._source(entry)))
 
     def _source(self, entry: _Entry) -> VolumeRow:
-        """The volume of a new snapshot. :raises BootflowError: it cannot have one now."""
+        """The volume of a new snapshot. :raises BootflowError: the volume cannot have one now."""
         volume = self.volumes.get(self.volume_ids.get(entry.volume, ""))
         if volume is None:
             raise errors.VolumeNotFound(volume_id=entry.volume, remedy="The playbook volume_list shows the volumes.")
@@ -146,10 +146,10 @@ class _Comparison:
         volume = self.volume_of(row)
         states.check_not_frozen(volume.pool_host in self.frozen)
         if row.status in _GOING:
-            return  # the deletion goes on
+            return  # the deletion continues
         snapshot = snapshot_rows.to_snapshot(row, volume)
         if row.status == states.CREATING:
-            snapshot = replace(snapshot, status=states.ERROR)  # a dead run left it
+            snapshot = replace(snapshot, status=states.ERROR)  # left by a dead run
         states.check_snapshot_delete(snapshot, force)
         if row.id in self.readers:
             raise errors.SnapshotIsBusy(
@@ -159,7 +159,7 @@ class _Comparison:
 
 
 def finish(tx: Transaction) -> dict[str, t.Any]:
-    """{"done": what this run created or deleted, "left": what it could not}, as volume_views.snapshots() has them."""
+    """{"done": created or deleted snapshots, "left": the others of this run}, in the form of volume_views.snapshots()."""
     rows = snapshot_rows.of_run(tx)
     stuck = [r for r in rows if r.deleted == volumes.LIVE and r.status in snapshot_rows.BUSY]
     error = errors.RemoteError(reason="the storage host was not asked, or did not answer")
@@ -246,7 +246,7 @@ def _take_capacity(
     again: t.Sequence[tuple[SnapshotRow, VolumeRow]],
     refusals: Problems,
 ) -> dict[str, int]:
-    """Volume id -> GB that a snapshot of it takes. Thick ones have to fit into what is free; a thin one takes nothing yet.
+    """Volume id -> GB that a snapshot of it takes. Thick ones have to fit into free space; a thin one takes nothing yet.
 
     :arg new: (path, volume). :arg again: (snapshot, volume).
     """
@@ -279,7 +279,7 @@ def _take_capacity(
 
 
 def _thick_size(size: int) -> int:
-    """GB of a thick snapshot that can never overflow: all of the volume, 16 bytes for each chunk of 4 KiB, and an extent."""
+    """GB of a thick snapshot that can never overflow: the volume's size, 16 bytes for each chunk of 4 KiB, and an extent."""
     return math.ceil(size + size / 256 + 1 / 256)
 
 

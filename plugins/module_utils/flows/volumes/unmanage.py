@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Volumes that the ledger is to forget while their data stay where they are: for a storage host that never comes back.
+"""Removing volumes from the ledger without touching their data, for a storage host that never comes back.
 
 The rules are those of a deletion, as with Cinder's unmanage. No host is asked. source: Cinder's volume API (delete with unmanage_only)
 """
@@ -20,11 +20,11 @@ from .delete import VolumeDeleting
 
 
 def unmanage(tx: Transaction, known_hosts: t.Collection[str], **which: t.Any) -> VolumeDeleting:
-    """Forget volumes, with ``cascade`` their snapshots too: all are ``gone`` at once, and their quota is free.
+    """Remove volumes from the ledger, with ``cascade`` their snapshots too: all are ``gone`` at once, and their quota is free.
 
-    :arg known_hosts: storage hosts that can be asked. What another one was to stop exporting counts as stopped: nobody else
-        will ever say so.
-    :arg which: as of volume_deletion.begin(), with its errors: what is attached or has snapshots is refused.
+    :arg known_hosts: storage hosts that can be asked. Exports that another host has to remove count as removed, because
+        it will never report that.
+    :arg which: as in delete.begin(), with its errors: attached volumes and those with snapshots are rejected.
     """
     rows = delete.selected(tx, which.get("ids"), which.get("names"), which.get("project"))
     _end_exports(tx, [r.id for r in rows], known_hosts)

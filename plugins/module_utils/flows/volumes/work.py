@@ -2,16 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What storage hosts have to do for this run, and what becomes of it.
+"""The work of storage hosts for this run, and its results.
 
-begin() writes what begins before a host is asked; finish() writes outcomes, and the capacity that was read after the work, in
+begin() records the beginning before a host is asked; finish() writes outcomes, and the capacity read after the work, in
 one transaction, so that no capacity is promised twice. Volumes that this run no longer owns when it returns (deleted, or
 adopted by a run that believed it dead) are only recorded for cleanup on the host.
 
-A host that did not answer may have done all, some or nothing. Cinder's message would wait for its manager; here no process
-waits: a volume that was to be created goes to another backend where it may, and a pending cleanup is kept for the silent one;
-without another attempt it ends in error and keeps its pool, and its GB stay taken. Deletions end in error_deleting, extensions
-in error_extending, and each can be requested again.
+A silent host may have done all, some or nothing. Cinder's message would wait for its manager; here no process waits: a
+volume to be created goes to another backend if possible, with a pending cleanup for the silent one; without another
+attempt it ends in error and keeps its pool, and its GB stay taken. Deletions end in error_deleting, extensions in
+error_extending, and each can be requested again.
 source: Cinder's manager flow (Queens)
 """
 
@@ -57,7 +57,7 @@ class BackendWork:
 class WorkResult:
     """What volume_lvm returned for a backend: its outcomes, and its ``backend`` as capacity.
 
-    ``error``: all of it failed, or the host did not answer.
+    ``error``: everything failed, or the host did not answer.
     """
 
     outcomes: t.Mapping[str, t.Mapping[str, t.Any]] = field(default_factory=dict)
@@ -67,10 +67,9 @@ class WorkResult:
 
 @dataclass
 class Finished:
-    """By id of volume or snapshot, each in one of them.
+    """By id of volume or snapshot, each in one of the lists.
 
-    ``lost``: another run has it, or it is deleted. What was created of it here goes: the next begin() on this host lists it as
-    absent.
+    ``lost``: owned by another run, or deleted. If the host created it, the next begin() on this host lists it as absent.
     """
 
     done: list[str] = field(default_factory=list)
@@ -83,7 +82,7 @@ class Finished:
 
 
 def begin(tx: Transaction, host: str) -> list[BackendWork]:
-    """What ``host`` has to do for this run, and its pending cleanups, by backend. Journaled before it is done."""
+    """The work of ``host`` for this run, and its pending cleanups, by backend. Journaled before it is done."""
     runs.renew(tx)
     backends = {b.pool_host: b for b in storage_backends.rows_of(tx, host)}
     rows = _volumes_in(tx, backends)
@@ -110,7 +109,7 @@ def begin(tx: Transaction, host: str) -> list[BackendWork]:
 
 
 def _volumes_in(tx: Transaction, pool_hosts: t.Iterable[str]) -> list[PlacedVolume]:
-    """Rows of what this run has to do in these pools, locked; what is to be deleted once nothing uses it."""
+    """Rows of this run's work in these pools, locked; deletions only when nothing uses the volume."""
     rows = volumes.select(tx, run_id=tx.run.id, pool_hosts=pool_hosts, statuses=volumes.AT_WORK, lock=True)
     in_use = attachments.exported_or_connected(tx, [r.id for r in rows if r.status == states.DELETING])
     return [r for r in rows if r.id not in in_use and volumes.is_placed(r)]
@@ -169,7 +168,7 @@ def _journal(
 
 
 def hosts_with_work(tx: Transaction) -> list[str]:
-    """Storage hosts with work: of this run, or left by an earlier run for whoever comes next."""
+    """Storage hosts with work of this run, or left by an earlier run for the next one."""
     pool_hosts = volumes.pool_hosts_at_work(tx) | snapshots.pool_hosts_at_work(tx)
     to_clean = {r.pool_host for r in pending_cleanups.due(tx)}
     pool_hosts |= to_clean - storage_backends.silent_pool_hosts(tx, to_clean)
@@ -181,7 +180,7 @@ def hosts_with_work(tx: Transaction) -> list[str]:
 
 
 def finish(tx: Transaction, host: str, results: t.Mapping[str, WorkResult]) -> Finished:
-    """Write how the work of begin() went: name of the backend -> its result. What has no outcome has failed."""
+    """Write the results of begin()'s work: name of the backend -> its result. An item without an outcome has failed."""
     runs.renew(tx)
     of_host = {b.pool_host: b for b in storage_backends.rows_of(tx, host)}
     backends = {pool_host: b for pool_host, b in of_host.items() if b.backend in results}
@@ -200,7 +199,7 @@ def finish(tx: Transaction, host: str, results: t.Mapping[str, WorkResult]) -> F
         outcomes.find_lost()
         pending_cleanups.add(tx, outcomes.to_clean)
         if isinstance(result.error, errors.HostUnreachable):
-            # Its other backends are as far away: the next attempt is for another host.
+            # Its other backends are unreachable too: the next attempt goes to another host.
             for each in of_host:
                 storage_backends.record_error(tx, each, result.error)
         elif result.error is not None:
@@ -216,13 +215,13 @@ SnapshotFailure = t.Tuple[SnapshotRow, errors.BootflowError]
 
 
 class BackendOutcomes:
-    """What becomes of the volumes, snapshots and pending cleanups that one backend worked on."""
+    """The results of one backend for volumes, snapshots and pending cleanups."""
 
     def __init__(self, tx: Transaction, host: str, pool_host: str, result: WorkResult, found: Finished) -> None:
         self.tx, self.host, self.pool_host, self.result, self.context = tx, host, pool_host, result, tx.context
         self.found = found
         self.now = tx.now
-        self.counted = result.capacity is not None and result.error is None  # its numbers include what was created
+        self.counted = result.capacity is not None and result.error is None  # the numbers include new volumes
         self.seen: set[str] = set()  # ids that are accounted for
         self.to_clean: list[PendingCleanup] = []
 
@@ -236,14 +235,14 @@ class BackendOutcomes:
         return errors.from_dict(outcome["error"]) if outcome.get("error") else None
 
     def pending(self, gigabytes: int) -> int:
-        """GB of what was created, or may have been: taken unless the capacity includes them."""
+        """GB of a volume that was, or may have been, created: taken unless the capacity includes them."""
         return 0 if self.counted else gigabytes
 
     def is_removed(self, item_id: str) -> bool:
         return bool(self.result.outcomes[item_id].get("size") == 0)
 
     def is_untouched(self, item_id: str) -> bool:
-        """Whether the host is sure that nothing exists of something that failed."""
+        """Whether the host reports that nothing of a failed item exists."""
         outcome = self.result.outcomes.get(item_id) if self.result.error is None else None
         return outcome is not None and not outcome.get("changed", True)
 
@@ -258,7 +257,7 @@ class BackendOutcomes:
             if error is not None:
                 failed[action].append((row, error))
             elif action == "delete" and not self.is_removed(row.id):
-                self.found.lost.append(row.id)  # it was deleted while it was created: the next begin() removes it
+                self.found.lost.append(row.id)  # deleted during its creation: the next begin() removes it
             else:
                 succeeded[action].append(row)
         self._created(succeeded["create"])
@@ -284,7 +283,7 @@ class BackendOutcomes:
                 "bootable": bool(r.bootable or r.image_id or r.spec.get("source_bootable")),
                 "image_metadata": image_metadata(r.spec),
                 "launched_at": now,
-                "run_id": self.context.run.id if r.instance_uuid else None,  # a boot goes on with it
+                "run_id": self.context.run.id if r.instance_uuid else None,  # the boot continues with it
             }
             for r in rows
         ]
@@ -324,7 +323,7 @@ class BackendOutcomes:
         self.found.failed.update({row.id: error for row, error in failures})
 
     def _attach_statuses(self, rows: t.Sequence[VolumeRow]) -> dict[str, str]:
-        """Of volumes that were extended while in use: their instances may have ended meanwhile."""
+        """attach_status of volumes extended in use, whose instances may have ended meanwhile."""
         used = [r.id for r in rows if r.attach_status == states.ATTACHED]
         there = volumes.attachments_of(self.tx, used) if used else {}
         found = {r.id: str(r.attach_status) for r in rows}
@@ -420,7 +419,7 @@ class BackendOutcomes:
     # --- leftovers ---------------------------------------------------------------------------------------------------
 
     def end_cleanups(self) -> None:
-        """The pending cleanups that this run took: done, or still pending."""
+        """Settle the pending cleanups of this run: done, or still pending."""
         due = pending_cleanups.due(self.tx, [self.pool_host])
         rows = [r for r in due if r.item_id not in self.seen and r.run_id == self.context.run.id]
         removed = [r.item_id for r in rows if self.error_of(r.item_id) is None]
@@ -436,7 +435,7 @@ class BackendOutcomes:
                 self.found.failed[row.item_id] = error
 
     def find_lost(self) -> None:
-        """Outcomes for what this run no longer owns: what it created is cleaned up, unless it lives here as another run's."""
+        """Handle outcomes of items that this run no longer owns: clean up what it created, unless another run has it here."""
         late = {i for i, o in self.result.outcomes.items() if i not in self.seen and not o.get("error")}
         late = {i for i in late if not self.is_removed(i)}
         if not late:
@@ -446,7 +445,7 @@ class BackendOutcomes:
         for item_id in sorted(late):
             row = of_volumes.get(item_id) or of_snapshots.get(item_id)
             if row is None:
-                continue  # nothing that this ledger ever knew
+                continue  # unknown to this ledger
             lives = row.deleted == volumes.LIVE and row.pool_host == self.pool_host
             if lives and row.status not in (states.DELETING, states.ERROR_DELETING):
                 continue
@@ -461,7 +460,7 @@ class BackendOutcomes:
 
 
 def image_metadata(spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What Cinder keeps as volume_glance_metadata: of the image, or of the source volume."""
+    """Cinder's volume_glance_metadata: of the image, or of the source volume."""
     image = spec.get("image")
     if image is None:
         return dict(spec.get("source_image_metadata") or {})
