@@ -196,7 +196,7 @@ class ActionModule(LedgerAction):
             settings = volume_settings.scheduler_options(self.options, tx.now, hosts=hosts)
             placed_on = {c["volume_id"]: c for c in volume_scheduling.plan(tx, settings)}
         rows = instances.select_live(tx, uuids=sorted({*accepted.created, *accepted.resumed}))
-        placed = {b.uuid: b for b in builds.load(tx, [r for r in rows if r.host is not None])}
+        placed = {b.uuid: b for b in builds.load(tx, [r for r in rows if instances.is_placed(r)])}
         volumes = attached_volumes.load(tx, [u for u, b in placed.items() if guest_of_build.has_volumes(b)])
         return _Rehearsed(result, rows, placed, volumes, placed_on, schedule.faults(tx, result.failed))
 

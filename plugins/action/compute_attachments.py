@@ -16,6 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import PlacedInstance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, guest_of_build, host_settings
@@ -167,7 +168,7 @@ def _work_of(tx: Transaction, host: str) -> Work:
         attach=attach,
         detach=detach,
         grown=grown,
-        guests={b.uuid: b for b in builds.load(tx, rows)},
+        guests={b.uuid: b for b in builds.load(tx, t.cast("list[PlacedInstance]", rows))},
         volumes=attached_volumes.load(tx, uuids) if uuids else {},
     )
 

@@ -74,9 +74,9 @@ class ActionModule(LedgerAction):
         ledger.close()
         work: dict[str, Items] = {}
         for row in begun.rows:
-            item = {"uuid": row.uuid, "name": row.display_name, "vm_state": row.vm_state}
+            item: dict[str, t.Any] = {"uuid": row.uuid, "name": row.display_name, "vm_state": row.vm_state}
             item.update(volumes=row.uuid in with_volumes, details=self.operation.details(row))
-            work.setdefault(row.host, []).append(item)
+            work.setdefault(t.cast(str, row.host), []).append(item)
         after = self.operation.rule.result
         return {
             "changed": bool(begun.rows),

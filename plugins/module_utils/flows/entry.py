@@ -6,15 +6,14 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from ..core import errors
 from ..core.instances import states
 from ..ledger.compute import runs
+from ..ledger.compute.instances import Instance
 from ..ledger.db.transaction import Transaction
 
 
-def check(tx: Transaction, action: str, row: t.Any) -> None:
+def check(tx: Transaction, action: str, row: Instance) -> None:
     """Check whether an action that does not set the instance's task_state (attach_volume, detach_volume) may begin.
 
     :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy: the action may not begin.
@@ -24,7 +23,7 @@ def check(tx: Transaction, action: str, row: t.Any) -> None:
     check_rule(tx, action, row, row.task_state, free)
 
 
-def check_rule(tx: Transaction, action: str, row: t.Any, task_state: str | None, free: bool) -> None:
+def check_rule(tx: Transaction, action: str, row: Instance, task_state: str | None, free: bool) -> None:
     """The same for a given task_state. :arg free: no live run but this one works on the instance."""
     locked = row.locked_by not in (None, tx.actor)
     try:

@@ -20,6 +20,7 @@ from ...core.volumes import attach_rules
 from ...core.volumes import states as volume_states
 from ...core.volumes.attachment import DONE, ON_THE_WAY
 from ...ledger.compute import claims, instances, nodes, runs
+from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volume_history, volumes
 from ...ledger.storage.attachments import Attachment
@@ -50,14 +51,14 @@ def begin_attach(
     runs.renew(tx)
     refusals = Problems()
     begun = Begun()
-    again: list[t.Any] = []
+    again: list[Attachment] = []
     new: list[AttachmentRequest] = []
     read = requests.read(tx, entries, project, True, refusals)
     there = attachments.of_volumes(tx, [r.volume.id for r in read])
-    names = _Names(tx, [r.guest for r in read])
+    names = _Names(tx, [r.instance for r in read])
     for request in read:
         with refusals.collect(request.path):
-            mine = [a for a in there.get(request.volume.id, ()) if a.instance_uuid == request.guest.uuid]
+            mine = [a for a in there.get(request.volume.id, ()) if a.instance_uuid == request.instance.uuid]
             current = next((a for a in mine if a.attach_status != volume_states.DETACHED), None)
             if current is not None and _as_requested(current, request, tx):
                 begun.unchanged.append(request.volume.name or request.volume.id)
@@ -68,12 +69,13 @@ def begin_attach(
                 request.disk = names.disk(request)
                 new.append(request)
     refusals.raise_if_any()
-    hosts = {r.guest.uuid: (r.guest.host, r.guest.node) for r in read}
+    hosts = {r.instance.uuid: (r.instance.host, r.instance.node) for r in read}
     ids = [_attach(tx, request, cross_az_attach) for request in new]
     changes.resume(tx, again)
     ids += [a.id for a in again]
     moving = {a.instance_uuid for a in attachments.select(tx, ids=ids)}
-    known = {u: connectors(where[0], nodes.node_facts(tx, *where)) for u, where in hosts.items() if u in moving}
+    places = {u: t.cast("tuple[str, str]", where) for u, where in hosts.items() if u in moving}
+    known = {u: connectors(where[0], nodes.node_facts(tx, *where)) for u, where in places.items()}
     life.bind_hosts(tx, known)
     return changes.begin(tx, begun, ids, ATTACH)
 
@@ -82,12 +84,12 @@ def _check_attach(
     tx: Transaction, request: AttachmentRequest, there: t.Sequence[Attachment], cross_az_attach: bool
 ) -> None:
     attachments.check_not_locked(tx, request.volume, there)
-    entry.check(tx, ATTACH, request.guest)
+    entry.check(tx, ATTACH, request.instance)
     attach_rules.check_attach_to_instance(
         volumes.to_volume(request.volume),
-        request.guest.uuid,
+        request.instance.uuid,
         volumes.attachments_of(tx, [request.volume.id]).get(request.volume.id, []),
-        nodes.zone_of(tx, request.guest.host, request.guest.node),
+        nodes.zone_of(tx, request.instance.host, request.instance.node),
         cross_az_attach,
         request.mode,
     )
@@ -113,14 +115,14 @@ def _as_requested(row: Attachment, request: AttachmentRequest, tx: Transaction) 
 class _Names:
     """Free names of disks in a guest."""
 
-    def __init__(self, tx: Transaction, guests: t.Sequence[t.Any]):
+    def __init__(self, tx: Transaction, guests: t.Sequence[Instance]):
         uuids = sorted({g.uuid for g in guests})
         self.disks = instances.disks_of(tx, uuids)
         self.allocations = claims.allocations_of(tx, uuids)
         self.taken: dict[str, set[str]] = {}
 
     def disk(self, request: AttachmentRequest) -> PlannedDisk:
-        guest = request.guest
+        guest = request.instance
         properties = (guest.spec["image"] or {}).get("properties") or {}
         if guest.uuid not in self.taken:
             self.taken[guest.uuid] = self._taken(guest, properties)
@@ -139,7 +141,7 @@ class _Names:
         taken.add(disk.dev)
         return disk
 
-    def _taken(self, guest: t.Any, properties: t.Mapping[str, t.Any]) -> set[str]:
+    def _taken(self, guest: Instance, properties: t.Mapping[str, t.Any]) -> set[str]:
         """The names of the guest's disks, including those assigned when its domain is written, which thus stay the same."""
         found = {planned_disk(d).dev for d in self.disks[guest.uuid]}
         for _disk in (self.allocations.get(guest.uuid) or {}).get("disks") or ():
@@ -149,15 +151,15 @@ class _Names:
 
 def _attach(tx: Transaction, request: AttachmentRequest, cross_az_attach: bool) -> str:
     disk = t.cast(PlannedDisk, request.disk)
-    instances.add_disk(tx, request.guest.uuid, disk.device_name, disk.as_dict())
+    instances.add_disk(tx, request.instance.uuid, disk.device_name, disk.as_dict())
     return life.reserve(
         tx,
         request.volume,
-        request.guest.uuid,
+        request.instance.uuid,
         disk.device_name,
         mode=request.mode,
         delete_on_termination=request.delete_on_termination,
-        instance_zone=nodes.zone_of(tx, request.guest.host, request.guest.node),
+        instance_zone=nodes.zone_of(tx, request.instance.host, request.instance.node),
         cross_az_attach=cross_az_attach,
     )
 

@@ -17,6 +17,7 @@ from ...core.volumes import attach_rules
 from ...core.volumes import states as volume_states
 from ...core.volumes.attachment import NONE, ON_THE_WAY
 from ...ledger.compute import instances, runs
+from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volume_history, volumes
 from ...ledger.storage.attachments import Attachment
@@ -69,7 +70,7 @@ def _check_detach(
     tx: Transaction,
     request: AttachmentRequest,
     mine: t.Sequence[Attachment],
-    guests: t.Mapping[str, t.Any],
+    guests: t.Mapping[str, Instance],
     disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]],
 ) -> tuple[Attachment, volume_states.Transition | None]:
     attachments.check_not_locked(tx, request.volume, mine)

@@ -184,7 +184,7 @@ def _into_zones(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
         guest, volume = guests.get(row.instance_uuid), known.get(row.volume_id)
         if guest is None or volume is None or guest.spec.get("cross_az_attach", True):
             continue
-        zone = zones.get(guest.host)
+        zone = zones.get(guest.host or "")
         if zone and volume.instance_uuid == guest.uuid and not volume.pool_host and volume.availability_zone != zone:
             attachments.set_zone(tx, volume, zone)
 

@@ -18,8 +18,10 @@ from ...core.reading.formats import to_boolean
 from ...core.reading.problems import Problems
 from ...core.volumes import attach_rules
 from ...ledger.compute import instances
+from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
+from ...ledger.storage.volumes import VolumeRow
 
 FIELDS = ("instance", "volume", "device", "mode", "delete_on_termination", "disk_bus", "tag")
 
@@ -29,14 +31,19 @@ class AttachmentRequest:
     """One entry of bootflow_attachments."""
 
     path: str
-    volume: t.Any  # the row
-    guest: t.Any  # the instance's row with its spec; None: a detach without an instance
+    volume: VolumeRow
+    guest: Instance | None  # None: a detach without an instance
     mode: str = "rw"
     delete_on_termination: bool = False
     device: str | None = None
     disk_bus: str | None = None
     tag: str | None = None
     disk: PlannedDisk | None = None
+
+    @property
+    def instance(self) -> Instance:
+        """The guest that a volume is attached to: every such request names it."""
+        return t.cast(Instance, self.guest)
 
 
 def read(
@@ -128,7 +135,7 @@ def _check_form(entry: t.Any, attaching: bool) -> None:
         raise errors.InvalidInput(reason="delete_on_termination %s" % e, remedy="Use true or false.") from None
 
 
-def _guests(tx: Transaction, words: t.Sequence[str], project: str | None) -> dict[str, list[t.Any]]:
+def _guests(tx: Transaction, words: t.Sequence[str], project: str | None) -> dict[str, list[Instance]]:
     """Word -> instances of that uuid or name."""
     wanted = sorted(set(words))
     if not wanted:
@@ -136,14 +143,14 @@ def _guests(tx: Transaction, words: t.Sequence[str], project: str | None) -> dic
     rows = instances.select_live(tx, names=wanted, project=project)
     rows += instances.select_live(tx, uuids=wanted, project=project)
     locked = instances.select_live(tx, uuids=sorted({r.uuid for r in rows}), lock=True)
-    found: dict[str, list[t.Any]] = {}
+    found: dict[str, list[Instance]] = {}
     for row in locked:
         for word in {row.uuid, row.display_name} & set(wanted):
             found.setdefault(word, []).append(row)
     return found
 
 
-def _guest(guests: t.Mapping[str, t.Sequence[t.Any]], word: t.Any) -> t.Any:
+def _guest(guests: t.Mapping[str, t.Sequence[Instance]], word: t.Any) -> Instance | None:
     if not word:
         return None
     found = guests.get(str(word), ())

@@ -28,6 +28,7 @@ from ...core.request import expand
 from ...core.request.hostname import instance_hostname
 from ...core.request.stored_images import image_data
 from ...ledger.compute import groups, history, instances, ports, requests, runs
+from ...ledger.compute.instances import Instance
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 from .planned import VOLUME, BootVolumeOptions, Planned, volumes_requested, without_volumes
@@ -71,7 +72,7 @@ class _Sorted:
 
     new: list[list[str]]  # for each entry the names of its new instances
     unchanged: list[str]  # uuids
-    resume: list[t.Any]  # rows
+    resume: list[Instance]
 
 
 def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptOptions) -> Accepted:
@@ -180,7 +181,7 @@ def _quota_path(entries: t.Sequence[ServerRequest], error: errors.BootflowError)
 
 def _living(
     tx: Transaction, entries: t.Sequence[ServerRequest], wanted: t.Sequence[t.Sequence[str]]
-) -> dict[tuple[str, str], t.Any]:
+) -> dict[tuple[str, str], Instance]:
     found = {}
     for project in sorted({r.project for r in entries}):
         names = sorted({n for r, part in zip(entries, wanted) if r.project == project for n in part})
@@ -196,13 +197,13 @@ def _asked_twice(name: str) -> errors.BootflowError:
     )
 
 
-def _is_done(row: t.Any) -> bool:
+def _is_done(row: Instance) -> bool:
     """Whether nothing is left to do: the instance is built, or failed after its build."""
     never_ran = row.vm_state == states.ERROR and row.launched_at is None
     return bool(row.vm_state != states.BUILDING and row.task_state is None and not never_ran)
 
 
-def _check_same(tx: Transaction, row: t.Any, digest: t.Mapping[str, t.Any], dead: t.Collection[str]) -> None:
+def _check_same(tx: Transaction, row: Instance, digest: t.Mapping[str, t.Any], dead: t.Collection[str]) -> None:
     """:raises InstanceExists: of another request. :raises InstanceBusy: :raises InstanceInvalidState: being deleted."""
     differences = expand.describe_difference(row.digest, digest)
     if differences:
@@ -224,7 +225,7 @@ def _check_same(tx: Transaction, row: t.Any, digest: t.Mapping[str, t.Any], dead
 
 def _take_over(
     tx: Transaction,
-    rows: t.Sequence[t.Any],
+    rows: t.Sequence[Instance],
     with_volumes: t.Collection[str],
     options: AcceptOptions,
     refusals: Problems,

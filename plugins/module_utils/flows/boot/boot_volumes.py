@@ -25,11 +25,15 @@ from ...core.model import BlockDevice, Image
 from ...core.reading.problems import Problems
 from ...core.resources.numa.constraints import numa_constraints
 from ...core.volumes import attach_rules, create_request, states
+from ...core.volumes.model import Attachment
 from ...ledger.compute import instances
+from ...ledger.compute.instances import Instance
 from ...ledger.db.this_run import Context
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, snapshots, volumes
 from ...ledger.storage import backends as storage_backends
+from ...ledger.storage.snapshots import SnapshotRow
+from ...ledger.storage.volumes import VolumeRow
 from ..attachments import life
 from ..volumes import accept
 from ..volumes.requests import VolumeSettings
@@ -74,13 +78,13 @@ def read(
 
 def _find(
     tx: Transaction, requests: t.Sequence[ServerRequest], devices: t.Sequence[t.Sequence[BlockDevice]]
-) -> list[dict[str, t.Any]]:
+) -> list[dict[str, VolumeRow]]:
     """For each entry: its word for a volume -> the row."""
     words = [
         [*(d.uuid for d in ds if d.source_type == "volume" and d.uuid), *(_image_words(r.image or r.root_image))]
         for r, ds in zip(requests, devices)
     ]
-    found: dict[str, dict[str, t.Any]] = {}
+    found: dict[str, dict[str, VolumeRow]] = {}
     for project in {r.project for r in requests}:
         named = [w for r, ws in zip(requests, words) if r.project == project for w in ws]
         found[project] = volumes.find(tx, list(dict.fromkeys(named)), project)[0]
@@ -106,8 +110,8 @@ class VolumeSources:
 
     def __init__(self, tx: Transaction, words: t.Mapping[str, t.Collection[str]] | None = None):
         self.tx = tx
-        self.snapshots: dict[tuple[str, str], t.Any] = {}
-        self.volumes: dict[str, t.Any] = {}
+        self.snapshots: dict[tuple[str, str], SnapshotRow | None] = {}
+        self.volumes: dict[str, VolumeRow] = {}
         self.places: tuple[set[str], int] | None = None
         for project, named in (words or {}).items():
             self._read(project, named)
@@ -121,23 +125,23 @@ class VolumeSources:
         if missing:
             self.volumes.update({v.id: v for v in volumes.select(self.tx, ids=missing)})
 
-    def snapshot(self, word: str, project: str) -> t.Any:
+    def snapshot(self, word: str, project: str) -> SnapshotRow | None:
         """The row of the snapshot of that id or name, or None."""
         if (project, word) not in self.snapshots:
             self._read(project, [word])
         return self.snapshots[project, word]
 
-    def volume_of(self, snapshot: t.Any) -> t.Any:
+    def volume_of(self, snapshot: SnapshotRow) -> VolumeRow | None:
         """The row of the snapshot's volume, or None."""
         return self.volumes.get(snapshot.volume_id)
 
-    def known(self, snapshot: t.Any, settings: VolumeSettings) -> create_request.Known:
+    def known(self, snapshot: SnapshotRow | None, settings: VolumeSettings) -> create_request.Known:
         """The known objects for a request that is made from that snapshot, or from none."""
         if self.places is None:
             self.places = storage_backends.zones(self.tx), storage_backends.count(self.tx)
         zones, backends = self.places
         of = None if snapshot is None else self.volume_of(snapshot)
-        rows = {} if of is None else {snapshot.id: snapshots.to_snapshot(snapshot, of)}
+        rows = {} if snapshot is None or of is None else {snapshot.id: snapshots.to_snapshot(snapshot, of)}
         return create_request.Known(settings.types, settings.image, snapshots=rows, zones=zones, backends=backends)
 
 
@@ -157,8 +161,8 @@ class BootVolumeReader:
         tx: Transaction,
         planned: Planned,
         path: str,
-        rows: t.Mapping[str, t.Any],
-        attached: t.Mapping[str, t.Sequence[t.Any]],
+        rows: t.Mapping[str, VolumeRow],
+        attached: t.Mapping[str, t.Sequence[Attachment]],
         sources: VolumeSources,
         options: BootVolumeOptions,
         refusals: Problems,
@@ -214,7 +218,7 @@ class BootVolumeReader:
         boot_from_volume.check_volume_flavor(image, request.flavor, root.volume_size)
         return image
 
-    def _origin(self, root: BlockDevice) -> t.Any:
+    def _origin(self, root: BlockDevice) -> VolumeRow | None:
         if root.source_type == "volume":
             return self.rows.get(str(root.uuid))
         snapshot = self.sources.snapshot(str(root.uuid), self.planned.request.project)
@@ -256,7 +260,8 @@ class BootVolumeReader:
             raise errors.InvalidVolume(
                 reason="volume %s already attached" % row.id, remedy="An instance has a volume once: name it once."
             )
-        zones = [r.availability_zone for r in self.planned.existing.values()] + [row.availability_zone]
+        existing = (*self.planned.existing.values(), row)
+        zones = [t.cast(str, r.availability_zone) for r in existing]  # a volume that is available has one
         zone = boot_from_volume.volume_zone(self.asked_zone, zones, self.options.cross_az_attach)
         attach_rules.check_attach_to_instance(
             volumes.to_volume(row),
@@ -373,7 +378,7 @@ def add(
     uuid: str,
     project: str,
     options: BootVolumeOptions,
-) -> t.Any:
+) -> VolumeRow:
     """Plan the row of the new volume for a disk."""
     limits = settings_of(options, project).limits
     ids = accept.add(tx, [wanted], limits, uuid)
@@ -382,7 +387,7 @@ def add(
 
 def _reserve(
     tx: Transaction,
-    row: t.Any,
+    row: VolumeRow,
     uuid: str,
     disk: PlannedDisk,
     zone: str | None,
@@ -409,7 +414,7 @@ def take_over(tx: Transaction, uuids: t.Sequence[str]) -> None:
         life.resume(tx, uuids)
 
 
-def begin_again(tx: Transaction, row: t.Any, options: BootVolumeOptions) -> None:
+def begin_again(tx: Transaction, row: Instance, options: BootVolumeOptions) -> None:
     """Prepare the volumes of an instance in ERROR that is built again: reserve them, or create deleted ones again.
 
     :raises InvalidVolume: another instance has one of them, or it is still connected to a host that could not be cleaned.
@@ -430,12 +435,12 @@ def begin_again(tx: Transaction, row: t.Any, options: BootVolumeOptions) -> None
         if disk.volume_id in ending and volume is not None and volume.status != states.DELETING:
             life.reserve_again(tx, ending[disk.volume_id])
             continue
-        gone = volume is None or volume.status in (states.DELETING, states.ERROR_DELETING, states.ERROR)
         if disk.volume_source == "volume" and volume is None:
             raise errors.InvalidBDMVolume(
                 id=disk.volume_id, remedy="The volume was deleted. Delete the instance, and boot it again."
             )
-        if gone and disk.volume_source != "volume":
+        gone = volume is None or volume.status in (states.DELETING, states.ERROR_DELETING, states.ERROR)
+        if volume is None or (gone and disk.volume_source != "volume"):
             zone = row.availability_zone
             created = volume_to_create(sources, disk, row.display_name, row.project, zone, options, tx.context)
             volume = add(tx, created, row.uuid, row.project, options)

@@ -18,8 +18,10 @@ from ...core.instances import states
 from ...core.model import Network
 from ...core.networks.network_info import PortRecord, build_network_info
 from ...ledger.compute import claims, history, instances, nodes, ports, runs
+from ...ledger.compute.instances import Instance, PlacedInstance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
+from ...ledger.storage.attachments import Attachment
 from ..attachments import life, readiness
 from . import failure
 from .planned import may_have_volumes
@@ -41,14 +43,14 @@ SPAWNING = Stage("spawning", (states.BLOCK_DEVICE_MAPPING,), states.SPAWNING)
 class Build:
     """One instance being built on a host, with the data for all stages."""
 
-    row: t.Any  # ledger row, with .spec (the stored request)
+    row: PlacedInstance
     disks: list[dict[str, t.Any]]
     ports: list[tuple[PortRecord, Network]]
     network_info: list[dict[str, t.Any]]
     facts: dict[str, t.Any]  # of the node
     allocation: dict[str, t.Any] = field(default_factory=dict)  # claims.allocations_of: NUMA cells and devices
     resumed: bool = False  # a dead run may already have done this stage
-    volumes: dict[str, t.Any] = field(default_factory=dict)  # by the volume's id: rows of volume_attachments
+    volumes: dict[str, Attachment] = field(default_factory=dict)  # by the volume's id
 
     @property
     def uuid(self) -> str:
@@ -66,7 +68,7 @@ def begin(tx: Transaction, stage: Stage, host: str) -> tuple[list[Build], dict[s
     rows = [
         r
         for r in instances.select_live(tx, run_id=tx.run.id, host=host, vm_state=states.BUILDING)
-        if r.task_state in stage.expected
+        if r.task_state in stage.expected and instances.is_placed(r)
     ]
     failed: dict[str, failure.Failed] = {}
     if stage is NETWORKING:
@@ -116,7 +118,7 @@ def give_up(tx: Transaction, attempts: int) -> list[str]:
     rows = {
         r.uuid: r
         for r in instances.select_live(tx, run_id=tx.run.id, vm_state=states.BUILDING, lock=True)
-        if r.host is not None and r.task_state is None and may_have_volumes(r)
+        if instances.is_placed(r) and r.task_state is None and may_have_volumes(r)
     }
     if not rows:
         return []
@@ -133,7 +135,7 @@ def give_up(tx: Transaction, attempts: int) -> list[str]:
     return sorted(failed)
 
 
-def load(tx: Transaction, rows: t.Sequence[t.Any]) -> list[Build]:
+def load(tx: Transaction, rows: t.Sequence[PlacedInstance]) -> list[Build]:
     """The builds of these instance rows."""
     uuids = [r.uuid for r in rows]
     disks = instances.disks_of(tx, uuids)
@@ -163,7 +165,7 @@ def load(tx: Transaction, rows: t.Sequence[t.Any]) -> list[Build]:
     return builds
 
 
-def _attachments(tx: Transaction, rows: t.Iterable[t.Any]) -> dict[str, list[t.Any]]:
+def _attachments(tx: Transaction, rows: t.Iterable[Instance]) -> dict[str, list[Attachment]]:
     """uuid -> its attachments."""
     uuids = [r.uuid for r in rows if may_have_volumes(r)]
     if not uuids:

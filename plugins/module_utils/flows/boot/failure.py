@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from ...core import errors
 from ...core.instances import build_outcome, retry, states
 from ...ledger.compute import claims, cleanups, history, instances, nodes, ports
+from ...ledger.compute.instances import Instance, PlacedInstance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ..attachments import life
@@ -65,7 +66,7 @@ def _left_behind(tx: Transaction, uuid: str, host: str, reason: str) -> None:
         cleanups.add(tx, host, uuid, row.domain_name, reason)
 
 
-def _fail(tx: Transaction, row: t.Any, host: str, failed: Failed, error: errors.BootflowError) -> str:
+def _fail(tx: Transaction, row: Instance, host: str, failed: Failed, error: errors.BootflowError) -> str:
     if failed.cleaned:
         life.host_cleaned(tx, host, [row.uuid])
         claims.release(tx, [row.uuid], host=host)
@@ -108,7 +109,9 @@ def _worded(error: errors.BootflowError, reason: str) -> errors.BootflowError:
     return errors.from_dict({**error.as_dict(), "message": reason})
 
 
-def refused(tx: Transaction, row: t.Any, error: errors.BootflowError, record: t.Any, host: str) -> None:
+def refused(
+    tx: Transaction, row: Instance, error: errors.BootflowError, record: t.Mapping[str, t.Any] | None, host: str
+) -> None:
     """A claim lost to another run: return to scheduling with the host in the retry record, or end in ERROR."""
     history.notify(tx, [row.uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()})
     if record is None:
@@ -120,7 +123,7 @@ def refused(tx: Transaction, row: t.Any, error: errors.BootflowError, record: t.
 
 def end_in_error(
     tx: Transaction,
-    rows: t.Sequence[t.Any],
+    rows: t.Sequence[Instance],
     error: errors.BootflowError,
     host: str | None,
     details: str = "",
@@ -145,7 +148,7 @@ def end_in_error(
     history.finish_actions(tx, uuids, "create", "Error")
 
 
-def allocate_missing_ports(tx: Transaction, rows: t.Sequence[t.Any]) -> dict[str, errors.BootflowError]:
+def allocate_missing_ports(tx: Transaction, rows: t.Sequence[PlacedInstance]) -> dict[str, errors.BootflowError]:
     """Allocate the ports of rescheduled builds again, which their failure released. Returns uuid -> refusal."""
     have = ports.ports_of(tx, [r.uuid for r in rows])
     refused_builds: dict[str, errors.BootflowError] = {}

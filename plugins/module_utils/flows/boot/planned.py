@@ -17,6 +17,8 @@ from ...core.errors import InvalidBDMFormat
 from ...core.instances import states
 from ...core.instances.request import ServerRequest
 from ...core.model import BlockDevice, Image
+from ...ledger.compute.instances import Instance
+from ...ledger.storage.volumes import VolumeRow
 
 if t.TYPE_CHECKING:
     from ...core.volumes.model import VolumeRequest
@@ -40,7 +42,7 @@ class Planned:
     request: ServerRequest  # with the zone of its volumes, if that is binding
     disks: list[PlannedDisk] = field(default_factory=list)
     meta: Image | None = None  # whose properties the guest has
-    existing: dict[str, t.Any] = field(default_factory=dict)  # the disk's word for it -> row of volumes
+    existing: dict[str, VolumeRow] = field(default_factory=dict)  # by the disk's word for it
     to_create: dict[str, VolumeToCreate] = field(default_factory=dict)  # by the disk's name
     max_local_block_devices: int = MAX_LOCAL_BLOCK_DEVICES
 
@@ -93,7 +95,7 @@ def volumes_requested(request: ServerRequest) -> list[BlockDevice]:
     return [d for d in devices if d.destination_type == "volume" and not d.no_device]
 
 
-def may_have_volumes(row: t.Any) -> bool:
+def may_have_volumes(row: Instance) -> bool:
     """Whether an instance (its row with the stored request) may have volumes: a build has those of its request, other
     instances may have been given some since.
     """

@@ -28,6 +28,7 @@ from ...core.scheduler.registry import make_filters, make_weighers, user_classes
 from ...core.scheduler.request_spec import RequestSpec
 from ...ledger.compute import claims, cleanups, groups, history, instances, ports, runs
 from ...ledger.compute.fleet import Needs
+from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from . import builds, failure
@@ -42,14 +43,16 @@ class Scheduled:
     failed: list[str] = field(default_factory=list)  # ended in ERROR here
     explanations: dict[str, t.Any] = field(default_factory=dict)  # uuid -> why no host was found, where requested
 
-    def add_failed(self, rows: t.Sequence[t.Any], error: errors.BootflowError) -> None:
+    def add_failed(self, rows: t.Sequence[Instance], error: errors.BootflowError) -> None:
         uuids = [r.uuid for r in rows]
         self.failed.extend(uuids)
         if error.details.get("decision") is not None:
             self.explanations.update(dict.fromkeys(uuids, error.details["decision"]))
 
 
-def schedule(tx: Transaction, read_fleet: t.Callable[[t.Any, Needs], Fleet], options: SchedulerOptions) -> Scheduled:
+def schedule(
+    tx: Transaction, read_fleet: t.Callable[[Transaction, Needs], Fleet], options: SchedulerOptions
+) -> Scheduled:
     """Place and claim every instance of this run that waits in task_state scheduling.
 
     :arg read_fleet: ledger.compute.fleet.read with the inventory's hosts; called once, with the needs of the requests.
@@ -83,7 +86,7 @@ def schedule(tx: Transaction, read_fleet: t.Callable[[t.Any, Needs], Fleet], opt
     return result
 
 
-def _one_of_each(rows: t.Sequence[t.Any]) -> list[t.Any]:
+def _one_of_each(rows: t.Sequence[Instance]) -> list[Instance]:
     return list({r.request_spec_id: r for r in rows}.values())
 
 
@@ -116,7 +119,7 @@ def faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any
 class Together:
     """Instances that one call of the scheduler may place: of the same request, and with the same hosts tried before."""
 
-    rows: list[t.Any]
+    rows: list[Instance]
     ignore_hosts: tuple[str, ...]  # with leftovers of these instances
     zone: str | None  # of their volumes, if the instances have to be in the same
 
@@ -125,18 +128,18 @@ class Together:
 class Selected:
     """The scheduler's selection for one instance, and its claim."""
 
-    row: t.Any
+    row: Instance
     selection: Selection
     claim: claims.ClaimRequest
-    retry: t.Any
+    retry: dict[str, t.Any] | None
 
 
-def _place_together(tx: Transaction, rows: t.Sequence[t.Any], zones: t.Mapping[str, str | None]) -> list[Together]:
+def _place_together(tx: Transaction, rows: t.Sequence[Instance], zones: t.Mapping[str, str | None]) -> list[Together]:
     """Group the instances. An instance never goes to a host with its leftovers: their cleanup would remove the new build too."""
     barred: dict[str, set[str]] = {}
     for cleanup in cleanups.of_instances(tx, [r.uuid for r in rows]):
         barred.setdefault(cleanup.instance_uuid, set()).add(cleanup.host)
-    found: dict[t.Any, list[t.Any]] = {}
+    found: dict[tuple[t.Any, ...], list[Instance]] = {}
     for row in rows:
         tried = tuple(map(tuple, (row.retry or {}).get("hosts", ())))
         attempts = (row.retry or {}).get("num_attempts", 0)
@@ -159,7 +162,7 @@ def _select(
         force_hosts=[spec["forced_host"]] if spec["forced_host"] else [],
         force_nodes=[spec["forced_node"]] if spec["forced_node"] else [],
     )
-    server_group = members.get(first.server_group_id)
+    server_group = members.get(first.server_group_id or "")
     if first.server_group_id and server_group is None:
         raise errors.InstanceGroupNotFound(group=first.server_group_id)
     request = replace(
@@ -207,7 +210,9 @@ def _claim(tx: Transaction, selected: t.Sequence[Selected], result: Scheduled) -
     ports.bind_each(tx, hosts)
 
 
-def request_spec(spec: t.Mapping[str, t.Any], uuids: t.Sequence[str], record: t.Any, project: str) -> RequestSpec:
+def request_spec(
+    spec: t.Mapping[str, t.Any], uuids: t.Sequence[str], record: t.Mapping[str, t.Any] | None, project: str
+) -> RequestSpec:
     """The scheduler's view of a stored request."""
     image = spec["image"] or {}
     return RequestSpec(

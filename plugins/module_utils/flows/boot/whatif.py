@@ -16,6 +16,7 @@ from ...core.instances.server_groups import ServerGroup
 from ...core.reading.problems import Problems
 from ...core.request import expand
 from ...core.scheduler.columns import Fleet
+from ...core.scheduler.host_state import HostState
 from ...core.scheduler.options import SchedulerOptions
 from ...core.scheduler.placement import select_destinations
 from ...core.scheduler.request_spec import RequestSpec
@@ -23,11 +24,12 @@ from ...core.scheduler.spare import hosts_that_can_be_lost
 from ...core.scheduler.whatif import how_many
 from ...ledger.compute import groups, instances, nodes, requests
 from ...ledger.compute.fleet import NEVER_REPORTED, Needs
+from ...ledger.compute.nodes import NodeRow
 from ...ledger.db.transaction import Transaction
 from . import schedule
 from .accept import resolved_hints, stored_spec
 
-ReadFleet = t.Callable[[t.Any, Needs], Fleet]
+ReadFleet = t.Callable[[Transaction, Needs], Fleet]
 
 # A host's reserve -> the number of HostState that includes it.
 _RESERVES = {
@@ -229,22 +231,22 @@ def lose(
 
 def as_configured(tx: Transaction, fleet: Fleet, configurations: t.Mapping[str, t.Mapping[str, t.Any]]) -> Fleet:
     """The fleet with the inventory's current settings, which a boot enters into the ledger before scheduling."""
-    changes: dict[int, dict[str, t.Any]] = {}
+    changes: dict[int, tuple[NodeRow, dict[str, t.Any]]] = {}
     for row in nodes.rows(tx, ("id", "host", "service_disabled", "service_disabled_reason", *nodes.CONFIGURATION)):
         wanted = configurations.get(row.host) or {}
         new = {k: wanted[k] for k in nodes.CONFIGURATION if k in wanted and getattr(row, k) != wanted[k]}
         if new:
-            changes[row.id] = {"row": row, "new": new}
+            changes[row.id] = (row, new)
     if not changes:
         return fleet
     hosts = []
     for host in fleet.hosts:
         change = changes.get(t.cast(int, host.node_id))
-        hosts.append(host if change is None else replace(host, **_changed(host, change["row"], change["new"])))
+        hosts.append(host if change is None else replace(host, **_changed(host, *change)))
     return Fleet(hosts)
 
 
-def _changed(host: t.Any, row: t.Any, new: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _changed(host: HostState, row: NodeRow, new: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Fields of HostState that the settings ``new`` change."""
     values: dict[str, t.Any] = {name: new[name] for name in _RATIOS if name in new}
     for name, used in _RESERVES.items():

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from ...core import errors
 from ...core.instances import states
 from ...ledger.compute import claims, cleanups, history, instances, ports, runs
+from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
 from ..attachments import life
@@ -26,7 +27,7 @@ DELETE = Operation("delete", "delete")
 
 @dataclass
 class Deleting:
-    rows: list[t.Any] = field(default_factory=list)
+    rows: list[Instance] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)  # hosts that have to remove something
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from ...core import errors
 from ...core.instances import states
 from ...ledger.compute import history, instances, runs
+from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from .. import entry
 
@@ -33,7 +34,7 @@ class Operation:
     notification: str  # compute.instance.NOTIFICATION.start, .end and .error
     power: str = ""  # the guests' state set by the module domain_power; empty: the flow has host work of its own
     connects_volumes: bool = False  # the guest's volumes are connected to the host first
-    details: t.Callable[[t.Any], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host
+    details: t.Callable[[Instance], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host
 
     @property
     def rule(self) -> states.Action:
@@ -73,8 +74,8 @@ class Selection:
 
 @dataclass
 class Begun:
-    rows: list[t.Any] = field(default_factory=list)  # owned by this run now
-    unchanged: list[t.Any] = field(default_factory=list)  # already as requested
+    rows: list[Instance] = field(default_factory=list)  # owned by this run now
+    unchanged: list[Instance] = field(default_factory=list)  # already as requested
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def begin(tx: Transaction, operation: Operation, selection: Selection, known_hos
     return entered
 
 
-def select(tx: Transaction, selection: Selection, everything: str = "bootflow_all") -> list[t.Any]:
+def select(tx: Transaction, selection: Selection, everything: str = "bootflow_all") -> list[Instance]:
     """The rows of the selected instances, locked until the transaction ends. Renews the run's lease.
 
     :arg everything: the variable that selects all instances of a project.
@@ -129,7 +130,7 @@ def select(tx: Transaction, selection: Selection, everything: str = "bootflow_al
     return rows
 
 
-def _refuse_ambiguous(rows: t.Sequence[t.Any], names: t.Collection[str]) -> None:
+def _refuse_ambiguous(rows: t.Sequence[Instance], names: t.Collection[str]) -> None:
     projects: dict[str, set[str]] = {}
     for row in rows:
         if row.display_name in names:
@@ -142,7 +143,7 @@ def _refuse_ambiguous(rows: t.Sequence[t.Any], names: t.Collection[str]) -> None
         )
 
 
-def _refuse_unknown(rows: t.Sequence[t.Any], selection: Selection) -> None:
+def _refuse_unknown(rows: t.Sequence[Instance], selection: Selection) -> None:
     unknown = sorted(set(selection.names or ()) - {r.display_name for r in rows})
     unknown += sorted(set(selection.uuids or ()) - {r.uuid for r in rows})
     if unknown:
@@ -152,7 +153,7 @@ def _refuse_unknown(rows: t.Sequence[t.Any], selection: Selection) -> None:
 def enter(
     tx: Transaction,
     operation: Operation,
-    rows: t.Sequence[t.Any],
+    rows: t.Sequence[Instance],
     known_hosts: t.Collection[str] | None = None,
 ) -> Begun:
     """Begin the operation for these locked rows: rules, compare-and-swap, journal, notification.
@@ -196,7 +197,7 @@ def enter(
 def _problem(
     tx: Transaction,
     operation: Operation,
-    row: t.Any,
+    row: Instance,
     free: bool,
     known_hosts: t.Collection[str] | None,
 ) -> errors.BootflowError | None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import typing as t
 
+from ...ledger.compute.instances import Instance
 from .operation import Operation
 
 SHUTDOWN_TIMEOUT = "os_shutdown_timeout"  # property of an image
 
 
-def _shutdown(row: t.Any) -> dict[str, t.Any]:
+def _shutdown(row: Instance) -> dict[str, t.Any]:
     """The image's time for the guest to shut down, if it has one. source: Nova's _get_power_off_values"""
     value = ((row.spec["image"] or {}).get("properties") or {}).get(SHUTDOWN_TIMEOUT)
     text = "" if value is None else str(value).strip()

@@ -10,6 +10,7 @@ planned again, and only findings that are still in the second plan are repaired.
 
 from __future__ import annotations
 
+import operator
 import typing as t
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from ...core.audit.plan import Evidence, Finding
 from ...core.instances import states
 from ...core.resources.claims import ResourceRequest, usage_delta
 from ...ledger.compute import claims, cleanups, groups, instances, nodes, ports, runs
+from ...ledger.compute.instances import InstanceSize
+from ...ledger.compute.ports import SuspiciousPort
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 from ..boot import failure
@@ -108,7 +111,8 @@ def columns_of(facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any
 def _nodes(tx: Transaction) -> list[audit.Node]:
     names = ("unreachable_reason", *TOTALS, *nodes.CONFIGURATION, *audit.USAGE_COLUMNS)
     rows = sorted(nodes.rows(tx, ("id", "host", "node", *names)), key=lambda r: r.id)
-    return [audit.Node(r.id, r.host, r.node, dict(zip(names, r[3:]))) for r in rows]
+    values = operator.attrgetter(*names)
+    return [audit.Node(r.id, r.host, r.node, dict(zip(names, values(r)))) for r in rows]
 
 
 def _instances(tx: Transaction, named: t.Collection[str]) -> dict[str, audit.Instance]:
@@ -144,14 +148,14 @@ def amounts(memory_mb: int, vcpus: int, root_gb: int, ephemeral_gb: int) -> audi
     return delta.memory_mb_used, delta.local_gb_used, delta.vcpus_used
 
 
-def _worked_on(row: t.Any) -> bool:
+def _worked_on(row: InstanceSize) -> bool:
     return bool(
         row.deleted == instances.LIVE
         and (row.vm_state == states.BUILDING or row.task_state in (states.DELETING, *BY_TASK_STATE))
     )
 
 
-def _ports(tx: Transaction, rows: t.Sequence[t.Any]) -> list[audit.Port]:
+def _ports(tx: Transaction, rows: t.Sequence[SuspiciousPort]) -> list[audit.Port]:
     addresses = ports.addresses_of(tx, [r.id for r in rows])
     return [audit.Port(r.id, r.instance_uuid, r.host, r.position < 0, tuple(addresses.get(r.id, ()))) for r in rows]
 
@@ -184,7 +188,7 @@ def repair(tx: Transaction, planned: t.Sequence[Finding], evidence: Evidence) ->
     return _Repair(tx, [*now, *empty], evidence).run()
 
 
-def _identity(finding: Finding) -> t.Any:
+def _identity(finding: Finding) -> tuple[str, str | None, str | None, str]:
     return (finding.kind, finding.host, finding.instance, finding.what)
 
 

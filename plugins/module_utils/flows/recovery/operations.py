@@ -15,12 +15,13 @@ import typing as t
 from ...core import errors
 from ...core.instances import states
 from ...ledger.compute import instances, runs
+from ...ledger.compute.instances import InstanceAtWork
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from ..instances.operations import BY_TASK_STATE
 
 
-def left(tx: Transaction, host: str | None = None) -> list[t.Any]:
+def left(tx: Transaction, host: str | None = None) -> list[InstanceAtWork]:
     """Instances (of ``host``) left in an operation by a dead run: rows of instances.in_task_states()."""
     rows = instances.in_task_states(tx, BY_TASK_STATE, host=host)
     dead = runs.dead_among(tx, [r.run_id for r in rows])
@@ -46,7 +47,7 @@ def settle(tx: Transaction, host: str, power_states: t.Mapping[str, int], asked_
     for row in instances.in_task_states(tx, BY_TASK_STATE, host, uuids=found):
         if (row.run_id, row.updated_at) != (found[row.uuid].run_id, found[row.uuid].updated_at):
             continue  # another run was faster
-        its = BY_TASK_STATE[row.task_state]
+        its = BY_TASK_STATE[str(row.task_state)]
         power_state = power_states.get(row.uuid)
         settled[row.uuid] = states.settled(its.name, row.vm_state, power_state)
         instances.swap(
@@ -66,7 +67,7 @@ def settle(tx: Transaction, host: str, power_states: t.Mapping[str, int], asked_
     return settled
 
 
-def died_error(name: str, row: t.Any) -> errors.BootflowError:
+def died_error(name: str, row: InstanceAtWork) -> errors.BootflowError:
     return errors.RemoteError(
         reason="run %s died while it did '%s' with instance %s" % (row.run_id or "unknown", name, row.uuid),
         remedy="The instance is as it was before; run the same again.",

@@ -42,7 +42,7 @@ class Left:
 
 def left(
     tx: Transaction,
-    ended: t.Callable[[Transaction, t.Iterable[str]], set[str]] = runs.out_of_lease,
+    ended: t.Callable[[Transaction, t.Iterable[str | None]], set[str]] = runs.out_of_lease,
     instance_uuids: t.Collection[str] = (),
 ) -> Left:
     """The rows that ended runs still own.
@@ -54,7 +54,7 @@ def left(
     of_snapshots = snapshots.at_work_by_others(tx)
     of_attachments = changes.begun_by_others(tx)
     held: list[volumes.Owned] = [*of_volumes, *of_snapshots, *of_attachments]
-    run_ids = {r.run_id for r in held if r.run_id}
+    run_ids = {r.run_id for r in held}
     over = ended(tx, run_ids)
     builds = instances.living(tx, {r.instance_uuid for r in of_volumes if r.instance_uuid} - set(instance_uuids))
     return Left(

@@ -29,7 +29,36 @@ from ..schema.tables import claims, compute_nodes, device_claims, instances
 from . import dedicated_resources, nodes
 from .history import chunks
 
+if t.TYPE_CHECKING:
+    Query = sa.Select[t.Unpack[tuple[t.Any, ...]]]
+
 BUILD = "build"  # kind of a claim; the tables have room for others
+
+
+class ClaimRow:
+    """A row of claims. Memory is MB, disk GB."""
+
+    id: int
+    instance_uuid: str
+    compute_node_id: int
+    memory_mb: int
+    disk_gb: int
+    vcpus: int
+    created_at: float  # seconds since the epoch
+    kind: str
+    numa: dict[str, t.Any] | None  # GuestNUMATopology.as_dict(), as it fits into the node
+    server_group_id: str | None
+    group_slot: int | None  # anti-affinity: which of the max_server_per_host places of the node
+
+
+class ClaimedDevice:
+    """What devices_without_claim() reads of device_claims."""
+
+    id: int
+    instance_uuid: str
+    compute_node_id: int
+    kind: str  # pci or disk
+    device: str  # PCI address, or path of the disk
 
 
 @dataclass(frozen=True)
@@ -250,20 +279,21 @@ def release(tx: Transaction, uuids: t.Sequence[str], host: str | None = None) ->
     node_ids = {
         r.compute_node_id
         for part in parts
-        for r in tx.execute(sa.select(claims.c.compute_node_id).where(_of(claims.c, part, host)))
+        for r in tx.execute(sa.select(claims.c.compute_node_id).where(_of(claims, part, host)))
     }
     if not node_ids:
         return 0
     nodes.lock(tx, node_ids)
     released = 0
     for part in parts:
-        tx.execute(device_claims.delete().where(_of(device_claims.c, part, host)))
-        released += tx.execute(claims.delete().where(_of(claims.c, part, host))).rowcount
+        tx.execute(device_claims.delete().where(_of(device_claims, part, host)))
+        released += tx.execute(claims.delete().where(_of(claims, part, host))).rowcount
     nodes.recount(tx, sorted(node_ids))
     return released
 
 
-def _of(c: t.Any, uuids: t.Sequence[str], host: str | None) -> t.Any:
+def _of(table: sa.Table, uuids: t.Sequence[str], host: str | None) -> sa.ColumnElement[bool]:
+    c = table.c
     mine = c.instance_uuid.in_(uuids)
     if host is None:
         return mine
@@ -279,36 +309,37 @@ def allocations_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[st
     c, d = claims.c, device_claims.c
     for part in chunks(list(uuids)):
         mine = sa.select(c.instance_uuid, c.numa).where(c.instance_uuid.in_(part))
-        for row in tx.execute(_at_home(mine, c)):
+        for row in tx.execute(_at_home(mine, claims)):
             found[row.instance_uuid] = {"numa": row.numa, "pci": [], "disks": []}
         query = sa.select(d.instance_uuid, d.kind, d.detail).where(d.instance_uuid.in_(part))
-        for row in tx.execute(_at_home(query, d).order_by(d.id)):
+        for row in tx.execute(_at_home(query, device_claims).order_by(d.id)):
             if row.instance_uuid in found:
                 found[row.instance_uuid]["pci" if row.kind == dedicated_resources.PCI else "disks"].append(row.detail)
     return found
 
 
-def _at_home(query: t.Any, c: t.Any) -> t.Any:
+def _at_home(query: Query, table: sa.Table) -> Query:
     """Only the rows on the host that the instance is on."""
+    c = table.c
     node, home = compute_nodes.c, instances.c
     return query.join(compute_nodes, node.id == c.compute_node_id).join(
         instances, sa.and_(home.uuid == c.instance_uuid, home.host == node.host)
     )
 
 
-def rows(tx: Transaction) -> list[t.Any]:
+def rows(tx: Transaction) -> list[ClaimRow]:
     """Every claim."""
-    return list(tx.execute(sa.select(claims).order_by(claims.c.id)))
+    return tx.rows(sa.select(claims).order_by(claims.c.id), ClaimRow)
 
 
-def devices_without_claim(tx: Transaction) -> list[t.Any]:
+def devices_without_claim(tx: Transaction) -> list[ClaimedDevice]:
     """Claimed devices whose instance has no claim on their node."""
     d, c = device_claims.c, claims.c
     its_claim = sa.select(c.id).where(
         c.instance_uuid == d.instance_uuid, c.compute_node_id == d.compute_node_id, c.kind == d.claim_kind
     )
     query = sa.select(d.id, d.instance_uuid, d.compute_node_id, d.kind, d.device)
-    return list(tx.execute(query.where(~its_claim.exists()).order_by(d.id)))
+    return tx.rows(query.where(~its_claim.exists()).order_by(d.id), ClaimedDevice)
 
 
 def forget_devices(tx: Transaction, ids: t.Sequence[int]) -> None:
@@ -368,7 +399,7 @@ def _numa_limits(limits: t.Mapping[str, t.Any]) -> NUMALimits | None:
     )
 
 
-def _lock(tx: Transaction, candidates: t.Sequence[Candidate]) -> list[t.Any]:
+def _lock(tx: Transaction, candidates: t.Sequence[Candidate]) -> list[nodes.NodeUsageRow]:
     ids = {c.node_id for c in candidates if c.node_id is not None}
     places = {(c.host, c.node) for c in candidates if c.node_id is None}
     c = compute_nodes.c
@@ -378,7 +409,7 @@ def _lock(tx: Transaction, candidates: t.Sequence[Candidate]) -> list[t.Any]:
     return nodes.lock(tx, ids)
 
 
-def _usage(row: t.Any) -> NodeUsage:
+def _usage(row: nodes.NodeUsageRow) -> NodeUsage:
     return NodeUsage(
         memory_mb=row.memory_mb,
         memory_mb_used=row.memory_mb_used,

@@ -18,6 +18,17 @@ from ..schema.tables import cleanups
 from . import claims, ports
 
 
+class CleanupRow:
+    """A row of cleanups: what is to be removed of an instance from a host."""
+
+    id: int
+    host: str  # the inventory's name
+    instance_uuid: str
+    domain_name: str  # libvirt's
+    reason: str
+    created_at: float  # seconds since the epoch
+
+
 def add(tx: Transaction, host: str, instance_uuid: str, domain_name: str, reason: str) -> None:
     """Remember that the instance is to be cleaned up on ``host``."""
     c = cleanups.c
@@ -29,20 +40,20 @@ def add(tx: Transaction, host: str, instance_uuid: str, domain_name: str, reason
         )
 
 
-def of_host(tx: Transaction, host: str) -> list[t.Any]:
+def of_host(tx: Transaction, host: str) -> list[CleanupRow]:
     """The pending cleanups of ``host``, oldest first."""
-    return list(tx.execute(sa.select(cleanups).where(cleanups.c.host == host).order_by(cleanups.c.id)))
+    return tx.rows(sa.select(cleanups).where(cleanups.c.host == host).order_by(cleanups.c.id), CleanupRow)
 
 
-def of_instances(tx: Transaction, uuids: t.Sequence[str]) -> list[t.Any]:
+def of_instances(tx: Transaction, uuids: t.Sequence[str]) -> list[CleanupRow]:
     """What is still to be removed of these instances, on any host."""
     mine = bulk.among(tx, cleanups.c.instance_uuid, uuids)
-    return list(tx.execute(sa.select(cleanups).where(mine).order_by(cleanups.c.id)))
+    return tx.rows(sa.select(cleanups).where(mine).order_by(cleanups.c.id), CleanupRow)
 
 
-def rows(tx: Transaction) -> list[t.Any]:
+def rows(tx: Transaction) -> list[CleanupRow]:
     """All of them, oldest first."""
-    return list(tx.execute(sa.select(cleanups).order_by(cleanups.c.id)))
+    return tx.rows(sa.select(cleanups).order_by(cleanups.c.id), CleanupRow)
 
 
 def hosts(tx: Transaction) -> set[str]:

@@ -9,7 +9,6 @@ source: Nova's instance.save(expected_task_state=...)
 
 from __future__ import annotations
 
-import types
 import typing as t
 
 from ...core import errors
@@ -23,6 +22,92 @@ from . import history, requests
 from .history import chunks
 
 LIVE = ""  # value of the column `deleted` while an instance lives
+
+
+class InstanceStates:
+    """Where an instance is in its life."""
+
+    uuid: str
+    vm_state: str
+    task_state: str | None
+
+
+class InstanceAtWork(InstanceStates):
+    """An instance in a task_state: what in_task_states() reads."""
+
+    host: str | None
+    run_id: str | None  # the run that works on it, or worked on it last
+    updated_at: float  # seconds since the epoch
+
+
+class InstanceSize(InstanceAtWork):
+    """An instance, living or deleted, with what it takes of its node: what living_and() reads. Memory is MB, disk GB."""
+
+    display_name: str
+    node: str | None
+    memory_mb: int
+    vcpus: int
+    root_gb: int
+    ephemeral_gb: int
+    deleted_at: float | None
+    deleted: str  # LIVE while it lives, its uuid afterwards
+
+
+class InstanceRow(InstanceSize):
+    """A row of instances, with all columns. Times are seconds since the epoch."""
+
+    reservation_id: str
+    request_spec_id: int
+    project: str
+    user_name: str
+    hostname: str
+    domain_name: str  # libvirt's
+    launch_index: int
+    power_state: int
+    launched_on: str | None  # the host that it was placed on last
+    availability_zone: str | None
+    swap_mb: int
+    config_drive: bool
+    key_name: str | None
+    limits: dict[str, t.Any] | None  # of its host, as the scheduler set them
+    retry: dict[str, t.Any] | None  # core.instances.retry: the hosts that were tried
+    created_at: float
+    scheduled_at: float | None
+    launched_at: float | None
+    server_group_id: str | None
+    locked_by: str | None  # the user without whom nothing can be done with it
+
+
+class Instance(InstanceRow):
+    """The row of an instance, with ``spec`` and ``digest`` of the request it came from, which the rows of a request share."""
+
+    def __init__(self, row: t.Mapping[str, t.Any], spec: dict[str, t.Any], digest: dict[str, t.Any]):
+        self.__dict__.update(row)
+        self.spec = spec
+        self.digest = digest
+
+
+class PlacedInstance(Instance):
+    """An instance that has a host."""
+
+    host: str
+    node: str
+
+
+def is_placed(row: Instance) -> t.TypeGuard[PlacedInstance]:
+    return row.host is not None
+
+
+class InstanceOnHost:
+    """An instance on its host: what on_hosts() reads."""
+
+    uuid: str
+    display_name: str
+    launch_index: int
+    host: str
+    project: str
+    request_spec_id: int
+    server_group_id: str | None
 
 
 def swap(
@@ -45,9 +130,8 @@ def swap(
     condition = sa.and_(bulk.among(tx, c.uuid, sorted(uuids)), c.deleted == LIVE, state)
     if owner is not None:
         condition = sa.and_(condition, c.run_id == owner)
-    rows = tx.execute(
-        sa.select(c.uuid, c.vm_state, c.task_state).where(condition).order_by(c.uuid).with_for_update()
-    ).all()
+    query = sa.select(c.uuid, c.vm_state, c.task_state).where(condition).order_by(c.uuid).with_for_update()
+    rows = tx.rows(query, InstanceStates)
     moved = [r.uuid for r in rows]
     if moved:
         tx.execute(instances.update().where(bulk.among(tx, c.uuid, moved)).values(updated_at=tx.now, **values))
@@ -55,7 +139,9 @@ def swap(
     return set(moved)
 
 
-def _notify_change(tx: Transaction, rows: t.Sequence[t.Any], values: t.Mapping[str, t.Any], notify: str) -> None:
+def _notify_change(
+    tx: Transaction, rows: t.Sequence[InstanceStates], values: t.Mapping[str, t.Any], notify: str
+) -> None:
     if notify == NOTIFY_NOTHING:
         return
     payloads = {}
@@ -106,7 +192,7 @@ def select_live(
     task_state: str | None = None,
     vm_state: str | None = None,
     lock: bool = False,
-) -> list[t.Any]:
+) -> list[Instance]:
     """Rows of the living instances that meet every condition given, joined with the request they came from.
 
     :arg lock: keep others from writing them until the transaction ends. For whoever writes what it decided from these rows.
@@ -168,23 +254,23 @@ def lock(tx: Transaction, uuids: t.Iterable[str]) -> None:
         tx.execute(sa.select(c.uuid).where(c.uuid.in_(part)).order_by(c.uuid).with_for_update()).all()
 
 
-def any_of(tx: Transaction, uuid: str) -> t.Any:
+def any_of(tx: Transaction, uuid: str) -> InstanceRow | None:
     """The row of the instance, living or deleted, or None."""
-    return tx.execute(sa.select(instances).where(instances.c.uuid == uuid)).first()
+    return next(iter(tx.rows(sa.select(instances).where(instances.c.uuid == uuid), InstanceRow)), None)
 
 
-def living_and(tx: Transaction, named: t.Iterable[str]) -> dict[str, t.Any]:
+def living_and(tx: Transaction, named: t.Iterable[str]) -> dict[str, InstanceSize]:
     """uuid -> row of every living instance, and of those ``named`` that are deleted."""
     c = instances.c
     who = (c.uuid, c.display_name, c.host, c.node, c.vm_state, c.task_state, c.run_id)
     query = sa.select(*who, c.deleted, c.deleted_at, c.updated_at, c.memory_mb, c.vcpus, c.root_gb, c.ephemeral_gb)
-    rows = {r.uuid: r for r in tx.execute(query.where(c.deleted == LIVE))}
+    rows = {r.uuid: r for r in tx.rows(query.where(c.deleted == LIVE), InstanceSize)}
     for part in chunks(sorted(set(named) - set(rows))):
-        rows.update({r.uuid: r for r in tx.execute(query.where(c.uuid.in_(part)))})
+        rows.update({r.uuid: r for r in tx.rows(query.where(c.uuid.in_(part)), InstanceSize)})
     return rows
 
 
-def on_hosts(tx: Transaction, hosts: t.Collection[str] | None = None) -> list[t.Any]:
+def on_hosts(tx: Transaction, hosts: t.Collection[str] | None = None) -> list[InstanceOnHost]:
     """Rows of the living instances that have a host and are not being deleted, by host and request.
 
     :arg hosts: of these hosts only.
@@ -193,9 +279,9 @@ def on_hosts(tx: Transaction, hosts: t.Collection[str] | None = None) -> list[t.
     columns = (c.uuid, c.display_name, c.launch_index, c.host, c.project, c.request_spec_id, c.server_group_id)
     stays = sa.or_(c.task_state.is_(None), c.task_state != states.DELETING)
     query = sa.select(*columns).where(c.deleted == LIVE, c.host.is_not(None), stays)
-    rows: list[t.Any] = []
+    rows: list[InstanceOnHost] = []
     for part in [None] if hosts is None else chunks(sorted(hosts)):
-        rows.extend(tx.execute(query if part is None else query.where(c.host.in_(part))))
+        rows += tx.rows(query if part is None else query.where(c.host.in_(part)), InstanceOnHost)
     return sorted(rows, key=lambda r: (r.host, r.request_spec_id, r.launch_index, r.uuid))
 
 
@@ -254,7 +340,7 @@ def hosts_of_run(tx: Transaction, run_id: str) -> list[str]:
     return sorted(tx.execute(sa.select(c.host).where(_builds_of(run_id), c.host.is_not(None)).distinct()).scalars())
 
 
-def _builds_of(run_id: str) -> t.Any:
+def _builds_of(run_id: str) -> sa.ColumnElement[bool]:
     c = instances.c
     return sa.and_(c.run_id == run_id, c.deleted == LIVE, c.vm_state == states.BUILDING)
 
@@ -268,20 +354,16 @@ def place(tx: Transaction, placements: t.Sequence[t.Mapping[str, t.Any]]) -> Non
     bulk.update(tx, instances, "uuid", rows)
 
 
-class Live(types.SimpleNamespace):
-    """An instance's row, with ``spec`` and ``digest`` of the request it came from, which the rows of a request share."""
-
-
-def with_specs(tx: Transaction, rows: t.Iterable[t.Any]) -> list[t.Any]:
+def with_specs(tx: Transaction, rows: t.Iterable[sa.Row[t.Unpack[tuple[t.Any, ...]]]]) -> list[Instance]:
     """Rows of instances with the requests that they came from: each request is read once."""
-    found = [dict(r._mapping) for r in rows]
+    found = [r._asdict() for r in rows]
     specs = requests.specs(tx, {r["request_spec_id"] for r in found})
-    return [Live(**r, spec=specs[r["request_spec_id"]].spec, digest=specs[r["request_spec_id"]].digest) for r in found]
+    return [Instance(r, specs[r["request_spec_id"]].spec, specs[r["request_spec_id"]].digest) for r in found]
 
 
 def in_task_states(
     tx: Transaction, task_states: t.Iterable[str], host: str | None = None, uuids: t.Iterable[str] | None = None
-) -> list[t.Any]:
+) -> list[InstanceAtWork]:
     """uuid, host, vm_state, task_state, run_id and updated_at of the living instances in these task_states, by uuid."""
     c = instances.c
     columns = (c.uuid, c.host, c.vm_state, c.task_state, c.run_id, c.updated_at)
@@ -290,7 +372,8 @@ def in_task_states(
         query = query.where(c.host == host)
     if uuids is not None:
         query = query.where(bulk.among(tx, c.uuid, sorted(uuids)))
-    return list(tx.execute(query.order_by(c.uuid).with_for_update() if uuids is not None else query.order_by(c.uuid)))
+    query = query.order_by(c.uuid)
+    return tx.rows(query.with_for_update() if uuids is not None else query, InstanceAtWork)
 
 
 def leave_host(tx: Transaction, host: str, uuids: t.Iterable[str], task_state: str) -> None:

@@ -35,6 +35,53 @@ CONFIGURATION = (
 )
 
 
+class NodeUsageRow:
+    """What lock() reads of a node. Memory is MB, disk GB; used is what the node reserves plus the sum of its claims."""
+
+    id: int
+    host: str  # the inventory's name
+    node: str
+    memory_mb: int
+    memory_mb_used: int
+    local_gb: int
+    local_gb_used: int
+    vcpus: int
+    vcpus_used: int
+
+
+class NodeRow(NodeUsageRow):
+    """A row of compute_nodes, with all columns. Times are seconds since the epoch."""
+
+    host_uuid: str
+    reserved_memory_mb: int
+    reserved_disk_gb: int
+    reserved_vcpus: int
+    disk_available_least: int | None
+    ram_allocation_ratio: float
+    disk_allocation_ratio: float
+    cpu_allocation_ratio: float
+    availability_zone: str
+    disabled: bool  # by the inventory
+    disabled_reason: str
+    unreachable_reason: str | None  # None: it answered when it was asked last
+    hypervisor_type: str
+    hypervisor_version: int
+    num_instances: int
+    failed_builds: int  # since its last success
+    created_at: float
+    reported_at: float | None
+    service_disabled: bool  # in the ledger (service_state), like the three that follow
+    service_disabled_reason: str
+    forced_down: bool
+    forced_down_reason: str
+    host_ip: str
+    profile_id: int | None  # node_profiles: its CPU and the guests that it takes
+    numa_profile_id: int | None  # node_profiles: its NUMA cells
+    has_pci: bool
+    has_disks: bool
+    metrics: dict[str, t.Any] | None
+
+
 def record_report(
     tx: Transaction, host: str, facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any]
 ) -> int:
@@ -100,14 +147,14 @@ def record_unreachable(tx: Transaction, host: str, reason: str) -> None:
     tx.execute(compute_nodes.update().where(compute_nodes.c.host == host).values(unreachable_reason=reason[:1000]))
 
 
-def lock(tx: Transaction, node_ids: t.Collection[int]) -> list[t.Any]:
+def lock(tx: Transaction, node_ids: t.Collection[int]) -> list[NodeUsageRow]:
     """Lock the rows of these nodes, always in the order of their ids, until the transaction ends. Returns them."""
     c = compute_nodes.c
     columns = (c.id, c.host, c.node, c.memory_mb, c.memory_mb_used, c.local_gb, c.local_gb_used, c.vcpus, c.vcpus_used)
     if not node_ids:
         return []
     mine = bulk.among(tx, c.id, sorted(set(node_ids)))
-    return list(tx.execute(sa.select(*columns).where(mine).order_by(c.id).with_for_update()))
+    return tx.rows(sa.select(*columns).where(mine).order_by(c.id).with_for_update(), NodeUsageRow)
 
 
 def recount(tx: Transaction, node_ids: t.Sequence[int]) -> None:
@@ -115,7 +162,7 @@ def recount(tx: Transaction, node_ids: t.Sequence[int]) -> None:
     c = compute_nodes.c
     mine = claims.c.compute_node_id == c.id
 
-    def total(column: t.Any) -> t.Any:
+    def total(column: sa.Column[t.Any]) -> sa.ScalarSelect[t.Any]:
         return (
             sa.select(sa.func.coalesce(sa.func.sum(column), 0)).where(mine).correlate(compute_nodes).scalar_subquery()
         )
@@ -155,10 +202,10 @@ def configure(tx: Transaction, configurations: t.Mapping[str, t.Mapping[str, t.A
     return sorted(changed)
 
 
-def rows(tx: Transaction, names: t.Iterable[str]) -> list[t.Any]:
-    """These columns of every compute node, by host and node."""
+def rows(tx: Transaction, names: t.Iterable[str]) -> list[NodeRow]:
+    """Every compute node, by host and node: with these columns only."""
     c = compute_nodes.c
-    return list(tx.execute(sa.select(*(c[n] for n in names)).order_by(c.host, c.node)))
+    return tx.rows(sa.select(*(c[n] for n in names)).order_by(c.host, c.node), NodeRow)
 
 
 def hosts(tx: Transaction) -> set[str]:
@@ -192,7 +239,7 @@ def zones(tx: Transaction) -> dict[str, str]:
     return {r.host: r.availability_zone for r in tx.execute(sa.select(c.host, c.availability_zone))}
 
 
-def zone_of(tx: Transaction, host: str, node: str) -> str | None:
+def zone_of(tx: Transaction, host: str | None, node: str | None) -> str | None:
     """The availability zone of a node."""
     c = compute_nodes.c
     query = sa.select(c.availability_zone).where(c.host == host, c.node == node)

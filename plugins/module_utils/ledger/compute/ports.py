@@ -10,6 +10,7 @@ An address is taken when its row (subnet, address) is there.
 from __future__ import annotations
 
 import ipaddress
+import random
 import typing as t
 import uuid as uuid_module
 from dataclasses import asdict
@@ -29,13 +30,22 @@ MAC_ATTEMPTS = 16
 HELD = -1  # position of a port that waits for its host to be cleaned
 
 
+class SuspiciousPort:
+    """A port that an audit looks at. ``position``: of the interface; HELD: it waits for its host to be cleaned."""
+
+    id: str
+    instance_uuid: str
+    host: str | None
+    position: int
+
+
 class Allocator:
     """Allocates ports within one transaction; reads the addresses of a subnet once for a whole batch.
 
     :arg networks: all that add() will be given. Two runs in the same subnet take turns.
     """
 
-    def __init__(self, tx: Transaction, rng: t.Any, networks: t.Iterable[Network]):
+    def __init__(self, tx: Transaction, rng: random.Random, networks: t.Iterable[Network]):
         take_turns(tx, "subnet", [s.id for n in networks for s in n.subnets])
         self.tx = tx
         self.rng = rng
@@ -248,11 +258,11 @@ def network_from(data: t.Mapping[str, t.Any]) -> Network:
 # --- what an audit looks for --------------------------------------------------------------------------------------------
 
 
-def suspicious(tx: Transaction) -> list[t.Any]:
+def suspicious(tx: Transaction) -> list[SuspiciousPort]:
     """Ports of instances that are gone, and ports that are held for a host that is to be cleaned up (position below 0)."""
     c = ports.c
     query = sa.select(c.id, c.instance_uuid, c.host, c.position).join(instances, instances.c.uuid == c.instance_uuid)
-    return list(tx.execute(query.where(sa.or_(instances.c.deleted != "", c.position < 0))))
+    return tx.rows(query.where(sa.or_(instances.c.deleted != "", c.position < 0)), SuspiciousPort)
 
 
 def addresses_of(tx: Transaction, port_ids: t.Iterable[str]) -> dict[str, list[str]]:

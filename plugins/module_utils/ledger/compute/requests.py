@@ -16,6 +16,14 @@ from .history import chunks
 SPEC_VERSION = "1.1"
 
 
+class SpecRow:
+    """What specs() reads of request_specs: the entry as it was accepted, and what tells whether a request is the same."""
+
+    id: int
+    spec: dict[str, t.Any]
+    digest: dict[str, t.Any]
+
+
 def add_reservation(tx: Transaction, reservation_id: str, project: str, user: str, request_id: str) -> None:
     tx.execute(
         reservations.insert().values(
@@ -31,11 +39,11 @@ def add_spec(tx: Transaction, reservation_id: str, digest: t.Mapping[str, t.Any]
     return int(key)
 
 
-def specs(tx: Transaction, ids: t.Iterable[int]) -> dict[int, t.Any]:
+def specs(tx: Transaction, ids: t.Iterable[int]) -> dict[int, SpecRow]:
     """id -> row of request_specs with ``spec`` and ``digest``; each is read once, however many instances came of it."""
     c = request_specs.c
-    found: dict[int, t.Any] = {}
+    found: dict[int, SpecRow] = {}
     for part in chunks(sorted(set(ids))):
         query = sa.select(c.id, c.spec, c.digest).where(c.id.in_(part))
-        found.update((r.id, r) for r in tx.execute(query))
+        found.update((r.id, r) for r in tx.rows(query, SpecRow))
     return found

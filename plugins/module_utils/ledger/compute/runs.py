@@ -65,7 +65,7 @@ def is_dead(row: RunRow | None, me: RunIdentity, now: float) -> bool:
     return row.controller == me.controller and bool(row.boot_id) and row.boot_id != me.boot_id
 
 
-def dead_among(tx: Transaction, run_ids: t.Iterable[str]) -> set[str]:
+def dead_among(tx: Transaction, run_ids: t.Iterable[str | None]) -> set[str]:
     """Those of ``run_ids`` that are dead; a run that the ledger does not know is dead. Mine never is."""
     wanted = {r for r in run_ids if r and r != tx.run.id}
     if not wanted:
@@ -74,7 +74,7 @@ def dead_among(tx: Transaction, run_ids: t.Iterable[str]) -> set[str]:
     return {r for r in wanted if is_dead(rows.get(r), tx.run, tx.now)}
 
 
-def out_of_lease(tx: Transaction, run_ids: t.Iterable[str]) -> set[str]:
+def out_of_lease(tx: Transaction, run_ids: t.Iterable[str | None]) -> set[str]:
     """Those of ``run_ids`` whose lease is out, or that the ledger does not know; their processes are not looked at."""
     wanted = {r for r in run_ids if r and r != tx.run.id}
     if not wanted:
@@ -83,7 +83,7 @@ def out_of_lease(tx: Transaction, run_ids: t.Iterable[str]) -> set[str]:
     return wanted - set(tx.execute(sa.select(runs.c.id).where(*alive)).scalars())
 
 
-def locked_error(tx: Transaction, name: str, run_id: str) -> errors.InstanceBusy:
+def locked_error(tx: Transaction, name: str, run_id: str | None) -> errors.InstanceBusy:
     """The refusal for an instance that a live run owns."""
     row = tx.execute(sa.select(runs).where(runs.c.id == run_id)).first()
     until = "the end of its lease" if row is None else _utc(row.lease_until)

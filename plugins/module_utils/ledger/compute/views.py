@@ -10,12 +10,15 @@ import datetime
 import typing as t
 
 from ...core.instances import states
+from ...core.model import Network
+from ...core.networks.network_info import PortRecord
 from ..db.transaction import Transaction
 from . import claims, history, ports
 from .groups import group_names
+from .instances import Instance
 
 
-def instance_views(tx: Transaction, rows: t.Sequence[t.Any]) -> list[dict[str, t.Any]]:
+def instance_views(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str, t.Any]]:
     """One dictionary for each ledger row, in the rows' order; Nova's field names."""
     uuids = [r.uuid for r in rows]
     port_records = ports.ports_of(tx, uuids)
@@ -27,14 +30,16 @@ def instance_views(tx: Transaction, rows: t.Sequence[t.Any]) -> list[dict[str, t
     shown = [_view(r, port_records[r.uuid], faults.get(r.uuid)) for r in rows]
     for view, row in zip(shown, rows):
         its = allocations.get(row.uuid, {})
-        view["server_group"] = groups.get(row.server_group_id)
+        view["server_group"] = groups.get(row.server_group_id or "")
         view["numa_topology"] = its.get("numa")
         view["pci_devices"] = [d["address"] for d in its.get("pci", ())]
         view["whole_disks"] = [d["path"] for d in its.get("disks", ())]
     return shown
 
 
-def _view(row: t.Any, port_records: t.Sequence[t.Any], fault: t.Any) -> dict[str, t.Any]:
+def _view(
+    row: Instance, port_records: t.Sequence[tuple[PortRecord, Network]], fault: t.Mapping[str, t.Any] | None
+) -> dict[str, t.Any]:
     image = row.spec["image"]
     return {
         "name": row.display_name,

@@ -417,5 +417,5 @@ def live_runs(tx: Transaction, rows: t.Iterable[Owned]) -> set[str]:
 
 def locked_error(tx: Transaction, row: Named) -> errors.VolumeLocked:
     """The refusal for a volume or snapshot that a live run works on."""
-    by_instances = runs.locked_error(tx, row.name or row.id, str(row.run_id))
+    by_instances = runs.locked_error(tx, row.name or row.id, row.run_id)
     return errors.VolumeLocked(**by_instances.details)

@@ -10,7 +10,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import runs
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
+    claims,
+    cleanups,
+    instances,
+    nodes,
+    runs,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.sqlalchemy_import import sa
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
@@ -24,6 +30,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage im
 
 WHOLE = [
     (runs.RunRow, tables.runs),
+    (nodes.NodeRow, tables.compute_nodes),
+    (instances.InstanceRow, tables.instances),
+    (claims.ClaimRow, tables.claims),
+    (cleanups.CleanupRow, tables.cleanups),
     (volumes.VolumeRow, tables.volumes),
     (snapshots.SnapshotRow, tables.volume_snapshots),
     (attachments.Attachment, tables.volume_attachments),
