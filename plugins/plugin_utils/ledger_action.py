@@ -209,6 +209,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
             notify_on_state_change=run.notify_on_state_change,
             count_failed_builds=self.options.get(threshold, getattr(run, threshold)) != 0,
             lease_seconds=self.options.get("lease_seconds", run.lease_seconds),
+            base_mac=run.base_mac,
         )
 
     def _actor(self) -> str:

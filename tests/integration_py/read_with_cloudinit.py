@@ -49,7 +49,6 @@ def main():
         "public_keys": source.get_public_ssh_keys(),
         "instance_id": source.get_instance_id(),
         "network": network,
-        "network_eni": source.network_eni.decode() if isinstance(source.network_eni, bytes) else source.network_eni,
     }
     if network:
         target = os.path.join(folder, "target")

@@ -184,15 +184,6 @@ def test_without_network_user_data_and_files(tmp_path):
     assert seen["network"]["config"] == []
 
 
-def test_injected_interfaces_file(tmp_path):
-    info = network_info.build_network_info(PORTS[:2], NETWORKS, flat_injected=True)
-    seen = as_cloudinit_sees(
-        tmp_path, metadata.config_drive_files(metadata_of((), network_info=tuple(info))), "iso9660", MACS
-    )
-    assert "iface eth0 inet static" in seen["network_eni"]
-    assert "address 10.0.0.5" in seen["network_eni"] and "iface eth0 inet6 static" in seen["network_eni"]
-
-
 @FORMATS
 def test_label_and_file_system(tmp_path, fmt):
     drive = tmp_path / "disk.config"

@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..errors import InvalidInput
-from ..networks.network_info import injected_interfaces, ip_info, network_data
+from ..networks.network_info import ip_info, network_data
 
 EC2_VERSIONS = (
     "1.0",
@@ -27,7 +27,7 @@ EC2_VERSIONS = (
     "2009-04-04",
 )
 # Nova's config_drive_skip_versions: on a drive only the last EC2 version and "latest" are written by default.
-SKIP_EC2_VERSIONS = EC2_VERSIONS[:-1]
+EC2_VERSIONS_WRITTEN = EC2_VERSIONS[-1:]
 
 FOLSOM, GRIZZLY, HAVANA, LIBERTY = "2012-08-10", "2013-04-04", "2013-10-17", "2015-10-15"
 NEWTON_ONE, NEWTON_TWO, OCATA, ROCKY = "2016-06-30", "2016-10-06", "2017-02-22", "2018-08-27"
@@ -69,26 +69,22 @@ class InstanceMetadata:
     dhcp_domain: str = ""  # appended to hostname
 
 
-def config_drive_files(
-    md: InstanceMetadata, skip_ec2_versions: t.Collection[str] = SKIP_EC2_VERSIONS
-) -> dict[str, bytes]:
+def config_drive_files(md: InstanceMetadata) -> dict[str, bytes]:
     """Relative path -> content, for every version and ``latest``: openstack/..., openstack/content/NNNN and ec2/...
 
     The same metadata gives the same bytes.
     """
     user_data = md.user_data.encode("utf-8") if isinstance(md.user_data, str) else md.user_data
-    content, network_config, listed = _contents(md)
+    content, listed = _contents(md)
     files: dict[str, bytes] = {}
-    for version in (*EC2_VERSIONS, "latest"):
-        if version in skip_ec2_versions:
-            continue
+    for version in (*EC2_VERSIONS_WRITTEN, "latest"):
         if user_data is not None:
             files["ec2/%s/user-data" % version] = user_data
         files["ec2/%s/meta-data.json" % version] = _json(ec2_meta_data(md, version))
     for name in (*OPENSTACK_VERSIONS, "latest"):
         version = OPENSTACK_VERSIONS[-1] if name == "latest" else name
         folder = "openstack/%s/" % name
-        files[folder + "meta_data.json"] = _json(_meta_data(md, version, network_config, listed))
+        files[folder + "meta_data.json"] = _json(_meta_data(md, version, listed))
         if user_data is not None:
             files[folder + "user_data"] = user_data
         if version >= HAVANA:
@@ -203,24 +199,17 @@ def check_path(path: str) -> None:
         raise InvalidInput(reason="%r cannot be a path on a config drive" % path)
 
 
-def _contents(md: InstanceMetadata) -> tuple[dict[str, bytes], dict[str, str] | None, list[dict[str, str]]]:
-    """(NNNN -> bytes, the entry network_config or None, the entries of "files")."""
+def _contents(md: InstanceMetadata) -> tuple[dict[str, bytes], list[dict[str, str]]]:
+    """(NNNN -> bytes, the entries of "files")."""
     content: dict[str, bytes] = {}
-    network_config = None
     listed = []
-    interfaces = injected_interfaces(md.network_info)
-    if interfaces is not None:
-        network_config = {"name": "network_config", "content_path": "/content/%04d" % len(content)}
-        content["%04d" % len(content)] = interfaces.encode("utf-8")
     for path, data in md.injected_files:
         listed.append({"path": path, "content_path": "/content/%04d" % len(content)})
         content["%04d" % len(content)] = data
-    return content, network_config, listed
+    return content, listed
 
 
-def _meta_data(
-    md: InstanceMetadata, version: str, network_config: dict[str, str] | None, listed: list[dict[str, str]]
-) -> dict[str, t.Any]:
+def _meta_data(md: InstanceMetadata, version: str, listed: list[dict[str, str]]) -> dict[str, t.Any]:
     data: dict[str, t.Any] = {"uuid": md.uuid}
     if md.metadata:
         data["meta"] = dict(md.metadata)
@@ -228,8 +217,6 @@ def _meta_data(
         data["files"] = listed
     if md.admin_password:
         data["admin_pass"] = md.admin_password
-    if network_config:
-        data["network_config"] = network_config
     if md.keys:
         name, public_key = md.keys[0]
         data["public_keys"] = {name: public_key}

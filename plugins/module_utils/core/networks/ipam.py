@@ -176,17 +176,21 @@ def free_addresses(subnet: Subnet, used: t.Collection[int]) -> t.Iterator[str]:
             number += 1
 
 
-def new_mac(rng: t.Any, base_mac: str = BASE_MAC) -> str:
+def checked_base_mac(value: t.Any) -> str:
+    """:raises InvalidInput: not a unicast MAC address."""
+    base_mac = str(value).lower()
+    if not _MAC.match(base_mac) or int(base_mac[:2], 16) & 1:
+        raise InvalidInput(reason="base_mac %r is not a unicast MAC address" % base_mac)
+    return base_mac
+
+
+def new_mac(rng: t.Any, base_mac: str) -> str:
     """A MAC address with the first three octets of ``base_mac``, or the first four if its fourth is not 00.
 
     The caller checks whether it is free.
 
-    :arg rng: a random.Random.
-    :raises InvalidInput: base_mac is not a unicast MAC address.
+    :arg rng: a random.Random. :arg base_mac: see checked_base_mac().
     """
-    base_mac = base_mac.lower()
-    if not _MAC.match(base_mac) or int(base_mac[:2], 16) & 1:
-        raise InvalidInput(reason="base_mac %r is not a unicast MAC address" % base_mac)
     octets = base_mac.split(":")
     keep = 3 if octets[3] == "00" else 4
     octets[keep:] = ["%02x" % rng.getrandbits(8) for _octet in octets[keep:]]

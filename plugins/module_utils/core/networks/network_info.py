@@ -42,16 +42,14 @@ class PortRecord:
 def build_network_info(
     ports: t.Iterable[PortRecord],
     networks: t.Mapping[str, Network],
-    project_id: str = "",
-    flat_injected: bool = False,
+    project_id: str,
 ) -> list[Data]:
     """One VIF per port, in the order of ``ports``.
 
     :arg networks: network id -> Network.
-    :arg flat_injected: Nova's setting: guests also get an interfaces file in the config drive.
     :raises NetworkNotFound, SubnetNotFound: ``networks`` lacks that of a port.
     """
-    return [_vif(port, networks, project_id, flat_injected) for port in ports]
+    return [_vif(port, networks, project_id) for port in ports]
 
 
 def fixed_ips(network_info: t.Iterable[t.Mapping[str, t.Any]]) -> list[Data]:
@@ -99,35 +97,7 @@ def network_data(network_info: t.Sequence[t.Mapping[str, t.Any]]) -> Data:
     return {"links": links, "networks": nets, "services": services}
 
 
-def injected_interfaces(network_info: t.Sequence[t.Mapping[str, t.Any]]) -> str | None:
-    """An interfaces(5) file for the guest; None if no network is injected or DHCP gives the address.
-
-    Only for networks with flat_injected. Interfaces are named eth0, eth1... in the order of the VIFs.
-    """
-    stanzas: list[str] = []
-    number = -1
-    for vif in network_info:
-        network = vif.get("network") or {}
-        if not network.get("subnets"):
-            continue
-        number += 1
-        chosen = [s for s in (_first_subnet(vif, 4), _first_subnet(vif, 6)) if s is not None]
-        if not network["meta"].get("injected") or any(s["meta"].get("dhcp_server") is not None for s in chosen):
-            continue
-        lines = ["auto eth%d" % number]
-        for subnet in chosen:
-            if subnet["ips"]:
-                lines.extend(_interface_lines("eth%d" % number, vif["address"], subnet))
-        stanzas.append("\n".join(lines))
-    if not stanzas:
-        return None
-    return (
-        "\n\n".join(["# Written by bootflow.compute; see interfaces(5).", "auto lo\niface lo inet loopback", *stanzas])
-        + "\n"
-    )
-
-
-def _vif(port: PortRecord, networks: t.Mapping[str, Network], project_id: str, flat_injected: bool) -> Data:
+def _vif(port: PortRecord, networks: t.Mapping[str, Network], project_id: str) -> Data:
     network = networks.get(port.network_id)
     if network is None:
         raise NetworkNotFound(
@@ -136,7 +106,7 @@ def _vif(port: PortRecord, networks: t.Mapping[str, Network], project_id: str, f
     return {
         "id": port.id,
         "address": port.mac_address,
-        "network": _network(port, network, project_id, flat_injected),
+        "network": _network(port, network, project_id),
         "type": network.type,
         "details": {"libvirt_network": network.source} if network.type == "network" else {},
         "devname": ("tap" + port.id)[:DEVNAME_LENGTH],
@@ -152,14 +122,14 @@ def _vif(port: PortRecord, networks: t.Mapping[str, Network], project_id: str, f
     }
 
 
-def _network(port: PortRecord, network: Network, project_id: str, flat_injected: bool) -> Data:
+def _network(port: PortRecord, network: Network, project_id: str) -> Data:
     return {
         "id": network.id,
         "bridge": network.source if network.type == "bridge" else None,
         "label": network.name,
         "subnets": _subnets(port, network),
         "meta": {
-            "injected": flat_injected,
+            "injected": False,
             "tenant_id": project_id,
             "mtu": network.mtu,
             "physical_network": None,
@@ -273,21 +243,3 @@ def _dns_services(subnet: t.Mapping[str, t.Any]) -> list[Data]:
 
 def _netmask(subnet: t.Mapping[str, t.Any]) -> str:
     return str(ipaddress.ip_network(subnet["cidr"], strict=False).netmask)
-
-
-def _interface_lines(name: str, mac: str, subnet: t.Mapping[str, t.Any]) -> list[str]:
-    net = ipaddress.ip_network(subnet["cidr"], strict=False)
-    v4 = net.version == 4
-    lines = [
-        "iface %s %s static" % (name, "inet" if v4 else "inet6"),
-        "    hwaddress ether %s" % mac,
-        "    address %s" % subnet["ips"][0]["address"],
-        "    netmask %s" % (net.netmask if v4 else net.prefixlen),
-    ]
-    if v4:
-        lines.append("    broadcast %s" % net.broadcast_address)
-    if (subnet.get("gateway") or {}).get("address"):
-        lines.append("    gateway %s" % subnet["gateway"]["address"])
-    if subnet["dns"]:
-        lines.append("    dns-nameservers %s" % " ".join(dns["address"] for dns in subnet["dns"]))
-    return lines

@@ -6,11 +6,23 @@
 
 from __future__ import annotations
 
-from ..reading.setting import PATH, Setting, Table
+import typing as t
+
+from ..errors import InvalidInput
+from ..networks.ipam import BASE_MAC, checked_base_mac
+from ..reading.setting import PATH, Kind, Setting, Table, Unfit
 
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 NOTIFICATIONS = ("none", "vm_state", "vm_and_task_state")
 LONGEST = 2_000_000  # seconds, of a timeout
+
+
+def _base_mac(value: t.Any) -> str:
+    try:
+        return checked_base_mac(value)
+    except InvalidInput:
+        raise Unfit from None
+
 
 LEDGER = Table(
     (
@@ -142,6 +154,13 @@ RUN = Table(
             10,
             "Failed builds are counted for the BuildFailureWeigher; 0: they are not counted.",
             least=0,
+        ),
+        Setting(
+            "base_mac",
+            Kind("a unicast MAC address", _base_mac, "str"),
+            BASE_MAC,
+            "Beginning of the MAC addresses that are drawn: three octets, or four if the fourth is not 00, as Neutron's setting."
+            " Ledgers whose guests are on one network need different ones.",
         ),
         Setting("compute_group", str, "bootflow_compute", "Inventory group of the compute hosts."),
         Setting("storage_group", str, "bootflow_storage", "Inventory group of the storage hosts."),

@@ -155,7 +155,7 @@ def load(tx: Transaction, rows: t.Sequence[PlacedInstance]) -> list[Build]:
                 row=row,
                 disks=disks[row.uuid],
                 ports=port_records[row.uuid],
-                network_info=build_network_info([p for p, _n in port_records[row.uuid]], networks),
+                network_info=build_network_info([p for p, _n in port_records[row.uuid]], networks, row.project),
                 facts=facts[place],
                 allocation=allocations.get(row.uuid, {}),
                 resumed=row.uuid in resumed,

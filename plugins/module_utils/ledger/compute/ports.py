@@ -103,7 +103,9 @@ class Allocator:
         for _attempt in range(MAC_ATTEMPTS):
             if len(found) == count:
                 break
-            drawn = dict.fromkeys(ipam.new_mac(self.rng) for _each in range(count - len(found)))
+            drawn = dict.fromkeys(
+                ipam.new_mac(self.rng, self.tx.context.base_mac) for _each in range(count - len(found))
+            )
             taken = set(
                 self.tx.execute(
                     sa.select(ports.c.mac_address).where(bulk.among(self.tx, ports.c.mac_address, drawn))

@@ -14,6 +14,8 @@ import typing as t
 import uuid
 from dataclasses import dataclass, field
 
+from ...core.networks.ipam import BASE_MAC
+
 # What notify_on_state_change may be, beside vm_state.
 NOTIFY_NOTHING = "none"
 NOTIFY_VM_AND_TASK_STATE = "vm_and_task_state"
@@ -95,6 +97,7 @@ class Context:
     notify_on_state_change: str = NOTIFY_NOTHING
     count_failed_builds: bool = True  # consecutive_build_service_disable_threshold is not 0
     lease_seconds: float = LEASE_SECONDS  # how long what this run holds outlives it
+    base_mac: str = BASE_MAC  # of the MAC addresses that are drawn
     rng: random.Random = field(default_factory=random.SystemRandom)
     clock: t.Callable[[], float] = time.time
 

@@ -17,6 +17,7 @@ from ansible_collections.bootflow.compute.plugins.action import boot_accept, boo
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import ports
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
@@ -141,6 +142,20 @@ def test_what_a_host_says_of_ephemeral_disks_and_random_numbers(world: World) ->
     assert [d["fs"] for d in instance["disks"] if d["kind"] == "ephemeral"] == ["xfs", "vfat"]
     (domain,) = boot.given["domain"]["domains"]
     assert etree.fromstring(domain["xml"]).findtext("devices/rng/backend") == "/dev/hwrng"
+
+
+def test_the_beginning_of_mac_addresses(world: World) -> None:
+    networks = [{"name": "blue", "subnets": [{"cidr": "10.0.0.0/24"}]}]
+    for base, expected in (
+        (None, "fa:16:3e:"),
+        ("52:54:00:00:00:00", "52:54:00:"),
+        ("52:54:00:A1:00:00", "52:54:00:a1:"),
+    ):
+        boot = Boot(world, networks=networks, base_mac=base)
+        (uuid,) = boot.accept(name="with-%s" % base, networks=["blue"])["created"]
+        with world.ledger.read() as tx:
+            ((port, _network),) = ports.ports_of(tx, [uuid])[uuid]
+        assert port.mac_address.startswith(expected)
 
 
 def test_what_a_host_says_of_metadata(world: World) -> None:

@@ -136,44 +136,20 @@ class HostNUMATopology:
         return cls(tuple(HostCell.from_dict(cell) for cell in data["cells"]))
 
     @classmethod
-    def from_facts(
-        cls,
-        facts: t.Mapping[str, t.Any] | None,
-        reserved_huge_pages: t.Sequence[t.Any] = (),
-        allowed_cpus: t.Collection[int] | None = None,
-    ) -> HostNUMATopology | None:
-        """The unused topology of a host's fact ``numa_topology``; None for a host without the fact.
-
-        :arg reserved_huge_pages: pages that guests do not get: {node, size (kB, or 2MB), count}, or the text
-            ``node:0,size:2048,count:64``.
-        :arg allowed_cpus: the CPUs for guests (Nova's vcpu_pin_set); None: all.
-        :raises InvalidReservedMemoryPagesOption: an entry without node, size or count.
-        """
-        reserved = reserved_pages(reserved_huge_pages)
+    def from_facts(cls, facts: t.Mapping[str, t.Any] | None) -> HostNUMATopology | None:
+        """The unused topology of a host's fact ``numa_topology``; None for a host without the fact."""
         if not facts or not facts.get("cells"):
             return None
-        cells = [_restricted(HostCell.from_dict(cell), allowed_cpus) for cell in facts["cells"]]
-        return cls(
-            tuple(
-                replace(
-                    cell,
-                    pages=tuple(
-                        replace(pages, reserved=reserved.get((cell.id, pages.size_kb), pages.reserved))
-                        for pages in cell.pages
-                    ),
-                )
-                for cell in cells
-            )
-        )
+        return cls(tuple(_cell(cell) for cell in facts["cells"]))
 
 
-def _restricted(cell: HostCell, allowed: t.Collection[int] | None) -> HostCell:
-    cpus = cell.cpus if allowed is None else cell.cpus & frozenset(allowed)
-    cores = sorted((core & cpus for core in cell.siblings), key=sorted)
+def _cell(facts: t.Mapping[str, t.Any]) -> HostCell:
+    cell = HostCell.from_dict(facts)
+    cores = sorted((core & cell.cpus for core in cell.siblings), key=sorted)
     cores = [core for core in cores if core]
     if all(len(core) == 1 for core in cores):
-        cores = []  # no SMT, or not for these CPUs: CPUs are taken one by one
-    return replace(cell, cpus=cpus, siblings=tuple(cores))
+        cores = []  # no SMT: CPUs are taken one by one
+    return replace(cell, siblings=tuple(cores))
 
 
 def reserved_pages(settings: t.Sequence[t.Any]) -> dict[tuple[int, int], int]:

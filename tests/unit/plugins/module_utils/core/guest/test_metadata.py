@@ -42,7 +42,7 @@ NET = Network(
 
 def info(*addresses):
     fixed = tuple({"subnet_id": "s6" if ":" in a else "s4", "ip_address": a} for a in addresses)
-    return tuple(build_network_info([PortRecord("p", "net", "fa:16:3e:00:00:01", fixed)], {"net": NET}))
+    return tuple(build_network_info([PortRecord("p", "net", "fa:16:3e:00:00:01", fixed)], {"net": NET}, "demo"))
 
 
 def meta_data(md, version="latest"):
@@ -103,10 +103,10 @@ def test_layout_without_options():
     assert json.loads(files["openstack/latest/network_data.json"]) == {}
 
 
-def test_skipped_ec2_versions_can_be_had():
-    files = metadata.config_drive_files(bare(), skip_ec2_versions=())
-    assert {p.split("/")[1] for p in files if p.startswith("ec2/")} == {*metadata.EC2_VERSIONS, "latest"}
-    first, last = (json.loads(files["ec2/%s/meta-data.json" % v]) for v in ("1.0", "latest"))
+def test_ec2_versions():
+    files = metadata.config_drive_files(bare())
+    assert {p.split("/")[1] for p in files if p.startswith("ec2/")} == {"2009-04-04", "latest"}
+    first, last = (metadata.ec2_meta_data(bare(), version) for version in ("1.0", "latest"))
     assert "local-hostname" not in first and "placement" not in first
     assert last == json.loads(files["ec2/2009-04-04/meta-data.json"])
 

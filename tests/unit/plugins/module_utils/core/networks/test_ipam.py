@@ -187,14 +187,14 @@ def test_no_pools_no_address():
 
 def test_mac_addresses():
     rng = random.Random(7)
-    macs = [ipam.new_mac(rng) for _each in range(200)]
+    macs = [ipam.new_mac(rng, ipam.BASE_MAC) for _each in range(200)]
     assert len(set(macs)) == 200
     assert all(m.startswith("fa:16:3e:") and len(m) == 17 and m == m.lower() for m in macs)
-    assert ipam.new_mac(random.Random(7)) == macs[0]
-    assert ipam.new_mac(rng, "FA:16:3E:4F:00:00").startswith("fa:16:3e:4f:")
+    assert ipam.new_mac(random.Random(7), ipam.BASE_MAC) == macs[0]
+    assert ipam.new_mac(rng, ipam.checked_base_mac("FA:16:3E:4F:00:00")).startswith("fa:16:3e:4f:")
 
 
 @pytest.mark.parametrize("base", ["fa:16:3e", "01:16:3e:00:00:00", "zz:16:3e:00:00:00", ""])
 def test_bad_base_mac(base):
     with pytest.raises(errors.InvalidInput, match="base_mac"):
-        ipam.new_mac(random.Random(1), base)
+        ipam.checked_base_mac(base)

@@ -41,7 +41,7 @@ def port(*addresses, **more):
 
 
 def info_of(*ports, **more):
-    return network_info.build_network_info(ports, NETWORKS, **more)
+    return network_info.build_network_info(ports, NETWORKS, **{"project_id": "", **more})
 
 
 def test_a_vif_in_novas_words():
@@ -189,14 +189,3 @@ def test_link_type_is_told_for_known_types_only():
 def test_no_network():
     assert network_info.network_data([]) == {}
     assert network_info.network_data(info_of(port())) == {"links": [], "networks": [], "services": []}
-
-
-def test_injected_interfaces():
-    ports = (port(("s4", "10.0.0.5"), ("s6", "2001:db8::5")), port(("sd", "10.3.0.9")), port(("sn", "10.2.0.5")))
-    assert network_info.injected_interfaces(info_of(*ports)) is None
-    text = network_info.injected_interfaces(info_of(*ports, flat_injected=True))
-    assert "iface eth0 inet static\n    hwaddress ether fa:16:3e:00:00:01\n    address 10.0.0.5\n" in text
-    assert "    broadcast 10.0.0.255\n    gateway 10.0.0.1\n    dns-nameservers 9.9.9.9\n" in text
-    assert "iface eth0 inet6 static" in text and "    netmask 64\n" in text
-    assert "eth1" not in text  # DHCP tells that one
-    assert "auto eth2\niface eth2 inet static" in text

