@@ -78,12 +78,12 @@ class VolumeHistory(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES), size=st.sampled_from((4, 10, 15)), image=st.booleans())
     def wish(self, name: str, size: int, image: bool) -> None:
         entry = {"name": name, "size": size, **({"image": "cirros"} if image else {})}
-        self.tried(self.world.wish, entry, run=self.run)
+        self.tried(self.world.request, entry, run=self.run)
 
     @rule(name=st.sampled_from(NAMES), source=st.sampled_from(NAMES + SNAPSHOTS))
     def copy(self, name: str, source: str) -> None:
         field = "snapshot_id" if source in SNAPSHOTS else "source_volid"
-        self.tried(self.world.wish, {"name": name, field: source}, run=self.run)
+        self.tried(self.world.request, {"name": name, field: source}, run=self.run)
 
     @rule(name=st.sampled_from(NAMES), force=st.booleans(), cascade=st.booleans())
     def delete(self, name: str, force: bool, cascade: bool) -> None:
