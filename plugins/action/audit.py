@@ -24,6 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery im
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.audit import Todo
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery.storage_audit import Ends
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     audit_ends,
     audit_storage,
@@ -84,7 +85,7 @@ class ActionModule(LedgerAction):
             "known_targets": known,
         }
 
-    def _ledger_to_read(self) -> t.Any:
+    def _ledger_to_read(self) -> Ledger:
         """In check mode an empty one where there is none yet."""
         return self.rehearsal_ledger() if self.check_mode else self.open_ledger()
 
@@ -166,7 +167,7 @@ class ActionModule(LedgerAction):
 
     def _evidence(
         self,
-        ledger: t.Any,
+        ledger: Ledger,
         answers: t.Mapping[str, t.Mapping[str, t.Any]],
         storage: t.Mapping[str, t.Mapping[str, t.Any]],
     ) -> Evidence:
@@ -255,7 +256,7 @@ class ActionModule(LedgerAction):
 
     @staticmethod
     def _cleaned(
-        ledger: t.Any,
+        ledger: Ledger,
         host: str,
         todo: Todo,
         wanted: t.Mapping[str, str],

@@ -15,6 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sch
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import leases
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
@@ -95,10 +96,9 @@ class ActionModule(LedgerAction):
             "stale_storage_hosts": self._stale_storage(ledger) if accepted.changed and makes_volumes else [],
         }
 
-    def _stale_storage(self, ledger: t.Any) -> list[str]:
+    def _stale_storage(self, ledger: Ledger) -> list[str]:
         hosts = storage_settings.storage_hosts(self)
-        stale = ledger.inspect(backends.stale_hosts, hosts, self.options["facts_max_age"])
-        return t.cast("list[str]", stale)
+        return ledger.inspect(backends.stale_hosts, hosts, self.options["facts_max_age"])
 
     def _stale(self, tx: Transaction) -> list[str]:
         """The hosts to be asked before anything is scheduled: their facts are old, or they have pending cleanups."""

@@ -12,6 +12,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import SecretsOfRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import passwords
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -26,7 +27,7 @@ class ActionModule(LedgerAction):
         secrets_of = SecretsOfRequest(self.options["instances"], self.options["project"]).of
         run = self.context().run.id
 
-        def read(tx: Transaction) -> tuple[list[t.Any], set[str]]:
+        def read(tx: Transaction) -> tuple[list[Instance], set[str]]:
             rows = instances.select_live(tx, run_id=run, vm_state=states.ACTIVE)
             return rows, history.with_event(tx, [r.uuid for r in rows], "resume")
 

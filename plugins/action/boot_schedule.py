@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import explain
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
@@ -21,8 +22,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule as volume_scheduling
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.volumes import VolumeRow
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
     boot_request,
@@ -47,7 +51,7 @@ class _Rehearsed:
     """What a boot would do, as the transaction that was rolled back had it; mappings are by the instance's uuid."""
 
     result: schedule.Scheduled
-    rows: list[t.Any]  # of the instances
+    rows: list[Instance]
     placed: dict[str, builds.Build]
     volumes: dict[str, list[attached_volumes.Attached]]
     backends: dict[str, t.Any]  # by the volume's id: where it would be made
@@ -102,7 +106,7 @@ class ActionModule(LedgerAction):
             "not_placed": sorted(result.failed),
         }
 
-    def _place_volumes(self, ledger: t.Any) -> None:
+    def _place_volumes(self, ledger: Ledger) -> None:
         """For whom volumes are exported is known with the instance's host."""
         found = ledger.inspect(attachments.instances_to_bind)
         if found:
@@ -117,7 +121,7 @@ class ActionModule(LedgerAction):
 
     # --- the fleet ----------------------------------------------------------------------------------------------------
 
-    def _fleet_reader(self, hosts: t.Collection[str]) -> t.Callable[[t.Any, fleet.Needs], Fleet]:
+    def _fleet_reader(self, hosts: t.Collection[str]) -> t.Callable[[Transaction, fleet.Needs], Fleet]:
         aggregates, host_vars = scheduler_settings.aggregates_of(self), scheduler_settings.vars_for_filters(self)
         return lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs)
 
@@ -181,7 +185,7 @@ class ActionModule(LedgerAction):
         self,
         tx: Transaction,
         accepted: accept.Accepted,
-        read_fleet: t.Callable[[t.Any, fleet.Needs], Fleet],
+        read_fleet: t.Callable[[Transaction, fleet.Needs], Fleet],
         connectors: life.Connectors,
         makes_volumes: bool,
     ) -> _Rehearsed:
@@ -216,7 +220,7 @@ class ActionModule(LedgerAction):
             plans.append(plan)
         return plans
 
-    def _plan_of(self, row: t.Any, found: _Rehearsed, in_full: bool) -> dict[str, t.Any]:
+    def _plan_of(self, row: Instance, found: _Rehearsed, in_full: bool) -> dict[str, t.Any]:
         build, fault, selection = (
             found.placed.get(row.uuid),
             found.faults.get(row.uuid),
@@ -240,7 +244,12 @@ class ActionModule(LedgerAction):
 
 
 def _plan_lines(
-    row: t.Any, build: builds.Build | None, selection: t.Any, fault: t.Any, decision: t.Any, in_full: bool
+    row: Instance,
+    build: builds.Build | None,
+    selection: Selection | None,
+    fault: t.Mapping[str, t.Any] | None,
+    decision: t.Any,
+    in_full: bool,
 ) -> list[str]:
     """:arg in_full: with the hosts that were looked at."""
     lines = ["", "%s (%s)" % (row.display_name, row.spec["flavor"]["name"])]
@@ -268,7 +277,7 @@ def _diff(plan: t.Mapping[str, t.Any]) -> dict[str, str]:
 
 
 def _volume_plan(attached: attached_volumes.Attached, chosen: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
-    volume = attached.volume
+    volume = t.cast(VolumeRow, attached.volume)
     return {
         "id": attached.volume_id,
         "name": volume.name,

@@ -133,7 +133,7 @@ class ActionModule(LedgerAction):
     def _extend(self, work: Work) -> Problems:
         problems = attached_volumes.rescan(self, work.grown)
         grown = [a for a in work.grown if a.id not in problems]
-        problems.update(self._disks([{**_disk(a, "resized"), "size": a.volume.size * GIB} for a in grown]))
+        problems.update(self._disks([{**_disk(a, "resized"), "size": a.size_gb * GIB} for a in grown]))
         seen = [a.id for a in work.grown if a.id not in problems]
         if seen:
             self.ledger.transact(attachments.rescanned, seen)

@@ -12,6 +12,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -48,7 +49,7 @@ class ActionModule(LedgerAction):
             "settled": settled,
         }
 
-    def _clean_up(self, ledger: t.Any, host: str) -> list[str]:
+    def _clean_up(self, ledger: Ledger, host: str) -> list[str]:
         """Rid the host of what earlier runs could not remove."""
         todo = [{"uuid": c.instance_uuid, "name": c.domain_name} for c in ledger.inspect(cleanups.of_host, host)]
         if not todo:

@@ -64,13 +64,13 @@ class ActionModule(LedgerAction):
             project=o["project"],
             everything=o["all"],
         )
-        arguments = (_begin, self.operation, selection, frozenset(self.compute_hosts()))
+        arguments = (self.operation, selection, frozenset(self.compute_hosts()))
         if self.check_mode:
             ledger = self.rehearsal_ledger()
-            begun, with_volumes = ledger.rehearsal(*arguments)
+            begun, with_volumes = ledger.rehearsal(_begin, *arguments)
         else:
             ledger = self.open_ledger()
-            begun, with_volumes = ledger.transact(*arguments)
+            begun, with_volumes = ledger.transact(_begin, *arguments)
         ledger.close()
         work: dict[str, Items] = {}
         for row in begun.rows:
@@ -217,9 +217,11 @@ class ActionModule(LedgerAction):
         return t.cast("t.Mapping[str, t.Any]", self.task_vars["hostvars"]["localhost"].get(BEGUN) or {})
 
 
-def _begin(tx: Transaction, *arguments: t.Any) -> tuple[operation.Begun, set[str]]:
+def _begin(
+    tx: Transaction, its: operation.Operation, selection: operation.Selection, known_hosts: t.Collection[str]
+) -> tuple[operation.Begun, set[str]]:
     """What has begun, and which of it has volumes."""
-    begun = operation.begin(tx, *arguments)
+    begun = operation.begin(tx, its, selection, known_hosts)
     return begun, set(attachments.of_instances(tx, [r.uuid for r in begun.rows]))
 
 

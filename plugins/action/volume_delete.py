@@ -15,6 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.vol
     VOLUME_SELECTION,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import delete, unmanage
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.delete import VolumeDeleting
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import snapshots as snapshot_rows
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
@@ -48,7 +49,7 @@ class ActionModule(LedgerAction):
             "cascade": o["cascade"],
         }
 
-        def begin(tx: Transaction) -> tuple[t.Any, dict[str, list[str]]]:
+        def begin(tx: Transaction) -> tuple[VolumeDeleting, dict[str, list[str]]]:
             if o["unmanage"]:
                 return unmanage.unmanage(tx, volume_settings.inventory(self), **chosen), {}
             found = delete.begin(tx, **chosen)
@@ -62,7 +63,9 @@ class ActionModule(LedgerAction):
             found, snapshots = self.rehearsal_ledger().rehearsal(begin)
         else:
             found, snapshots = self.open_ledger().transact(begin)
-        named = [{"name": r.name or "", "id": r.id, "pool_host": r.pool_host} for r in found.rows]
+        named: list[dict[str, t.Any]] = [
+            {"name": r.name or "", "id": r.id, "pool_host": r.pool_host} for r in found.rows
+        ]
         named += [{"name": g.get("name") or "", "id": g["id"], "pool_host": g.get("pool_host")} for g in found.gone]
         for each in named:
             each["snapshots"] = snapshots.get(each["id"], [])

@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.crea
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import extend
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.volumes import VolumeRow
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     storage_reports,
     tables,
@@ -52,7 +53,7 @@ class ActionModule(LedgerAction):
         context = self.context()
         if o["phase"] == "select":
 
-            def growing(tx: Transaction) -> list[t.Any]:
+            def growing(tx: Transaction) -> list[VolumeRow]:
                 found, _missing = volumes.find(tx, [w["volume"] for w in requested], o["project"])
                 sizes = {w["volume"]: str(w["size"]) for w in requested}
                 return [row for word, row in found.items() if sizes[word] != str(row.size)]

@@ -30,7 +30,7 @@ class ActionModule(LedgerAction):
                 tables.show(self._display, ["No volumes. %s." % e.message])
             return {"changed": False, "volumes": [], "snapshots": [], "backends": []}
 
-        def read(tx: Transaction) -> tuple[list[t.Any], list[t.Any], list[t.Any]]:
+        def read(tx: Transaction) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]], list[dict[str, t.Any]]]:
             found = volume_views.volumes(tx, ids=o["volume_ids"], names=o["volume_names"], project=o["project"])
             ids = {v["id"] for v in found}
             snapshots = [s for s in volume_views.snapshots(tx, project=o["project"]) if s["volume_id"] in ids]

@@ -16,6 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes imp
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import snapshots as snapshot_rows
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views, volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.volumes import VolumeRow
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     storage_reports,
     tables,
@@ -41,7 +42,7 @@ class ActionModule(LedgerAction):
             return {"changed": False, "stale_hosts": stale}
         return self._begin() if self.options["phase"] == "begin" else self._finish()
 
-    def _of_new_ones(self, tx: Transaction) -> list[t.Any]:
+    def _of_new_ones(self, tx: Transaction) -> list[VolumeRow]:
         """The volumes that snapshots are to be made of."""
         project = self.options["project"]
         wanted = {}

@@ -21,10 +21,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes impo
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.attachment import KERNEL, NONE, QEMU
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import iscsi_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports, life
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, volumes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Connector
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Attachment, Connector
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.volumes import VolumeRow
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volume_secrets import chap_of
 
 GIB = 1024**3
@@ -36,8 +39,8 @@ Problems = t.Dict[str, errors.BootflowError]
 class Attached:
     """A live attachment and its volume, as rows of the ledger."""
 
-    row: t.Any
-    volume: t.Any
+    row: Attachment
+    volume: VolumeRow | None  # None: it was deleted meanwhile
 
     @property
     def id(self) -> str:
@@ -48,6 +51,10 @@ class Attached:
         return str(self.row.volume_id)
 
     @property
+    def size_gb(self) -> int:
+        return t.cast(VolumeRow, self.volume).size
+
+    @property
     def alone(self) -> bool:
         """Whether its guest logs in by itself, with a name and a secret that no other attachment has."""
         return bool(self.row.initiator == names.attachment_initiator(self.id))
@@ -55,7 +62,8 @@ class Attached:
     @property
     def secret(self) -> str:
         """Under which name libvirt has its secret."""
-        return names.attachment_secret(self.row.iqn, self.id) if self.alone else str(self.row.iqn)
+        iqn = str(self.row.iqn)
+        return names.attachment_secret(iqn, self.id) if self.alone else iqn
 
     @property
     def key(self) -> str:
@@ -68,7 +76,7 @@ def load(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[Attached]]
     return {uuid: of_rows(tx, rows) for uuid, rows in attachments.of_instances(tx, uuids).items()}
 
 
-def of_rows(tx: Transaction, rows: t.Sequence[t.Any]) -> list[Attached]:
+def of_rows(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attached]:
     """These attachments with their volumes."""
     ids = sorted({r.volume_id for r in rows})
     known = {v.id: v for v in volumes.select(tx, ids=ids)} if ids else {}
@@ -107,7 +115,7 @@ def connector_of(host: str, kind: str, facts: t.Mapping[str, t.Any]) -> Connecto
     return Connector(host, str(facts.get("initiator") or made), kind)
 
 
-def check_host(host: str, connector: str, facts: t.Mapping[str, t.Any]) -> None:
+def check_host(host: str, connector: str | None, facts: t.Mapping[str, t.Any]) -> None:
     """:raises HostLacksHardware: the host cannot use this connector; another host may."""
     if connector == KERNEL and not facts.get("initiator"):
         raise errors.HostLacksHardware(
@@ -153,9 +161,11 @@ def guest_disk(disk: PlannedDisk, attached: Attached | None) -> PlannedDisk:
         "shareable": bool(volume is not None and volume.multiattach),
     }
     if row.connector == QEMU and row.iqn:
-        portals = [names.split_portal(p) for p in row.portals]
+        portals = [names.split_portal(p) for p in row.portals or ()]
         user = _chap(attached).user
-        connection = iscsi_connection(row.iqn, row.lun, portals, user, row.initiator or "", attached.secret)
+        connection = iscsi_connection(
+            row.iqn, t.cast(int, row.lun), portals, user, row.initiator or "", attached.secret
+        )
         return disk.placed("", "raw", "network", connection=connection, **more)
     return disk.placed(row.device_path or _to_come(row.volume_id), "raw", "block", io="native", **more)
 
@@ -167,7 +177,9 @@ def _to_come(volume_id: str) -> str:
 # --- connecting -------------------------------------------------------------------------------------------------------
 
 
-def connect(action: t.Any, ledger: t.Any, found: t.Sequence[Attached], facts: t.Mapping[str, t.Any]) -> Problems:
+def connect(
+    action: LedgerAction, ledger: Ledger, found: t.Sequence[Attached], facts: t.Mapping[str, t.Any]
+) -> Problems:
     """Connect these on the current host, journaled. Returns attachment id -> why it failed."""
     problems: Problems = {}
     host = action.task_vars["inventory_hostname"]
@@ -209,7 +221,9 @@ def connect(action: t.Any, ledger: t.Any, found: t.Sequence[Attached], facts: t.
     return problems
 
 
-def disconnect(action: t.Any, ledger: t.Any, found: t.Sequence[Attached], shared: t.Collection[str]) -> Problems:
+def disconnect(
+    action: LedgerAction, ledger: Ledger, found: t.Sequence[Attached], shared: t.Collection[str]
+) -> Problems:
     """Rid the current host of these, journaled. Returns attachment id -> why it failed.
 
     A disk that is in use is not taken away (CVE-2023-2088); it stays connected, and its export with it.
@@ -242,7 +256,7 @@ def disconnect(action: t.Any, ledger: t.Any, found: t.Sequence[Attached], shared
     return problems
 
 
-def reconnect(action: t.Any, found: t.Sequence[Attached]) -> Problems:
+def reconnect(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
     """Log the current host in to these again, where it is not, with the credentials that its own records have.
 
     With QEMU's connector there is nothing to do: libvirt has the secret, as long as libvirtd runs.
@@ -258,7 +272,7 @@ def reconnect(action: t.Any, found: t.Sequence[Attached]) -> Problems:
     return {key: problem for key, problem in problems.items() if problem is not None}
 
 
-def rescan(action: t.Any, found: t.Sequence[Attached]) -> Problems:
+def rescan(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
     """Have the host see that these grew; QEMU asks by itself when the guest's disk is resized."""
     mine = [a for a in found if a.row.connector == KERNEL]
     if not mine:
@@ -276,11 +290,11 @@ def rescan(action: t.Any, found: t.Sequence[Attached]) -> Problems:
 def _too_small(outcome: t.Mapping[str, t.Any], attached: Attached) -> errors.BootflowError | None:
     """The target still offers the size of before."""
     size = int(outcome.get("size") or 0)
-    if size >= attached.volume.size * GIB:
+    if size >= attached.size_gb * GIB:
         return None
     return errors.RemoteError(
         reason="%s has %d bytes on the compute host, and the volume has %d GB"
-        % (attached.volume_id, size, attached.volume.size),
+        % (attached.volume_id, size, attached.size_gb),
         remedy="Have the target look at the volume again, or detach the volume and attach it.",
     )
 
@@ -291,16 +305,16 @@ def _problem_of(outcome: t.Mapping[str, t.Any] | None, attached: Attached) -> er
     return errors.from_dict(outcome["error"]) if outcome.get("error") else None
 
 
-def _log_in(action: t.Any, found: t.Sequence[Attached], served: t.Collection[str]) -> dict[str, t.Any]:
+def _log_in(action: LedgerAction, found: t.Sequence[Attached], served: t.Collection[str]) -> dict[str, t.Any]:
     return _initiator(action, found, "connected", served)
 
 
-def _log_out(action: t.Any, found: t.Sequence[Attached]) -> dict[str, t.Any]:
+def _log_out(action: LedgerAction, found: t.Sequence[Attached]) -> dict[str, t.Any]:
     return _initiator(action, found, "disconnected")
 
 
 def _initiator(
-    action: t.Any, found: t.Sequence[Attached], state: str, served: t.Collection[str] = ()
+    action: LedgerAction, found: t.Sequence[Attached], state: str, served: t.Collection[str] = ()
 ) -> dict[str, t.Any]:
     """:arg served: attachments whose host is logged in for another guest, with what nobody knows any more."""
     connections = {}
@@ -311,7 +325,7 @@ def _initiator(
             "state": state,
             "iqn": row.iqn,
             "lun": row.lun,
-            "portals": list(row.portals),
+            "portals": list(row.portals or ()),
         }
         if each.id in served:
             connections[each.volume_id]["shared"] = True
@@ -324,18 +338,18 @@ def _initiator(
 
 
 def _chap(attached: Attached) -> names.ChapCredentials:
-    return chap_of(attached.volume_id, attached.row.initiator)
+    return chap_of(attached.volume_id, str(attached.row.initiator))
 
 
-def _set_secrets(action: t.Any, found: t.Sequence[Attached]) -> dict[str, t.Any]:
+def _set_secrets(action: LedgerAction, found: t.Sequence[Attached]) -> dict[str, t.Any]:
     return _secrets(action, {a.secret: {"state": "present", "value": _chap(a).secret} for a in found})
 
 
-def _remove_secrets(action: t.Any, found: t.Sequence[Attached]) -> dict[str, t.Any]:
+def _remove_secrets(action: LedgerAction, found: t.Sequence[Attached]) -> dict[str, t.Any]:
     return _secrets(action, {a.secret: {"state": "absent"} for a in found})
 
 
-def _secrets(action: t.Any, wanted: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+def _secrets(action: LedgerAction, wanted: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
     secrets = [{"iqn": iqn, **fields} for iqn, fields in wanted.items()]
     result = action.run_module(
         "iscsi_secret", {"libvirt_uri": host_settings.of(action).libvirt_uri, "secrets": secrets}

@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import storage_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import item_errors
@@ -21,7 +22,7 @@ Ends = t.Sequence[t.Mapping[str, t.Any]]
 Outcomes = t.Dict[str, t.Optional[errors.BootflowError]]  # target -> None, or why it is still there
 
 
-def unplug(action: LedgerAction, ledger: t.Any, sessions: Ends, secrets: Ends) -> Outcomes:
+def unplug(action: LedgerAction, ledger: Ledger, sessions: Ends, secrets: Ends) -> Outcomes:
     """End these sessions of the current host, a compute host, with their records, and take these secrets from its libvirt."""
     found: Outcomes = {}
     host = action.task_vars["inventory_hostname"]
@@ -41,7 +42,7 @@ def unplug(action: LedgerAction, ledger: t.Any, sessions: Ends, secrets: Ends) -
     return found
 
 
-def end_targets(action: LedgerAction, ledger: t.Any, targets: Ends) -> Outcomes:
+def end_targets(action: LedgerAction, ledger: Ledger, targets: Ends) -> Outcomes:
     """Take these targets from the current host, a storage host."""
     found: Outcomes = {}
     host = action.task_vars["inventory_hostname"]

@@ -24,6 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.storag
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.states import CRASHED, SHUTDOWN
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import storage_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends as storage_backends
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_reports, storage_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
@@ -35,7 +36,7 @@ _OFF = (SHUTDOWN, CRASHED)
 _FIELDS = ("kind", "id", "name", "size", "open", "origin", "pool")
 
 
-def ask(action: LedgerAction, ledger: t.Any, host: str) -> dict[str, t.Any]:
+def ask(action: LedgerAction, ledger: Ledger, host: str) -> dict[str, t.Any]:
     """Ask the current host, a storage host, in one call. It never raises because of what the host did."""
     configurations = storage_settings.backends(action.task_vars["hostvars"][host], host)
     targets = ledger.inspect(storage_audit.targets_of, host)
@@ -61,7 +62,7 @@ def answers(action: LedgerAction, registered: str) -> dict[str, Answer]:
     return {h: a for h, a in found.items() if a}
 
 
-def record(ledger: t.Any, found: t.Mapping[str, Answer]) -> None:
+def record(ledger: Ledger, found: t.Mapping[str, Answer]) -> None:
     """Enter what storage hosts told as their reports."""
     for host, answer in found.items():
         if answer["inspected"]:

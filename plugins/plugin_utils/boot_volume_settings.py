@@ -22,6 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.planne
 )
 from ansible_collections.bootflow.compute.plugins.plugin_utils import volume_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.boot_request import BootRequest
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 ARGUMENTS = {**VOLUME.options(), **VOLUME_SCHEDULER.options(), **CROSS_AZ_ATTACH.options()}
 
@@ -36,7 +37,7 @@ def makes_volumes(requests: t.Iterable[ServerRequest]) -> bool:
     return any(d.source_type != "volume" for request in requests for d in volumes_requested(request))
 
 
-def accept_options(action: t.Any, request: BootRequest) -> AcceptOptions:
+def accept_options(action: LedgerAction, request: BootRequest) -> AcceptOptions:
     """What the request is accepted with.
 
     :raises InvalidRequest: volumes are to be made, and a setting of theirs is wrong.

@@ -18,10 +18,19 @@ MOST_NAMED = 5
 RATIOS = ("ram_allocation_ratio", "disk_allocation_ratio", "cpu_allocation_ratio")
 
 
+class OnHost(t.Protocol):
+    """An action, as far as the settings of its current host need it."""
+
+    task_vars: t.Mapping[str, t.Any]
+
+    def variable(self, name: str, default: t.Any = None) -> t.Any:
+        """A variable of the current host, templated."""
+
+
 class Variables(t.Mapping[str, t.Any]):
     """The variables of an action's current host, each templated when it is read."""
 
-    def __init__(self, action: t.Any):
+    def __init__(self, action: OnHost):
         self._action = action
 
     def __getitem__(self, name: str) -> t.Any:
@@ -34,13 +43,13 @@ class Variables(t.Mapping[str, t.Any]):
         return len(self._action.task_vars)
 
 
-def values(action: t.Any, table: Table) -> Values:
+def values(action: OnHost, table: Table) -> Values:
     """The settings of ``table`` on the action's current host, each read once a task."""
     read: dict[int, Values] = action.__dict__.setdefault("_settings_read", {})
     return read.setdefault(id(table), table.of(Variables(action)))
 
 
-def of(action: t.Any) -> Values:
+def of(action: OnHost) -> Values:
     """The settings of the current compute host."""
     return values(action, HOST)
 
@@ -92,7 +101,7 @@ def volume_group(host: Values) -> str:
     return str(host.disk_volume_group)
 
 
-def cleanup_arguments(action: t.Any) -> dict[str, t.Any]:
+def cleanup_arguments(action: OnHost) -> dict[str, t.Any]:
     """Arguments of the module instance_cleanup on the current host, without the instances."""
     host = of(action)
     return {
@@ -105,7 +114,7 @@ def cleanup_arguments(action: t.Any) -> dict[str, t.Any]:
     }
 
 
-def node_info_arguments(action: t.Any, configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def node_info_arguments(action: OnHost, configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Arguments of the module compute_node_info on the current host. :arg configuration: see configuration()."""
     host = of(action)
     return {
@@ -125,6 +134,6 @@ def at_once(most: int, items: int) -> int:
     return max(1, min(most, items) if most > 0 else items)
 
 
-def workers(action: t.Any, builds: int) -> int:
+def workers(action: OnHost, builds: int) -> int:
     """How many builds the current host works on at once: Nova's max_concurrent_builds, 0 for all."""
     return at_once(of(action).max_concurrent_builds, builds)

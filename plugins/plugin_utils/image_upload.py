@@ -14,9 +14,10 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 
-def is_local(action: t.Any) -> bool:
+def is_local(action: LedgerAction) -> bool:
     """Whether the current host is the controller: it has the file already."""
     return getattr(action._connection, "transport", "") == "local"
 
@@ -33,7 +34,7 @@ def module_image(image: Image, local: bool) -> dict[str, t.Any]:
     }
 
 
-def upload(action: t.Any, image: Image) -> str:
+def upload(action: LedgerAction, image: Image) -> str:
     """Copy the controller's file to the current host. Returns its path there.
 
     :raises ImageUnacceptable: it is not on the controller. :raises HostUnreachable: :raises ImageDownloadFailed:
@@ -59,7 +60,7 @@ def upload(action: t.Any, image: Image) -> str:
     return target
 
 
-def remove_uploads(action: t.Any) -> None:
+def remove_uploads(action: LedgerAction) -> None:
     """Take the copies away again."""
     if action._connection._shell.tmpdir:
         action._remove_tmp_path(action._connection._shell.tmpdir, force=True)

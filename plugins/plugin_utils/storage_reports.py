@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, snapshots, volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.backends import BackendReport
@@ -30,7 +31,7 @@ def known_ids(tx: Transaction, host: str) -> list[str]:
 
 def ask(
     action: LedgerAction,
-    ledger: t.Any,
+    ledger: Ledger,
     configurations: t.Sequence[t.Mapping[str, t.Any]],
     targets: t.Collection[tuple[str, str]] = (),
 ) -> dict[str, t.Any]:

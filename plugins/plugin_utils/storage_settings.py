@@ -24,7 +24,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import host_setti
 BACKENDS = "bootflow_storage_backends"
 
 
-def storage_hosts(action: t.Any) -> list[str]:
+def storage_hosts(action: host_settings.OnHost) -> list[str]:
     """The storage hosts of the inventory, in its order."""
     group = host_settings.values(action, RUN).storage_group
     return list((action.task_vars.get("groups") or {}).get(group, []))
@@ -48,12 +48,12 @@ def check(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str], problems: Pro
         _read(hostvars[host], host, problems)
 
 
-def of(action: t.Any) -> Values:
+def of(action: host_settings.OnHost) -> Values:
     """The settings of the current storage host."""
     return host_settings.values(action, STORAGE)
 
 
-def workers(action: t.Any, volumes: int) -> int:
+def workers(action: host_settings.OnHost, volumes: int) -> int:
     """How many volumes the current host copies or wipes at once; 0 for all."""
     return host_settings.at_once(of(action).max_concurrent_volumes, volumes)
 

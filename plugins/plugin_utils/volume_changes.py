@@ -19,6 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes imp
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.attachments import Attachment
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
     host_settings,
@@ -102,7 +103,10 @@ def undo(action: LedgerAction) -> dict[str, t.Any]:
 
 
 def finish(
-    action: LedgerAction, step: t.Callable[..., t.Any], word: str, error_class: type[errors.Incomplete]
+    action: LedgerAction,
+    step: t.Callable[[Transaction], tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]],
+    word: str,
+    error_class: type[errors.Incomplete],
 ) -> dict[str, t.Any]:
     """What became of it. The task fails when something is left."""
     if action.check_mode:
@@ -126,7 +130,7 @@ def finish(
     return result
 
 
-def _attachment_data(row: t.Any) -> dict[str, t.Any]:
+def _attachment_data(row: Attachment) -> dict[str, t.Any]:
     return {
         "id": row.id,
         "volume_id": row.volume_id,
@@ -144,7 +148,7 @@ def _nothing(entries: t.Sequence[t.Any], detaching: bool) -> str:
     )
 
 
-def _lines(tx: Transaction, rows: t.Sequence[t.Any]) -> list[str]:
+def _lines(tx: Transaction, rows: t.Sequence[Attachment]) -> list[str]:
     """A line for each attachment, by the names that people know."""
     if not rows:
         return []

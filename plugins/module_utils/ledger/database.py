@@ -36,6 +36,7 @@ FIRST_DELAY = 0.02  # seconds; doubles with each attempt, and is drawn between 0
 LONGEST_DELAY = 3.0
 
 Result = t.TypeVar("Result")
+P = t.ParamSpec("P")  # what a function is given after the transaction
 
 
 class Ledger:
@@ -108,11 +109,15 @@ class Ledger:
                         raise database_errors.outcome_unknown(self.address) from e
                     raise self._in_words(e) from e
 
-    def inspect(self, function: t.Callable[..., Result], *arguments: t.Any, **named: t.Any) -> Result:
+    def inspect(
+        self, function: t.Callable[t.Concatenate[Transaction, P], Result], *arguments: P.args, **named: P.kwargs
+    ) -> Result:
         """What ``function(tx, ...)`` returns, reading one moment of the ledger; again after a lost connection."""
         return self._repeat(self._reading, function, arguments, named)
 
-    def rehearsal(self, function: t.Callable[..., Result], *arguments: t.Any, **named: t.Any) -> Result:
+    def rehearsal(
+        self, function: t.Callable[t.Concatenate[Transaction, P], Result], *arguments: P.args, **named: P.kwargs
+    ) -> Result:
         """What ``function(tx, ...)`` returns in a writing transaction that is rolled back: what check mode runs."""
         return self._repeat(self._rehearsing, function, arguments, named)
 
@@ -200,9 +205,9 @@ class Ledger:
         except sa.exc.DBAPIError as e:
             raise self._in_words(e) from e
 
-    def _in_words(self, error: t.Any) -> errors.LedgerError:
+    def _in_words(self, error: sa.exc.DBAPIError) -> errors.LedgerError:
         if getattr(error.orig, "_pgconn", None) is not None:
-            error.orig._pgconn = None  # psycopg keeps there what it connected with, the password too
+            t.cast(t.Any, error.orig)._pgconn = None  # psycopg keeps there what it connected with, the password too
         return database_errors.in_words(self.address, error, self._secrets)
 
     def close(self) -> None:

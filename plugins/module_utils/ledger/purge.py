@@ -13,6 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from .compute.instances import LIVE
+from .database import Ledger
 from .db.sqlalchemy_import import sa
 from .db.transaction import Transaction
 from .schema.tables import (
@@ -30,6 +31,9 @@ from .schema.tables import (
     volume_snapshots,
     volumes,
 )
+
+if t.TYPE_CHECKING:
+    Condition = sa.ColumnElement[bool]
 
 BATCH = 200  # instances in one transaction
 ROWS = 2000  # rows of other tables in one transaction
@@ -84,7 +88,7 @@ def plan(tx: Transaction, before: float) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def purge(ledger: t.Any, before: float, batch: int = BATCH) -> dict[str, int]:
+def purge(ledger: Ledger, before: float, batch: int = BATCH) -> dict[str, int]:
     """Remove what is older than ``before`` (seconds since the epoch), in transactions of ``batch`` instances.
 
     Returns table -> rows removed. Killed in the middle, the rest goes the next time.
@@ -112,7 +116,7 @@ def purge(ledger: t.Any, before: float, batch: int = BATCH) -> dict[str, int]:
 # --- what is over ----------------------------------------------------------------------------------------------------
 
 
-def _over(before: float) -> list[t.Any]:
+def _over(before: float) -> list[Condition]:
     holding = [
         ~_refers(metadata.tables[name], metadata.tables[name].c.instance_uuid == instances.c.uuid)
         for name in HOLDING
@@ -123,7 +127,7 @@ def _over(before: float) -> list[t.Any]:
     return [instances.c.deleted != LIVE, instances.c.deleted_at < before, *holding]
 
 
-def _old_notifications(before: float) -> list[t.Any]:
+def _old_notifications(before: float) -> list[Condition]:
     """Those of deleted instances, and of instances that nobody knows."""
     return [
         notifications.c.created_at < before,
@@ -131,7 +135,7 @@ def _old_notifications(before: float) -> list[t.Any]:
     ]
 
 
-def _old_runs(before: float) -> list[t.Any]:
+def _old_runs(before: float) -> list[Condition]:
     return [
         runs.c.lease_until < before,
         *(
@@ -141,7 +145,7 @@ def _old_runs(before: float) -> list[t.Any]:
     ]
 
 
-def _old_volumes(before: float) -> list[t.Any]:
+def _old_volumes(before: float) -> list[Condition]:
     """Deleted volumes that nothing is left of, and nothing hangs on."""
     holding = [
         ~_refers(table, table.c.volume_id == volumes.c.id, table.c.deleted == LIVE)
@@ -151,12 +155,12 @@ def _old_volumes(before: float) -> list[t.Any]:
     return [volumes.c.deleted != LIVE, volumes.c.deleted_at < before, cleaned, *holding]
 
 
-def _old_snapshots(before: float) -> list[t.Any]:
+def _old_snapshots(before: float) -> list[Condition]:
     c = volume_snapshots.c
     return [c.deleted != LIVE, c.deleted_at < before, ~_refers(volume_cleanups, volume_cleanups.c.item_id == c.id)]
 
 
-def _of_spec() -> list[t.Any]:
+def _of_spec() -> list[Condition]:
     # the reservation is what has an index
     return [
         instances.c.reservation_id == request_specs.c.reservation_id,
@@ -164,11 +168,11 @@ def _of_spec() -> list[t.Any]:
     ]
 
 
-def _refers(table: t.Any, *where: t.Any) -> t.Any:
+def _refers(table: sa.Table, *where: Condition) -> sa.Exists:
     return sa.exists(sa.select(sa.literal(1)).select_from(table).where(*where))
 
 
-def _referrers() -> list[t.Any]:
+def _referrers() -> list[sa.Table]:
     """Tables with rows of an instance, those first that others do not refer to."""
     return [
         table
@@ -235,16 +239,18 @@ def _runs(tx: Transaction, before: float, size: int) -> dict[str, int]:
     return _by_key(tx, runs, runs.c.id, sa.select(runs.c.id).where(*_old_runs(before)), size)
 
 
-def _by_key(tx: Transaction, table: t.Any, key: t.Any, query: t.Any, size: int) -> dict[str, int]:
+def _by_key(
+    tx: Transaction, table: sa.Table, key: sa.Column[t.Any], query: sa.Select[t.Unpack[tuple[t.Any, ...]]], size: int
+) -> dict[str, int]:
     return {table.name: _delete(tx, table, key, list(tx.execute(query.limit(size)).scalars()))}
 
 
-def _delete(tx: Transaction, table: t.Any, key: t.Any, values: t.Sequence[t.Any]) -> int:
+def _delete(tx: Transaction, table: sa.Table, key: sa.Column[t.Any], values: t.Sequence[str | int]) -> int:
     removed = 0
     for i in range(0, len(values), 500):
         removed += tx.execute(table.delete().where(key.in_(values[i : i + 500]))).rowcount
     return removed
 
 
-def _count(tx: Transaction, table: t.Any, *where: t.Any) -> int:
+def _count(tx: Transaction, table: sa.Table, *where: Condition) -> int:
     return int(tx.execute(sa.select(sa.func.count()).select_from(table).where(*where)).scalar() or 0)

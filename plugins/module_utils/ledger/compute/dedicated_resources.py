@@ -51,7 +51,7 @@ def load(
     }
 
 
-def _where(column: t.Any, node_ids: t.Sequence[int] | None) -> t.Iterator[t.Any]:
+def _where(column: sa.Column[int], node_ids: t.Sequence[int] | None) -> t.Iterator[sa.ColumnElement[bool]]:
     if node_ids is None:
         yield sa.true()
     else:

@@ -65,7 +65,7 @@ def read(
 
 
 @functools.lru_cache(maxsize=None)
-def _everything() -> t.Any:
+def _everything() -> sa.Select[t.Unpack[tuple[t.Any, ...]]]:
     return sa.select(*[compute_nodes.c[n] for n in COLUMNS])
 
 

@@ -17,7 +17,7 @@ from ..schema.tables import node_profiles
 from .history import chunks
 
 
-def profile_id(tx: Transaction, content: t.Any) -> int:
+def profile_id(tx: Transaction, content: t.Mapping[str, t.Any]) -> int:
     """The id of the row with this content (plain JSON), which is made if it is new."""
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     c = node_profiles.c
@@ -29,9 +29,9 @@ def profile_id(tx: Transaction, content: t.Any) -> int:
     return int(found)
 
 
-def load(tx: Transaction, ids: t.Iterable[int | None]) -> dict[int, t.Any]:
+def load(tx: Transaction, ids: t.Iterable[int | None]) -> dict[int, dict[str, t.Any]]:
     """id -> content."""
-    found: dict[int, t.Any] = {}
+    found: dict[int, dict[str, t.Any]] = {}
     c = node_profiles.c
     for part in chunks(sorted({i for i in ids if i is not None})):
         found.update((r.id, r.profile) for r in tx.execute(sa.select(c.id, c.profile).where(c.id.in_(part))))

@@ -19,10 +19,10 @@ from .transaction import Transaction
 
 Rows = t.Sequence[t.Mapping[str, t.Any]]
 
-_statements: dict[t.Any, t.Any] = {}
+_statements: dict[tuple[t.Any, ...], sa.Executable] = {}
 
 
-def among(tx: Transaction, column: t.Any, values: t.Iterable[t.Any]) -> t.Any:
+def among(tx: Transaction, column: sa.Column[t.Any], values: t.Iterable[t.Any]) -> sa.ColumnElement[bool]:
     """``column`` is one of ``values``, however many: one parameter, so that the statement is compiled and planned once."""
     listed = list(values)
     if tx.dialect.name == "postgresql":
@@ -32,7 +32,7 @@ def among(tx: Transaction, column: t.Any, values: t.Iterable[t.Any]) -> t.Any:
     return column.in_(sa.select(sa.column("value")).select_from(sa.func.json_each(parameter)))
 
 
-def insert(tx: Transaction, table: t.Any, rows: Rows) -> None:
+def insert(tx: Transaction, table: sa.Table, rows: Rows) -> None:
     """Insert ``rows``, all with the same columns. Columns that are not named get the database's default, not the table's."""
     if not rows:
         return
@@ -60,7 +60,7 @@ def insert(tx: Transaction, table: t.Any, rows: Rows) -> None:
     tx.execute(statement, _columns(table, names, rows))
 
 
-def update(tx: Transaction, table: t.Any, key: str, rows: Rows, add: t.Collection[str] = ()) -> int:
+def update(tx: Transaction, table: sa.Table, key: str, rows: Rows, add: t.Collection[str] = ()) -> int:
     """Write ``rows`` (each with the column ``key``, and the same others) to the rows with that key.
 
     :arg add: columns whose value is added to what is there, not put in its place.
@@ -97,8 +97,8 @@ def update(tx: Transaction, table: t.Any, key: str, rows: Rows, add: t.Collectio
     return int(tx.execute(statement, _columns(table, everything, rows)).rowcount)
 
 
-def _update_one(table: t.Any, key: str, names: t.Sequence[str], add: t.Collection[str]) -> t.Any:
-    def bound(name: str) -> t.Any:
+def _update_one(table: sa.Table, key: str, names: t.Sequence[str], add: t.Collection[str]) -> sa.Update:
+    def bound(name: str) -> sa.ColumnElement[t.Any]:
         parameter = sa.bindparam("b_" + name, type_=table.c[name].type)
         return table.c[name] + parameter if name in add else parameter
 
@@ -106,31 +106,32 @@ def _update_one(table: t.Any, key: str, names: t.Sequence[str], add: t.Collectio
     return table.update().where(where).values({n: bound(n) for n in names})
 
 
-def _cached(key: t.Any, make: t.Callable[[], t.Any]) -> t.Any:
+def _cached(key: tuple[t.Any, ...], make: t.Callable[[], sa.Executable]) -> sa.Executable:
     if key not in _statements:
         _statements[key] = make()
     return _statements[key]
 
 
-def _is_json(column: t.Any) -> bool:
+def _is_json(column: sa.Column[t.Any]) -> bool:
     return isinstance(column.type, sa.JSON)
 
 
-def _array(tx: Transaction, column: t.Any) -> str:
+def _array(tx: Transaction, column: sa.Column[t.Any]) -> str:
     kind = "TEXT" if _is_json(column) else column.type.compile(tx.dialect)
     return "CAST(:%s AS %s[])" % (column.name, kind)
 
 
-def _cast(column: t.Any, expression: str) -> str:
+def _cast(column: sa.Column[t.Any], expression: str) -> str:
     return "CAST(%s AS JSON)" % expression if _is_json(column) else expression
 
 
-def _columns(table: t.Any, names: t.Sequence[str], rows: Rows) -> dict[str, list[t.Any]]:
+def _columns(table: sa.Table, names: t.Sequence[str], rows: Rows) -> dict[str, list[t.Any]]:
     found = {}
     for name in names:
         values = [row[name] for row in rows]
-        if _is_json(table.c[name]):
-            nullable = table.c[name].type.none_as_null
+        kind = table.c[name].type
+        if isinstance(kind, sa.JSON):
+            nullable = kind.none_as_null
             values = [None if v is None and nullable else json.dumps(v) for v in values]
         found[name] = values
     return found

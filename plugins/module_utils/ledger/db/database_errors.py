@@ -11,6 +11,7 @@ import typing as t
 
 from ...core import errors
 from .address import LedgerAddress, normalise_url, scrubbed, shown, url_is_sqlite
+from .sqlalchemy_import import sa
 from .sqlite_file import FOLDER_REMEDY
 
 
@@ -35,7 +36,7 @@ AWAY_WORDS = (
 )  # fmt: skip
 
 
-def kind_of(error: t.Any) -> Kind:
+def kind_of(error: sa.exc.DBAPIError) -> Kind:
     """:arg error: a sqlalchemy.exc.DBAPIError."""
     orig, state = error.orig, getattr(error.orig, "sqlstate", None)
     text = str(orig)
@@ -58,7 +59,9 @@ def kind_of(error: t.Any) -> Kind:
     return Kind.AWAY if any(w in text for w in AWAY_WORDS) else Kind.OTHER
 
 
-def in_words(address: LedgerAddress, error: t.Any, secrets: t.Iterable[str | None] = ()) -> errors.LedgerError:
+def in_words(
+    address: LedgerAddress, error: sa.exc.DBAPIError, secrets: t.Iterable[str | None] = ()
+) -> errors.LedgerError:
     """The LedgerError for a DBAPIError; ``retryable`` when the same may go through another time."""
     kind = kind_of(error)
     url = shown(address.url)
@@ -81,11 +84,11 @@ def outcome_unknown(address: LedgerAddress) -> errors.LedgerError:
     )
 
 
-def _first_line(error: t.Any) -> str:
+def _first_line(error: BaseException | None) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
-def _remedy(address: LedgerAddress, kind: Kind, error: t.Any) -> str:
+def _remedy(address: LedgerAddress, kind: Kind, error: BaseException | None) -> str:
     sqlite = url_is_sqlite(normalise_url(address.url))
     text, state = str(error), str(getattr(error, "sqlstate", None) or "")
     for applies, remedy in (

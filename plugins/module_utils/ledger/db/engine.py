@@ -25,7 +25,7 @@ READ_ONLY = "bootflow_read_only"
 FOREIGN_KEYS_OFF = "bootflow_foreign_keys_off"
 
 
-def make_engine(address: LedgerAddress) -> t.Any:
+def make_engine(address: LedgerAddress) -> sa.Engine:
     """The engine of a ledger.
 
     :raises sqlalchemy.exc.ArgumentError, ValueError: it is no database URL."""
@@ -36,7 +36,7 @@ def make_engine(address: LedgerAddress) -> t.Any:
 # --- sqlite --------------------------------------------------------------------------------------------------------
 
 
-def _sqlite(address: LedgerAddress, url: str) -> t.Any:
+def _sqlite(address: LedgerAddress, url: str) -> sa.Engine:
     milliseconds = int(address.lock_timeout * 1000) or FOREVER
     options: dict[str, t.Any] = {"connect_args": {"timeout": milliseconds / 1000, "check_same_thread": False}}
     if url == MEMORY:
@@ -44,7 +44,7 @@ def _sqlite(address: LedgerAddress, url: str) -> t.Any:
     engine = sa.create_engine(url, hide_parameters=True, **options)
 
     @sa.event.listens_for(engine, "connect")
-    def on_connect(dbapi_connection: t.Any, _record: t.Any) -> None:
+    def on_connect(dbapi_connection: t.Any, _record: sa.pool.ConnectionPoolEntry) -> None:
         dbapi_connection.isolation_level = None  # the transaction is begun below, not by the driver
         cursor = dbapi_connection.cursor()
         cursor.execute("PRAGMA busy_timeout=%d" % milliseconds)
@@ -54,14 +54,14 @@ def _sqlite(address: LedgerAddress, url: str) -> t.Any:
         cursor.close()
 
     @sa.event.listens_for(engine, "begin")
-    def on_begin(conn: t.Any) -> None:
+    def on_begin(conn: sa.Connection) -> None:
         options = conn.get_execution_options()
         if options.get(FOREIGN_KEYS_OFF):
             conn.exec_driver_sql("PRAGMA foreign_keys=OFF")  # has no effect inside a transaction
         conn.exec_driver_sql("BEGIN" if options.get(READ_ONLY) else "BEGIN IMMEDIATE")
 
     @sa.event.listens_for(engine, "checkin")
-    def on_checkin(dbapi_connection: t.Any, _record: t.Any) -> None:
+    def on_checkin(dbapi_connection: t.Any, _record: sa.pool.ConnectionPoolEntry) -> None:
         if dbapi_connection is not None and not dbapi_connection.in_transaction:
             dbapi_connection.execute("PRAGMA foreign_keys=ON").close()
 
@@ -71,7 +71,7 @@ def _sqlite(address: LedgerAddress, url: str) -> t.Any:
 # --- PostgreSQL ----------------------------------------------------------------------------------------------------
 
 
-def _postgresql(address: LedgerAddress, url: str) -> t.Any:
+def _postgresql(address: LedgerAddress, url: str) -> sa.Engine:
     parsed = sa.make_url(without_password(url))
     query = {k: v for k, v in parsed.query.items() if k != "password"}
     stray = parsed.password
@@ -86,11 +86,11 @@ def _postgresql(address: LedgerAddress, url: str) -> t.Any:
     )
 
     @sa.event.listens_for(engine, "checkin")
-    def on_checkin(_connection: t.Any, record: t.Any) -> None:
+    def on_checkin(_connection: t.Any, record: sa.pool.ConnectionPoolEntry) -> None:
         record.info["used"] = time.monotonic()
 
     @sa.event.listens_for(engine, "checkout")
-    def on_checkout(dbapi_connection: t.Any, record: t.Any, _proxy: t.Any) -> None:
+    def on_checkout(dbapi_connection: t.Any, record: sa.pool.ConnectionPoolEntry, _proxy: t.Any) -> None:
         if time.monotonic() - record.info.get("used", time.monotonic()) < IDLE_BEFORE_PING:
             return
         try:
@@ -102,7 +102,7 @@ def _postgresql(address: LedgerAddress, url: str) -> t.Any:
     return engine
 
 
-def _libpq_arguments(address: LedgerAddress, query: t.Mapping[str, t.Any], stray: t.Any) -> dict[str, t.Any]:
+def _libpq_arguments(address: LedgerAddress, query: t.Mapping[str, t.Any], stray: str | None) -> dict[str, t.Any]:
     """What libpq is told beside the URL; a word of the URL wins over our defaults, a setting over the URL."""
     arguments: dict[str, t.Any] = {
         "connect_timeout": address.connect_timeout,

@@ -31,7 +31,7 @@ def take_turns(tx: Transaction, kind: str, names: t.Iterable[str]) -> None:
         tx.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.cast(key, sa.BigInteger))))
 
 
-def insert_new(tx: Transaction, table: t.Any, **values: t.Any) -> bool:
+def insert_new(tx: Transaction, table: sa.Table, **values: t.Any) -> bool:
     """Insert a row unless one with its unique columns is there, even one that another transaction just writes."""
     insert = optional_import("sqlalchemy.dialects.%s" % tx.dialect.name).insert
     statement = insert(table).values(**values).on_conflict_do_nothing()

@@ -21,7 +21,7 @@ metadata = sa.MetaData(
 )
 
 
-def one_of(table: str, column: str, values: t.Iterable[str]) -> t.Any:
+def one_of(table: str, column: str, values: t.Iterable[str]) -> sa.CheckConstraint:
     """A constraint: the column is empty or has one of ``values``."""
     listed = ", ".join("'%s'" % v for v in sorted(values))
     return sa.CheckConstraint("%s IS NULL OR %s IN (%s)" % (column, column, listed), name="ck_%s_%s" % (table, column))

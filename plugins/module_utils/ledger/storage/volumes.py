@@ -121,7 +121,7 @@ def select(
     instance_uuids: t.Iterable[str] | None = None,
     lock: bool = False,
     pool_hosts: t.Iterable[str] | None = None,
-    columns: t.Sequence[t.Any] = (table,),
+    columns: t.Sequence[sa.FromClause | sa.ColumnElement[t.Any]] = (table,),
 ) -> list[VolumeRow]:
     """Rows of the living volumes that meet every condition given, by id.
 
@@ -393,7 +393,7 @@ def forget_instance(tx: Transaction, ids: t.Collection[str]) -> None:
         tx.execute(table.update().where(bulk.among(tx, table.c.id, sorted(set(ids)))).values(instance_uuid=None))
 
 
-def _one_of(name: str, allowed: t.Collection[t.Any]) -> t.Any:
+def _one_of(name: str, allowed: t.Collection[t.Any]) -> sa.ColumnElement[bool]:
     if name not in table.c:
         return sa.true() if None in allowed else sa.false()  # what this ledger has none of, such as groups
     column = table.c[name]
