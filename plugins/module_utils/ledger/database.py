@@ -69,7 +69,17 @@ class Ledger:
 
     # --- repeated until they go through ----------------------------------------------------------------------------
 
+    @t.overload
     def transact(
+        self, function: t.Callable[t.Concatenate[Transaction, P], Result], *arguments: P.args, **named: P.kwargs
+    ) -> Result: ...
+
+    @t.overload
+    def transact(
+        self, function: t.Callable[..., Result], *arguments: t.Any, collisions: int, **named: t.Any
+    ) -> Result: ...
+
+    def transact(  # type: ignore[misc]  # a function with a parameter "collisions" cannot be run here
         self, function: t.Callable[..., Result], *arguments: t.Any, collisions: int = 0, **named: t.Any
     ) -> Result:
         """What ``function(tx, *arguments, **named)`` returns, its writes committed exactly once.
