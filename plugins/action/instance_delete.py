@@ -20,17 +20,24 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 
+DELETING = "bootflow_deleting"  # what the playbook registers: the begin on localhost,
+REMOVED = "bootflow_removed"  # and the removal on each host
+
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **SELECTION.options(),
-        "phase": {"type": "str", "choices": ["begin", "finish"], "default": "begin"},
+        "phase": {"type": "str", "choices": ["begin", "removed", "finish"], "default": "begin"},
         **DELETION.options(),
         **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:
-        return self._begin() if self.options["phase"] == "begin" else self._finish()
+        if self.options["phase"] == "begin":
+            return self._begin()
+        if self.check_mode:
+            return {"changed": False, "skipped": True}
+        return self._removed() if self.options["phase"] == "removed" else self._finish()
 
     def _begin(self) -> dict[str, t.Any]:
         o = self.options
@@ -69,9 +76,20 @@ class ActionModule(LedgerAction):
             "diff": {"before": before, "after": "", "before_header": "instances", "after_header": "instances"},
         }
 
+    def _removed(self) -> dict[str, t.Any]:
+        """What came of it on all hosts, as their tasks of this playbook registered it."""
+        done: dict[str, list[str]] = {}
+        failed: dict[str, tuple[str, errors.BootflowError]] = {}
+        hostvars = self.task_vars["hostvars"]
+        for host in (hostvars["localhost"].get(DELETING) or {}).get("hosts") or ():
+            answer = hostvars[host].get(REMOVED) or {}
+            done[host] = list(answer.get("removed") or ())
+            failed.update({u: (host, errors.from_dict(e)) for u, e in (answer.get("problems") or {}).items()})
+        if any(done.values()) or failed:
+            self.open_ledger().transact(delete.removed, done, failed)
+        return {"changed": any(done.values()), "removed": sum(map(len, done.values()))}
+
     def _finish(self) -> dict[str, t.Any]:
-        if self.check_mode:
-            return {"changed": False, "skipped": True}
         gone, left = self.open_ledger().transact(delete.finish, force=self.options["force"])
         if self.options["print_table"]:
             tables.show(self._display, ["Deleted: %s" % (", ".join(gone) or "nothing")])

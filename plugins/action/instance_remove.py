@@ -9,7 +9,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import clean_host, lease_kept
 
@@ -26,12 +25,6 @@ class ActionModule(LedgerAction):
         with lease_kept(self):
             problems = clean_host(self, todo)
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
-
-        def write(tx: Transaction) -> None:
-            delete.host_done(tx, host, done)
-            delete.host_failed(tx, host, problems)
-
-        ledger.transact(write)
         for uuid, problem in sorted(problems.items()):
             self._display.warning("Could not remove instance %s from %s: %s" % (uuid, host, problem.message))
         return {"changed": bool(done), "removed": done, "problems": {u: p.as_dict() for u, p in problems.items()}}

@@ -13,7 +13,7 @@ version_added: "0.1.0"
 description:
   - >-
     O(phase=begin) marks the instances as deleting. Hosts then remove them with
-    M(bootflow.compute.instance_remove). O(phase=finish) releases the resources of the removed instances.
+    M(bootflow.compute.instance_remove), O(phase=removed) releases what they had there, and O(phase=finish) the rest.
   - >-
     Instances in any state can be deleted, also half-built ones. A missing instance is not an error.
 author: bootflow.compute authors (@bootflow)
@@ -33,9 +33,11 @@ options:
     description: Delete all instances of the O(project), if no other condition is given. Read from the variable C(bootflow_delete_all), else false.
     type: bool
   phase:
-    description: V(begin) before the hosts work, V(finish) afterwards.
+    description:
+      - V(begin) before the hosts work, V(removed) after the compute hosts, V(finish) after the storage hosts. V(removed) reads the
+        C(bootflow_deleting) that the first task registers, and the C(bootflow_removed) of the hosts.
     type: str
-    choices: [begin, finish]
+    choices: [begin, removed, finish]
     default: begin
   force:
     description:
@@ -83,6 +85,10 @@ volumes:
   description: Whether any of the instances has volumes, so that storage hosts may have work to do.
   type: bool
   returned: O(phase=begin)
+removed:
+  description: How many instances the hosts removed.
+  type: int
+  returned: O(phase=removed)
 deleted:
   description: Names of the deleted instances.
   type: list

@@ -13,7 +13,7 @@ version_added: "0.1.0"
 description:
   - >-
     Removes domain, disks and config drive of every instance of this run that is marked as deleting on the host,
-    disconnects the host from their volumes, and releases their claims.
+    and disconnects the host from their volumes. M(bootflow.compute.instance_delete) with C(phase=removed) releases their claims.
   - >-
     The task does not fail when the host does not answer; M(bootflow.compute.instance_delete) with C(phase=finish)
     reports what is left.
@@ -41,6 +41,7 @@ EXAMPLES = r"""
 ---
 - name: Remove deleted instances from the host
   bootflow.compute.instance_remove:
+  register: bootflow_removed
 """
 
 RETURN = r"""

@@ -94,7 +94,6 @@ class Racer:
     """:arg name: tells its journal and its instances from those of others and of its own earlier lives."""
 
     def __init__(self, url: str, folder: pathlib.Path, name: str, seed: t.Any, lease: float | None = None):
-        self.ledger = database.open_ledger(url)
         self.name = name
         self.rng = random.Random("%s %s" % (seed, name))
         run = this_run.identify(os.getpid(), this_run.controller_name(), "racer")
@@ -102,6 +101,7 @@ class Racer:
             run = dataclasses.replace(run, controller="far-" + name, boot_id="far-" + name)
         run = dataclasses.replace(run, id="%s-%s" % (name, run.id[-40:]))
         self.context = Context(run=run, request_id="req-" + name, lease_seconds=lease or 600.0, rng=self.rng)
+        self.ledger = database.open_ledger(url).for_run(self.context)
         self.journal = os.open(folder / ("%s.journal" % name), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self.hosts: set[str] = set()
         self.mine: dict[str, str] = {}  # uuid -> host, as it was told
@@ -128,7 +128,7 @@ class Racer:
         known = {k: n for v in NETWORKS.values() for k, n in ((v.id, v), (v.name, v))}
         options = accept.AcceptOptions(networks=known)
         try:
-            accepted = self.ledger.for_run(self.context).transact(accept.accept, [wish], options, collisions=3)
+            accepted = self.ledger.transact(accept.accept, [wish], options, collisions=3)
         except errors.InvalidRequest as e:
             self.told.update(r["code"] for r in e.errors)
             return []
@@ -146,7 +146,7 @@ class Racer:
             return fleet.read(tx, self.hosts, needs=needs)
 
         for _round in range(12):
-            done = self.ledger.for_run(self.context).transact(scheduling.schedule, read, self.options(**fields))
+            done = self.ledger.transact(scheduling.schedule, read, self.options(**fields))
             placed = {u: s.host for u, s in done.placed.items()}
             self.mine.update(placed)
             self.note("claimed", placed, placed)
@@ -167,7 +167,7 @@ class Racer:
 
     def networking(self, host: str) -> list[str]:
         """Into the first stage on a host. Returns the uuids that are in it."""
-        begun, failed = self.ledger.for_run(self.context).transact(builds.begin, builds.NETWORKING, host)
+        begun, failed = self.ledger.transact(builds.begin, builds.NETWORKING, host)
         if failed:
             raise AssertionError("no address: %s" % failed)
         return [b.uuid for b in begun]
@@ -176,18 +176,18 @@ class Racer:
         """Every build of this run on a host becomes a running guest."""
         uuids = self.networking(host)
         if uuids:
-            self.ledger.for_run(self.context).transact(builds.done, builds.NETWORKING, uuids)
+            self.ledger.transact(builds.done, builds.NETWORKING, uuids)
             for stage in (builds.BLOCK_DEVICE_MAPPING, builds.SPAWNING):
-                self.ledger.for_run(self.context).transact(builds.begin, stage, host)
+                self.ledger.transact(builds.begin, stage, host)
             running = dict.fromkeys(uuids, power_states.RUNNING)
-            self.ledger.for_run(self.context).transact(builds.spawned, host, running, ())
+            self.ledger.transact(builds.spawned, host, running, ())
 
     def fail(self, host: str, uuids: t.Sequence[str], cleaned: bool) -> None:
         """These builds fail in networking, to go elsewhere; what a host is not rid of stays claimed there."""
         self.note("leaving", uuids)
         how = {"cleaned": cleaned, "cleanup_reason": "" if cleaned else "busy"}
         found = {u: failure.Failed(errors.RemoteError(reason="race"), **how) for u in uuids}
-        self.ledger.for_run(self.context).transact(failure.fail_builds, host, "networking", found, collisions=3)
+        self.ledger.transact(failure.fail_builds, host, "networking", found, collisions=3)
         for uuid in uuids:
             self.mine.pop(uuid, None)
 
@@ -216,13 +216,13 @@ class Racer:
             return True
         self.note("leaving", uuids)
         try:
-            found = self.ledger.for_run(self.context).transact(delete.begin, Selection(uuids=list(uuids)))
+            found = self.ledger.transact(delete.begin, Selection(uuids=list(uuids)))
         except errors.InstanceBusy:
             return False
         if not force:
             for host in self.rng.sample(found.hosts, len(found.hosts)):
-                self.ledger.for_run(self.context).transact(self._host_done, host)
-        gone, _left = self.ledger.for_run(self.context).transact(delete.finish, force, collisions=3)
+                self.ledger.transact(self._host_done, host)
+        gone, _left = self.ledger.transact(delete.finish, force, collisions=3)
         if len(gone) == len(found.rows):
             self.note("released" if not force else "forced", [r.uuid for r in found.rows])
         for uuid in uuids:
@@ -232,7 +232,7 @@ class Racer:
     @staticmethod
     def _host_done(tx: Transaction, host: str) -> None:
         todo = [i["uuid"] for i in delete.of_host(tx, host)]
-        delete.host_done(tx, host, todo)
+        delete.removed(tx, {host: todo}, {})
 
     def bury(self) -> int:
         """Delete what dead runs left, in any order. Returns how many instances."""
@@ -240,7 +240,7 @@ class Racer:
         def left(tx: Transaction) -> list[str]:
             c = tables.instances.c
             rows = tx.execute(sa.select(c.uuid, c.run_id).where(c.deleted == "", c.run_id.is_not(None))).all()
-            dead = runs.dead_among(tx.for_run(self.context), {r.run_id for r in rows})
+            dead = runs.dead_among(tx, {r.run_id for r in rows})
             return [r.uuid for r in rows if r.run_id in dead]
 
         found = self.ledger.inspect(left)
@@ -252,7 +252,7 @@ class Racer:
         """What a report does first: the host is rid of what was left there."""
 
         def cleaned(tx: Transaction) -> None:
-            cleanup.finish(tx, host, [c.instance_uuid for c in cleanups.of_host(tx, host)])
+            cleanup.finish(tx, {host: [c.instance_uuid for c in cleanups.of_host(tx, host)]})
 
         self.ledger.transact(cleaned)
 

@@ -131,9 +131,12 @@ def live(tx: Transaction, uuid: str, host: str | None) -> None:
     tx.execute(table.update().where(table.c.uuid == uuid).values(**values))
 
 
-def release(world: World, *uuids: str, **which: t.Any) -> int:
+def release(world: World, *uuids: str, host: str | None = None) -> int:
     with world.ledger.write() as tx:
-        released = claims.release(tx, uuids, **which)
+        if host is None:
+            released = claims.release(tx, uuids)
+        else:
+            released = claims.release_on(tx, {(host, uuid) for uuid in uuids})
         for uuid in uuids:
             row = tx.execute(sa.select(tables.claims.c.id).where(tables.claims.c.instance_uuid == uuid)).first()
             if row is None:

@@ -230,7 +230,7 @@ class World:
 
     def removed(self, host: str, uuids: t.Sequence[str], run: str = "d") -> None:
         with self.ledger.write() as tx:
-            deletion.host_done(tx.for_run(self.context(run)), host, uuids)
+            deletion.removed(tx.for_run(self.context(run)), {host: uuids}, {})
 
     def finish(self, run: str = "d", force: bool = False) -> tuple[list[str], list[dict[str, t.Any]]]:
         with self.ledger.write() as tx:

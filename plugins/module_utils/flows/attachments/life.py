@@ -244,9 +244,10 @@ def disconnected(tx: Transaction, ids: t.Iterable[str]) -> None:
     _end(tx, rows)
 
 
-def host_cleaned(tx: Transaction, host: str, instance_uuids: t.Iterable[str]) -> None:
-    """Mark ``host`` as cleaned of these instances and their volumes: exports to it are to be removed."""
-    rows = attachments.select(tx, instance_uuids=instance_uuids, attached_host=host, lock=True)
+def hosts_cleaned(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> None:
+    """The hosts have nothing of these instances, nor of their volumes: exports to them end. {(host, instance's uuid)}"""
+    rows = attachments.select(tx, instance_uuids={uuid for _host, uuid in cleaned}, lock=True) if cleaned else []
+    rows = [r for r in rows if (r.attached_host, r.instance_uuid) in cleaned]
     attachments.apply(tx, [r for r in rows if attachment.DISCONNECTED.admits(r.state)], attachment.DISCONNECTED)
 
 

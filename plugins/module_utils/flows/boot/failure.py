@@ -68,8 +68,8 @@ def _left_behind(tx: Transaction, uuid: str, host: str, reason: str) -> None:
 
 def _fail(tx: Transaction, row: Instance, host: str, failed: Failed, error: errors.BootflowError) -> str:
     if failed.cleaned:
-        life.host_cleaned(tx, host, [row.uuid])
-        claims.release(tx, [row.uuid], host=host)
+        life.hosts_cleaned(tx, {(host, row.uuid)})
+        claims.release_on(tx, {(host, row.uuid)})
         ports.release(tx, [row.uuid])
     else:
         cleanups.add(tx, host, row.uuid, row.domain_name, failed.cleanup_reason or error.message)

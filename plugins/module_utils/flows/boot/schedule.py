@@ -206,7 +206,7 @@ def _claim(tx: Transaction, selected: t.Sequence[Selected], result: Scheduled) -
         )
     instances.place(tx, placements)
     hosts = {p["uuid"]: p["host"] for p in placements}
-    history.add_events(tx, hosts, "schedule", history.SUCCESS)
+    history.add_events(tx, hosts.items(), "schedule", history.SUCCESS)
     ports.bind_each(tx, hosts)
 
 

@@ -13,7 +13,8 @@ from ...ledger.db.transaction import Transaction
 from ..attachments import life
 
 
-def finish(tx: Transaction, host: str, uuids: t.Sequence[str]) -> None:
-    """``host`` is clean of these instances: release their volumes, claims and addresses there."""
-    life.host_cleaned(tx, host, uuids)  # before any node is locked
-    cleanups.done(tx, host, uuids)
+def finish(tx: Transaction, cleaned: t.Mapping[str, t.Collection[str]]) -> None:
+    """The hosts have nothing of these instances: their volumes, claims and addresses there are free. {host: uuids}"""
+    pairs = {(host, uuid) for host, uuids in cleaned.items() for uuid in uuids}
+    life.hosts_cleaned(tx, pairs)  # before any node is locked
+    cleanups.done(tx, pairs)

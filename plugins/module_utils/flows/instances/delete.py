@@ -53,22 +53,27 @@ def of_host(tx: Transaction, host: str) -> list[dict[str, str]]:
     return [{"uuid": u, "name": n} for u, n in sorted(wanted.items())]
 
 
-def host_done(tx: Transaction, host: str, uuids: t.Sequence[str]) -> None:
-    """``host`` has removed these instances: release their claims on it."""
+def removed(
+    tx: Transaction,
+    done: t.Mapping[str, t.Collection[str]],
+    failed: t.Mapping[str, tuple[str, errors.BootflowError]],
+) -> None:
+    """What came of all hosts' removals, in one transaction: claims of what is gone go back.
+
+    :arg done: host -> instances that it has nothing of any more.
+    :arg failed: instance -> (host, why it could not be removed there); it stays in task_state deleting, with a fault.
+    """
     runs.renew(tx)
-    instances.select_live(tx, uuids=uuids, lock=True)
-    cleanup.finish(tx, host, uuids)
-    instances.leave_host(tx, host, uuids, states.DELETING)
-    history.start_events(tx, uuids, DELETE.name, host)
-    history.finish_events(tx, uuids, DELETE.name, history.SUCCESS)
-
-
-def host_failed(tx: Transaction, host: str, failed: t.Mapping[str, errors.BootflowError]) -> None:
-    """``host`` could not remove these instances: they stay in task_state deleting, with a fault."""
-    _now, hosts = tx.now, dict.fromkeys(failed, host)
-    history.add_faults(tx, failed, hosts)
+    gone = sorted({(uuid, host) for host, uuids in done.items() for uuid in uuids})
+    instances.select_live(tx, uuids=sorted({uuid for uuid, _host in gone}), lock=True)
+    cleanup.finish(tx, done)
+    instances.leave_hosts(tx, gone, states.DELETING)
+    history.add_events(tx, gone, DELETE.name, history.SUCCESS)
+    hosts = {uuid: host for uuid, (host, _error) in failed.items()}
+    faults = {uuid: error for uuid, (_host, error) in failed.items()}
+    history.add_faults(tx, faults, hosts)
     history.start_events_on(tx, hosts, DELETE.name)
-    history.fail_events(tx, {u: e.message for u, e in failed.items()}, DELETE.name)
+    history.fail_events(tx, {uuid: error.message for uuid, error in faults.items()}, DELETE.name)
 
 
 def finish(tx: Transaction, force: bool = False) -> tuple[list[str], list[dict[str, t.Any]]]:

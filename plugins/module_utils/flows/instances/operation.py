@@ -260,7 +260,7 @@ def finish(tx: Transaction, operation: Operation, outcomes: t.Mapping[str, Outco
 
 def leave(tx: Transaction, operation: Operation, uuids: t.Sequence[str], **values: t.Any) -> set[str]:
     """End the task_state of instances that this run still owns, with ``values`` for the rest of the row. Returns these."""
-    _now, notify = tx.now, tx.context.notify_on_state_change
+    notify = tx.context.notify_on_state_change
     return instances.swap(tx, uuids, [operation.during], tx.run.id, notify, task_state=None, **values)
 
 

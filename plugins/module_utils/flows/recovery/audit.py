@@ -227,7 +227,7 @@ class _Repair:
     def _release(self) -> None:
         tx = self.tx
         for f in self.by_kind[audit.STALE_CLAIM]:
-            claims.release(tx, [str(f.instance)], host=f.host)
+            claims.release_on(tx, {(str(f.host), str(f.instance))})
         claims.forget_devices(tx, [f.key for f in self.by_kind[audit.DEVICE_CLAIM]])
         ports.remove(tx, [f.key for f in self.by_kind[audit.PORT]])
         ports.remove_addresses(tx, [f.key for f in self.by_kind[audit.ADDRESS]])
@@ -329,11 +329,11 @@ def builds_cleaned(
 
 def deletes_cleaned(tx: Transaction, host: str, todo: Todo, problems: t.Mapping[str, errors.BootflowError]) -> None:
     """Complete deletions on ``host``, except ``problems``."""
-    delete.host_done(tx, host, [u for u in todo.deleting if u not in problems])
-    delete.host_failed(tx, host, {u: p for u, p in problems.items() if u in todo.deleting})
+    done = [u for u in todo.deleting if u not in problems]
+    delete.removed(tx, {host: done}, {u: (host, p) for u, p in problems.items() if u in todo.deleting})
 
 
 def leftovers_cleaned(tx: Transaction, host: str, uuids: t.Sequence[str]) -> None:
     """These leftovers were removed from ``host``: release their claims and addresses."""
     instances.select_live(tx, uuids=uuids, lock=True)
-    cleanup.finish(tx, host, uuids)
+    cleanup.finish(tx, {host: uuids})

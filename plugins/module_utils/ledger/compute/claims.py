@@ -273,31 +273,36 @@ class _Members:
         return slot
 
 
-def release(tx: Transaction, uuids: t.Sequence[str], host: str | None = None) -> int:
-    """Give back the claims of these instances (on ``host`` only, when given). A second time does nothing."""
-    parts = list(chunks(list(uuids)))
-    node_ids = {
-        r.compute_node_id
-        for part in parts
-        for r in tx.execute(sa.select(claims.c.compute_node_id).where(_of(claims, part, host)))
-    }
-    if not node_ids:
+def release(tx: Transaction, uuids: t.Collection[str]) -> int:
+    """Give back all claims of these instances, whose rows are locked. A second time does nothing. Returns how many."""
+    return _release(tx, uuids, lambda _host, _uuid: True)
+
+
+def release_on(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> int:
+    """Give back the claims that instances have on hosts that were cleaned of them. {(host, instance's uuid)}"""
+    return _release(tx, {uuid for _host, uuid in cleaned}, lambda host, uuid: (host, uuid) in cleaned)
+
+
+def _release(tx: Transaction, uuids: t.Collection[str], chosen: t.Callable[[str, str], bool]) -> int:
+    c, n = claims.c, compute_nodes.c
+    mine = bulk.among(tx, c.instance_uuid, sorted(uuids))
+    query = sa.select(c.id, c.instance_uuid, c.compute_node_id, n.host).join(compute_nodes, n.id == c.compute_node_id)
+    rows = [r for r in tx.execute(query.where(mine)) if chosen(r.host, r.instance_uuid)] if uuids else []
+    if not rows:
         return 0
+    node_ids = {r.compute_node_id for r in rows}
     nodes.lock(tx, node_ids)
-    released = 0
-    for part in parts:
-        tx.execute(device_claims.delete().where(_of(device_claims, part, host)))
-        released += tx.execute(claims.delete().where(_of(claims, part, host))).rowcount
+    taken = {(r.instance_uuid, r.compute_node_id) for r in rows}
+    d = device_claims.c
+    devices = tx.execute(
+        sa.select(d.id, d.instance_uuid, d.compute_node_id).where(bulk.among(tx, d.instance_uuid, sorted(uuids)))
+    )
+    device_ids = [r.id for r in devices if (r.instance_uuid, r.compute_node_id) in taken]
+    if device_ids:
+        tx.execute(device_claims.delete().where(bulk.among(tx, d.id, device_ids)))
+    released = tx.execute(claims.delete().where(bulk.among(tx, c.id, sorted(r.id for r in rows)))).rowcount
     nodes.recount(tx, sorted(node_ids))
-    return released
-
-
-def _of(table: sa.Table, uuids: t.Sequence[str], host: str | None) -> sa.ColumnElement[bool]:
-    c = table.c
-    mine = c.instance_uuid.in_(uuids)
-    if host is None:
-        return mine
-    return sa.and_(mine, c.compute_node_id.in_(sa.select(compute_nodes.c.id).where(compute_nodes.c.host == host)))
+    return int(released)
 
 
 def allocations_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:

@@ -61,9 +61,11 @@ def hosts(tx: Transaction) -> set[str]:
     return {r.host for r in tx.execute(sa.select(cleanups.c.host).distinct())}
 
 
-def done(tx: Transaction, host: str, uuids: t.Sequence[str]) -> None:
-    """These instances are cleaned up on ``host``: forget the rows, release their claims and the addresses held for them."""
-    claims.release(tx, uuids, host=host)
-    for uuid in uuids:
-        tx.execute(cleanups.delete().where(cleanups.c.host == host, cleanups.c.instance_uuid == uuid))
-        ports.release_on(tx, uuid, host)
+def done(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> None:
+    """The hosts are cleaned of these instances: forget the rows, release claims and addresses. {(host, instance's uuid)}"""
+    claims.release_on(tx, cleaned)
+    due = of_instances(tx, sorted({uuid for _host, uuid in cleaned})) if cleaned else []
+    ids = [r.id for r in due if (r.host, r.instance_uuid) in cleaned]
+    if ids:
+        tx.execute(cleanups.delete().where(bulk.among(tx, cleanups.c.id, ids)))
+    ports.release_on(tx, cleaned)

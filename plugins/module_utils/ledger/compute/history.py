@@ -98,7 +98,7 @@ def fail_events(tx: Transaction, details: t.Mapping[str, str], event: str) -> No
     )
 
 
-def add_events(tx: Transaction, hosts: t.Mapping[str, str | None], event: str, result: str) -> None:
+def add_events(tx: Transaction, hosts: t.Iterable[tuple[str, str | None]], event: str, result: str) -> None:
     """Journal an ``event`` that is over already, for each instance on its host."""
     bulk.insert(
         tx,
@@ -113,7 +113,7 @@ def add_events(tx: Transaction, hosts: t.Mapping[str, str | None], event: str, r
                 "result": result,
                 "details": None,
             }
-            for uuid, host in hosts.items()
+            for uuid, host in hosts
         ],
     )
 

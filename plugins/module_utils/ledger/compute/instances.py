@@ -376,11 +376,14 @@ def in_task_states(
     return tx.rows(query.with_for_update() if uuids is not None else query, InstanceAtWork)
 
 
-def leave_host(tx: Transaction, host: str, uuids: t.Iterable[str], task_state: str) -> None:
-    """Those of the instances that are on ``host`` and in this task_state are on no host any more."""
+def leave_hosts(tx: Transaction, gone: t.Collection[tuple[str, str]], task_state: str) -> None:
+    """Instances that are on one of these hosts and in this task_state are on no host any more. [(uuid, host)]"""
     c = instances.c
-    mine = sa.and_(bulk.among(tx, c.uuid, sorted(uuids)), c.host == host, c.task_state == task_state)
-    tx.execute(instances.update().where(mine).values(host=None, node=None))
+    mine = bulk.among(tx, c.uuid, sorted({uuid for uuid, _host in gone}))
+    query = sa.select(c.uuid, c.host).where(mine, c.task_state == task_state)
+    leaving = [r.uuid for r in tx.execute(query) if (r.uuid, r.host) in gone] if gone else []
+    if leaving:
+        tx.execute(instances.update().where(bulk.among(tx, c.uuid, leaving)).values(host=None, node=None))
 
 
 def bury(tx: Transaction, uuids: t.Sequence[str]) -> None:

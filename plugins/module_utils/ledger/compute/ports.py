@@ -241,11 +241,14 @@ def hold(tx: Transaction, uuid: str, host: str) -> None:
     )
 
 
-def release_on(tx: Transaction, uuid: str, host: str) -> None:
-    """Delete the ports that this instance has on ``host``: the host is rid of it."""
-    wanted = sa.and_(ports.c.instance_uuid == uuid, ports.c.host == host)
-    tx.execute(ip_allocations.delete().where(ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(wanted))))
-    tx.execute(ports.delete().where(wanted))
+def release_on(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> None:
+    """Delete the ports that instances have on hosts that were cleaned of them. {(host, instance's uuid)}"""
+    mine = bulk.among(tx, ports.c.instance_uuid, sorted({uuid for _host, uuid in cleaned}))
+    rows = tx.execute(sa.select(ports.c.id, ports.c.host, ports.c.instance_uuid).where(mine)) if cleaned else ()
+    ids = [r.id for r in rows if (r.host, r.instance_uuid) in cleaned]
+    if ids:
+        tx.execute(ip_allocations.delete().where(bulk.among(tx, ip_allocations.c.port_id, ids)))
+        tx.execute(ports.delete().where(bulk.among(tx, ports.c.id, ids)))
 
 
 def network_from(data: t.Mapping[str, t.Any]) -> Network:

@@ -310,7 +310,7 @@ class History(RuleBasedStateMachine):
         """The host answers again, perhaps with less memory than it has given away."""
         if clean:
             with self.world.ledger.write() as tx:
-                cleanup.finish(tx, host, [c.instance_uuid for c in cleanups.of_host(tx, host)])
+                cleanup.finish(tx, {host: [c.instance_uuid for c in cleanups.of_host(tx, host)]})
             self.leftovers = {k: v for k, v in self.leftovers.items() if k.host != host}
         self.total[host] = max(ROOM[host] + more, 1)
         self.reports(host)

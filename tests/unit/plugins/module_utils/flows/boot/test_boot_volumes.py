@@ -470,7 +470,7 @@ def test_a_host_that_could_not_be_cleaned_keeps_the_volume(bworld: BootWorld) ->
     assert code == "InvalidVolume" and "still connected to host h1" in message
     with bworld.ledger.write() as tx:
         bworld.connections.clear()
-        cleanup.finish(tx, "h1", [uuid])
+        cleanup.finish(tx, {"h1": [uuid]})
     assert bworld.ends("golden") == ("detached", "ending", "none")
     bworld.storage_round()
     assert (bworld.status("golden"), bworld.live_attachments()) == ("available", [])
@@ -556,7 +556,7 @@ def test_deleting_by_force_while_a_host_is_away(bworld: BootWorld) -> None:
     assert bworld.ends(volume) == ("detached", "done", "done")
     with bworld.ledger.write() as tx:
         bworld.connections.clear()
-        cleanup.finish(tx, "h1", [uuid])
+        cleanup.finish(tx, {"h1": [uuid]})
     bworld.storage_round("z")
     assert bworld.status(volume) == "deleted" and bworld.live_attachments() == []
 

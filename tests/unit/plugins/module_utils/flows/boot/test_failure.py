@@ -24,7 +24,7 @@ AWAY = errors.HostUnreachable(host="h1", reason="no route")
 
 def clean(world: World, host: str) -> None:
     with world.ledger.write() as tx:
-        cleanup.finish(tx, host, [c.instance_uuid for c in cleanups.of_host(tx, host)])
+        cleanup.finish(tx, {host: [c.instance_uuid for c in cleanups.of_host(tx, host)]})
 
 
 @pytest.mark.parametrize("until", ["networking", "block_device_mapping", "spawning"])

@@ -187,8 +187,8 @@ def test_requests_of_one_call_see_each_other(world: World) -> None:
         )
         found = [t.host if isinstance(t, claims.Candidate) else None for t in (taken[u] for u in uuids)]
         assert found == ["h1", "h1", "h1", "h2", None]
-        assert claims.release(tx, uuids, host="h1") == 3
-        assert claims.release(tx, uuids, host="h1") == 0
+        assert claims.release_on(tx, {("h1", uuid) for uuid in uuids}) == 3
+        assert claims.release_on(tx, {("h1", uuid) for uuid in uuids}) == 0
         assert claims.release(tx, uuids) == 1
         assert claims.release(tx, uuids) == 0
 

@@ -13,6 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances im
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, delete
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
 
@@ -86,9 +87,8 @@ def test_a_host_that_fails_keeps_the_instance(world: World) -> None:
     uuid = world.boot("web")
     world.delete(names=["web"])
     with world.ledger.write() as tx:
-        delete.host_failed(
-            tx.for_run(world.context("d")), "h1", {uuid: errors.HostUnreachable(host="h1", reason="no route")}
-        )
+        error = errors.HostUnreachable(host="h1", reason="no route")
+        delete.removed(tx.for_run(world.context("d")), {"h1": []}, {uuid: ("h1", error)})
     gone, left = world.finish()
     assert gone == [] and left[0]["fault"]["code"] == "HostUnreachable"
     assert (left[0]["name"], left[0]["uuid"]) == ("web", uuid)
@@ -118,7 +118,7 @@ def test_by_force_the_host_is_cleaned_later(world: World, both: bool) -> None:
     assert world.boot("web", "accepted", run="b") != uuid  # the name is free
     for host in hosts:
         with world.ledger.write() as tx:
-            cleanup.finish(tx, host, [uuid])
+            cleanup.finish(tx, {host: [uuid]})
     assert (world.cleanups(), world.claims(), len(world.addresses())) == (set(), set(), 1)
 
 
@@ -186,3 +186,29 @@ def test_a_name_of_two_projects_is_not_guessed(world: World) -> None:
     assert world.everything()["instances"] == before["instances"]
     assert [r.uuid for r in world.delete(names=["web"], project="two").rows] == [two]
     assert [r.uuid for r in world.delete(uuids=[one]).rows] == [one]
+
+
+def test_what_came_of_many_hosts_takes_as_many_statements_as_of_one(world: World) -> None:
+    counts = []
+    for hosts in (1, 6):
+        for number in range(hosts):
+            world.report("h%d" % (number + 10 * hosts), memory=3)
+        uuids = world.accept(request("web%d" % hosts, hosts * 3)).created
+        for host in {p.host for p in world.schedule().placed.values()}:
+            world.build(host)
+        begun = world.delete(uuids=uuids)
+        assert len(begun.hosts) >= hosts
+        done = {host: [i["uuid"] for i in world.of_host(host)] for host in begun.hosts}
+        failed = {part.pop(): (host, errors.RemoteError(reason="of " + host)) for host, part in done.items()}
+        with counted(world.ledger) as statements, world.ledger.write() as tx:
+            delete.removed(tx.for_run(world.context("d")), done, failed)
+        counts.append(len(statements))
+        assert {uuid for uuid, _host in world.claims()} & set(uuids) == set(failed)
+        world.finish()
+        assert {r.uuid: r.host for r in world.rows(tables.instances) if r.uuid in uuids and not r.deleted} == {
+            uuid: host for uuid, (host, _error) in failed.items()
+        }
+        for host, part in {host: [uuid] for uuid, (host, _error) in failed.items()}.items():
+            world.removed(host, part)
+        assert len(world.finish()[0]) == len(failed) and not world.claims()
+    assert counts[0] == counts[1], counts

@@ -32,7 +32,7 @@ def test_a_build_goes_back_when_the_lease_is_out_and_its_host_was_cleaned(world:
     assert "run-dead" in fault.message
     assert world.used("h1")[0] == 1024  # a guest may run there: not before the host was looked at
     with world.ledger.write() as tx:
-        cleanup.finish(tx, "h1", [uuid])
+        cleanup.finish(tx, {"h1": [uuid]})
     assert world.used("h1")[0] == 0
     assert expire(world, "third") == []
 

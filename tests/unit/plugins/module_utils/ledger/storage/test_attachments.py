@@ -186,7 +186,7 @@ def test_a_build_whose_lease_is_out_gives_its_volumes_back(golden: BootWorld, un
         assert golden.ends("golden") == ("detached", "done", "done")
     with golden.ledger.write() as tx:
         golden.connections.clear()
-        cleanup.finish(tx, "h1", [uuid])
+        cleanup.finish(tx, {"h1": [uuid]})
     golden.storage_round("z")
     assert (golden.status("golden"), golden.live_attachments()) == ("available", [])
     never_placed = until == "accepted"
@@ -209,7 +209,7 @@ def test_a_host_that_may_still_use_a_volume_is_asked_first(golden: BootWorld, un
     assert asked() == first
     with golden.ledger.write() as tx:
         golden.connections.clear()
-        cleanup.finish(tx, "h1", [uuid])
+        cleanup.finish(tx, {"h1": [uuid]})
     assert asked() == []
 
 
@@ -315,7 +315,7 @@ def test_audit_ends_attachments_of_instances_that_are_gone(golden: BootWorld) ->
     assert golden.status("golden") == "detaching"  # a guest may have it
     with golden.ledger.write() as tx:
         golden.connections.clear()
-        cleanup.finish(tx, "h1", [other])
+        cleanup.finish(tx, {"h1": [other]})
     golden.storage_round("audit")
     assert golden.status("golden") == "available"
 
