@@ -56,7 +56,7 @@ class ActionModule(LedgerAction):
             return []
         problems = clean_host(self, todo)
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
-        ledger.transact(cleanup.finish, host, done)
+        ledger.transact(cleanup.finish, {host: done})
         for uuid, problem in problems.items():
             self._display.warning("Instance %s still has to be cleaned up on %s: %s" % (uuid, host, problem.message))
         return done
