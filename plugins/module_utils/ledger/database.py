@@ -2,15 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Opening the ledger: sqlite or PostgreSQL behind one door, every failure in words, every transaction repeated that
-another run or a restarting server spoiled.
+"""Opening the ledger: sqlite or PostgreSQL with one interface, errors as text, and transactions that are repeated after a
+conflict with another run or a restart of the server.
 
 A function given to ``transact`` may run several times, and only its last run counts. So it
 
-- learns all that it needs from ``tx`` and its arguments, and reads it again each time;
+- takes all its input from ``tx`` and its arguments, and reads it again each time;
 - changes nothing but the ledger: no file, no host, no argument, nothing that outlives the call;
-- returns plain data (rows are), no open cursor;
-- lets database errors through. Errors of core.errors end it, and roll back, at once.
+- returns plain data (such as rows), not an open cursor;
+- does not catch database errors. Errors of core.errors end it, and roll back, at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .migrations import runner
 
 __all__ = ["Ledger", "LedgerAddress", "memory_ledger", "normalise_url", "open_ledger", "shown", "sqlite_path"]
 
-FIRST_DELAY = 0.02  # seconds; doubles with each attempt, and is drawn between 0 and that
+FIRST_DELAY = 0.02  # seconds; doubled with each attempt, the delay is a random part of it
 LONGEST_DELAY = 3.0
 
 Result = t.TypeVar("Result")
@@ -40,9 +40,9 @@ P = t.ParamSpec("P")  # what a function is given after the transaction
 
 
 class Ledger:
-    """An open ledger: ``transact`` to write, ``inspect`` to read, ``rehearsal`` to write and take it back.
+    """An open ledger: ``transact`` to write, ``inspect`` to read, ``rehearsal`` to write and roll back.
 
-    ``with ledger.write() as tx`` and its like are one attempt: an error of the database comes out as LedgerError.
+    ``with ledger.write() as tx`` and the like are a single attempt: an error of the database becomes a LedgerError.
     """
 
     def __init__(self, address: LedgerAddress, engine: sa.Engine, warnings: t.Sequence[str] = ()):
@@ -59,7 +59,7 @@ class Ledger:
         return bool(self.engine.dialect.name == "postgresql")
 
     def for_run(self, context: Context) -> Ledger:
-        """The same ledger, whose transactions are those of the run."""
+        """The same ledger with transactions of that run."""
         other = copy.copy(self)
         other.context = context
         return other
@@ -67,7 +67,7 @@ class Ledger:
     def _transaction(self, conn: sa.Connection) -> Transaction:
         return Transaction(conn, self.context)
 
-    # --- repeated until they go through ----------------------------------------------------------------------------
+    # --- repeated until they succeed -------------------------------------------------------------------------------
 
     @t.overload
     def transact(
@@ -82,12 +82,12 @@ class Ledger:
     def transact(  # type: ignore[misc]  # a function with a parameter "collisions" cannot be run here
         self, function: t.Callable[..., Result], *arguments: t.Any, collisions: int = 0, **named: t.Any
     ) -> Result:
-        """What ``function(tx, *arguments, **named)`` returns, its writes committed exactly once.
+        """The result of ``function(tx, *arguments, **named)``, its writes committed exactly once.
 
-        :arg collisions: repeat so many times after a unique row that is there already: for a function that reads first
-            and inserts what it did not find.
-        :raises LedgerError: it did not go through within the address's retry_timeout; nothing was written, unless the
-            message says that this is not known.
+        :arg collisions: how often to repeat after a unique row that already exists, for a function that inserts rows that
+            it did not find before.
+        :raises LedgerError: no success within the address's retry_timeout; nothing was written, unless the message
+            says that this is unknown.
         """
         doubt: tuple[tuple[str, int], Result] | None = None  # mark and value of a COMMIT without an answer
         tries = _Tries(self.address.retry_timeout)
@@ -100,7 +100,7 @@ class Ledger:
                     if doubt is not None:
                         if not commits.sign_again(conn, doubt[0]):
                             return doubt[1]
-                        mark, doubt = doubt[0], None  # it was not committed: there is no doubt any more
+                        mark, doubt = doubt[0], None  # not committed: no doubt any more
                     value = function(self._transaction(conn), *arguments, **named)
                     if mark is None and self.is_server:
                         mine = self._worker.next()
@@ -122,17 +122,17 @@ class Ledger:
     def inspect(
         self, function: t.Callable[t.Concatenate[Transaction, P], Result], *arguments: P.args, **named: P.kwargs
     ) -> Result:
-        """What ``function(tx, ...)`` returns, reading one moment of the ledger; again after a lost connection."""
+        """The result of ``function(tx, ...)`` on one snapshot of the ledger; repeated after a lost connection."""
         return self._repeat(self._reading, function, arguments, named)
 
     def rehearsal(
         self, function: t.Callable[t.Concatenate[Transaction, P], Result], *arguments: P.args, **named: P.kwargs
     ) -> Result:
-        """What ``function(tx, ...)`` returns in a writing transaction that is rolled back: what check mode runs."""
+        """The result of ``function(tx, ...)`` in a writing transaction that is rolled back, for check mode."""
         return self._repeat(self._rehearsing, function, arguments, named)
 
     def migrate(self) -> list[str]:
-        """Bring the ledger to this version's shape. Returns the revisions applied."""
+        """Upgrade the ledger to this version. Returns the applied revisions."""
         return self._repeat(self._migrating, runner.upgrade, (shown(self.url),), {})
 
     def _repeat(
@@ -162,13 +162,13 @@ class Ledger:
 
     @contextlib.contextmanager
     def read(self) -> t.Iterator[Transaction]:
-        """One moment of the ledger; never locks writers."""
+        """One snapshot of the ledger; never locks writers."""
         with self._errors(), self._reading() as tx:
             yield tx
 
     @contextlib.contextmanager
     def rehearse(self) -> t.Iterator[Transaction]:
-        """A writing transaction that is always rolled back: what check mode runs."""
+        """A writing transaction that is always rolled back, for check mode."""
         with self._errors(), self._rehearsing() as tx:
             yield tx
 
@@ -179,7 +179,7 @@ class Ledger:
             if self.is_server:
                 options.update(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
-                )  # one moment for all, as on sqlite
+                )  # one snapshot for all, as on sqlite
             conn = plain.execution_options(**options)
             with conn.begin():
                 yield self._transaction(conn)
@@ -196,7 +196,9 @@ class Ledger:
     @contextlib.contextmanager
     def _migrating(self) -> t.Iterator[Transaction]:
         with self.engine.connect() as plain:
-            conn = plain.execution_options(**{engine.FOREIGN_KEYS_OFF: True})  # a table that is remade has referrers
+            conn = plain.execution_options(
+                **{engine.FOREIGN_KEYS_OFF: True}
+            )  # other tables refer to a table that is recreated
             with conn.begin():
                 if self.is_server:
                     conn.execute(sa.text("SET LOCAL statement_timeout = 0"))
@@ -217,7 +219,7 @@ class Ledger:
 
     def _in_words(self, error: sa.exc.DBAPIError) -> errors.LedgerError:
         if getattr(error.orig, "_pgconn", None) is not None:
-            t.cast(t.Any, error.orig)._pgconn = None  # psycopg keeps there what it connected with, the password too
+            t.cast(t.Any, error.orig)._pgconn = None  # psycopg keeps its connection parameters there, with the password
         return database_errors.in_words(self.address, error, self._secrets)
 
     def close(self) -> None:
@@ -225,14 +227,14 @@ class Ledger:
 
 
 class _Tries:
-    """Waits between attempts: longer each time, drawn, so that runs that collided do not again; up to a total."""
+    """Waits between attempts: longer each time, random so that runs do not collide again, up to a total."""
 
     def __init__(self, seconds: float):
         self.end = time.monotonic() + seconds
         self.delay = FIRST_DELAY
 
     def again(self) -> bool:
-        """Wait, and say whether there is time for one more attempt."""
+        """Wait. Returns whether there is time for one more attempt."""
         wait = random.uniform(0.2, 1.0) * self.delay
         self.delay = min(self.delay * 2, LONGEST_DELAY)
         if time.monotonic() + wait >= self.end:
@@ -244,13 +246,13 @@ class _Tries:
 def open_ledger(
     address: str | LedgerAddress, create: bool = False, check_revision: bool = True, patient: bool = True
 ) -> Ledger:
-    """Open the ledger at ``address``, a URL or a path or one of them with its settings.
+    """Open the ledger at ``address``: a URL or path, or one of them with its settings.
 
-    :arg create: make the sqlite file (0600) and its folder where they are missing.
-    :arg check_revision: refuse a ledger that is newer (LedgerTooNew) or older (LedgerTooOld) than this code.
-    :arg patient: wait for a server that does not answer, up to retry_timeout: it may be restarting.
-    :raises LedgerError: it cannot be opened, with the reason and the remedy.
-    :raises InvalidInput: settings of the connection that cannot be.
+    :arg create: create the sqlite file (0600) and its folder if they are missing.
+    :arg check_revision: reject a ledger that is newer (LedgerTooNew) or older (LedgerTooOld) than this code.
+    :arg patient: wait up to retry_timeout for a server that does not answer, because it may be restarting.
+    :raises LedgerError: the ledger cannot be opened, with reason and remedy.
+    :raises InvalidInput: invalid settings of the connection.
     """
     address = as_address(address)
     url = normalise_url(address.url)
@@ -280,7 +282,7 @@ def open_ledger(
 
 
 def memory_ledger() -> Ledger:
-    """An empty, migrated ledger that nobody else sees: check mode before the first boot."""
+    """An empty, migrated, private ledger, for check mode before the first boot."""
     need_libraries("sqlite://")
     address = LedgerAddress(url="sqlite://")
     ledger = Ledger(address, engine.make_engine(address))

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Forgetting what is long over: deleted instances, volumes and snapshots with all their history, old runs, old notifications.
+"""Purging old rows: deleted instances, volumes and snapshots with all their history, old runs, old notifications.
 
-Nothing of a living instance or volume is touched, nor of a deleted one that a host is not rid of yet. What refers to an instance
-is found in the tables themselves, so that a table that a later revision adds is not forgotten.
+Live instances and volumes are kept, and so are deleted ones that a host still has to clean up. Tables that refer to an
+instance are found in the schema, so that tables of later revisions are included.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ if t.TYPE_CHECKING:
 BATCH = 200  # instances in one transaction
 ROWS = 2000  # rows of other tables in one transaction
 
-# Rows that hold something on a host or in a network: an instance that has one is not over
+# Rows of resources on a host or network: an instance with one is not purged
 HOLDING = ("claims", "device_claims", "ports", "cleanups")
-# A volume is its project's, not the instance's that it was made for
+# A volume belongs to its project, not to the instance it was made for
 NOT_ITS = ("volumes",)
-# Rows of a volume, those first that others do not refer to; all of them go with it
+# Rows of a volume, in the order of their removal: those first that no others refer to
 OF_VOLUMES = (volume_attachments, volume_snapshots, volume_events, volume_faults, volume_notifications)
 
 
 def cutoff(now: float, retention_days: float) -> float | None:
-    """The moment before which history goes; None: it is kept for ever."""
+    """The time before which history is removed; None: never."""
     return now - retention_days * 86400.0 if retention_days > 0 else None
 
 
 def plan(tx: Transaction, before: float) -> dict[str, int]:
-    """table -> how many rows purge() would remove now. Rows that hang on others are counted with them."""
+    """table -> number of rows that purge() would remove now, including dependent rows."""
     over = sa.select(instances.c.uuid).where(*_over(before))
     counts: dict[str, int] = {}
     counts["instances"] = _count(tx, instances, *_over(before))
@@ -91,7 +91,7 @@ def plan(tx: Transaction, before: float) -> dict[str, int]:
 def purge(ledger: Ledger, before: float, batch: int = BATCH) -> dict[str, int]:
     """Remove what is older than ``before`` (seconds since the epoch), in transactions of ``batch`` instances.
 
-    Returns table -> rows removed. Killed in the middle, the rest goes the next time.
+    Returns table -> number of removed rows. If it is killed, the next purge removes the rest.
     """
     total: dict[str, int] = {}
     steps: list[tuple[t.Callable[..., dict[str, int]], int]] = [
@@ -113,7 +113,7 @@ def purge(ledger: Ledger, before: float, batch: int = BATCH) -> dict[str, int]:
     return {name: count for name, count in total.items() if count}
 
 
-# --- what is over ----------------------------------------------------------------------------------------------------
+# --- old rows --------------------------------------------------------------------------------------------------------
 
 
 def _over(before: float) -> list[Condition]:
@@ -128,7 +128,7 @@ def _over(before: float) -> list[Condition]:
 
 
 def _old_notifications(before: float) -> list[Condition]:
-    """Those of deleted instances, and of instances that nobody knows."""
+    """Notifications of deleted and of unknown instances."""
     return [
         notifications.c.created_at < before,
         ~_refers(instances, instances.c.uuid == notifications.c.instance_uuid, instances.c.deleted == LIVE),
@@ -146,7 +146,7 @@ def _old_runs(before: float) -> list[Condition]:
 
 
 def _old_volumes(before: float) -> list[Condition]:
-    """Deleted volumes that nothing is left of, and nothing hangs on."""
+    """Deleted volumes without leftovers and without dependent rows."""
     holding = [
         ~_refers(table, table.c.volume_id == volumes.c.id, table.c.deleted == LIVE)
         for table in (volume_snapshots, volume_attachments)
@@ -161,7 +161,7 @@ def _old_snapshots(before: float) -> list[Condition]:
 
 
 def _of_spec() -> list[Condition]:
-    # the reservation is what has an index
+    # only the reservation has an index
     return [
         instances.c.reservation_id == request_specs.c.reservation_id,
         instances.c.request_spec_id == request_specs.c.id,
@@ -173,7 +173,7 @@ def _refers(table: sa.Table, *where: Condition) -> sa.Exists:
 
 
 def _referrers() -> list[sa.Table]:
-    """Tables with rows of an instance, those first that others do not refer to."""
+    """Tables with rows of an instance, those first that no others refer to."""
     return [
         table
         for table in reversed(metadata.sorted_tables)
@@ -226,7 +226,7 @@ def _volumes(tx: Transaction, before: float, size: int) -> dict[str, int]:
 
 
 def _snapshots(tx: Transaction, before: float, size: int) -> dict[str, int]:
-    """Of volumes that live on."""
+    """Snapshots of live volumes."""
     c = volume_snapshots.c
     chosen = sa.select(c.id).where(*_old_snapshots(before)).order_by(c.deleted_at).limit(size)
     ids = list(tx.execute(chosen.with_for_update(skip_locked=True)).scalars())

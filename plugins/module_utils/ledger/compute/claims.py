@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Claims: taking a host's resources for an instance and giving them back.
+"""Claims: taking a host's resources for an instance and releasing them.
 
 source: Nova's instance_claim. The candidate nodes are locked (nodes.lock), tested with core.resources.claims against their
-usage under that lock, and written in the same transaction: no number of runs can take a node past its limits, and a node's
-usage is always what it reserves plus the sum of its claims.
+usage under that lock, and written in the same transaction: concurrent runs cannot exceed a node's limits, and a node's
+usage is always its reserve plus the sum of its claims.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .history import chunks
 if t.TYPE_CHECKING:
     Query = sa.Select[t.Unpack[tuple[t.Any, ...]]]
 
-BUILD = "build"  # kind of a claim; the tables have room for others
+BUILD = "build"  # kind of a claim
 
 
 class ClaimRow:
@@ -63,17 +63,17 @@ class ClaimedDevice:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A node that the scheduler selected: its choice, or an alternate."""
+    """A node selected by the scheduler: the chosen one or an alternate."""
 
     host: str
     node: str
     limits: t.Mapping[str, t.Any]
-    node_id: int | None = None  # looked up where it is not given
+    node_id: int | None = None  # looked up if None
 
 
 @dataclass(frozen=True)
 class ClaimRequest:
-    """One instance and where it may go, best first."""
+    """One instance and its candidates, best first."""
 
     instance_uuid: str
     resources: ResourceRequest
@@ -83,7 +83,7 @@ class ClaimRequest:
 
 
 def candidates_of(selection: Selection) -> list[Candidate]:
-    """The scheduler's choice and its alternates, as the claim takes them."""
+    """The scheduler's choice and its alternates as candidates."""
     return [
         Candidate(selection.host, selection.nodename, selection.limits, selection.node_id),
         *(Candidate(a.host, a.nodename, a.limits, a.node_id) for a in selection.alternates),
@@ -91,7 +91,7 @@ def candidates_of(selection: Selection) -> list[Candidate]:
 
 
 def claim(tx: Transaction, requests: t.Sequence[ClaimRequest]) -> dict[str, Candidate | errors.BootflowError]:
-    """Claim for each request the first candidate that still has room under the lock.
+    """Claim for each request the first candidate that still fits under the lock.
 
     Returns uuid -> the candidate claimed, or the refusal of the last candidate (all reasons joined).
     """
@@ -99,7 +99,7 @@ def claim(tx: Transaction, requests: t.Sequence[ClaimRequest]) -> dict[str, Cand
 
 
 class ClaimBatch:
-    """Claims of one transaction: all their nodes are locked and read at once, tested one by one, written together."""
+    """Claims of one transaction: their nodes are locked and read together, tested one by one, written together."""
 
     def __init__(self, tx: Transaction, requests: t.Sequence[ClaimRequest]):
         self.tx = tx
@@ -229,7 +229,7 @@ _USAGE = ("memory_mb_used", "local_gb_used", "vcpus_used", "num_instances")
 
 @dataclass(frozen=True)
 class _Place:
-    """A claim of a group's member. A member that still has to be cleaned up on a host has more than one."""
+    """A claim of a group's member. A member with a pending cleanup has more than one."""
 
     member: str
     node_id: int
@@ -238,7 +238,7 @@ class _Place:
 
 
 class _Members:
-    """Where the members of groups are, by their claims: what the late check looks at, under the lock of the group's row."""
+    """The members of groups by their claims, for the late check under the lock of the group's row."""
 
     def __init__(self, tx: Transaction, groups: t.Collection[str]):
         self.there: dict[str, list[_Place]] = {g: [] for g in groups}
@@ -263,7 +263,7 @@ class _Members:
             raise errors.RescheduledException(instance_uuid=uuid, reason=text)
 
     def add(self, group: ServerGroup, node_id: int, host: str, uuid: str) -> int | None:
-        """Enter a member. Returns its place on the host, where the group counts places; none if it has one there already."""
+        """Enter a member. Returns its place on the host if the group counts places; None if it already has one there."""
         slot = None
         mine = [p for p in self.there[group.id] if p.node_id == node_id]
         if group.policy == ANTI_AFFINITY and all(p.member != uuid for p in mine):
@@ -306,9 +306,9 @@ def _release(tx: Transaction, uuids: t.Collection[str], chosen: t.Callable[[str,
 
 
 def allocations_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
-    """uuid -> {numa: the fitted topology or None, pci: [device], disks: [disk]} that it has claimed, as plain data.
+    """uuid -> its claimed {numa: the fitted topology or None, pci: [device], disks: [disk]}, as plain data.
 
-    Claimed on the instance's own host: a host that could not be cleaned keeps its claim too, and that is not the guest's.
+    Only on the instance's own host: a host that could not be cleaned keeps another claim, which is not the guest's.
     """
     found: dict[str, dict[str, t.Any]] = {}
     c, d = claims.c, device_claims.c
@@ -324,7 +324,7 @@ def allocations_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[st
 
 
 def _at_home(query: Query, table: sa.Table) -> Query:
-    """Only the rows on the host that the instance is on."""
+    """Only the rows on the instance's own host."""
     c = table.c
     node, home = compute_nodes.c, instances.c
     return query.join(compute_nodes, node.id == c.compute_node_id).join(
@@ -348,13 +348,13 @@ def devices_without_claim(tx: Transaction) -> list[ClaimedDevice]:
 
 
 def forget_devices(tx: Transaction, ids: t.Sequence[int]) -> None:
-    """Give back these devices (ids of device_claims)."""
+    """Release these devices (ids of device_claims)."""
     for part in chunks(ids):
         tx.execute(device_claims.delete().where(device_claims.c.id.in_(part)))
 
 
 def restore(tx: Transaction, uuid: str, node_id: int, amounts: t.Sequence[int], group_id: str | None) -> None:
-    """Enter the claim that an instance on this node lacks. The caller recounts the node.
+    """Enter the missing claim of an instance on this node. The caller recounts the node.
 
     :arg amounts: memory in MB, disk in GB, vCPUs.
     """
@@ -381,7 +381,7 @@ def correct(tx: Transaction, claim_id: int, amounts: t.Sequence[int]) -> None:
 
 
 def disks_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
-    """uuid -> the whole disks of ``host`` that it has, as they were when it got them: {path, serial, size_gb, medium}."""
+    """uuid -> its whole disks on ``host``, as they were when claimed: {path, serial, size_gb, medium}."""
     found: dict[str, list[dict[str, t.Any]]] = {}
     d = device_claims.c
     for part in chunks(list(uuids)):

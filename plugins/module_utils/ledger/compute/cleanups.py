@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Pending cleanups: what is left of instances on hosts that could not be cleaned up. A host is cleaned before it builds again.
+"""Pending cleanups: leftovers of instances on hosts that could not be cleaned. A host is cleaned before it builds again.
 
-Until then the claim there and the addresses used there stay taken: a guest that no run sees may still be using them.
+Until then the claim and addresses there stay taken: an unseen guest may still be using them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CleanupRow:
 
 
 def add(tx: Transaction, host: str, instance_uuid: str, domain_name: str, reason: str) -> None:
-    """Remember that the instance is to be cleaned up on ``host``."""
+    """Record that the instance has to be cleaned up on ``host``."""
     c = cleanups.c
     if tx.execute(sa.select(c.id).where(c.host == host, c.instance_uuid == instance_uuid)).first() is None:
         tx.execute(
@@ -46,13 +46,13 @@ def of_host(tx: Transaction, host: str) -> list[CleanupRow]:
 
 
 def of_instances(tx: Transaction, uuids: t.Sequence[str]) -> list[CleanupRow]:
-    """What is still to be removed of these instances, on any host."""
+    """The pending cleanups of these instances, on any host."""
     mine = bulk.among(tx, cleanups.c.instance_uuid, uuids)
     return tx.rows(sa.select(cleanups).where(mine).order_by(cleanups.c.id), CleanupRow)
 
 
 def rows(tx: Transaction) -> list[CleanupRow]:
-    """All of them, oldest first."""
+    """All pending cleanups, oldest first."""
     return tx.rows(sa.select(cleanups).order_by(cleanups.c.id), CleanupRow)
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Free dedicated resources of a node: the NUMA cells, PCI devices and whole disks it reported, less what claims hold."""
+"""Free dedicated resources of a node: its reported NUMA cells, PCI devices and whole disks, less the claimed ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DISK = "disk"
 
 @dataclass(frozen=True)
 class FreeResources:
-    """Of one node: its cells with their usage, and the unclaimed devices and disks."""
+    """The resources of one node: its cells with their usage, and the unclaimed devices and disks."""
 
     numa: HostNUMATopology | None = None
     pci: t.Sequence[PciDevice] = ()
@@ -42,7 +42,7 @@ NONE_FREE = FreeResources()
 def load(
     tx: Transaction, node_ids: t.Sequence[int] | None, numa: bool = True, devices: bool = True
 ) -> dict[int, FreeResources]:
-    """node id -> its free resources, of those nodes that have any. None for ``node_ids``: of all nodes."""
+    """node id -> its free resources, if it has any. ``node_ids`` None: of all nodes."""
     cells = _numa(tx, node_ids) if numa else {}
     pci, disks = _devices(tx, node_ids) if devices else ({}, {})
     return {
@@ -66,7 +66,7 @@ def _numa(tx: Transaction, node_ids: t.Sequence[int] | None) -> dict[int, HostNU
         for w in _where(c.id, node_ids)
         for r in tx.execute(sa.select(c.id, c.numa_profile_id).where(w, c.numa_profile_id.is_not(None)))
     }
-    # The same object for nodes that are alike, so that a filter fits them once.
+    # The same object for equal nodes, so that a filter fits them once.
     empty = {i: HostNUMATopology.from_facts(p) for i, p in profiles.load(tx, profile_of.values()).items()}
     found = {n: t.cast(HostNUMATopology, empty[p]) for n, p in profile_of.items() if empty.get(p) is not None}
     for where in _where(claims.c.compute_node_id, node_ids):
@@ -79,8 +79,8 @@ def _numa(tx: Transaction, node_ids: t.Sequence[int] | None) -> dict[int, HostNU
 
 
 def _with_guest(host: HostNUMATopology, guest: GuestNUMATopology) -> HostNUMATopology:
-    """The cells with a guest's usage. CPUs the host no longer reports (for example offlined ones) are ignored: one host
-    whose report changed under its guests must not end all scheduling."""
+    """The cells with a guest's usage. CPUs the host no longer reports (for example offlined ones) are ignored: a single host
+    with a changed report must not end all scheduling."""
     try:
         return apply_usage(host, guest)
     except errors.BootflowError:
@@ -98,7 +98,7 @@ def _with_guest(host: HostNUMATopology, guest: GuestNUMATopology) -> HostNUMATop
             cells.append(replace(cell, pinning=pinning, reserved_cpus=reserved, page_size_kb=page))
         with contextlib.suppress(errors.BootflowError):
             host = apply_usage(host, replace(guest, cells=tuple(cells)))
-        # A CPU that is in another cell now is still this guest's.
+        # A CPU that moved to another cell still belongs to this guest.
         its = {p for c in guest.cells for p in (*c.pinning.values(), *c.reserved_cpus)}
         kept = [replace(c, pinned_cpus=c.pinned_cpus | (c.cpus & its)) for c in host.cells]
         return replace(host, cells=tuple(kept))
@@ -137,8 +137,8 @@ def _devices(
 
 
 def _is_offered(disk: t.Mapping[str, t.Any], ours: t.Collection[str]) -> bool:
-    """Whether a node gives this disk away. One that is in use there is reported with a reason instead; that a guest of ours had
-    it then is none, for the claims tell whether it still has."""
+    """Whether a node offers this disk. A disk in use is reported with a reason. Use by one of our guests does not count,
+    because the claims show whether the guest still has it."""
     return not disk.get("reason") or disk.get("domain") in ours
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The fleet as the scheduler reads it: the numbers of all hosts in one query, as columns; the rest only where a request asks."""
+"""The fleet for the scheduler: the numbers of all hosts in one query, as columns; everything else only if a request needs it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..schema.tables import BUSY, compute_nodes, instances, request_specs
 from . import dedicated_resources, profiles
 from .history import chunks
 
-# What the scheduler derives a HostState from, beside the columns that are its fields.
+# Columns from which a HostState is derived, in addition to those that are its fields.
 _OTHERS = ("availability_zone", "profile_id", "disabled", "service_disabled", "forced_down", "unreachable_reason")
 # The order of the fleet is that of the first two: host and node.
 COLUMNS = (*host_state.COLUMNS.values(), *_OTHERS)
@@ -29,7 +29,7 @@ NEVER_REPORTED = "the host never reported"
 
 @dataclass(frozen=True)
 class Needs:
-    """What a request asks of hosts beside numbers; each costs a query."""
+    """What a request needs of hosts in addition to numbers; each costs a query."""
 
     numa: bool = False
     devices: bool = False
@@ -49,10 +49,10 @@ def read(
 ) -> Fleet:
     """The inventory's hosts, in the order of their names; those that never reported come last, as down.
 
-    :arg aggregates: host -> the aggregates that it is in; the tuple of hosts in the same ones should be the same object.
+    :arg aggregates: host -> its aggregates; hosts in the same ones should share the tuple.
     """
     wanted = hosts if isinstance(hosts, (set, frozenset, dict)) else set(hosts)
-    # The driver's own tuples: ten thousand rows are read, and none is looked at by name.
+    # The driver's own tuples: ten thousand rows are read, and none is accessed by name.
     rows: list[t.Any] = tx.execute(_everything()).cursor.fetchall()  # type: ignore[assignment]
     if not all(row[0] in wanted for row in rows):
         rows = [row for row in rows if row[0] in wanted]
@@ -162,7 +162,7 @@ class _FleetReader:
 
 
 def _reasons(tx: Transaction) -> dict[str, str]:
-    """host -> why it is disabled: in the ledger, or else in the inventory."""
+    """host -> why it is disabled, in the ledger or else in the inventory."""
     c = compute_nodes.c
     rows = tx.execute(
         sa.select(c.host, c.service_disabled, c.service_disabled_reason, c.disabled_reason).where(
@@ -173,7 +173,7 @@ def _reasons(tx: Transaction) -> dict[str, str]:
 
 
 def _down_reasons(tx: Transaction) -> dict[str, str]:
-    """host -> why somebody forced it down."""
+    """host -> why it was forced down."""
     c = compute_nodes.c
     return {
         r.host: r.forced_down_reason for r in tx.execute(sa.select(c.host, c.forced_down_reason).where(c.forced_down))

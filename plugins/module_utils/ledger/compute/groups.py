@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Server groups in the ledger: the inventory declares them, a row stands for each that was used, and its lock is the group's.
+"""Server groups in the ledger: the inventory declares them, each used group has a row, and the row's lock is the group's.
 
- Whoever claims for members holds the row until the claim is written, so that two
-boots can not both pass the late check: the hole that Nova leaves.
+Claims for members hold the row until they are written, so that two boots cannot both pass the late check (as they can
+in Nova).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .history import chunks
 
 
 def ensure(tx: Transaction, group: ServerGroup) -> None:
-    """Enter the group as the inventory has it. The caller holds the project's turn.
+    """Enter the group of the inventory. The caller holds the project's turn.
 
-    :raises InvalidInput: its policy changed while it has members: they stand by the old one.
+    :raises InvalidInput: the policy changed while the group has members of the old one.
     """
     c = server_groups.c
-    query = sa.select(server_groups).where(c.id == group.id).with_for_update()  # or an audit forgets it meanwhile
+    query = sa.select(server_groups).where(c.id == group.id).with_for_update()  # or an audit removes it meanwhile
     row = tx.execute(query).first()
     if row is None:
         insert_new(
@@ -68,7 +68,7 @@ def ensure(tx: Transaction, group: ServerGroup) -> None:
 
 
 def count_members(tx: Transaction, ids: t.Iterable[str]) -> dict[str, int]:
-    """group id -> living instances in it."""
+    """group id -> number of its live instances."""
     found = dict.fromkeys(ids, 0)
     c = instances.c
     for part in chunks(sorted(found)):
@@ -122,7 +122,7 @@ def group_names(tx: Transaction, ids: t.Iterable[str]) -> dict[str, str]:
 
 
 def without_members(tx: Transaction) -> list[tuple[str, str, str]]:
-    """(id, name, project) of the groups that no living instance is in."""
+    """(id, name, project) of the groups without a live instance."""
     c = server_groups.c
     member = sa.select(instances.c.uuid).where(instances.c.server_group_id == c.id, instances.c.deleted == "")
     query = sa.select(c.id, c.name, c.project).where(~member.exists()).order_by(c.id)
@@ -130,9 +130,9 @@ def without_members(tx: Transaction) -> list[tuple[str, str, str]]:
 
 
 def forget_unused(tx: Transaction, ids: t.Iterable[str]) -> int:
-    """Remove the rows of groups without members. Returns how many went.
+    """Remove the rows of groups without members. Returns their number.
 
-    The rows are locked before the members are counted: a boot that enters one holds its group's row (ensure).
+    The rows are locked before the members are counted: a boot that adds a member holds its group's row (ensure).
     """
     wanted = sorted(set(ids))
     for part in chunks(wanted):

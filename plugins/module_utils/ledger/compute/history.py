@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What happened to an instance: actions, their events, faults and notifications.
+"""The history of instances: actions, their events, faults and notifications.
 
 source: Nova's _notify_about_instance_usage
 """
@@ -43,7 +43,7 @@ def start_actions(
 
 
 def finish_actions(tx: Transaction, uuids: t.Sequence[str], action: str, message: str | None = None) -> None:
-    """Close the open ``action`` rows of these instances; ``message`` is Error where it failed."""
+    """Close the open ``action`` rows of these instances; ``message`` is Error if the action failed."""
     c = instance_actions.c
     for part in chunks(uuids):
         tx.execute(
@@ -63,7 +63,7 @@ def start_events(tx: Transaction, uuids: t.Sequence[str], event: str, host: str 
 
 
 def finish_events(tx: Transaction, uuids: t.Sequence[str], event: str, result: str, details: str | None = None) -> None:
-    """Journal how ``event`` ended (Success or Error) for these instances."""
+    """Journal the result of ``event`` (Success or Error) for these instances."""
     c = instance_action_events.c
     for part in chunks(uuids):
         tx.execute(
@@ -99,7 +99,7 @@ def fail_events(tx: Transaction, details: t.Mapping[str, str], event: str) -> No
 
 
 def add_events(tx: Transaction, hosts: t.Iterable[tuple[str, str | None]], event: str, result: str) -> None:
-    """Journal an ``event`` that is over already, for each instance on its host."""
+    """Journal an ``event`` that has already ended, for each instance on its host."""
     bulk.insert(
         tx,
         instance_action_events,
@@ -175,7 +175,7 @@ def notify_each(tx: Transaction, payloads: t.Mapping[str, t.Mapping[str, t.Any]]
 
 
 def last_faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
-    """uuid -> its newest fault as plain data; under ``tried`` the hosts that it failed on before, in this boot."""
+    """uuid -> its newest fault as plain data; under ``tried`` the earlier failed hosts of this boot."""
     found: dict[str, dict[str, t.Any]] = {}
     for part in chunks(uuids):
         rows = tx.execute(
@@ -217,7 +217,7 @@ def events_of(tx: Transaction, uuid: str) -> list[dict[str, t.Any]]:
 
 
 def text(words: str) -> str:
-    """Words of a host as every database takes them: no NUL, no half characters."""
+    """A host's text in a form that every database accepts: without NUL and half characters."""
     return words.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
@@ -228,7 +228,7 @@ def chunks(values: t.Sequence[t.Any], size: int = 500) -> t.Iterator[t.Sequence[
 
 
 def with_event(tx: Transaction, uuids: t.Sequence[str], event: str) -> set[str]:
-    """Those of the instances in whose journal ``event`` stands."""
+    """The instances whose journal has ``event``."""
     found: set[str] = set()
     c = instance_action_events.c
     for part in chunks(uuids):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Instance rows: selecting them, and moving their states by compare-and-swap.
+"""Instance rows: selecting them, and changing their states by compare-and-swap.
 
 source: Nova's instance.save(expected_task_state=...)
 """
@@ -21,7 +21,7 @@ from ..schema.tables import block_device_mappings, instances, ports, runs
 from . import history, requests
 from .history import chunks
 
-LIVE = ""  # value of the column `deleted` while an instance lives
+LIVE = ""  # value of the column `deleted` of a live instance
 
 
 class InstanceStates:
@@ -118,8 +118,8 @@ def swap(
     notify: str = NOTIFY_NOTHING,
     **values: t.Any,
 ) -> set[str]:
-    """Write ``values`` to those of the instances whose task_state is one of ``expected_task_state`` (and which
-    run ``owner`` has, when given). Returns the uuids that moved; the others lost the swap, which is an answer."""
+    """Write ``values`` to the instances whose task_state is one of ``expected_task_state`` (and whose run is ``owner``,
+    if given). Returns the changed uuids; the others lost the swap, which is a valid result."""
     if not uuids:
         return set()
     c = instances.c
@@ -163,7 +163,7 @@ def _notify_change(
 def swap_errors(
     tx: Transaction, uuids: t.Iterable[str], expected: t.Sequence[str | None]
 ) -> dict[str, errors.BootflowError]:
-    """uuid -> why its swap was lost: the instance is gone, is being deleted, or is elsewhere in its life."""
+    """uuid -> why its swap was lost: the instance is deleted, being deleted, or in another state."""
     c = instances.c
     wanted = sorted(uuids)
     query = sa.select(c.uuid, c.task_state).where(bulk.among(tx, c.uuid, wanted), c.deleted == LIVE)
@@ -193,9 +193,9 @@ def select_live(
     vm_state: str | None = None,
     lock: bool = False,
 ) -> list[Instance]:
-    """Rows of the living instances that meet every condition given, joined with the request they came from.
+    """Rows of the live instances that meet every given condition, joined with their requests.
 
-    :arg lock: keep others from writing them until the transaction ends. For whoever writes what it decided from these rows.
+    :arg lock: lock the rows until the transaction ends, for writes that depend on them.
     """
     c = instances.c
     query = sa.select(instances).where(c.deleted == LIVE)
@@ -235,7 +235,7 @@ def add_disks(tx: Transaction, disks: t.Mapping[str, t.Sequence[t.Mapping[str, t
 
 
 def replace_disk(tx: Transaction, uuid: str, position: int, disk: t.Mapping[str, t.Any]) -> None:
-    """Write another planned disk at that position of the instance."""
+    """Replace the planned disk at that position of the instance."""
     c = block_device_mappings.c
     mine = sa.and_(c.instance_uuid == uuid, c.position == position)
     tx.execute(block_device_mappings.update().where(mine).values(disk=disk))
@@ -248,19 +248,19 @@ def write(tx: Transaction, uuids: t.Sequence[str], **values: t.Any) -> None:
 
 
 def lock(tx: Transaction, uuids: t.Iterable[str]) -> None:
-    """Lock these instances, living or deleted, by uuid, until the transaction ends."""
+    """Lock these instances, live or deleted, by uuid, until the transaction ends."""
     c = instances.c
     for part in chunks(sorted(set(uuids))):
         tx.execute(sa.select(c.uuid).where(c.uuid.in_(part)).order_by(c.uuid).with_for_update()).all()
 
 
 def any_of(tx: Transaction, uuid: str) -> InstanceRow | None:
-    """The row of the instance, living or deleted, or None."""
+    """The row of the instance, live or deleted, or None."""
     return next(iter(tx.rows(sa.select(instances).where(instances.c.uuid == uuid), InstanceRow)), None)
 
 
 def living_and(tx: Transaction, named: t.Iterable[str]) -> dict[str, InstanceSize]:
-    """uuid -> row of every living instance, and of those ``named`` that are deleted."""
+    """uuid -> row of every live instance, and of the deleted ones among ``named``."""
     c = instances.c
     who = (c.uuid, c.display_name, c.host, c.node, c.vm_state, c.task_state, c.run_id)
     query = sa.select(*who, c.deleted, c.deleted_at, c.updated_at, c.memory_mb, c.vcpus, c.root_gb, c.ephemeral_gb)
@@ -271,9 +271,9 @@ def living_and(tx: Transaction, named: t.Iterable[str]) -> dict[str, InstanceSiz
 
 
 def on_hosts(tx: Transaction, hosts: t.Collection[str] | None = None) -> list[InstanceOnHost]:
-    """Rows of the living instances that have a host and are not being deleted, by host and request.
+    """Rows of the live instances that have a host and are not being deleted, by host and request.
 
-    :arg hosts: of these hosts only.
+    :arg hosts: only of these hosts.
     """
     c = instances.c
     columns = (c.uuid, c.display_name, c.launch_index, c.host, c.project, c.request_spec_id, c.server_group_id)
@@ -286,7 +286,7 @@ def on_hosts(tx: Transaction, hosts: t.Collection[str] | None = None) -> list[In
 
 
 def names_with_host(tx: Transaction, project: str, names: t.Sequence[str]) -> set[str]:
-    """Those of the names that living instances of the project have which have a host."""
+    """The names of the project's live instances with a host, out of ``names``."""
     c = instances.c
     found: set[str] = set()
     for part in chunks(names):
@@ -296,7 +296,7 @@ def names_with_host(tx: Transaction, project: str, names: t.Sequence[str]) -> se
 
 
 def hosts_with_instances(tx: Transaction) -> set[str]:
-    """Hosts that living instances are on."""
+    """Hosts with live instances."""
     c = instances.c
     return set(tx.execute(sa.select(c.host).where(c.deleted == LIVE, c.host.is_not(None)).distinct()).scalars())
 
@@ -311,7 +311,7 @@ def groups_of(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, str | None]:
 
 
 def builds_of_expired_runs(tx: Transaction, run_id: str) -> dict[str, str]:
-    """uuid -> run, of the builds whose run's lease is out; without those of ``run_id``, and those being deleted."""
+    """uuid -> run, of the builds of runs with an expired lease; without those of ``run_id``, and those being deleted."""
     c = instances.c
     query = (
         sa.select(c.uuid, c.run_id)
@@ -346,7 +346,7 @@ def _builds_of(run_id: str) -> sa.ColumnElement[bool]:
 
 
 def place(tx: Transaction, placements: t.Sequence[t.Mapping[str, t.Any]]) -> None:
-    """Write where instances were claimed, which ends their scheduling: {uuid, host, node, limits, retry} each."""
+    """Write the hosts of claimed instances, which ends their scheduling: {uuid, host, node, limits, retry} each."""
     rows = [
         {**p, "launched_on": p["host"], "task_state": None, "scheduled_at": tx.now, "updated_at": tx.now}
         for p in placements
@@ -355,7 +355,7 @@ def place(tx: Transaction, placements: t.Sequence[t.Mapping[str, t.Any]]) -> Non
 
 
 def with_specs(tx: Transaction, rows: t.Iterable[sa.Row[t.Unpack[tuple[t.Any, ...]]]]) -> list[Instance]:
-    """Rows of instances with the requests that they came from: each request is read once."""
+    """Rows of instances with their requests; each request is read once."""
     found = [r._asdict() for r in rows]
     specs = requests.specs(tx, {r["request_spec_id"] for r in found})
     return [Instance(r, specs[r["request_spec_id"]].spec, specs[r["request_spec_id"]].digest) for r in found]
@@ -364,7 +364,7 @@ def with_specs(tx: Transaction, rows: t.Iterable[sa.Row[t.Unpack[tuple[t.Any, ..
 def in_task_states(
     tx: Transaction, task_states: t.Iterable[str], host: str | None = None, uuids: t.Iterable[str] | None = None
 ) -> list[InstanceAtWork]:
-    """uuid, host, vm_state, task_state, run_id and updated_at of the living instances in these task_states, by uuid."""
+    """uuid, host, vm_state, task_state, run_id and updated_at of the live instances in these task_states, by uuid."""
     c = instances.c
     columns = (c.uuid, c.host, c.vm_state, c.task_state, c.run_id, c.updated_at)
     query = sa.select(*columns).where(c.deleted == LIVE, c.task_state.in_(sorted(task_states)))
@@ -387,7 +387,7 @@ def leave_hosts(tx: Transaction, gone: t.Collection[tuple[str, str]], task_state
 
 
 def bury(tx: Transaction, uuids: t.Sequence[str]) -> None:
-    """These instances are deleted: their names are free, their disks forgotten."""
+    """Mark these instances as deleted: their names become free, their disks are removed."""
     if not uuids:
         return
     c = instances.c
@@ -406,7 +406,7 @@ def bury(tx: Transaction, uuids: t.Sequence[str]) -> None:
 
 
 def hosts_of(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, str | None]:
-    """uuid -> the host of the instance, living or not."""
+    """uuid -> the host of the instance, live or deleted."""
     c = instances.c
     return dict(tx.execute(sa.select(c.uuid, c.host).where(bulk.among(tx, c.uuid, sorted(uuids)))).all())
 
@@ -424,7 +424,7 @@ def disks_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, list[dict[str
 
 
 def add_disk(tx: Transaction, uuid: str, device_name: str, disk: t.Mapping[str, t.Any]) -> None:
-    """A planned disk for an instance, after those it has."""
+    """Append a planned disk to an instance."""
     c = block_device_mappings.c
     last = tx.execute(sa.select(sa.func.max(c.position)).where(c.instance_uuid == uuid)).scalar()
     position = 0 if last is None else last + 1
@@ -433,7 +433,7 @@ def add_disk(tx: Transaction, uuid: str, device_name: str, disk: t.Mapping[str, 
 
 
 def remove_disks(tx: Transaction, disks: t.Iterable[tuple[str, str | None]]) -> None:
-    """Forget these disks: (uuid of the instance, device name)."""
+    """Remove these disks: (uuid of the instance, device name)."""
     c = block_device_mappings.c
     the_disk = (c.instance_uuid == sa.bindparam("b_uuid"), c.device_name == sa.bindparam("b_device"))
     pairs = [{"b_uuid": uuid, "b_device": device} for uuid, device in disks]
@@ -442,7 +442,7 @@ def remove_disks(tx: Transaction, disks: t.Iterable[tuple[str, str | None]]) -> 
 
 
 def usage(tx: Transaction, projects: t.Collection[str]) -> dict[str, dict[str, int]]:
-    """project -> {instances, cores, ram, ports} of what lives (quotas count, they do not reserve)."""
+    """project -> {instances, cores, ram, ports} of its live instances (quotas are counted, not reserved)."""
     c = instances.c
     found = {p: {"instances": 0, "cores": 0, "ram": 0, "ports": 0} for p in projects}
     mine = sa.and_(c.deleted == LIVE, c.project.in_(sorted(projects)))
@@ -470,7 +470,7 @@ def usage(tx: Transaction, projects: t.Collection[str]) -> dict[str, dict[str, i
 
 
 def placed_on(tx: Transaction, uuids: t.Collection[str]) -> dict[str, str]:
-    """uuid -> its host, of the living instances that have one."""
+    """uuid -> its host, of the live instances that have one."""
     if not uuids:
         return {}
     c = instances.c
@@ -479,7 +479,7 @@ def placed_on(tx: Transaction, uuids: t.Collection[str]) -> dict[str, str]:
 
 
 def living(tx: Transaction, uuids: t.Collection[str]) -> set[str]:
-    """Those of the instances that exist and are not deleted."""
+    """The live instances out of ``uuids``."""
     if not uuids:
         return set()
     c = instances.c

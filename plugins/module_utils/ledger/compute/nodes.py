@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Compute nodes in the ledger: what they reported, how the inventory configures them, and as the scheduler sees them."""
+"""Compute nodes in the ledger: their reports, their settings from the inventory, and their use."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ..schema.tables import node_facts as node_facts_table
 from . import profiles
 from .history import chunks
 
-# What of the facts the scheduler looks at and many nodes have alike.
+# Facts that the scheduler reads and that many nodes share.
 PROFILE_KEYS = ("cpu_info", "supported_instances", "stats")
 
-# Inventory variable -> column: the configuration of a host is read fresh for each run, its facts are reported.
+# Inventory variable -> column: a host's settings are read in each run, its facts are reported.
 CONFIGURATION = (
     "ram_allocation_ratio",
     "disk_allocation_ratio",
@@ -85,9 +85,9 @@ class NodeRow(NodeUsageRow):
 def record_report(
     tx: Transaction, host: str, facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any]
 ) -> int:
-    """Enter what a host reported; usage is what the node reserves plus the sum of its claims. Returns the node's id.
+    """Enter a host's report; usage is the node's reserve plus the sum of its claims. Returns the node's id.
 
-    A second report updates the row of (host, node); it never makes a second one.
+    A second report updates the row of (host, node).
     """
     c = compute_nodes.c
     node = facts["hypervisor_hostname"]
@@ -123,7 +123,7 @@ def _reported(facts: t.Mapping[str, t.Any], name: str, unreported: t.Any) -> t.A
 
 
 def _numa_profile(tx: Transaction, facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any]) -> int | None:
-    """The row of the node's NUMA cells, with the huge pages that the inventory keeps from guests."""
+    """The row of the node's NUMA cells, with the huge pages that the inventory reserves."""
     numa = facts.get("numa_topology")
     if not numa or not numa.get("cells"):
         return None
@@ -143,12 +143,12 @@ def _numa_profile(tx: Transaction, facts: t.Mapping[str, t.Any], configuration: 
 
 
 def record_unreachable(tx: Transaction, host: str, reason: str) -> None:
-    """The host was asked and did not answer: down at once, until it reports again."""
+    """Mark a silent host as down, until it reports again."""
     tx.execute(compute_nodes.update().where(compute_nodes.c.host == host).values(unreachable_reason=reason[:1000]))
 
 
 def lock(tx: Transaction, node_ids: t.Collection[int]) -> list[NodeUsageRow]:
-    """Lock the rows of these nodes, always in the order of their ids, until the transaction ends. Returns them."""
+    """Lock the rows of these nodes, in the order of their ids, until the transaction ends. Returns them."""
     c = compute_nodes.c
     columns = (c.id, c.host, c.node, c.memory_mb, c.memory_mb_used, c.local_gb, c.local_gb_used, c.vcpus, c.vcpus_used)
     if not node_ids:
@@ -158,7 +158,7 @@ def lock(tx: Transaction, node_ids: t.Collection[int]) -> list[NodeUsageRow]:
 
 
 def recount(tx: Transaction, node_ids: t.Sequence[int]) -> None:
-    """Set usage from scratch: reserved + the sum of the claims, for these nodes (whose rows the caller has locked)."""
+    """Recompute the usage of these nodes, whose rows the caller has locked: reserved + the sum of the claims."""
     c = compute_nodes.c
     mine = claims.c.compute_node_id == c.id
 
@@ -167,7 +167,7 @@ def recount(tx: Transaction, node_ids: t.Sequence[int]) -> None:
             sa.select(sa.func.coalesce(sa.func.sum(column), 0)).where(mine).correlate(compute_nodes).scalar_subquery()
         )
 
-    # Counted are guests: one that is being resized has two claims.
+    # Guests are counted: one that is being resized has two claims.
     guests = sa.select(sa.func.count(claims.c.instance_uuid.distinct())).where(mine)
     for part in chunks(sorted(node_ids)):
         tx.execute(
@@ -183,7 +183,7 @@ def recount(tx: Transaction, node_ids: t.Sequence[int]) -> None:
 
 
 def configure(tx: Transaction, configurations: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[str]:
-    """Bring the inventory's settings into the rows that differ. Returns the hosts that changed."""
+    """Write the inventory's settings to the rows that differ. Returns the changed hosts."""
     changed: dict[str, int] = {}
     reserves: list[int] = []
     columns = [compute_nodes.c[k] for k in CONFIGURATION]
@@ -214,7 +214,7 @@ def hosts(tx: Transaction) -> set[str]:
 
 
 def stale_hosts(tx: Transaction, hosts: t.Iterable[str], max_age: float) -> list[str]:
-    """Those of the inventory's hosts that never reported, whose report is older than ``max_age`` seconds, or that did not answer last time."""
+    """The hosts that never reported, whose report is older than ``max_age`` seconds, or that did not answer last time."""
     c = compute_nodes.c
     fresh = {
         r.host
@@ -225,7 +225,7 @@ def stale_hosts(tx: Transaction, hosts: t.Iterable[str], max_age: float) -> list
 
 
 def node_facts(tx: Transaction, host: str, node: str) -> dict[str, t.Any]:
-    """The facts that a node last reported; empty when it never did."""
+    """The last reported facts of a node; empty if it never reported."""
     c = compute_nodes.c
     table = node_facts_table
     query = sa.select(table.c.facts).join(compute_nodes, c.id == table.c.compute_node_id)
@@ -247,7 +247,7 @@ def zone_of(tx: Transaction, host: str | None, node: str | None) -> str | None:
 
 
 def count_failed_build(tx: Transaction, host: str, failed: bool) -> None:
-    """Builds that failed there since the last success."""
+    """Count a failed build of the host, or reset the count after a success."""
     c = compute_nodes.c
     if failed:
         tx.execute(compute_nodes.update().where(c.host == host).values(failed_builds=c.failed_builds + 1))

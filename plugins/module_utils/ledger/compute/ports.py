@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ports and addresses: made in one transaction with what needs them, given back with it.
+"""Ports and addresses: created and released in one transaction with their instance.
 
-An address is taken when its row (subnet, address) is there.
+An address is taken if its row (subnet, address) exists.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..schema.tables import instances, ip_allocations, ports
 from .history import chunks
 
 MAC_ATTEMPTS = 16
-HELD = -1  # position of a port that waits for its host to be cleaned
+HELD = -1  # position of a port whose host has to be cleaned first
 
 
 class SuspiciousPort:
@@ -42,7 +42,7 @@ class SuspiciousPort:
 class Allocator:
     """Allocates ports within one transaction; reads the addresses of a subnet once for a whole batch.
 
-    :arg networks: all that add() will be given. Two runs in the same subnet take turns.
+    :arg networks: all networks for add(). Two runs in the same subnet take turns.
     """
 
     def __init__(self, tx: Transaction, rng: random.Random, networks: t.Iterable[Network]):
@@ -56,7 +56,7 @@ class Allocator:
         self._ip_rows: list[dict[str, t.Any]] = []
 
     def add(self, instance_uuid: str, requested: t.Sequence[tuple[NetworkRequest, Network]]) -> None:
-        """Plan the ports of one instance, in the order of its interfaces. write() makes them.
+        """Plan the ports of one instance, in the order of its interfaces. write() creates them.
 
         :raises FixedIpAlreadyInUse, InvalidIpForSubnet, InvalidIpForAllocationPools, NoMoreFixedIps:
             nothing was written; the caller's transaction is to be rolled back.
@@ -71,7 +71,7 @@ class Allocator:
                     "instance_uuid": instance_uuid,
                     "position": position,
                     "network_id": network.id,
-                    "mac_address": "",  # drawn for the whole batch when it is written
+                    "mac_address": "",  # generated for the whole batch by write()
                     "tag": request.tag,
                     "network": asdict(network),
                     "created_at": self.now,
@@ -79,16 +79,16 @@ class Allocator:
             )
 
     def forget(self, instance_uuid: str) -> None:
-        """Drop what was planned for an instance that was refused half-way."""
+        """Drop the planned ports of an instance that was rejected."""
         gone = {r["id"] for r in self._port_rows if r["instance_uuid"] == instance_uuid}
         self._port_rows = [r for r in self._port_rows if r["id"] not in gone]
         kept = {r["id"] for r in self._port_rows}
         self._ip_rows = [r for r in self._ip_rows if r["port_id"] in kept]
 
     def write(self) -> None:
-        """Write what was planned.
+        """Write the planned ports.
 
-        :raises VirtualInterfaceMacAddressException: no free MAC address was drawn.
+        :raises VirtualInterfaceMacAddressException: no free MAC address was found.
         """
         for row, mac in zip(self._port_rows, self._free_macs(len(self._port_rows))):
             row["mac_address"] = mac
@@ -121,7 +121,7 @@ class Allocator:
         if request.fixed_ip is not None:
             return [self._fixed(request.fixed_ip, subnets, network)]
         found = []
-        # One address of each IP version, from the first subnet that has one left, as Neutron does.
+        # One address of each IP version, from the first subnet with a free one, as in Neutron.
         for version in (4, 6):
             candidates = [s for s in subnets if s.ip_version == version]
             if not candidates:
@@ -156,7 +156,7 @@ class Allocator:
         raise refusal
 
     def _free_in(self, subnet: Subnet) -> t.Iterator[str]:
-        # One iterator for the batch: it looks at the used addresses as they grow and never starts over.
+        # One iterator for the batch: it sees addresses as they are used, and never starts over.
         if subnet.id not in self._free:
             self._free[subnet.id] = ipam.free_addresses(subnet, self._used_in(subnet))
         return self._free[subnet.id]
@@ -171,7 +171,7 @@ class Allocator:
 
 
 def ports_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, list[tuple[PortRecord, Network]]]:
-    """uuid -> its ports in the order of the interfaces, each with its network as the inventory had it."""
+    """uuid -> its ports in the order of the interfaces, each with its network as stored."""
     found: dict[str, list[tuple[PortRecord, Network]]] = {u: [] for u in uuids}
     for part in chunks(list(uuids)):
         addresses: dict[str, list[dict[str, str]]] = {}
@@ -203,13 +203,13 @@ def ports_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, list[tuple[Po
 
 
 def bind(tx: Transaction, uuids: t.Sequence[str], host: str) -> None:
-    """The ports of these instances are on ``host`` now."""
+    """Bind the ports of these instances to ``host``."""
     for part in chunks(list(uuids)):
         tx.execute(ports.update().where(ports.c.instance_uuid.in_(part), ports.c.position >= 0).values(host=host))
 
 
 def bind_each(tx: Transaction, hosts: t.Mapping[str, str]) -> None:
-    """The ports of each instance (uuid -> host) are on its host now."""
+    """Bind the ports of each instance (uuid -> host) to its host."""
     rows = [
         {"id": r.id, "host": hosts[r.instance_uuid]}
         for r in tx.execute(
@@ -222,7 +222,7 @@ def bind_each(tx: Transaction, hosts: t.Mapping[str, str]) -> None:
 
 
 def release(tx: Transaction, uuids: t.Sequence[str]) -> int:
-    """Delete the ports of these instances and free their addresses; ports that hold() keeps stay."""
+    """Delete the ports of these instances and free their addresses; ports kept by hold() stay."""
     released = 0
     for part in chunks(list(uuids)):
         wanted = sa.and_(ports.c.instance_uuid.in_(part), ports.c.position >= 0)
@@ -232,8 +232,8 @@ def release(tx: Transaction, uuids: t.Sequence[str]) -> int:
 
 
 def hold(tx: Transaction, uuid: str, host: str) -> None:
-    """Keep the addresses taken that this instance has on ``host``, though it builds elsewhere or is gone: a guest may
-    still use them there. release_on() ends it."""
+    """Keep the instance's addresses on ``host`` taken although it is built elsewhere or deleted, because a guest there may
+    still use them. release_on() ends it."""
     tx.execute(
         ports.update()
         .where(ports.c.instance_uuid == uuid, ports.c.host == host, ports.c.position >= 0)
@@ -252,7 +252,7 @@ def release_on(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> None:
 
 
 def network_from(data: t.Mapping[str, t.Any]) -> Network:
-    """A Network from the plain data that asdict() made of it."""
+    """A Network from asdict()'s data."""
     subnets = tuple(
         Subnet(**{**s, **{k: tuple(s[k]) for k in ("dns_nameservers", "host_routes", "allocation_pools")}})
         for s in data["subnets"]
@@ -260,11 +260,11 @@ def network_from(data: t.Mapping[str, t.Any]) -> Network:
     return Network(**{**data, "subnets": subnets})
 
 
-# --- what an audit looks for --------------------------------------------------------------------------------------------
+# --- for the audit ------------------------------------------------------------------------------------------------------
 
 
 def suspicious(tx: Transaction) -> list[SuspiciousPort]:
-    """Ports of instances that are gone, and ports that are held for a host that is to be cleaned up (position below 0)."""
+    """Ports of deleted instances, and ports held until a host is cleaned (position below 0)."""
     c = ports.c
     query = sa.select(c.id, c.instance_uuid, c.host, c.position).join(instances, instances.c.uuid == c.instance_uuid)
     return tx.rows(query.where(sa.or_(instances.c.deleted != "", c.position < 0)), SuspiciousPort)
@@ -281,7 +281,7 @@ def addresses_of(tx: Transaction, port_ids: t.Iterable[str]) -> dict[str, list[s
 
 
 def addresses_without_port(tx: Transaction) -> list[tuple[int, str]]:
-    """(id, address) of the allocations whose port is gone."""
+    """(id, address) of the allocations without a port."""
     c = ip_allocations.c
     port = sa.select(ports.c.id).where(ports.c.id == c.port_id)
     query = sa.select(c.id, c.ip_address).where(~port.exists()).order_by(c.id)

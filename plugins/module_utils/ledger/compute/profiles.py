@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What many nodes have alike (CPU, guests they take, NUMA cells), stored once under the digest of its content."""
+"""Facts common to many nodes (CPU, supported guests, NUMA cells), stored once under the digest of their content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .history import chunks
 
 
 def profile_id(tx: Transaction, content: t.Mapping[str, t.Any]) -> int:
-    """The id of the row with this content (plain JSON), which is made if it is new."""
+    """The id of the row with this content (plain JSON), created if it is new."""
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     c = node_profiles.c
     query = sa.select(c.id).where(c.digest == digest)

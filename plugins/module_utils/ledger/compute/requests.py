@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Accepted requests: a reservation is what one run asked for together, a request spec one entry of it as it was accepted."""
+"""Accepted requests: a reservation is the request of one run, a request spec one of its entries as accepted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add_spec(tx: Transaction, reservation_id: str, digest: t.Mapping[str, t.Any]
 
 
 def specs(tx: Transaction, ids: t.Iterable[int]) -> dict[int, SpecRow]:
-    """id -> row of request_specs with ``spec`` and ``digest``; each is read once, however many instances came of it."""
+    """id -> row of request_specs with ``spec`` and ``digest``; each is read once, however many instances it has."""
     c = request_specs.c
     found: dict[int, SpecRow] = {}
     for part in chunks(sorted(set(ids))):

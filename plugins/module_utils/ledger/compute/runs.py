@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs: who works on the ledger, and whether a run that left work behind is still alive.
+"""Runs: the processes that work on the ledger, and whether a run with unfinished work is still alive.
 
-A build carries the id of the run that works on it. A live run renews its lease; a build whose run is dead (its process
-is gone, as seen from the same machine) or whose lease is out may be taken over.
+A build has the id of the run that works on it. A live run renews its lease. A build can be adopted if its run is dead (the
+process is gone, as seen from the same machine) or if the lease has expired.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class RunRow:
 
 
 def renew(tx: Transaction) -> None:
-    """Enter this run, or push its lease out."""
+    """Enter this run, or renew its lease."""
     until = tx.now + tx.context.lease_seconds
     done = tx.execute(runs.update().where(runs.c.id == tx.run.id).values(lease_until=until))
     if done.rowcount == 0:
-        # Two tasks of one run may come here at once; the other's lease is as good.
+        # Two tasks of one run may come here at once; either lease is valid.
         insert_new(
             tx,
             runs,
@@ -57,7 +57,7 @@ def renew(tx: Transaction) -> None:
 
 
 def is_dead(row: RunRow | None, me: RunIdentity, now: float) -> bool:
-    """Whether the run in ``row`` can no longer be working: its lease is out, or its process is gone from this machine."""
+    """Whether the run in ``row`` can no longer be working: its lease has expired, or its process is gone from this machine."""
     if row is None or row.lease_until <= now:
         return True
     if row.boot_id == me.boot_id and row.pid_namespace == me.pid_namespace and row.boot_id:
@@ -66,7 +66,7 @@ def is_dead(row: RunRow | None, me: RunIdentity, now: float) -> bool:
 
 
 def dead_among(tx: Transaction, run_ids: t.Iterable[str | None]) -> set[str]:
-    """Those of ``run_ids`` that are dead; a run that the ledger does not know is dead. Mine never is."""
+    """The dead runs out of ``run_ids``; an unknown run is dead, this run never is."""
     wanted = {r for r in run_ids if r and r != tx.run.id}
     if not wanted:
         return set()
@@ -75,7 +75,7 @@ def dead_among(tx: Transaction, run_ids: t.Iterable[str | None]) -> set[str]:
 
 
 def out_of_lease(tx: Transaction, run_ids: t.Iterable[str | None]) -> set[str]:
-    """Those of ``run_ids`` whose lease is out, or that the ledger does not know; their processes are not looked at."""
+    """The runs out of ``run_ids`` that are unknown or whose lease has expired; their processes are not checked."""
     wanted = {r for r in run_ids if r and r != tx.run.id}
     if not wanted:
         return set()
@@ -84,7 +84,7 @@ def out_of_lease(tx: Transaction, run_ids: t.Iterable[str | None]) -> set[str]:
 
 
 def locked_error(tx: Transaction, name: str, run_id: str | None) -> errors.InstanceBusy:
-    """The refusal for an instance that a live run owns."""
+    """The error for an instance that a live run owns."""
     row = tx.execute(sa.select(runs).where(runs.c.id == run_id)).first()
     until = "the end of its lease" if row is None else _utc(row.lease_until)
     return errors.InstanceBusy(name=name, run=run_id, until=until)

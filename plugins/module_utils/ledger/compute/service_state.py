@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What people say of a host: it takes no new instances, or it is down whatever it reports. Kept beside the inventory's word.
+"""The state of hosts set by people: no new instances, or down whatever it reports. Kept in addition to the inventory's.
 
 source: Nova's os-services: enable, disable, disable-log-reason, force-down
 """
@@ -36,12 +36,13 @@ _COLUMNS = {
 
 
 def set_state(tx: Transaction, hosts: t.Sequence[str], state: str, reason: str = "") -> list[dict[str, t.Any]]:
-    """Bring ``hosts`` into ``state``. Disabled and forced down are apart: a host may be both, and loses each by its own word.
+    """Set the ``state`` of ``hosts``. Disabled and forced down are independent: a host may be both, and each has its own state
+    to end it.
 
-    Returns what changed: [{host, what, from, to}], empty when all were so already.
+    Returns the changes: [{host, what, from, to}], empty if all hosts were already in the state.
 
-    :raises InvalidInput: an unknown state; a reason for what needs none, or one that is too long.
-    :raises ComputeHostNotFound: the ledger does not know one of them. Nothing was written then.
+    :raises InvalidInput: an unknown state; a reason for a state without one, or one that is too long.
+    :raises ComputeHostNotFound: an unknown host. Nothing was written then.
     """
     reason = reason.strip()
     if state not in _COLUMNS:
@@ -87,7 +88,7 @@ def set_state(tx: Transaction, hosts: t.Sequence[str], state: str, reason: str =
 
 
 def states_of(tx: Transaction, hosts: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
-    """host -> {disabled, disabled_reason, forced_down, forced_down_reason, by_inventory}: what holds for it now."""
+    """host -> its current {disabled, disabled_reason, forced_down, forced_down_reason, by_inventory}."""
     c = compute_nodes.c
     found: dict[str, dict[str, t.Any]] = {}
     for part in chunks(sorted(set(hosts))):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Instances as plain data for people and playbooks: what list, boot and delete return."""
+"""Instances as plain data for people and playbooks, the results of list, boot and delete."""
 
 from __future__ import annotations
 

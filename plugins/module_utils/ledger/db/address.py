@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where the ledger is and how it is talked to: URL, password, TLS, and how long to wait for what.
+"""The ledger's address and connection settings: URL, password, TLS, timeouts.
 
-A password is kept apart from the URL from here on, so that nothing that shows a URL can show it. Order: the setting,
-the file, the URL, BOOTFLOW_LEDGER_PASSWORD, and then what libpq finds by itself (PGPASSWORD, ~/.pgpass, a service file).
+The password is kept apart from the URL, so that showing a URL never shows it. Order of its sources: the setting, the file,
+the URL, BOOTFLOW_LEDGER_PASSWORD, and then those of libpq (PGPASSWORD, ~/.pgpass, a service file).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MEMORY = "sqlite://"
 
 @dataclass(frozen=True)
 class LedgerAddress:
-    """A ledger and the settings of the connection. Times are seconds, 0 is none. Its text never has a password."""
+    """A ledger and the settings of the connection. Times are seconds, 0 means no limit. The text form has no password."""
 
     url: str = field(repr=False)
     password: str | None = field(default=None, repr=False)
@@ -40,14 +40,16 @@ class LedgerAddress:
     connect_timeout: int = 10
     lock_timeout: float = 60.0
     statement_timeout: float = 300.0
-    idle_timeout: float = 120.0  # a transaction of a frozen run lets its locks go after this; ours pause for seconds
+    idle_timeout: float = (
+        120.0  # a frozen run's transaction loses its locks after this; normal transactions pause for seconds
+    )
     retry_timeout: float = 60.0
 
     def __str__(self) -> str:
         return shown(self.url)
 
     def check(self) -> None:
-        """Raise InvalidInput for settings that no ledger can be opened with, before anything is touched."""
+        """Raise InvalidInput for invalid settings, before anything is changed."""
         for name in ("connect_timeout", "lock_timeout", "statement_timeout", "idle_timeout", "retry_timeout"):
             value = getattr(self, name)
             if not 0 <= value <= 2_000_000:
@@ -74,7 +76,7 @@ class LedgerAddress:
                     )
 
     def secret(self) -> str | None:
-        """The password that this address says, None when libpq is to find one. Reads the file."""
+        """The password of this address; None: libpq finds one. Reads the file."""
         if self.password is not None:
             return self.password
         if self.password_file is not None:
@@ -87,7 +89,7 @@ def as_address(address: str | LedgerAddress) -> LedgerAddress:
 
 
 def normalise_url(url: str) -> str:
-    """A path or a database URL to SQLAlchemy's form; raise LedgerError for anything that is neither sqlite nor PostgreSQL."""
+    """A path or database URL in SQLAlchemy's form. Raises LedgerError for anything but sqlite and PostgreSQL."""
     if url.startswith(("/", "~")):
         return "sqlite:///" + os.path.expanduser(url)
     if url.startswith("sqlite:///") or url == MEMORY:
@@ -103,7 +105,7 @@ def normalise_url(url: str) -> str:
 
 
 def shown(url: str) -> str:
-    """The URL without its password, also one that holds an @ or is written as an option."""
+    """The URL without its password, also if the password contains an @ or is an option."""
     return re.sub(r"(password=)[^&]*", r"\1***", re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url))
 
 
@@ -112,16 +114,16 @@ def url_is_sqlite(url: str) -> bool:
 
 
 def sqlite_path(url: str) -> str | None:
-    """The file of a sqlite URL; None for anything else (also an in-memory ledger)."""
+    """The file of an sqlite URL; None for anything else (also an in-memory ledger)."""
     return url[len("sqlite:///") :] if url.startswith("sqlite:///") else None
 
 
-# user:password@, where the password may hold an @ that should have been written as %40
+# user:password@, whose password may contain an @ that should be written as %40
 _USER = re.compile(r"^([^:]+://[^:/@?]*):([^?]*)@")
 
 
 def password_in(url: str) -> str | None:
-    """The password that stands in a PostgreSQL URL."""
+    """The password in a PostgreSQL URL."""
     before = _USER.match(url)
     if before and before[2]:
         return urllib.parse.unquote(before[2])
@@ -135,9 +137,9 @@ def without_password(url: str) -> str:
 
 
 def password_from_file(path: str) -> str:
-    """The first line of a file that only its owner, who is us or root, may read.
+    """The first line of a file that only its owner (this user or root) may read.
 
-    :raises InvalidInput: it is open to others, not ours, empty, or not there.
+    :raises InvalidInput: the file is readable by others, of another owner, empty, or missing.
     """
     remedy = "Make it a file of one line that belongs to this user: chmod 600 %s." % path
     path = os.path.expanduser(path)
@@ -168,7 +170,7 @@ def _user(uid: int) -> str:
 
 
 def scrubbed(text: str, secrets: t.Iterable[str | None]) -> str:
-    """``text`` without these secrets, also as they stand in a URL."""
+    """``text`` without these secrets, also in URL encoding."""
     for secret in secrets:
         if secret and len(secret) >= 3:
             for form in (secret, urllib.parse.quote(secret), urllib.parse.quote(secret, safe="")):

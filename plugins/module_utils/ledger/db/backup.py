@@ -4,7 +4,7 @@
 
 """A copy of an sqlite ledger while runs write to it.
 
-VACUUM INTO reads one moment and stops no writer. The copy appears under its name whole and checked, or not at all.
+VACUUM INTO reads one snapshot and blocks no writer. The copy gets its name only when it is complete and checked.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .address import shown, sqlite_path
 def backup(ledger: t.Any, destination: str) -> int:
     """Copy the ledger to the new file ``destination`` (0600). Returns its size in bytes.
 
-    :raises InvalidInput: the ledger is no sqlite file, or ``destination`` is relative, is there, or has no folder.
-    :raises LedgerError: the copy could not be written, or is not sound.
+    :raises InvalidInput: the ledger is not an sqlite file, or ``destination`` is relative, exists, or has no folder.
+    :raises LedgerError: the copy could not be written, or is damaged.
     """
     source = check(ledger.url, destination)
     folder = os.path.dirname(destination)
@@ -41,7 +41,7 @@ def backup(ledger: t.Any, destination: str) -> int:
         if answer != "ok":
             raise _failed(destination, "the copy is damaged: %s" % answer)
         _sync(partial)
-        os.link(partial, destination)  # unlike a rename, refuses a file that is there
+        os.link(partial, destination)  # unlike a rename, fails if the file exists
         _sync(folder)
         return os.stat(destination).st_size
     except FileExistsError as e:

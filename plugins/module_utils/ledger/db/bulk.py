@@ -4,8 +4,8 @@
 
 """Writing many rows with one statement.
 
-PostgreSQL takes a column as an array, so a thousand rows are one round trip and one plan; sqlite runs a prepared statement
-once a row, which costs it next to nothing.
+PostgreSQL accepts a column as an array, so a thousand rows are one round trip and one plan; sqlite runs a prepared statement
+once per row, which costs next to nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _statements: dict[tuple[t.Any, ...], sa.Executable] = {}
 
 
 def among(tx: Transaction, column: sa.Column[t.Any], values: t.Iterable[t.Any]) -> sa.ColumnElement[bool]:
-    """``column`` is one of ``values``, however many: one parameter, so that the statement is compiled and planned once."""
+    """``column`` is one of ``values``: one parameter for any number, so that the statement is compiled and planned once."""
     listed = list(values)
     if tx.dialect.name == "postgresql":
         array = optional_import("sqlalchemy.dialects.postgresql").ARRAY(column.type)
@@ -33,7 +33,7 @@ def among(tx: Transaction, column: sa.Column[t.Any], values: t.Iterable[t.Any]) 
 
 
 def insert(tx: Transaction, table: sa.Table, rows: Rows) -> None:
-    """Insert ``rows``, all with the same columns. Columns that are not named get the database's default, not the table's."""
+    """Insert ``rows``, all with the same columns. Other columns get the database's default, not the table's."""
     if not rows:
         return
     names = tuple(rows[0])
@@ -63,8 +63,8 @@ def insert(tx: Transaction, table: sa.Table, rows: Rows) -> None:
 def update(tx: Transaction, table: sa.Table, key: str, rows: Rows, add: t.Collection[str] = ()) -> int:
     """Write ``rows`` (each with the column ``key``, and the same others) to the rows with that key.
 
-    :arg add: columns whose value is added to what is there, not put in its place.
-    Returns how many rows were written.
+    :arg add: columns whose value is added to the existing one instead of replacing it.
+    Returns the number of written rows.
     """
     if not rows:
         return 0

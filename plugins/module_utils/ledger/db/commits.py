@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a COMMIT that got no answer was done: a row that each worker writes with its transactions on PostgreSQL.
+"""Whether a COMMIT without an answer was done: a row that each worker writes with its transactions on PostgreSQL.
 
-A worker (one thread of one process on one open ledger) has one row with the number of its last transaction. When the
-connection breaks while it commits, the next attempt writes the same number first: that waits until the old session is
-really over, and finds out whether the number is there already. PostgreSQL's own pg_xact_status() would cost no row,
-but a server that crashed hands out the lost numbers of transactions again, and then answers for a stranger's.
+A worker (one thread of one process on one open ledger) has one row with the number of its last transaction. If the
+connection breaks during a commit, the next attempt first writes the same number: this waits until the old session has
+ended, and shows whether the number already exists. PostgreSQL's pg_xact_status() would need no row, but a crashed server
+reuses lost transaction numbers, and would then answer for another transaction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .transaction import Transaction
 
 KEEP_SECONDS = 7 * 86400.0
 
-# Not of tables.metadata: it is the database layer's own, as the table of revisions is.
+# Not in tables.metadata: it belongs to the database layer, like the table of revisions.
 metadata = sa.MetaData()
 table = sa.Table(
     "ledger_commits",
@@ -40,7 +40,7 @@ _WHERE_WRITTEN = "WHERE pg_current_xact_id_if_assigned() IS NOT NULL"
 
 
 class Worker(threading.local):
-    """This thread's identity and count; a forked child is somebody else."""
+    """This thread's identity and count; a forked child gets another identity."""
 
     pid = 0
     number = 0
@@ -54,12 +54,12 @@ class Worker(threading.local):
 
 
 def sign(conn: sa.Connection, mark: tuple[str, int]) -> bool:
-    """Write the mark when the transaction wrote anything at all; returns whether it did."""
+    """Write the mark if the transaction wrote anything; returns whether it did."""
     return _write(conn, mark, _WHERE_WRITTEN)
 
 
 def sign_again(conn: sa.Connection, mark: tuple[str, int]) -> bool:
-    """Write the mark of a transaction whose COMMIT got no answer; False: it is there, that COMMIT was done."""
+    """Write the mark of a transaction whose COMMIT got no answer; False: the mark exists, so the COMMIT was done."""
     return _write(conn, mark, "")
 
 
@@ -69,5 +69,5 @@ def _write(conn: sa.Connection, mark: tuple[str, int], where: str) -> bool:
 
 
 def forget_old(tx: Transaction) -> int:
-    """Remove the rows of workers that are long gone. Returns how many."""
+    """Remove the rows of workers that ended long ago. Returns their number."""
     return int(tx.execute(table.delete().where(table.c.at < tx.now - KEEP_SECONDS)).rowcount)

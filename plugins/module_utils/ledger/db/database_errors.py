@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What went wrong in a database, sorted by what can be done about it, and told in words without a secret."""
+"""Database errors, sorted by their remedy, and as text without secrets."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .sqlite_file import FOLDER_REMEDY
 
 
 class Kind(enum.Enum):
-    CONFLICT = "conflict"  # nothing was written; the same goes through the next time
-    COLLISION = "collision"  # a row with these unique columns is there
+    CONFLICT = "conflict"  # nothing was written; a repetition succeeds
+    COLLISION = "collision"  # a row with these unique columns exists
     LOST = "lost"  # the connection broke; a COMMIT may have been done or not
-    AWAY = "away"  # no connection: the server starts, stops, or nobody listens
+    AWAY = "away"  # no connection: the server is starting, stopping or not running
     OTHER = "other"
 
 
 CONFLICTS = ("40001", "40P01", "55P03")  # serialisation, deadlock, lock timeout
 LOST = ("57P01", "57P02", "57P05", "25P03")  # shutdown, crash of another, idle too long
 AWAY_STATES = ("57P03", "53300")  # starting or stopping; no free connection
-# libpq has no code for a failed connection, only words
+# libpq has no code for a failed connection, only text
 AWAY_WORDS = (
     "Connection refused", "Connection timed out", "Connection reset", "connection timeout", "timeout expired",
     "No such file or directory", "is starting up", "is shutting down", "not yet accepting", "in recovery mode",
@@ -62,7 +62,7 @@ def kind_of(error: sa.exc.DBAPIError) -> Kind:
 def in_words(
     address: LedgerAddress, error: sa.exc.DBAPIError, secrets: t.Iterable[str | None] = ()
 ) -> errors.LedgerError:
-    """The LedgerError for a DBAPIError; ``retryable`` when the same may go through another time."""
+    """The LedgerError for a DBAPIError; ``retryable`` if a repetition may succeed."""
     kind = kind_of(error)
     url = shown(address.url)
     found = errors.LedgerError(
@@ -75,7 +75,7 @@ def in_words(
 
 
 def outcome_unknown(address: LedgerAddress) -> errors.LedgerError:
-    """The connection broke while a transaction was committed, and the server did not come back to be asked."""
+    """The error if the connection broke during a commit and the server did not come back to be asked."""
     return errors.LedgerError(
         url=shown(address.url),
         reason="the connection broke while a change was committed, and the server did not come back within"

@@ -4,9 +4,9 @@
 
 """Engines: one for an sqlite file, one for PostgreSQL, made for processes that live for one task.
 
-sqlite: WAL, synchronous=FULL (a claim that was answered survives a power cut), a busy timeout on every connection and
-BEGIN IMMEDIATE for each writing transaction: a lock upgrade in the middle fails at once and ignores the timeout.
-PostgreSQL: all settings travel with the connection's first packet, so none costs a round trip.
+sqlite: WAL, synchronous=FULL (a confirmed claim survives a power cut), a busy timeout on every connection and
+BEGIN IMMEDIATE for each writing transaction, because a lock upgrade in the middle fails at once and ignores the timeout.
+PostgreSQL: all settings are in the connection's first packet, so none costs a round trip.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import typing as t
 from .address import MEMORY, LedgerAddress, normalise_url, url_is_sqlite, without_password
 from .sqlalchemy_import import sa
 
-IDLE_BEFORE_PING = 5.0  # seconds; a connection that was used just now is not asked whether it is there
-FOREVER = 2_000_000_000  # milliseconds: sqlite has no "wait for ever"
+IDLE_BEFORE_PING = 5.0  # seconds; a recently used connection is not pinged
+FOREVER = 2_000_000_000  # milliseconds: sqlite cannot wait without a limit
 
 # Execution options of a connection
 READ_ONLY = "bootflow_read_only"
@@ -28,7 +28,7 @@ FOREIGN_KEYS_OFF = "bootflow_foreign_keys_off"
 def make_engine(address: LedgerAddress) -> sa.Engine:
     """The engine of a ledger.
 
-    :raises sqlalchemy.exc.ArgumentError, ValueError: it is no database URL."""
+    :raises sqlalchemy.exc.ArgumentError, ValueError: not a database URL."""
     url = normalise_url(address.url)
     return _sqlite(address, url) if url_is_sqlite(url) else _postgresql(address, url)
 
@@ -45,7 +45,7 @@ def _sqlite(address: LedgerAddress, url: str) -> sa.Engine:
 
     @sa.event.listens_for(engine, "connect")
     def on_connect(dbapi_connection: t.Any, _record: sa.pool.ConnectionPoolEntry) -> None:
-        dbapi_connection.isolation_level = None  # the transaction is begun below, not by the driver
+        dbapi_connection.isolation_level = None  # transactions begin below, not in the driver
         cursor = dbapi_connection.cursor()
         cursor.execute("PRAGMA busy_timeout=%d" % milliseconds)
         cursor.execute("PRAGMA journal_mode=WAL")
@@ -97,13 +97,13 @@ def _postgresql(address: LedgerAddress, url: str) -> sa.Engine:
             dbapi_connection.execute("SELECT 1")
             dbapi_connection.rollback()
         except t.cast(t.Any, engine.dialect.dbapi).Error as e:
-            raise sa.exc.DisconnectionError() from e  # the pool makes a new one
+            raise sa.exc.DisconnectionError() from e  # the pool opens a new one
 
     return engine
 
 
 def _libpq_arguments(address: LedgerAddress, query: t.Mapping[str, t.Any], stray: str | None) -> dict[str, t.Any]:
-    """What libpq is told beside the URL; a word of the URL wins over our defaults, a setting over the URL."""
+    """The arguments for libpq in addition to the URL; the URL overrides our defaults, a setting overrides the URL."""
     arguments: dict[str, t.Any] = {
         "connect_timeout": address.connect_timeout,
         "application_name": address.application_name[:63],
@@ -131,13 +131,13 @@ def _libpq_arguments(address: LedgerAddress, query: t.Mapping[str, t.Any], stray
 
 
 def session_settings(address: LedgerAddress) -> dict[str, str]:
-    """The session's settings, as the option -c takes them."""
+    """The session's settings, for the option -c."""
     return {
-        "default_transaction_isolation": r"read\ committed",  # what the code's locks are written for
+        "default_transaction_isolation": r"read\ committed",  # the level that the code's locks are written for
         "lock_timeout": str(int(address.lock_timeout * 1000)),
         "statement_timeout": str(int(address.statement_timeout * 1000)),
         "idle_in_transaction_session_timeout": str(int(address.idle_timeout * 1000)),
-        # a controller that vanished: its session, and its locks, go after two minutes
+        # the session and locks of a vanished controller end after two minutes
         "tcp_keepalives_idle": "60",
         "tcp_keepalives_interval": "10",
         "tcp_keepalives_count": "6",

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Locks that no row stands for yet, and the order of all locks.
+"""Locks without a row, and the order of all locks.
 
-The order is the same everywhere, so that no two runs wait for each other: the run's own row, projects, instances by
-uuid, volumes by id, subnets, server groups, storage backends by pool_host, compute nodes by id. Rows that hang on one of
-these (claims, snapshots, attachments, what is left of volumes) are written while it is held. On sqlite a writing
-transaction is one lock over everything.
+The order is the same everywhere, so that runs never wait for each other in a circle: the run's own row, projects,
+instances by uuid, volumes by id, subnets, server groups, storage backends by pool_host, compute nodes by id. Rows that
+belong to one of these (claims, snapshots, attachments, pending cleanups) are written while it is locked. On sqlite a
+writing transaction locks everything.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .transaction import Transaction
 
 
 def take_turns(tx: Transaction, kind: str, names: t.Iterable[str]) -> None:
-    """Wait until no other transaction has one of these, and keep them until this one ends.
+    """Wait until no other transaction has one of these locks, and keep them until this one ends.
 
-    Two names may share a key: they take turns then, which is slower and as right.
+    Two names may share a key: then they take turns, which is slower but correct.
     """
     if tx.dialect.name != "postgresql":
         return
@@ -32,9 +32,9 @@ def take_turns(tx: Transaction, kind: str, names: t.Iterable[str]) -> None:
 
 
 def insert_new(tx: Transaction, table: sa.Table, **values: t.Any) -> bool:
-    """Insert a row unless one with its unique columns is there, even one that another transaction just writes."""
+    """Insert a row unless one with its unique columns exists, even if another transaction is just writing it."""
     insert = optional_import("sqlalchemy.dialects.%s" % tx.dialect.name).insert
     statement = insert(table).values(**values).on_conflict_do_nothing()
-    if tx.dialect.name == "postgresql":  # which asks for the new key, and then does not count
+    if tx.dialect.name == "postgresql":  # which returns the new key, and then does not count
         return tx.execute(statement.returning(sa.literal(1))).first() is not None
     return bool(tx.execute(statement).rowcount)

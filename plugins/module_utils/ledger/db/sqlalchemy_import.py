@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The one place where the ledger's libraries are imported; stand-ins where they are not installed."""
+"""The only import of the ledger's libraries, with stand-ins if they are not installed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ else:
 
 
 def need_libraries(url: str) -> None:
-    """Raise MissingLibrary for what a ledger at ``url`` needs and the controller does not have."""
+    """Raise MissingLibrary for libraries that a ledger at ``url`` needs and the controller lacks."""
     require(sa, "SQLAlchemy", "'SQLAlchemy>=2.0'")
-    require(installed("alembic"), "Alembic", "alembic")  # its import takes long, and only upgrades use it
+    require(installed("alembic"), "Alembic", "alembic")  # imported only by upgrades, as the import takes long
     if url.startswith("postgresql"):
         require(optional_import("psycopg"), "psycopg", "'psycopg[binary]'")

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The file of an sqlite ledger: its owner's only, on a disk of this machine, in a folder that can be written.
+"""The file of an sqlite ledger: accessible to its owner only, on a local disk, in a writable folder.
 
-Policy for a file that is there and is wider than 0600: narrowed, with a warning, when it is ours (or we are root);
-refused when it is somebody else's. Several users of one ledger are what PostgreSQL is for.
+An existing file with a mode wider than 0600 is narrowed with a warning if it belongs to this user (or we are root), and
+rejected otherwise. Several users of one ledger need PostgreSQL.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...core import errors
 
 MOUNTINFO = "/proc/self/mountinfo"
 
-# Shared between machines: WAL's index is shared memory of one machine, and their locks are often not real.
+# Shared between machines: WAL's index is shared memory of one machine, and the locks are often ineffective.
 NETWORK_FILE_SYSTEMS = frozenset(
     "9p acfs afs beegfs ceph cifs coda fakeowner fhgfs gfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 orangefs pvfs2"
     " prl_fs smb2 smb3 smbfs vboxsf vmhgfs virtiofs".split()
@@ -32,9 +32,9 @@ FOLDER_REMEDY = "Put bootflow_ledger_url on a folder that this user may write, o
 
 
 def prepare(url: str, path: str, create: bool) -> list[str]:
-    """See that ``path`` can be the ledger's file, and make it (0600) where ``create`` says so. Returns warnings.
+    """Check that ``path`` can be the ledger's file, and create it (0600) with ``create``. Returns warnings.
 
-    :raises LedgerError: it cannot, with the reason. :raises LedgerMissing: it is not there.
+    :raises LedgerError: the path is unusable, with the reason. :raises LedgerMissing: the file does not exist.
     """
     if not os.path.isabs(path):
         raise errors.LedgerError(
@@ -90,12 +90,12 @@ def _narrow(url: str, path: str) -> list[str]:
 
 
 def _writable(path: str) -> bool:
-    # os.access answers for root by permission bits alone; a read-only mount shows in statvfs.
+    # For root, os.access only reads the permission bits; statvfs shows a read-only mount.
     return os.access(path, os.W_OK) and not os.statvfs(path).f_flag & os.ST_RDONLY
 
 
 def refuse_network(url: str, path: str) -> None:
-    """Raise LedgerError where ``path`` is on a file system that machines share."""
+    """Raise LedgerError if ``path`` is on a file system shared between machines."""
     found = file_system(path, MOUNTINFO)
     if found is None:
         return
@@ -110,14 +110,14 @@ def refuse_network(url: str, path: str) -> None:
 
 
 def file_system(path: str, mountinfo: str = MOUNTINFO) -> tuple[str, str] | None:
-    """(type, mount point) of the file system that ``path`` is, or would be, on; None where it is not known."""
+    """(type, mount point) of the file system of ``path``, which need not exist; None if unknown."""
     real = os.path.realpath(path)
     if os.path.isdir(os.path.dirname(real)):
-        os.stat(os.path.dirname(real))  # mounts what is mounted on demand
+        os.stat(os.path.dirname(real))  # triggers an automount
     best: tuple[str, str] | None = None
     for kind, mount in _mounts(mountinfo):
         below = mount == "/" or real == mount or real.startswith(mount + "/")
-        if below and (best is None or len(mount) >= len(best[1])):  # the last mount on a folder covers the others
+        if below and (best is None or len(mount) >= len(best[1])):  # the last mount on a folder hides the others
             best = (kind, mount)
     return best
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ...core.networks.ipam import BASE_MAC
 
-# What notify_on_state_change may be, beside vm_state.
+# Values of notify_on_state_change in addition to vm_state.
 NOTIFY_NOTHING = "none"
 NOTIFY_VM_AND_TASK_STATE = "vm_and_task_state"
 
@@ -25,19 +25,19 @@ LEASE_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """The process behind a run, told so that another run can ask whether it still lives."""
+    """The process of a run, by which another run can check whether it is still alive."""
 
     id: str
     controller: str
     boot_id: str
     pid_namespace: str
     pid: int
-    pid_started: int  # clock ticks since boot: a reused pid differs here
+    pid_started: int  # clock ticks since boot, which differ if the pid is reused
     actor: str
 
 
 def process_started(pid: int) -> int | None:
-    """Start time of a process in clock ticks since boot; None when there is no such process."""
+    """Start time of a process in clock ticks since boot; None if the process does not exist."""
     try:
         with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as f:
             fields = f.read().rpartition(")")[2].split()
@@ -64,7 +64,7 @@ def _pid_namespace(pid: int) -> str:
 
 
 def controller_name() -> str:
-    """This machine, told apart from others of the same hostname: its machine id, or where it has none its boot id."""
+    """This machine, distinct from others of the same hostname: by its machine id, or else its boot id."""
     try:
         with open("/etc/machine-id", encoding="ascii") as f:
             machine = f.read().strip()
@@ -90,13 +90,13 @@ def identify(pid: int, controller: str, actor: str) -> RunIdentity:
 
 @dataclass
 class Context:
-    """Who acts, when, and with which settings. Every action has actor, project and request id, as in Nova."""
+    """The actor, the time and the settings. Every action has actor, project and request id, as in Nova."""
 
     run: RunIdentity
     request_id: str
     notify_on_state_change: str = NOTIFY_NOTHING
     count_failed_builds: bool = True  # consecutive_build_service_disable_threshold is not 0
-    lease_seconds: float = LEASE_SECONDS  # how long what this run holds outlives it
+    lease_seconds: float = LEASE_SECONDS  # how long what this run owns outlives it
     base_mac: str = BASE_MAC  # of the MAC addresses that are drawn
     rng: random.Random = field(default_factory=random.SystemRandom)
     clock: t.Callable[[], float] = time.time

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A transaction of the ledger: what every function that reads or writes rows is given first."""
+"""A transaction of the ledger, the first argument of every function that reads or writes rows."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Row = t.TypeVar("Row")
 class Transaction:
     """An open transaction, and the run that it belongs to.
 
-    A ledger that was opened for no run (a backup, a count) gives transactions without a context: who asks one of those
-    for the run, or for the time, made a mistake in the program, and is told so by RuntimeError.
+    A ledger opened without a run (a backup, a count) has transactions without a context; reading their run or time is a
+    programming error and raises RuntimeError.
     """
 
     connection: sa.Connection
@@ -42,7 +42,7 @@ class Transaction:
         return self.connection.dialect
 
     def for_run(self, context: Context) -> Transaction:
-        """The same transaction, for another run."""
+        """The same transaction for another run."""
         return Transaction(self.connection, context)
 
     # --- the run ---------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ class Transaction:
 
     @property
     def now(self) -> float:
-        """Seconds since the epoch by the run's clock, read once: what a transaction writes happens at one moment."""
+        """Seconds since the epoch by the run's clock, read once: all writes of a transaction have the same time."""
         if self._moment is None:
             self._moment = self.context.clock()
         return self._moment

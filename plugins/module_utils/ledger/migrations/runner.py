@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Bringing a ledger to this version's shape, and refusing what is not of it.
+"""Upgrading a ledger to this version, and rejecting others.
 
 Each revision is a module of ledger.migrations with ``revision`` and ``upgrade(op)``; ``op`` is Alembic's operations
-object. The first sentence of its docstring is what a plan says of it. An upgrade is one transaction, on both databases:
-killed in the middle it leaves the ledger as it was.
+object. The first sentence of its docstring is its description in a plan. An upgrade is one transaction on both
+databases: if it is killed, the ledger stays unchanged.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ TABLE = "ledger_revision"
 
 
 def current_revision(tx: Transaction) -> str | None:
-    """The newest revision that was applied; None for an empty database."""
+    """The newest applied revision; None for an empty database."""
     return max(_applied(tx), default=None)
 
 
 def pending(tx: Transaction, url: str = "") -> list[str]:
     """The revisions that upgrade() would apply, oldest first.
 
-    :raises LedgerTooNew: the ledger knows more than this code.
-    :raises LedgerError: it is no ledger, or one of which a part is missing.
+    :raises LedgerTooNew: the ledger is newer than this code.
+    :raises LedgerError: not a ledger, or an incomplete one.
     """
     applied = _applied(tx)
     unknown = sorted(set(applied) - set(REVISIONS))
@@ -63,7 +63,7 @@ def pending(tx: Transaction, url: str = "") -> list[str]:
 
 
 def plan(tx: Transaction, url: str = "") -> list[dict[str, str]]:
-    """pending() with what each revision does: [{revision, description}]."""
+    """pending() with descriptions: [{revision, description}]."""
     return [{"revision": r, "description": description(r)} for r in pending(tx, url)]
 
 
@@ -81,14 +81,14 @@ def check_revision(tx: Transaction, url: str) -> None:
 
 
 def check_complete(tx: Transaction, url: str = "") -> None:
-    """Raise LedgerError when a ledger of the newest revision lacks a table: half a restore, or a hand that helped."""
+    """Raise LedgerError if a ledger of the newest revision lacks a table, after a partial restore or a manual change."""
     missing = sorted(set(metadata.tables) - set(sa.inspect(tx.connection).get_table_names()))
     if missing and current_revision(tx) == HEAD:
         raise _half(url, "table %s" % ", ".join(missing))
 
 
 def upgrade(tx: Transaction, url: str = "", to: str | None = None) -> list[str]:
-    """Apply what is missing, inside the caller's transaction. Returns the revisions applied: none the second time.
+    """Apply missing revisions in the caller's transaction. Returns the applied revisions: none the second time.
 
     :arg to: stop at this revision.
     """

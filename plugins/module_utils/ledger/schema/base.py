@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the tables of the ledger share: one collection of them, names of constraints, columns with listed values."""
+"""The common part of the ledger's tables: their collection, names of constraints, columns with listed values."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The ledger's tables: the newest shape. How an older ledger gets there is told by ledger.migrations.
+"""The ledger's tables in their newest form. ledger.migrations upgrades older ledgers.
 
-Times are seconds since the epoch (UTC). Memory is MB, disk GB. What a query filters on is a typed, indexed column;
-JSON holds only what is read as a whole.
+Times are seconds since the epoch (UTC). Memory is MB, disk GB. Queries filter on typed, indexed columns;
+JSON columns are read as a whole.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
     "volumes",
 ]
 
-# Instances that load their host's disks just now. source: Nova's stats.io_workload
+# Instances that currently load their host's disks. source: Nova's stats.io_workload
 IO_TASKS = (
     states.RESIZE_MIGRATING,
     states.REBUILDING,
@@ -113,21 +113,21 @@ compute_nodes = sa.Table(
     sa.Column("failed_builds", sa.Integer, nullable=False, default=0),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("reported_at", sa.Float),
-    # What people say of the host in the ledger, beside the inventory's own word
+    # The host's state set by people, in addition to the inventory's
     sa.Column("service_disabled", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.Column("service_disabled_reason", sa.String(255), nullable=False, default="", server_default=""),
     sa.Column("forced_down", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.Column("forced_down_reason", sa.String(255), nullable=False, default="", server_default=""),
     sa.Column("host_ip", sa.String(64), nullable=False, default="", server_default=""),
-    sa.Column("profile_id", sa.Integer),  # node_profiles: its CPU and what guests it takes
-    sa.Column("numa_profile_id", sa.Integer),  # node_profiles: its NUMA cells; empty where it told none
+    sa.Column("profile_id", sa.Integer),  # node_profiles: CPU and supported guests
+    sa.Column("numa_profile_id", sa.Integer),  # node_profiles: NUMA cells; empty if it reported none
     sa.Column("has_pci", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.Column("has_disks", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.Column("metrics", sa.JSON(none_as_null=True)),
     sa.UniqueConstraint("host", "node", name="uq_compute_nodes_host_node"),
 )
 
-# All that a node reported, as a whole: read for one node at a time, never by the scheduler over the fleet.
+# The complete report of a node: read for one node at a time, never by the scheduler for the fleet.
 node_facts = sa.Table(
     "node_facts",
     metadata,
@@ -135,7 +135,7 @@ node_facts = sa.Table(
     sa.Column("facts", sa.JSON, nullable=False),
 )
 
-# What many nodes have alike, once: a fleet of one kind of machine is one row, and is read and judged once.
+# Facts common to many nodes, stored once: a fleet of equal machines has one row, which is read and evaluated once.
 node_profiles = sa.Table(
     "node_profiles",
     metadata,
@@ -168,7 +168,7 @@ reservations = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
 )
 
-# What was asked, shared by the instances of one entry. Secrets are not in it.
+# The request, shared by the instances of one entry, without secrets.
 request_specs = sa.Table(
     "request_specs",
     metadata,
@@ -213,10 +213,10 @@ instances = sa.Table(
     sa.Column("scheduled_at", sa.Float),
     sa.Column("launched_at", sa.Float),
     sa.Column("deleted_at", sa.Float),
-    # '' while it lives, its uuid afterwards: one living instance of a name in a project
+    # '' while live, the uuid afterwards: a name has one live instance in a project
     sa.Column("deleted", sa.String(36), nullable=False, default=""),
     sa.Column("server_group_id", sa.String(36), index=True),
-    sa.Column("locked_by", sa.String(255)),  # others cannot do anything with it
+    sa.Column("locked_by", sa.String(255)),  # only this user may act on it
     sa.UniqueConstraint("project", "display_name", "deleted", name="uq_instances_name"),
     sa.Index("ix_instances_host", "host", "deleted"),
     sa.Index("ix_instances_io", "host", sqlite_where=sa.text(BUSY), postgresql_where=sa.text(BUSY)),
@@ -230,7 +230,7 @@ instances = sa.Table(
     one_of("instances", "task_state", states.TASK_STATES),
 )
 
-# source: Nova's instance_claim. The sum of a node's claims is its usage, less what it reserves.
+# source: Nova's instance_claim. A node's usage is its reserve plus the sum of its claims.
 claims = sa.Table(
     "claims",
     metadata,
@@ -244,13 +244,13 @@ claims = sa.Table(
     sa.Column("kind", sa.String(8), nullable=False, default="build", server_default="build"),  # build, or move
     sa.Column("numa", sa.JSON(none_as_null=True)),  # the fitted topology: cells, pinned CPUs, pages
     sa.Column("server_group_id", sa.String(36)),
-    # anti-affinity: which of the max_server_per_host places of the host; no two members can have the same
+    # anti-affinity: one of the host's max_server_per_host places, which two members cannot share
     sa.Column("group_slot", sa.Integer),
     sa.Index("uq_claims_instance_node_kind", "instance_uuid", "compute_node_id", "kind", unique=True),
     sa.Index("uq_claims_group_node_slot", "server_group_id", "compute_node_id", "group_slot", unique=True),
 )
 
-# Devices of a node that an instance has for itself: PCI addresses and whole disks. The row is the device.
+# Devices of a node dedicated to an instance: PCI addresses and whole disks. The row is the device.
 device_claims = sa.Table(
     "device_claims",
     metadata,
@@ -260,7 +260,7 @@ device_claims = sa.Table(
     sa.Column("claim_kind", sa.String(8), nullable=False, default="build"),
     sa.Column("kind", sa.String(8), nullable=False),  # pci, disk
     sa.Column("device", sa.String(255), nullable=False),  # PCI address, or path of the disk
-    sa.Column("detail", sa.JSON, nullable=False),  # the device as it was reported, and for which wish it was taken
+    sa.Column("detail", sa.JSON, nullable=False),  # the device as reported, and the request it was claimed for
     sa.UniqueConstraint("compute_node_id", "kind", "device", name="uq_device_claims_node_device"),
 )
 
@@ -275,11 +275,11 @@ ports = sa.Table(
     sa.Column("mac_address", sa.String(17), nullable=False, unique=True),
     sa.Column("host", sa.String(255)),
     sa.Column("tag", sa.String(60)),
-    sa.Column("network", sa.JSON, nullable=False),  # the network as the inventory had it
+    sa.Column("network", sa.JSON, nullable=False),  # the network as in the inventory at that time
     sa.Column("created_at", sa.Float, nullable=False),
 )
 
-# The row is the address: two runs can never have the same.
+# The row is the address: two runs can never have the same one.
 ip_allocations = sa.Table(
     "ip_allocations",
     metadata,
@@ -353,7 +353,7 @@ notifications = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
 )
 
-# What a host still has to be rid of. Until then the claim on it, and the addresses used there, stay taken.
+# Pending cleanups of hosts. Until they are done, the claim and the addresses there stay taken.
 cleanups = sa.Table(
     "cleanups",
     metadata,

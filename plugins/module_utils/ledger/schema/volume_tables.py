@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Tables of block storage: backends, volumes, snapshots, attachments, and what happened to them. Re-exported by tables.
+"""Tables of block storage: backends, volumes, snapshots, attachments, and their history. Re-exported by tables.
 
 Sizes are GB (GiB).
 """
@@ -16,15 +16,15 @@ from ...core.volumes.attachment import NONE, PROGRESS
 from ..db.sqlalchemy_import import sa
 from .base import metadata, one_of
 
-# Whose rows some indexes have: what lives, what somebody works on, what is to go from its storage host. They stay small
-# however much there is, and tell what is to be done without a look at the rest. The columns of such an index begin with one
-# that queries compare with a single value: sqlite, which counts nothing, would rather read a whole index in order otherwise.
+# The rows of partial indexes: live ones, those a run works on, those to remove from a storage host. They stay small, and
+# find pending work without reading other rows. The first column of such an index is one that queries compare with a
+# single value; otherwise sqlite, which has no statistics, would read a whole index in order.
 LIVE = "deleted = ''"
 AT_WORK = "deleted = '' AND run_id IS NOT NULL"
 TO_UNEXPORT = "deleted = '' AND export = 'ending'"
 OF_SNAPSHOTS = "snapshot_id IS NOT NULL"
 PENDING = "deleted = '' AND pending_gb != 0"
-# A snapshot keeps the run that made it: what is done to it is in its status. For queries in these very words.
+# A snapshot keeps the run that made it; its status shows work on it. Queries have to use exactly these words.
 SNAPSHOTS_AT_WORK = "deleted = '' AND status IN ('creating', 'deleting')"
 
 
@@ -32,7 +32,7 @@ def _where(condition: str) -> dict[str, t.Any]:
     return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
 
 
-# A pool of a storage host, as it last reported itself. Its row is locked by whoever places a volume on it.
+# A pool of a storage host at its last report. Placing a volume locks the row.
 storage_backends = sa.Table(
     "storage_backends",
     metadata,
@@ -44,12 +44,12 @@ storage_backends = sa.Table(
     sa.Column("availability_zone", sa.String(255), nullable=False, default="nova"),
     sa.Column("disabled", sa.Boolean, nullable=False, default=False),
     sa.Column("frozen", sa.Boolean, nullable=False, default=False),
-    # As reported; what was placed since is the sum of pending_gb of its volumes and snapshots.
+    # As reported; GB placed since are the sum of pending_gb of its volumes and snapshots.
     sa.Column("total_gb", sa.Float),
     sa.Column("free_gb", sa.Float),
     sa.Column("provisioned_gb", sa.Float),
-    sa.Column("report", sa.JSON, nullable=False),  # all that it reported
-    sa.Column("configuration", sa.JSON, nullable=False),  # its entry of the inventory
+    sa.Column("report", sa.JSON, nullable=False),  # the complete report
+    sa.Column("configuration", sa.JSON, nullable=False),  # the entry of the inventory
     # When its capacity was read, by the storage host's own clock: a report never overwrites a later one.
     sa.Column("boot_id", sa.String(64), nullable=False, default=""),
     sa.Column("read_at", sa.Float, nullable=False, default=0.0),  # seconds since that boot
@@ -58,8 +58,8 @@ storage_backends = sa.Table(
     sa.Column("error", sa.JSON(none_as_null=True)),  # why it is not ready, or did not answer
 )
 
-# What may lie on a backend of a volume or snapshot that is not there any more, or is made elsewhere: its host did not answer,
-# or a worker was late. The next work on that host removes it.
+# Possible leftovers of a volume or snapshot on a backend, after its host did not answer or a worker was late. The next
+# work on that host removes them.
 volume_cleanups = sa.Table(
     "volume_cleanups",
     metadata,
@@ -70,7 +70,7 @@ volume_cleanups = sa.Table(
     sa.Column("volume_id", sa.String(36), nullable=False),
     sa.Column("pending_gb", sa.Integer, nullable=False, default=0),
     sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("run_id", sa.String(64)),  # who removes it now
+    sa.Column("run_id", sa.String(64)),  # the run that removes it now
     sa.Column("created_at", sa.Float, nullable=False),
     sa.UniqueConstraint("pool_host", "item_id", name="uq_volume_cleanups_pool_host_item"),
 )
@@ -82,7 +82,7 @@ volumes = sa.Table(
     sa.Column("id", sa.String(36), primary_key=True),
     sa.Column("project", sa.String(255), nullable=False),
     sa.Column("user_name", sa.String(255), nullable=False, default=""),
-    sa.Column("name", sa.String(255)),  # empty: a boot made it, and nobody gave it a name
+    sa.Column("name", sa.String(255)),  # empty: made by a boot, without a name
     sa.Column("description", sa.String(255), nullable=False, default=""),
     sa.Column("size", sa.Integer, nullable=False),
     sa.Column("status", sa.String(32), nullable=False),
@@ -92,10 +92,10 @@ volumes = sa.Table(
     sa.Column("bootable", sa.Boolean, nullable=False, default=False),
     sa.Column("multiattach", sa.Boolean, nullable=False, default=False),
     sa.Column("availability_zone", sa.String(255)),
-    sa.Column("pool_host", sa.String(255)),  # host@backend#pool; empty until it was scheduled
-    sa.Column("pending_gb", sa.Integer, nullable=False, default=0),  # of its backend, not in the report yet
-    sa.Column("made", sa.Boolean, nullable=False, default=False),  # its logical volume is there
-    sa.Column("new_size", sa.Integer),  # while it is extended
+    sa.Column("pool_host", sa.String(255)),  # host@backend#pool; empty until scheduled
+    sa.Column("pending_gb", sa.Integer, nullable=False, default=0),  # of its backend, not yet in the report
+    sa.Column("made", sa.Boolean, nullable=False, default=False),  # the logical volume exists
+    sa.Column("new_size", sa.Integer),  # during an extension
     sa.Column("volume_type", sa.String(255)),
     sa.Column("snapshot_id", sa.String(36)),
     sa.Column("source_volid", sa.String(36)),
@@ -103,11 +103,11 @@ volumes = sa.Table(
     sa.Column(
         "spec", sa.JSON, nullable=False
     ),  # VolumeRequest.as_dict(), with "image": the catalogue's image as it was
-    sa.Column("digest", sa.JSON(none_as_null=True)),  # what was asked, to tell whether a request is the same
+    sa.Column("digest", sa.JSON(none_as_null=True)),  # of the request, for comparison with later ones
     sa.Column("metadata", sa.JSON, nullable=False, key="meta"),
     sa.Column("image_metadata", sa.JSON, nullable=False),
     sa.Column("retry", sa.JSON(none_as_null=True)),
-    # The instance that it is made for while it boots: it is placed after that, and made before its disks.
+    # The booting instance it is made for: the volume is placed after the instance, and made before its disks.
     sa.Column("instance_uuid", sa.String(36), index=True),
     sa.Column("run_id", sa.String(64), index=True),
     sa.Column("created_at", sa.Float, nullable=False),
@@ -117,7 +117,7 @@ volumes = sa.Table(
     sa.Column("deleted_at", sa.Float),
     sa.Column("deleted", sa.String(36), nullable=False, default=""),  # '' while it lives, its id afterwards
     sa.UniqueConstraint("project", "name", "deleted", name="uq_volumes_name"),
-    # What is promised in each pool is summed up out of this alone, and so is what each project has.
+    # Covers the sums of what is promised in each pool, and of each project's usage.
     sa.Index("ix_volumes_pool_host", "pool_host", "size", "new_size", "pending_gb", **_where(LIVE)),
     sa.Index("ix_volumes_usage", "project", "volume_type", "size", "new_size", **_where(LIVE)),
     sa.Index("ix_volumes_at_work", "deleted", "run_id", "pool_host", **_where(AT_WORK)),
@@ -150,8 +150,7 @@ volume_snapshots = sa.Table(
     one_of("volume_snapshots", "status", states.SNAPSHOT_STATES),
 )
 
-# No secret is here: CHAP credentials are made anew by each run that exports, and are
-# kept by the target and the initiator alone.
+# Without secrets: each run that exports generates new CHAP credentials, which only target and initiator store.
 volume_attachments = sa.Table(
     "volume_attachments",
     metadata,
@@ -166,14 +165,16 @@ volume_attachments = sa.Table(
     sa.Column("connector", sa.String(8)),  # kernel, qemu
     sa.Column("initiator", sa.String(255)),
     sa.Column("storage_host", sa.String(255), index=True),  # where it is exported
-    # Where it is in its life: attach_status, export and connection, as core.volumes.attachment has them.
+    # The state of its life: attach_status, export and connection of core.volumes.attachment.
     sa.Column("export", sa.String(8), nullable=False, default=NONE),
     sa.Column("connection", sa.String(8), nullable=False, default=NONE),
     sa.Column("iqn", sa.String(255)),
     sa.Column("lun", sa.Integer),
     sa.Column("portals", sa.JSON(none_as_null=True)),
-    sa.Column("device_path", sa.String(255)),  # kernel: what the guest's disk is given
-    sa.Column("rescan", sa.Boolean, nullable=False, default=False),  # it grew: the host has to look again
+    sa.Column("device_path", sa.String(255)),  # kernel: the source of the guest's disk
+    sa.Column(
+        "rescan", sa.Boolean, nullable=False, default=False
+    ),  # after an extension: the host has to update the size
     sa.Column("run_id", sa.String(64)),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("attached_at", sa.Float),
@@ -186,7 +187,7 @@ volume_attachments = sa.Table(
     one_of("volume_attachments", "connection", PROGRESS),
 )
 
-# The journal: what was begun for a volume or snapshot on a host, and how it ended.
+# The journal: the events of a volume or snapshot on a host, and their results.
 volume_events = sa.Table(
     "volume_events",
     metadata,
@@ -215,7 +216,7 @@ volume_faults = sa.Table(
     sa.Column("message", sa.Text, nullable=False),
     sa.Column("remedy", sa.Text, nullable=False, default=""),
     sa.Column("host", sa.String(255)),
-    sa.Column("rescheduled", sa.Boolean, nullable=False, default=False),  # it was not the end
+    sa.Column("rescheduled", sa.Boolean, nullable=False, default=False),  # not the final failure
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Index("ix_volume_faults_snapshot_id", "snapshot_id", **_where(OF_SNAPSHOTS)),
 )

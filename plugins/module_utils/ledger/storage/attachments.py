@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Rows of attachments: read, locked with their volumes, and moved from state to state.
+"""Rows of attachments: read, locked with their volumes, and changed from state to state.
 
-apply() alone writes attach_status, export and connection, by the events of core.volumes.attachment. Whoever writes an
-attachment holds the lock of its volume.
+Only apply() writes attach_status, export and connection, by the events of core.volumes.attachment. Writing an
+attachment requires the lock of its volume.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Attachment(t.NamedTuple):
 
 
 class Connector(t.NamedTuple):
-    """How a compute host reaches volumes. ``kind``: KERNEL (the host logs in) or QEMU (QEMU does)."""
+    """How a compute host reaches volumes. ``kind``: KERNEL (the host logs in) or QEMU (QEMU logs in)."""
 
     host: str  # the inventory's name
     initiator: str  # IQN
@@ -73,7 +73,7 @@ class Connector(t.NamedTuple):
 
 
 class Reservation(t.NamedTuple):
-    """A volume that is to be kept for an instance. ``ready``: the volume exists."""
+    """A volume to reserve for an instance. ``ready``: the volume exists."""
 
     volume_id: str
     instance_uuid: str
@@ -99,11 +99,11 @@ def select(
     lock: bool = False,
     ended: bool = False,
 ) -> list[Attachment]:
-    """The live attachments of which all that is given holds, by volume and id.
+    """The live attachments that meet every given condition, by volume and id.
 
     :arg connected: whether their compute hosts are connected, or may be.
-    :arg lock: with the rows of their volumes locked, by id, until the transaction ends.
-    :arg ended: those that are over too.
+    :arg lock: lock the rows of their volumes, by id, until the transaction ends.
+    :arg ended: include ended ones.
     """
     conditions = [] if ended else [_a.deleted == LIVE]
     for column, values in ((_a.id, ids), (_a.volume_id, volume_ids), (_a.instance_uuid, instance_uuids)):
@@ -158,7 +158,7 @@ def volumes_of(tx: Transaction, rows: t.Iterable[Attachment]) -> dict[str, Volum
 
 
 def lock(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
-    """Lock the volumes of these instances until the transaction ends. A transaction that locks nodes does it before."""
+    """Lock the volumes of these instances until the transaction ends, before any node is locked."""
     select(tx, instance_uuids=instance_uuids, lock=True)
 
 
@@ -168,7 +168,7 @@ def connected_to(tx: Transaction, instance_uuid: str, host: str) -> bool:
 
 
 def check_not_locked(tx: Transaction, volume: VolumeRow, rows: t.Sequence[Attachment]) -> None:
-    """:raises VolumeLocked: a live run other than this works on one of these attachments."""
+    """:raises VolumeLocked: another live run works on one of these attachments."""
     owners = {r.run_id for r in rows if r.run_id and r.run_id != tx.run.id}
     alive = owners - runs.dead_among(tx, owners)
     for row in rows:
@@ -177,7 +177,7 @@ def check_not_locked(tx: Transaction, volume: VolumeRow, rows: t.Sequence[Attach
 
 
 def zones_of(tx: Transaction, instance_uuids: t.Iterable[str]) -> dict[str, str | None]:
-    """uuid -> the zone of its volumes, where one is on a backend already."""
+    """uuid -> the zone of its volumes, if one is already on a backend."""
     found: dict[str, str | None] = {}
     attached_to = of_instances(tx, instance_uuids)
     known = volumes_of(tx, [r for rows in attached_to.values() for r in rows])
@@ -189,7 +189,7 @@ def zones_of(tx: Transaction, instance_uuids: t.Iterable[str]) -> dict[str, str 
 
 
 def storage_hosts(tx: Transaction, instance_uuids: t.Sequence[str]) -> list[str]:
-    """The storage hosts of these instances' volumes, as far as they are placed."""
+    """The storage hosts of these instances' placed volumes."""
     query = (
         sa.select(_v.pool_host)
         .join(volume_attachments, _a.volume_id == _v.id)
@@ -216,12 +216,12 @@ def apply(
     each: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
     **fields: t.Any,
 ) -> list[Attachment]:
-    """``event`` happens to these attachments, whose volumes are locked. Returns them as they are then.
+    """Apply ``event`` to these attachments, whose volumes are locked. Returns them afterwards.
 
     UPDATE volume_attachments SET <parts of the state, fields> WHERE id = <id>, for all of them at once.
 
-    :arg fields: columns that are written with it; ``each``: attachment id -> those that differ.
-    :raises VolumeAttachmentConflict: the state of one of them does not admit the event; nothing is written then.
+    :arg fields: columns written with it; ``each``: attachment id -> its own columns.
+    :raises VolumeAttachmentConflict: the state of one does not admit the event; nothing is written then.
     """
     if not rows:
         return []
@@ -278,7 +278,7 @@ def reserve(tx: Transaction, reservations: t.Sequence[Reservation]) -> list[str]
 
 
 def volumes_ready(tx: Transaction, volume_ids: t.Iterable[str]) -> None:
-    """Volumes that a build waits for exist now: from available to attaching."""
+    """Mark existing volumes that a build waits for as attaching."""
     rows = select(tx, volume_ids=volume_ids, attach_statuses=(states.RESERVED,), lock=True)
     ids = sorted({r.volume_id for r in rows})
     if ids:
@@ -287,13 +287,13 @@ def volumes_ready(tx: Transaction, volume_ids: t.Iterable[str]) -> None:
 
 
 def take_ownership(tx: Transaction, ids: t.Iterable[str]) -> None:
-    """This run works on these attachments now."""
+    """Make this run the owner of these attachments."""
     _set_owner(tx, ids, tx.run.id)
 
 
 def release_ownership(tx: Transaction, ids: t.Iterable[str]) -> None:
-    """What is left of these attachments is done by the next run that works on their hosts."""
-    _set_owner(tx, ids, None)  # one that is over has no owner
+    """Leave the rest of these attachments to the next run that works on their hosts."""
+    _set_owner(tx, ids, None)  # an ended attachment has no owner
 
 
 def _set_owner(tx: Transaction, ids: t.Iterable[str], run_id: str | None) -> None:
@@ -306,19 +306,19 @@ def _set_owner(tx: Transaction, ids: t.Iterable[str], run_id: str | None) -> Non
 
 
 def hosts_to_export(tx: Transaction) -> set[str]:
-    """Storage hosts that have to export a volume for this run."""
+    """Storage hosts with exports to create for this run."""
     query = sa.select(_v.pool_host).join(volume_attachments, _a.volume_id == _v.id).where(*_wanted(tx), _exportable())
     return {extract_host(pool_host, "host") for pool_host in tx.execute(query.distinct()).scalars()}
 
 
 def to_export(tx: Transaction, host: str) -> list[Attachment]:
-    """What storage host ``host`` has to export for this run, locked."""
+    """Attachments that storage host ``host`` has to export for this run, locked."""
     here = _v.pool_host.startswith(host + "@", autoescape=True)
     return _locked(tx, *_wanted(tx), _a.volume_id.in_(sa.select(_v.id).where(_exportable(), here)))
 
 
 def _wanted(tx: Transaction) -> tuple[sa.ColumnElement[bool], ...]:
-    """Attachments that are to be exported for this run: the initiator is known."""
+    """Attachments to export for this run: those with an initiator."""
     return (
         _a.deleted == LIVE,
         _a.run_id == tx.run.id,
@@ -330,19 +330,19 @@ def _wanted(tx: Transaction) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def _exportable() -> sa.ColumnElement[bool]:
-    """Volumes that can be exported: they exist."""
+    """Volumes that can be exported: existing ones."""
     usable = (states.AVAILABLE, states.ATTACHING, states.IN_USE)
     return sa.and_(_v.deleted == LIVE, _v.pool_host.is_not(None), _v.made.is_(True), _v.status.in_(usable))
 
 
 def hosts_to_unexport(tx: Transaction) -> set[str]:
-    """Storage hosts with targets to end, whose compute hosts are disconnected; not what another live run works on."""
+    """Storage hosts with targets to remove, whose compute hosts are disconnected; without those of other live runs."""
     query = sa.select(_a.storage_host, _a.run_id).where(*_unwanted()).distinct()
     return {r.storage_host for r in _free(tx, list(tx.execute(query)))}
 
 
 def to_unexport(tx: Transaction, host: str) -> list[Attachment]:
-    """What storage host ``host`` has to stop exporting, locked; not what a live run other than this one works on."""
+    """Attachments that storage host ``host`` has to stop exporting, locked; without those of other live runs."""
     return _free(tx, _locked(tx, _a.storage_host == host, *_unwanted()))
 
 
@@ -356,7 +356,7 @@ def _free(tx: Transaction, rows: t.Sequence[OwnedRow]) -> list[OwnedRow]:
 
 
 def exported_of(tx: Transaction, volume_ids: t.Iterable[str]) -> dict[str, list[Attachment]]:
-    """volume id -> its attachments that its target admits, or may."""
+    """volume id -> the attachments that its target admits, or may admit."""
     found: dict[str, list[Attachment]] = {}
     mine = bulk.among(tx, _a.volume_id, sorted(set(volume_ids)))
     for row in _select(tx, _a.deleted == LIVE, mine, _a.export.in_((BEGUN, DONE))):
@@ -387,15 +387,15 @@ def instances_to_bind(tx: Transaction) -> dict[str, tuple[str, str]]:
 
 
 def set_zone(tx: Transaction, volume: VolumeRow, zone: str) -> None:
-    """A volume that is not placed yet has to be in this zone."""
+    """Set the zone of a volume that is not placed yet."""
     values = {"availability_zone": zone, "spec": {**volume.spec, "availability_zone": zone}, "updated_at": tx.now}
     tx.execute(volumes_table.update().where(_v.id == volume.id).values(**values))
 
 
 def shared_on(tx: Transaction, host: str, volume_ids: t.Collection[str], uuids: t.Collection[str]) -> set[str]:
-    """Those of the volumes that instances other than these use through the same session of ``host``.
+    """The volumes that other instances use through the same session of ``host``.
 
-    Not where each guest logs in by itself. source: Nova's _should_disconnect_target
+    Not if each guest logs in by itself. source: Nova's _should_disconnect_target
     """
     rows = select(tx, volume_ids=volume_ids, attached_host=host, connected=True) if volume_ids else []
     others = [r for r in rows if r.instance_uuid not in set(uuids)]
@@ -403,7 +403,7 @@ def shared_on(tx: Transaction, host: str, volume_ids: t.Collection[str], uuids: 
 
 
 def hosts_to_clean_first(tx: Transaction) -> list[str]:
-    """Hosts with a pending cleanup that may still use a volume: it cannot be reserved again before they are clean."""
+    """Hosts with a pending cleanup that may still use a volume, which cannot be reserved again before they are clean."""
     due = {(r.host, r.instance_uuid) for r in tx.execute(sa.select(cleanups.c.host, cleanups.c.instance_uuid))}
     uuids = {uuid for _host, uuid in due}
     rows = select(tx, instance_uuids=uuids, attach_statuses=(states.DETACHED,), connected=True) if due else []
@@ -411,7 +411,7 @@ def hosts_to_clean_first(tx: Transaction) -> list[str]:
 
 
 def exported_or_connected(tx: Transaction, volume_ids: t.Collection[str]) -> set[str]:
-    """Those of the volumes that a storage host exports, or may, or that a compute host is connected to, or may be."""
+    """The volumes that are, or may be, exported by a storage host or connected to a compute host."""
     if not volume_ids:
         return set()
     used = sa.or_(_a.export != NONE, _a.connection != NONE)
@@ -420,7 +420,7 @@ def exported_or_connected(tx: Transaction, volume_ids: t.Collection[str]) -> set
 
 
 def mark_grown(tx: Transaction, volume_ids: t.Sequence[str]) -> None:
-    """These volumes grew: the hosts of the guests that have them are to look again."""
+    """Mark extended volumes: the hosts of their guests have to update the size."""
     if not volume_ids:
         return
     attached = (bulk.among(tx, _a.volume_id, volume_ids), _a.deleted == LIVE, _a.attach_status == states.ATTACHED)
@@ -428,7 +428,7 @@ def mark_grown(tx: Transaction, volume_ids: t.Sequence[str]) -> None:
 
 
 def to_rescan(tx: Transaction, host: str) -> list[Attachment]:
-    """Attachments on ``host`` whose volumes grew, whichever run extended them."""
+    """Attachments on ``host`` whose volumes were extended by any run."""
     return _select(
         tx,
         _a.deleted == LIVE,
@@ -439,20 +439,20 @@ def to_rescan(tx: Transaction, host: str) -> list[Attachment]:
 
 
 def rescanned(tx: Transaction, ids: t.Sequence[str]) -> None:
-    """The host and its guest see the new size."""
+    """Clear the mark: host and guest see the new size."""
     tx.execute(volume_attachments.update().where(bulk.among(tx, _a.id, list(ids))).values(rescan=False))
 
 
-# --- of runs that ended ----------------------------------------------------------------------------------------------
+# --- of ended runs ---------------------------------------------------------------------------------------------------
 
 
 def of_other_runs(tx: Transaction) -> list[Attachment]:
-    """Attachments that runs other than this work on, or worked on when they died."""
+    """Attachments owned by other runs, live or dead."""
     return _select(tx, _a.deleted == LIVE, _a.run_id.is_not(None), _a.run_id != tx.run.id)
 
 
 def not_attached(tx: Transaction) -> list[Attachment]:
-    """What this run was to attach to instances that are built, and has not, locked."""
+    """This run's unfinished attachments to existing instances, locked."""
     query = (
         sa.select(_a.id)
         .join(instances, _a.instance_uuid == instances.c.uuid)
@@ -467,7 +467,7 @@ def not_attached(tx: Transaction) -> list[Attachment]:
 
 
 def stale_detachments(tx: Transaction, words: t.Collection[str]) -> list[Attachment]:
-    """Attachments of these volumes (names or ids) that are to end and that no live run other than this works on, locked."""
+    """Attachments of these volumes (names or ids) that are to end, without those of other live runs, locked."""
     named = sorted({str(word) for word in words})
     query = (
         sa.select(_a.id, _a.run_id)
@@ -489,14 +489,14 @@ def stale_detachments(tx: Transaction, words: t.Collection[str]) -> list[Attachm
 def of_volumes_or_hosts(
     tx: Transaction, volume_ids: t.Collection[str], storage_hosts: t.Collection[str]
 ) -> list[Attachment]:
-    """The live attachments of these volumes, and all that these storage hosts export."""
+    """The live attachments of these volumes, and all exports of these storage hosts."""
     of_volumes = bulk.among(tx, _a.volume_id, sorted(volume_ids))
     at_hosts = bulk.among(tx, _a.storage_host, sorted(storage_hosts))
     return _select(tx, _a.deleted == LIVE, sa.or_(of_volumes, at_hosts))
 
 
 def without_instance(tx: Transaction) -> list[tuple[Attachment, str]]:
-    """(attachment, name of the domain) where the instance is gone, or failed before it ever ran.
+    """(attachment, name of the domain) of instances that are deleted, or failed before they ran.
 
     SELECT a.*, i.domain_name FROM volume_attachments a LEFT JOIN instances i ON i.uuid = a.instance_uuid
     WHERE a is alive AND (i.uuid IS NULL OR i is deleted OR (i.vm_state = 'error' AND i.launched_at IS NULL))
@@ -513,7 +513,7 @@ def without_instance(tx: Transaction) -> list[tuple[Attachment, str]]:
 
 
 def volume_ids(tx: Transaction, ids: t.Collection[str], instance_uuids: t.Iterable[str]) -> set[str]:
-    """The volumes of these live attachments, and of those of these instances."""
+    """The volumes of these live attachments, and of these instances' attachments."""
     these = bulk.among(tx, _a.id, sorted(ids))
     of_instances = bulk.among(tx, _a.instance_uuid, sorted(set(instance_uuids)))
     query = sa.select(_a.volume_id).where(_a.deleted == LIVE, sa.or_(these, of_instances))

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Storage backends: their entries in the inventory, their last reports, and what was promised since.
+"""Storage backends: their entries in the inventory, their last reports, and the GB promised since.
 
-A report states what existed when it was read. What was placed since and is not in it is the sum of pending_gb of the pool's
-volumes, snapshots and pending cleanups: it is taken off what is free. A report never overwrites a later one of the same host.
+A report states what existed when it was read. GB placed since are the sum of pending_gb of the pool's volumes, snapshots
+and pending cleanups, which is subtracted from free space. A report never overwrites a later one of the same host.
 source: Cinder's host_manager (Queens)
 """
 
@@ -25,7 +25,7 @@ from ..schema.tables import storage_backends, volume_cleanups, volume_snapshots,
 
 THIN = "thin"
 GIB = 1024**3
-# The lists of a report that are not kept: they are as long as there are volumes.
+# Lists of a report that are not stored, because they grow with the number of volumes.
 _NOT_KEPT = ("volumes",)
 
 _b = storage_backends.c
@@ -33,9 +33,9 @@ _b = storage_backends.c
 
 @dataclass(frozen=True)
 class BackendReport:
-    """What a storage host reported of one backend. ``capacity`` is the module's; None where ``error`` says why it is missing.
+    """A storage host's report of one backend. ``capacity``: of the module; None if ``error`` has the reason.
 
-    ``configuration``: its entry of the inventory, with all defaults.
+    ``configuration``: the entry of the inventory, with all defaults.
     """
 
     backend: str
@@ -72,9 +72,9 @@ class BackendRow:
 
 
 def configure(tx: Transaction, configurations: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> list[str]:
-    """Enter the inventory's backends: host -> its entries. Capacities, and when they were reported, stay as they are.
+    """Enter the inventory's backends: host -> its entries. Capacities and their times are not changed.
 
-    Backends of these hosts without an entry are disabled. Returns the pool_hosts whose rows changed.
+    Backends of these hosts without an entry are disabled. Returns the pool_hosts of changed rows.
     """
     wanted = {
         pool_host_of(host, entry["name"], _pool(entry)): (host, entry)
@@ -108,7 +108,7 @@ def configure(tx: Transaction, configurations: t.Mapping[str, t.Sequence[t.Mappi
 
 
 def record_report(tx: Transaction, host: str, reports: t.Sequence[BackendReport]) -> None:
-    """What a storage host reported of its backends; those without a report are disabled."""
+    """Enter a storage host's reports of its backends; those without a report are disabled."""
     entries = [{**r.configuration, "name": r.backend, "volume_backend_name": r.pool} for r in reports]
     unsettled = _unsettled(tx, [pool_host_of(host, r.backend, r.pool) for r in reports])  # volumes are locked first
     configure(tx, {host: entries})
@@ -122,7 +122,7 @@ def record_report(tx: Transaction, host: str, reports: t.Sequence[BackendReport]
 
 
 def record_capacity(tx: Transaction, pool_host: str, capacity: t.Mapping[str, t.Any]) -> bool:
-    """What the backend had when it was read. False: a later reading is stored already, and nothing was written."""
+    """Enter the capacity of a backend. False: a later reading is already stored, and nothing was written."""
     rows = _locked(tx, _b.pool_host == pool_host)
     if not rows:
         return False
@@ -147,19 +147,19 @@ def record_capacity(tx: Transaction, pool_host: str, capacity: t.Mapping[str, t.
 
 
 def record_unreachable(tx: Transaction, host: str, message: str) -> None:
-    """The host did not answer: nothing is placed on its backends until it reports again."""
+    """Mark a silent host: nothing is placed on its backends until it reports again."""
     error = errors.HostUnreachable(host=host, reason=message)
     for row in _locked(tx, _b.host == host):
         record_error(tx, row.pool_host, error)
 
 
 def record_error(tx: Transaction, pool_host: str, error: errors.BootflowError) -> None:
-    """Why nothing can be made there until the backend reports again."""
+    """Enter why a backend takes no volumes until it reports again."""
     tx.execute(storage_backends.update().where(_b.pool_host == pool_host).values(error=error.as_dict()))
 
 
 def frozen_pool_hosts(tx: Transaction) -> set[str]:
-    """Places on which nothing that is there may be changed."""
+    """Pools whose content must not be changed."""
     return set(tx.execute(sa.select(_b.pool_host).where(_b.frozen.is_(True))).scalars())
 
 
@@ -172,7 +172,7 @@ class _Unsettled:
 
 
 def _unsettled(tx: Transaction, pool_hosts: t.Sequence[str]) -> list[_Unsettled]:
-    """Volumes there that are made, but were not in a report when that was written. Locked."""
+    """Volumes that exist there, but were not in the last report. Locked."""
     c = volumes.c
     query = sa.select(c.id, c.pool_host, c.size).where(
         bulk.among(tx, c.pool_host, pool_hosts),
@@ -185,7 +185,7 @@ def _unsettled(tx: Transaction, pool_hosts: t.Sequence[str]) -> list[_Unsettled]
 
 
 def _settle(tx: Transaction, rows: t.Sequence[_Unsettled], capacity: t.Mapping[str, t.Any]) -> None:
-    """Those whose logical volumes this very report has are in its numbers."""
+    """Mark volumes as included in the capacity if their logical volumes are in this report."""
     there = {v["id"]: v.get("size", 0) for v in capacity.get("volumes") or ()}
     seen = [r.id for r in rows if there.get(r.id, -1) >= r.size * GIB]
     if seen:
@@ -238,13 +238,13 @@ def at_pool_hosts(tx: Transaction, pool_hosts: t.Collection[str]) -> dict[str, B
 
 
 def lock(tx: Transaction, pool_hosts: t.Iterable[str]) -> list[BackendRow]:
-    """The rows of these pools, which nobody else places or removes anything in until the transaction ends."""
+    """Lock the rows of these pools: no other transaction places or removes anything there until this one ends."""
     return _locked(tx, bulk.among(tx, _b.pool_host, sorted(set(pool_hosts))))
 
 
 @dataclass
 class Promised:
-    """GB of what is placed in a pool: all of it, and what no report includes yet; and the number of volumes."""
+    """GB placed in a pool: all of them, and those not yet in a report; and the number of volumes."""
 
     allocated: int = 0
     pending: int = 0
@@ -252,7 +252,7 @@ class Promised:
 
 
 def promised(tx: Transaction) -> dict[str, Promised]:
-    """pool_host -> what was promised there.
+    """pool_host -> the GB promised there.
 
     SELECT pool_host, sum(coalesce(new_size, size)), sum(pending_gb), count(*) FROM volumes WHERE it is alive
     GROUP BY pool_host, and the sums of pending_gb of the snapshots of these volumes, and of pending cleanups
@@ -279,12 +279,12 @@ def promised(tx: Transaction) -> dict[str, Promised]:
 
 
 def pool_states(tx: Transaction, lock: bool = False) -> list[PoolState]:
-    """All backends as the scheduler sees them, by pool_host.
+    """All backends for the scheduler, by pool_host.
 
-    :arg lock: keep others from placing anything until the transaction ends (after volumes, before nodes).
+    :arg lock: lock the rows until the transaction ends (after volumes, before nodes).
     """
     rows = rows_of(tx, lock=lock)
-    taken = promised(tx)  # behind the lock: what others placed is in it
+    taken = promised(tx)  # after the lock, so that it includes what others placed
     return [_state(row, taken.get(row.pool_host, Promised())) for row in rows]
 
 
@@ -304,7 +304,7 @@ def _state(row: BackendRow, taken: Promised) -> PoolState:
         availability_zone=row.availability_zone,
         medium=configuration.get("medium") or "",
         volume_backend_name=row.pool,
-        multiattach=True,  # both kinds of target let in several initiators, each with its own credentials
+        multiattach=True,  # both kinds of target admit several initiators, each with its own credentials
         volume_count=taken.volumes,
         capabilities=dict(configuration.get("capabilities") or {}),
         disabled=row.disabled,
@@ -315,17 +315,17 @@ def _state(row: BackendRow, taken: Promised) -> PoolState:
 
 
 def zones(tx: Transaction) -> set[str]:
-    """The availability zones of all backends, disabled ones too."""
+    """The availability zones of all backends, also disabled ones."""
     return set(tx.execute(sa.select(_b.availability_zone).distinct()).scalars())
 
 
 def count(tx: Transaction) -> int:
-    """The number of backends, disabled ones too."""
+    """The number of backends, including disabled ones."""
     return int(tx.execute(sa.select(sa.func.count()).select_from(storage_backends)).scalar_one())
 
 
 def silent_pool_hosts(tx: Transaction, pool_hosts: t.Collection[str]) -> set[str]:
-    """Those of the pools that are not ready, or whose host did not answer."""
+    """The pools that are not ready, or whose host did not answer."""
     if not pool_hosts:
         return set()
     return set(
@@ -336,7 +336,7 @@ def silent_pool_hosts(tx: Transaction, pool_hosts: t.Collection[str]) -> set[str
 
 
 def stale_hosts(tx: Transaction, hosts: t.Iterable[str], max_age: float) -> list[str]:
-    """Those of ``hosts`` with a backend that never reported, not for ``max_age`` seconds, or that was not ready; in order."""
+    """The hosts with a backend that never reported, not for ``max_age`` seconds, or that was not ready; in order."""
     wanted = list(hosts)
     fresh: dict[str, bool] = {}
     query = sa.select(_b.host, _b.reported_at, _b.error).where(bulk.among(tx, _b.host, wanted), _b.disabled.is_(False))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Deleting volumes and snapshots: from the mark for their hosts to the row that only the history needs."""
+"""Deleting volumes and snapshots: from the mark for their hosts to the row kept for the history."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .volumes import PlacedVolume, VolumeRow
 
 
 def delete(tx: Transaction, ids: t.Iterable[str]) -> None:
-    """These volumes, which nothing uses any more, are to be deleted."""
+    """Delete these volumes, which nothing uses any more."""
     begin(tx, [r for r in volumes.select(tx, ids=ids, lock=True) if r.status != states.DELETING])
 
 
 def begin(tx: Transaction, rows: t.Sequence[VolumeRow]) -> list[PlacedVolume]:
-    """These volumes are deleting, for their hosts to delete: they are returned. Those that were never placed are gone."""
+    """Mark these volumes as deleting and return them, for their hosts to delete. Volumes never placed are deleted at once."""
     placed = [r for r in rows if volumes.is_placed(r)]
     ids = [r.id for r in placed]
     volumes.take_ownership(tx, ids, status=states.DELETING, new_size=None, instance_uuid=None)
@@ -34,7 +34,7 @@ def begin(tx: Transaction, rows: t.Sequence[VolumeRow]) -> list[PlacedVolume]:
 
 
 def forget(tx: Transaction, rows: t.Sequence[VolumeRow], host: str | None) -> None:
-    """No host has these volumes any more. Their names are free; their history stays until it is purged."""
+    """Mark volumes as deleted that no host has any more. Their names become free; their history stays until it is purged."""
     if not rows:
         return
     now = tx.now
@@ -62,7 +62,7 @@ def forget(tx: Transaction, rows: t.Sequence[VolumeRow], host: str | None) -> No
 
 
 def forget_snapshots(tx: Transaction, rows: t.Sequence[SnapshotRow], host: str | None) -> None:
-    """No host has these snapshots any more."""
+    """Mark snapshots as deleted that no host has any more."""
     if not rows:
         return
     now = tx.now

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Pending cleanups of storage hosts: what a failed or late worker may have left of a volume that is not there.
+"""Pending cleanups of storage hosts: possible leftovers of a volume, from a failed or late worker.
 
-The next run that works on the host removes it. Its GB stay taken until then, as far as no report includes them. Everything is
-written while the backend's row is locked, so no volume is placed where its own leftovers are being removed.
+The next run that works on the host removes them. Until then their GB stay taken unless a report includes them. All writes
+hold the lock of the backend's row, so that no volume is placed where its own leftovers are being removed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _c = table.c
 class PendingCleanup(t.NamedTuple):
     """A volume or snapshot that may have to be removed from a pool.
 
-    ``pending_gb``: GB that it may take and that no report includes. ``volume_id``: a snapshot's.
+    ``pending_gb``: GB that it may take and that no report includes. ``volume_id``: of a snapshot.
     """
 
     pool_host: str
@@ -53,7 +53,7 @@ class PendingCleanupRow:
 
 
 def add(tx: Transaction, cleanups: t.Sequence[PendingCleanup]) -> None:
-    """Enter these, each pool and item once; one that is there already is updated, and no run's."""
+    """Enter these, each pool and item once; an existing row is updated and released."""
     if not cleanups:
         return
     there = _ids(tx, [(r.pool_host, r.item_id) for r in cleanups])
@@ -71,14 +71,14 @@ def add(tx: Transaction, cleanups: t.Sequence[PendingCleanup]) -> None:
 
 
 def _ids(tx: Transaction, items: t.Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """(pool_host, item id) -> id of its row, where there is one."""
+    """(pool_host, item id) -> id of its row, if it exists."""
     named = bulk.among(tx, _c.item_id, sorted({item_id for _pool_host, item_id in items}))
     rows = tx.execute(sa.select(_c.id, _c.pool_host, _c.item_id).where(named)) if items else ()
     return {(r.pool_host, r.item_id): r.id for r in rows if (r.pool_host, r.item_id) in items}
 
 
 def due(tx: Transaction, pool_hosts: t.Iterable[str] | None = None) -> list[PendingCleanupRow]:
-    """Rows of what no other live run is removing, oldest first. :arg pool_hosts: None: of all pools."""
+    """Rows that no other live run is removing, oldest first. :arg pool_hosts: None: of all pools."""
     query = sa.select(table).order_by(_c.id)
     if pool_hosts is not None:
         query = query.where(bulk.among(tx, _c.pool_host, sorted(set(pool_hosts))))
@@ -88,7 +88,7 @@ def due(tx: Transaction, pool_hosts: t.Iterable[str] | None = None) -> list[Pend
 
 
 def take(tx: Transaction, pool_hosts: t.Iterable[str]) -> list[PendingCleanupRow]:
-    """This run removes what is due in these pools."""
+    """Make this run the owner of the cleanups that are due in these pools."""
     rows = due(tx, pool_hosts)
     if rows:
         tx.execute(table.update().where(bulk.among(tx, _c.id, [r.id for r in rows])).values(run_id=tx.run.id))
@@ -96,14 +96,14 @@ def take(tx: Transaction, pool_hosts: t.Iterable[str]) -> list[PendingCleanupRow
 
 
 def done(tx: Transaction, items: t.Collection[tuple[str, str]]) -> None:
-    """Forget each (pool_host, item id): it was removed, or is created there again."""
+    """End the cleanup of each (pool_host, item id), which was removed or is created there again."""
     there = _ids(tx, set(items))
     if there:
         tx.execute(table.delete().where(bulk.among(tx, _c.id, sorted(there.values()))))
 
 
 def being_removed(tx: Transaction, item_ids: t.Iterable[str]) -> set[tuple[str, str]]:
-    """(item id, pool_host) of what another live run is removing: it would remove what is created there now, too."""
+    """(item id, pool_host) that another live run is removing: it would also remove an item created there now."""
     query = sa.select(table).where(bulk.among(tx, _c.item_id, sorted(set(item_ids))), _c.run_id.is_not(None))
     rows = tx.rows(query, PendingCleanupRow)
     alive = _alive(tx, rows)

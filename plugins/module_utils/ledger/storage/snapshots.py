@@ -19,7 +19,7 @@ from ..schema.volume_tables import SNAPSHOTS_AT_WORK
 from . import volumes
 from .volumes import LIVE, PlacedVolume, VolumeRow
 
-# A run works on a snapshot in one of these: the one in its run_id, unless that is dead.
+# A run works on a snapshot in one of these: that of its run_id, unless the run is dead.
 BUSY = (states.CREATING, states.DELETING)
 
 _s = table.c
@@ -75,9 +75,9 @@ def select(
     run_id: str | None = None,
     lock: bool = False,
 ) -> list[SnapshotRow]:
-    """Rows of the living snapshots that meet every condition given, by id.
+    """Rows of the live snapshots that meet every given condition, by id.
 
-    :arg lock: lock the rows until the transaction ends. Their volumes, where known, have to be locked before.
+    :arg lock: lock the rows until the transaction ends. Their volumes, if known, have to be locked before.
     """
     query = sa.select(table).where(_s.deleted == LIVE).order_by(_s.id)
     for column, values in ((_s.id, ids), (_s.name, names), (_s.volume_id, volume_ids)):
@@ -92,7 +92,7 @@ def select(
 
 
 def find(tx: Transaction, words: t.Sequence[str], project: str | None) -> dict[str, SnapshotRow]:
-    """Word -> the living snapshot of that id, else of that name; words without a snapshot are left out."""
+    """Word -> the live snapshot of that id, else of that name; words without a snapshot are left out."""
     rows = volumes.by_word(tx, table, SnapshotRow, words, project)
     found = {r.name: r for r in rows if r.name is not None and r.name in words}
     found.update({r.id: r for r in rows if r.id in words})
@@ -117,7 +117,7 @@ def volume_ids(tx: Transaction, ids: t.Iterable[str]) -> dict[str, str]:
 
 
 def located(tx: Transaction, ids: t.Iterable[str], volume_ids: t.Iterable[str] = ()) -> list[SnapshotPlace]:
-    """Where snapshots are and how they are: these, deleted or not, and all living ones of these volumes; by id.
+    """Places and states of snapshots: these, deleted or not, and all live ones of these volumes; by id.
 
     SELECT s.*, v.pool_host FROM volume_snapshots s JOIN volumes v ON v.id = s.volume_id WHERE s.id IN (...)
     and the same WHERE s.volume_id IN (...) AND s is alive
@@ -170,13 +170,13 @@ def pool_hosts_at_work(tx: Transaction) -> set[str]:
 
 
 def at_work_by_others(tx: Transaction) -> list[SnapshotRow]:
-    """Snapshots that other runs, living or dead, create or delete."""
+    """Snapshots that other runs, live or dead, create or delete."""
     others = (_s.run_id.is_not(None), _s.run_id != tx.run.id)
     return tx.rows(sa.select(table).where(sa.text(SNAPSHOTS_AT_WORK), *others), SnapshotRow)
 
 
 def to_snapshot(row: SnapshotRow, volume: VolumeRow) -> Snapshot:
-    """The row as the rules read it. :arg volume: the row of its volume."""
+    """The row in the form of core's rules. :arg volume: the row of its volume."""
     return Snapshot(
         id=row.id,
         volume_id=row.volume_id,
@@ -210,7 +210,7 @@ def update(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
 
 
 def take_ownership(tx: Transaction, ids: t.Collection[str], **values: t.Any) -> None:
-    """This run works on these snapshots now. :arg values: columns that are written with it."""
+    """Make this run the owner of these snapshots. :arg values: columns written with it."""
     if ids:
         mine = bulk.among(tx, _s.id, list(ids))
         tx.execute(table.update().where(mine).values(run_id=tx.run.id, updated_at=tx.now, **values))

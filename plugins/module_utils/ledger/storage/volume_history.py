@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What happened to a volume or snapshot: events, faults and notifications."""
+"""The history of volumes and snapshots: events, faults and notifications."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _event(item: Item, event: str, host: str | None, context: Context) -> dict[s
 def finish_events(
     tx: Transaction, items: t.Iterable[Item], event: str, result: str, details: str | None = None
 ) -> None:
-    """Journal how the open ``event`` of each ended (Success or Error)."""
+    """Journal the result (Success or Error) of the open ``event`` of each."""
     c = volume_events.c
     end = {"finish_time": tx.now, "result": result, "details": _text(details)}
     for condition in _open_events(tx, items, event):
@@ -111,7 +111,7 @@ def finish_events(
 
 
 def fail_events(tx: Transaction, details: t.Mapping[Item, str], event: str) -> None:
-    """The open ``event`` of each ended in Error, each with details of its own."""
+    """Journal the open ``event`` of each as Error, each with its own details."""
     c = volume_events.c
     rows = []
     for condition in _open_events(tx, details, event):
@@ -123,7 +123,7 @@ def fail_events(tx: Transaction, details: t.Mapping[Item, str], event: str) -> N
 
 
 def start_changes(tx: Transaction, attachments: t.Iterable[_OfAttachment], event: str) -> None:
-    """Journal that a volume is being attached to a living instance, or detached from it (``event``)."""
+    """Journal that a volume is being attached to an instance, or detached from it (``event``)."""
     rows = [{**_event(a.volume_id, event, a.attached_host, tx.context), "details": a.id} for a in attachments]
     bulk.insert(tx, volume_events, rows)
 
@@ -137,7 +137,7 @@ def open_changes(tx: Transaction, event: str) -> dict[str, VolumeEvent]:
 
 
 def finish_changes(tx: Transaction, results: t.Mapping[int, str]) -> None:
-    """Journal how these events ended: id of the event -> SUCCESS or ERROR."""
+    """Journal the results of these events: id of the event -> SUCCESS or ERROR."""
     rows = [{"id": i, "finish_time": tx.now, "result": result, "details": None} for i, result in results.items()]
     bulk.update(tx, volume_events, "id", rows)
 
@@ -161,7 +161,7 @@ def _text(details: str | None) -> str | None:
 
 
 class Fault(t.NamedTuple):
-    """What went wrong with a volume or snapshot. ``rescheduled``: it was not the end, it goes to another backend."""
+    """A fault of a volume or snapshot. ``rescheduled``: it continues on another backend."""
 
     item: Item
     error: errors.BootflowError
@@ -183,7 +183,7 @@ def add_fault(
 
 
 def add_faults(tx: Transaction, faults: t.Iterable[Fault]) -> None:
-    """The same of many."""
+    """Many fault rows."""
     rows = []
     for item, error, host, rescheduled in faults:
         volume_id, snapshot_id = (item, None) if isinstance(item, str) else item
@@ -217,7 +217,7 @@ def notify(tx: Transaction, ids: t.Iterable[str], event_type: str, payload: t.Ma
 
 
 def last_faults(tx: Transaction, ids: t.Iterable[str], snapshots: bool = False) -> dict[str, dict[str, t.Any]]:
-    """id -> its newest fault as plain data; under ``tried`` those before it after which it was rescheduled, oldest first."""
+    """id -> its newest fault as plain data; under ``tried`` the earlier ones that led to rescheduling, oldest first."""
     c = volume_faults.c
     key = c.snapshot_id if snapshots else c.volume_id
     query = sa.select(volume_faults).where(bulk.among(tx, key, sorted(set(ids)))).order_by(c.id)
@@ -241,7 +241,7 @@ def last_faults(tx: Transaction, ids: t.Iterable[str], snapshots: bool = False) 
 
 
 def attempts(fault: t.Mapping[str, t.Any] | None) -> list[dict[str, t.Any]]:
-    """The failed attempts in what last_faults() says of one, oldest first: {host, code, message}."""
+    """The failed attempts in a fault of last_faults(), oldest first: {host, code, message}."""
     if fault is None:
         return []
     return [*fault["tried"], *([_attempt(fault)] if fault["rescheduled"] else [])]

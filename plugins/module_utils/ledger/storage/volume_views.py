@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Volumes, snapshots and backends as plain data for people and playbooks: what the lists return. No secret is in them."""
+"""Volumes, snapshots and backends as plain data for people and playbooks, without secrets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FAILED = (
     states.ERROR_RESTORING,
     states.ERROR_MANAGING,
 )
-# The most of a row is what was asked for: of it nothing is shown but the image's name.
+# Most of a row is the request, of which only the image's name is shown.
 _NOT_SHOWN = ("spec", "digest", "retry")
 
 
@@ -40,7 +40,7 @@ class _ShownVolume(volume_rows.VolumeRow):
 
 
 def volumes(tx: Transaction, **selection: t.Any) -> list[dict[str, t.Any]]:
-    """One dictionary for each living volume, by project and name. :arg selection: as ledger.storage.volumes.select() takes it."""
+    """One dictionary for each live volume, by project and name. :arg selection: see ledger.storage.volumes.select()."""
     image_name = volumes_table.c.spec["image"]["name"].as_string().label("image_name")
     columns = [c for c in volumes_table.c if c.name not in _NOT_SHOWN]
     rows = t.cast("list[_ShownVolume]", volume_rows.select(tx, columns=[*columns, image_name], **selection))
@@ -130,9 +130,9 @@ def _attachments(tx: Transaction, ids: t.Sequence[str]) -> dict[str, list[dict[s
 
 
 def snapshots(tx: Transaction, deleted: bool = False, **selection: t.Any) -> list[dict[str, t.Any]]:
-    """One dictionary for each living snapshot, by project and name. :arg selection: as ledger.storage.snapshots.select() takes it.
+    """One dictionary for each live snapshot, by project and name. :arg selection: see ledger.storage.snapshots.select().
 
-    :arg deleted: those too that are deleted; only with ``ids``.
+    :arg deleted: include deleted ones; only with ``ids``.
     """
     if deleted:
         rows = snapshot_rows.with_deleted(tx, selection["ids"])
@@ -168,7 +168,7 @@ def snapshots(tx: Transaction, deleted: bool = False, **selection: t.Any) -> lis
 
 
 def backends(tx: Transaction) -> list[dict[str, t.Any]]:
-    """One dictionary for each backend, by pool_host: as it reported, and what was promised since. Sizes are GB."""
+    """One dictionary for each backend, by pool_host: its report, and the GB promised since. Sizes are GB."""
     taken = storage_backends.promised(tx)
     found = []
     for row in storage_backends.rows_of(tx):

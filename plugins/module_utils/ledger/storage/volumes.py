@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Volume rows: reading and writing them, and moving their states by compare-and-swap.
+"""Volume rows: reading and writing them, and changing their states by compare-and-swap.
 
 source: Cinder's conditional_update (Queens)
 """
@@ -23,10 +23,10 @@ from ..db.transaction import Transaction
 from ..schema.tables import volume_attachments, volume_snapshots
 from ..schema.tables import volumes as table
 
-LIVE = ""  # value of the column `deleted` while a volume, snapshot or attachment lives
+LIVE = ""  # value of the column `deleted` of a live volume, snapshot or attachment
 
-# A volume in one of these is being created; a storage host has something to do for those in AT_WORK; and a run works on
-# one that is BUSY: the one in its run_id, unless that is dead.
+# A volume in one of these is being created; a storage host has work for those in AT_WORK; and a run works on a volume
+# that is BUSY: that of its run_id, unless the run is dead.
 BEING_CREATED = (states.CREATING, states.DOWNLOADING)
 AT_WORK = (*BEING_CREATED, states.DELETING, states.EXTENDING)
 BUSY = (*AT_WORK, states.ATTACHING, states.DETACHING)
@@ -123,10 +123,10 @@ def select(
     pool_hosts: t.Iterable[str] | None = None,
     columns: t.Sequence[sa.FromClause | sa.ColumnElement[t.Any]] = (table,),
 ) -> list[VolumeRow]:
-    """Rows of the living volumes that meet every condition given, by id.
+    """Rows of the live volumes that meet every given condition, by id.
 
-    :arg lock: keep others from writing them until the transaction ends. For whoever writes what it decided from these rows.
-    :arg columns: what the rows are to have, where that is not all.
+    :arg lock: lock the rows until the transaction ends, for writes that depend on them.
+    :arg columns: the columns of the rows; by default all.
     """
     c = table.c
     query = sa.select(*columns).where(c.deleted == LIVE).order_by(c.id)
@@ -142,10 +142,10 @@ def select(
 
 
 def find(tx: Transaction, words: t.Sequence[str], project: str | None) -> tuple[dict[str, VolumeRow], list[str]]:
-    """({word: the living volume of that id, else of that name}, the words without a volume).
+    """({word: the live volume of that id, else of that name}, the words without a volume).
 
     :arg project: None: of any project.
-    :raises InvalidInput: volumes of several projects have the name.
+    :raises InvalidInput: several projects have a volume of that name.
     """
     rows = by_word(tx, table, VolumeRow, words, project)
     by_id = {r.id: r for r in rows}
@@ -177,7 +177,7 @@ def by_word(tx: Transaction, of: sa.Table, kind: type[Row], words: t.Sequence[st
 
 
 def located(tx: Transaction, ids: t.Iterable[str], pool_hosts: t.Iterable[str] = ()) -> list[VolumePlace]:
-    """Where volumes are and how they are: these, deleted or not, and all living ones of these pools; by id.
+    """Places and states of volumes: these, deleted or not, and all live ones of these pools; by id.
 
     SELECT ... FROM volumes WHERE id IN (...), and the same WHERE pool_host IN (...) AND it is alive
     """
@@ -203,7 +203,7 @@ def located(tx: Transaction, ids: t.Iterable[str], pool_hosts: t.Iterable[str] =
 
 
 def deleted_by(tx: Transaction, ids: t.Iterable[str] | None = None) -> list[VolumeRow]:
-    """Rows of the volumes that this run deleted, by id. :arg ids: of these only."""
+    """Rows of the volumes that this run deleted, by id. :arg ids: only these."""
     query = sa.select(table).where(_v.run_id == tx.run.id, _v.deleted != LIVE).order_by(_v.id)
     if ids is not None:
         query = query.where(bulk.among(tx, _v.id, sorted(set(ids))))
@@ -229,19 +229,19 @@ def being_created_from(
 
 
 def pool_hosts_at_work(tx: Transaction) -> set[str]:
-    """Pools whose hosts have something to do for volumes of this run."""
+    """Pools whose hosts have work for volumes of this run."""
     mine = (_v.run_id == tx.run.id, _v.deleted == LIVE, _v.pool_host.is_not(None), _v.status.in_(AT_WORK))
     return set(tx.execute(sa.select(_v.pool_host).where(*mine).distinct()).scalars())
 
 
 def at_work_by_others(tx: Transaction) -> list[VolumeRow]:
-    """Volumes that storage hosts have, or had, something to do for by order of other runs, living or dead; by id."""
+    """Volumes for which storage hosts have, or had, work of other runs, live or dead; by id."""
     others = (_v.deleted == LIVE, _v.status.in_(AT_WORK), _v.run_id.is_not(None), _v.run_id != tx.run.id)
     return tx.rows(sa.select(table).where(*others).order_by(_v.id), VolumeRow)
 
 
 def without_attachment(tx: Transaction, statuses: t.Collection[str], run_id: str | None = None) -> list[VolumeRow]:
-    """Volumes in one of these statuses that have no live attachment, by id.
+    """Volumes in one of these statuses without a live attachment, by id.
 
     SELECT * FROM volumes v WHERE it is alive AND status IN (...)
     AND NOT EXISTS (SELECT id FROM volume_attachments WHERE volume_id = v.id AND it is alive)
@@ -255,9 +255,9 @@ def without_attachment(tx: Transaction, statuses: t.Collection[str], run_id: str
 
 
 def usage(tx: Transaction, project: str, no_snapshot_gb_quota: bool = False) -> dict[str, int]:
-    """What a project has: {volumes, gigabytes, snapshots, and each with _<type>}. A volume that grows counts with its new size.
+    """The usage of a project: {volumes, gigabytes, snapshots, and each with _<type>}. A growing volume counts with its new size.
 
-    It is counted, not kept: whoever writes holds the project's turn. source: Cinder's quota engine (Queens)
+    Usage is counted, not stored: writers hold the project's turn. source: Cinder's quota engine (Queens)
 
     SELECT volume_type, count(*), sum(coalesce(new_size, size)) FROM volumes WHERE project = :project AND it is alive
     GROUP BY volume_type, and the same of volume_snapshots with sum(volume_size)
@@ -283,7 +283,7 @@ def _counted(what: str, count: int, kind: str | None) -> dict[str, int]:
 
 
 def to_volume(row: VolumeRow) -> Volume:
-    """The row as the rules read it."""
+    """The row in the form of core's rules."""
     return Volume(
         id=row.id,
         size=row.size,
@@ -312,13 +312,13 @@ def to_volume(row: VolumeRow) -> Volume:
 
 
 def to_request(row: VolumeRow) -> VolumeRequest:
-    """What the scheduler reads."""
+    """The row as a request for the scheduler."""
     request = VolumeRequest.from_dict(row.spec)
     return replace(request, volume_id=row.id, size=row.size, retry=row.retry)
 
 
 def attachments_of(tx: Transaction, ids: t.Iterable[str]) -> dict[str, list[Attachment]]:
-    """volume id -> its attachments that are not over; a volume without any is left out."""
+    """volume id -> its live attachments; volumes without any are left out."""
     c = volume_attachments.c
     found: dict[str, list[Attachment]] = {}
     query = sa.select(volume_attachments).where(c.deleted == LIVE, bulk.among(tx, c.volume_id, sorted(set(ids))))
@@ -352,7 +352,7 @@ def update(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
 
 
 def take_ownership(tx: Transaction, ids: t.Collection[str], **values: t.Any) -> None:
-    """This run works on these volumes now. :arg values: columns that are written with it."""
+    """Make this run the owner of these volumes. :arg values: columns written with it."""
     if ids:
         mine = bulk.among(tx, _v.id, list(ids))
         tx.execute(table.update().where(mine).values(run_id=tx.run.id, updated_at=tx.now, **values))
@@ -365,8 +365,8 @@ def swap(
     owner: str | None = None,
     **values: t.Any,
 ) -> set[str]:
-    """Write ``values`` to those of the volumes whose fields have one of the values ``expected`` of them (core's
-    Transition.expected), and which run ``owner`` has, when given. Returns the ids that moved; the others lost the swap.
+    """Write ``values`` to the volumes whose fields have one of their ``expected`` values (core's Transition.expected), and
+    whose run is ``owner``, if given. Returns the changed ids; the others lost the swap.
     """
     c = table.c
     conditions = [c.deleted == LIVE, bulk.among(tx, c.id, sorted(set(ids)))]
@@ -381,27 +381,27 @@ def swap(
 
 
 def names(tx: Transaction, ids: t.Collection[str]) -> dict[str, str | None]:
-    """id -> name, of volumes that live and of those that are gone."""
+    """id -> name, of live and deleted volumes."""
     c = table.c
     query = sa.select(c.id, c.name).where(bulk.among(tx, c.id, ids))
     return {r.id: r.name for r in tx.execute(query)} if ids else {}
 
 
 def forget_instance(tx: Transaction, ids: t.Collection[str]) -> None:
-    """The instance that these volumes were created for does not wait for them any more."""
+    """Clear the instance for which these volumes were created, because it no longer waits for them."""
     if ids:
         tx.execute(table.update().where(bulk.among(tx, table.c.id, sorted(set(ids)))).values(instance_uuid=None))
 
 
 def _one_of(name: str, allowed: t.Collection[t.Any]) -> sa.ColumnElement[bool]:
     if name not in table.c:
-        return sa.true() if None in allowed else sa.false()  # what this ledger has none of, such as groups
+        return sa.true() if None in allowed else sa.false()  # columns that this ledger lacks, such as groups
     column = table.c[name]
     named = column.in_([value for value in allowed if value is not None])
     return sa.or_(named, column.is_(None)) if None in allowed else named
 
 
-# --- who works on them ---------------------------------------------------------------------------------------------------
+# --- runs at work --------------------------------------------------------------------------------------------------------
 
 
 def host_of(pool_host: str) -> str:
@@ -410,12 +410,12 @@ def host_of(pool_host: str) -> str:
 
 
 def live_runs(tx: Transaction, rows: t.Iterable[Owned]) -> set[str]:
-    """Runs of these rows that are alive, without this one."""
+    """The live runs of these rows, without this one."""
     named = {r.run_id for r in rows if r.run_id and r.run_id != tx.run.id}
     return named - runs.dead_among(tx, named)
 
 
 def locked_error(tx: Transaction, row: Named) -> errors.VolumeLocked:
-    """The refusal for a volume or snapshot that a live run works on."""
+    """The error for a volume or snapshot that a live run works on."""
     by_instances = runs.locked_error(tx, row.name or row.id, row.run_id)
     return errors.VolumeLocked(**by_instances.details)
