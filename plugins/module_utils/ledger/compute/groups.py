@@ -24,6 +24,17 @@ from ..schema.tables import claims, compute_nodes, instances, server_groups
 from .history import chunks
 
 
+class GroupRow:
+    """A row of server_groups, as it was declared when it was first used, or changed last."""
+
+    id: str
+    project: str
+    name: str
+    policy: str
+    max_server_per_host: int  # of the policy anti-affinity
+    created_at: float  # seconds since the epoch
+
+
 def ensure(tx: Transaction, group: ServerGroup) -> None:
     """Enter the group of the inventory. The caller holds the project's turn.
 
@@ -31,7 +42,7 @@ def ensure(tx: Transaction, group: ServerGroup) -> None:
     """
     c = server_groups.c
     query = sa.select(server_groups).where(c.id == group.id).with_for_update()  # or an audit removes it meanwhile
-    row = tx.execute(query).first()
+    row = next(iter(tx.rows(query, GroupRow)), None)
     if row is None:
         insert_new(
             tx,
@@ -43,7 +54,7 @@ def ensure(tx: Transaction, group: ServerGroup) -> None:
             max_server_per_host=group.max_server_per_host,
             created_at=tx.now,
         )
-        row = tx.execute(query).one()
+        (row,) = tx.rows(query, GroupRow)
     if (row.policy, row.max_server_per_host) == (group.policy, group.max_server_per_host):
         return
     members = count_members(tx, [group.id])[group.id]
@@ -86,7 +97,7 @@ def load(tx: Transaction, ids: t.Iterable[str], lock: bool = False) -> dict[str,
     found: dict[str, ServerGroup] = {}
     for part in chunks(wanted):
         query = sa.select(server_groups).where(server_groups.c.id.in_(part)).order_by(server_groups.c.id)
-        for row in tx.execute(query.with_for_update() if lock else query):
+        for row in tx.rows(query.with_for_update() if lock else query, GroupRow):
             found[row.id] = ServerGroup(
                 id=row.id,
                 name=row.name,

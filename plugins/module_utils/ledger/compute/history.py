@@ -20,6 +20,35 @@ from ..schema.tables import instance_action_events, instance_actions, instance_f
 SUCCESS = "Success"
 ERROR = "Error"
 
+Value = t.TypeVar("Value")
+
+
+class InstanceFault:
+    """A row of instance_faults."""
+
+    id: int
+    instance_uuid: str
+    code: int  # HTTP status
+    error_code: str  # of core.errors
+    message: str
+    remedy: str
+    details: str  # "rescheduled": the build went to another host
+    host: str | None
+    created_at: float  # seconds since the epoch
+
+
+class InstanceEvent:
+    """A row of instance_action_events: a step in the journal of an instance. Times are seconds since the epoch."""
+
+    id: int
+    instance_uuid: str
+    event: str
+    host: str | None
+    start_time: float
+    finish_time: float | None
+    result: str | None  # SUCCESS or ERROR; None: not finished
+    details: str | None
+
 
 def start_actions(
     tx: Transaction, uuids: t.Sequence[str], action: str, request_id: str, project: str, user: str
@@ -178,10 +207,9 @@ def last_faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, 
     """uuid -> its newest fault as plain data; under ``tried`` the earlier failed hosts of this boot."""
     found: dict[str, dict[str, t.Any]] = {}
     for part in chunks(uuids):
-        rows = tx.execute(
-            sa.select(instance_faults).where(instance_faults.c.instance_uuid.in_(part)).order_by(instance_faults.c.id)
-        )
-        for row in rows:
+        c = instance_faults.c
+        query = sa.select(instance_faults).where(c.instance_uuid.in_(part)).order_by(c.id)
+        for row in tx.rows(query, InstanceFault):
             before = found.get(row.instance_uuid)
             found[row.instance_uuid] = {
                 "code": row.error_code,
@@ -198,11 +226,8 @@ def last_faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, 
 
 def events_of(tx: Transaction, uuid: str) -> list[dict[str, t.Any]]:
     """The journal of one instance, oldest first."""
-    rows = tx.execute(
-        sa.select(instance_action_events)
-        .where(instance_action_events.c.instance_uuid == uuid)
-        .order_by(instance_action_events.c.id)
-    )
+    c = instance_action_events.c
+    rows = tx.rows(sa.select(instance_action_events).where(c.instance_uuid == uuid).order_by(c.id), InstanceEvent)
     return [
         {
             "event": r.event,
@@ -221,7 +246,7 @@ def text(words: str) -> str:
     return words.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
-def chunks(values: t.Sequence[t.Any], size: int = 500) -> t.Iterator[t.Sequence[t.Any]]:
+def chunks(values: t.Sequence[Value], size: int = 500) -> t.Iterator[t.Sequence[Value]]:
     """Slices short enough for an IN list of any database."""
     for i in range(0, len(values), size):
         yield values[i : i + size]

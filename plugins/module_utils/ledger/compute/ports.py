@@ -30,8 +30,22 @@ MAC_ATTEMPTS = 16
 HELD = -1  # position of a port whose host has to be cleaned first
 
 
+class PortRow:
+    """A row of ports. ``position``: of the interface; HELD: it waits for its host to be cleaned."""
+
+    id: str
+    instance_uuid: str
+    position: int
+    network_id: str
+    mac_address: str
+    host: str | None  # None until its instance has one
+    tag: str | None
+    network: dict[str, t.Any]  # the network as the inventory had it
+    created_at: float  # seconds since the epoch
+
+
 class SuspiciousPort:
-    """A port that an audit looks at. ``position``: of the interface; HELD: it waits for its host to be cleaned."""
+    """What suspicious() reads of a port, for the audit."""
 
     id: str
     instance_uuid: str
@@ -181,13 +195,10 @@ def ports_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, list[tuple[Po
             .where(ports.c.instance_uuid.in_(part))
             .order_by(ip_allocations.c.id)
         )
-        for r in rows:
-            addresses.setdefault(r.port_id, []).append({"subnet_id": r.subnet_id, "ip_address": r.ip_address})
-        for r in tx.execute(
-            sa.select(ports)
-            .where(ports.c.instance_uuid.in_(part), ports.c.position >= 0)
-            .order_by(ports.c.instance_uuid, ports.c.position)
-        ):
+        for port_id, subnet_id, ip_address in rows:
+            addresses.setdefault(port_id, []).append({"subnet_id": subnet_id, "ip_address": ip_address})
+        query = sa.select(ports).where(ports.c.instance_uuid.in_(part), ports.c.position >= 0)
+        for r in tx.rows(query.order_by(ports.c.instance_uuid, ports.c.position), PortRow):
             record = PortRecord(
                 id=r.id,
                 network_id=r.network_id,

@@ -85,7 +85,7 @@ def out_of_lease(tx: Transaction, run_ids: t.Iterable[str | None]) -> set[str]:
 
 def locked_error(tx: Transaction, name: str, run_id: str | None) -> errors.InstanceBusy:
     """The error for an instance that a live run owns."""
-    row = tx.execute(sa.select(runs).where(runs.c.id == run_id)).first()
+    row = next(iter(tx.rows(sa.select(runs).where(runs.c.id == run_id), RunRow)), None)
     until = "the end of its lease" if row is None else _utc(row.lease_until)
     return errors.InstanceBusy(name=name, run=run_id, until=until)
 

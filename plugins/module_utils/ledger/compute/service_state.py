@@ -16,7 +16,7 @@ from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..schema.tables import compute_nodes
 from .history import chunks
-from .nodes import lock
+from .nodes import NodeRow, lock
 
 ENABLED = "enabled"
 DISABLED = "disabled"
@@ -64,10 +64,11 @@ def set_state(tx: Transaction, hosts: t.Sequence[str], state: str, reason: str =
     column, value, reason_column = _COLUMNS[state]
     c = compute_nodes.c
     wanted = sorted(set(hosts))
-    rows: list[t.Any] = []
+    rows: list[NodeRow] = []
     for part in chunks(wanted):
         lock(tx, [r.id for r in tx.execute(sa.select(c.id).where(c.host.in_(part)))])
-        rows += tx.execute(sa.select(c.id, c.host, c[column], c[reason_column]).where(c.host.in_(part)).order_by(c.id))
+        query = sa.select(c.id, c.host, c[column], c[reason_column]).where(c.host.in_(part)).order_by(c.id)
+        rows += tx.rows(query, NodeRow)  # with these columns only
     unknown = sorted(set(wanted) - {r.host for r in rows})
     if unknown:
         raise errors.ComputeHostNotFound(
@@ -77,7 +78,7 @@ def set_state(tx: Transaction, hosts: t.Sequence[str], state: str, reason: str =
     changed: dict[tuple[str, str], dict[str, t.Any]] = {}
     for row in rows:
         values = {column: value, reason_column: reason}
-        before = {column: bool(row[2]), reason_column: row[3]}
+        before = {column: bool(getattr(row, column)), reason_column: getattr(row, reason_column)}
         if before == values:
             continue
         tx.execute(compute_nodes.update().where(c.id == row.id).values(**values))
@@ -92,7 +93,7 @@ def states_of(tx: Transaction, hosts: t.Sequence[str]) -> dict[str, dict[str, t.
     c = compute_nodes.c
     found: dict[str, dict[str, t.Any]] = {}
     for part in chunks(sorted(set(hosts))):
-        for r in tx.execute(sa.select(compute_nodes).where(c.host.in_(part)).order_by(c.id)):
+        for r in tx.rows(sa.select(compute_nodes).where(c.host.in_(part)).order_by(c.id), NodeRow):
             found[r.host] = {
                 "disabled": bool(r.disabled or r.service_disabled),
                 "disabled_reason": (r.service_disabled_reason if r.service_disabled else "") or r.disabled_reason,

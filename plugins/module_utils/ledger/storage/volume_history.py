@@ -21,6 +21,7 @@ __all__ = [
     "SUCCESS",
     "Fault",
     "VolumeEvent",
+    "VolumeFaultRow",
     "add_events",
     "add_fault",
     "add_faults",
@@ -54,6 +55,21 @@ class VolumeEvent:
     finish_time: float | None
     result: str | None  # SUCCESS or ERROR; None: not finished
     details: str | None  # of an open change of an attachment: its id
+
+
+class VolumeFaultRow:
+    """A row of volume_faults."""
+
+    id: int
+    volume_id: str
+    snapshot_id: str | None
+    code: int  # HTTP status
+    error_code: str  # of core.errors
+    message: str
+    remedy: str
+    host: str | None
+    rescheduled: bool  # it was not the end
+    created_at: float  # seconds since the epoch
 
 
 class _OfAttachment(t.Protocol):
@@ -224,8 +240,8 @@ def last_faults(tx: Transaction, ids: t.Iterable[str], snapshots: bool = False) 
     if not snapshots:
         query = query.where(c.snapshot_id.is_(None))
     found: dict[str, dict[str, t.Any]] = {}
-    for row in tx.execute(query):
-        item = row.snapshot_id if snapshots else row.volume_id
+    for row in tx.rows(query, VolumeFaultRow):
+        item = str(row.snapshot_id) if snapshots else row.volume_id
         before = found.get(item)
         found[item] = {
             "code": row.error_code,

@@ -13,8 +13,11 @@ import pytest
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
     claims,
     cleanups,
+    groups,
+    history,
     instances,
     nodes,
+    ports,
     runs,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.sqlalchemy_import import sa
@@ -33,6 +36,11 @@ WHOLE = [
     (nodes.NodeRow, tables.compute_nodes),
     (instances.InstanceRow, tables.instances),
     (claims.ClaimRow, tables.claims),
+    (groups.GroupRow, tables.server_groups),
+    (ports.PortRow, tables.ports),
+    (history.InstanceFault, tables.instance_faults),
+    (history.InstanceEvent, tables.instance_action_events),
+    (volume_history.VolumeFaultRow, tables.volume_faults),
     (cleanups.CleanupRow, tables.cleanups),
     (volumes.VolumeRow, tables.volumes),
     (snapshots.SnapshotRow, tables.volume_snapshots),
