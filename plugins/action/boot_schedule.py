@@ -137,13 +137,13 @@ class ActionModule(LedgerAction):
         reports = self._reports()
         makes_volumes = boot_volume_settings.makes_volumes(request.requests)
         stored = volume_settings.configurations(self) if makes_volumes else {}
-        told = storage_reports.of_this_run(self) if makes_volumes else []
+        from_storage = storage_reports.of_this_run(self) if makes_volumes else []
         uses_volumes = boot_volume_settings.uses_volumes(request.requests)
         connectors = self._connectors(self.compute_hosts() if uses_volumes else ())
         with ledger.rehearse() as tx:
             if makes_volumes:
                 backends.configure(tx, stored)
-                storage_reports.rehearse(tx, told)
+                storage_reports.rehearse(tx, from_storage)
             accepted = accept.accept(tx, request.requests, options)
             if not accepted.changed:
                 return {
@@ -251,7 +251,7 @@ def _plan_lines(
     decision: t.Any,
     in_full: bool,
 ) -> list[str]:
-    """:arg in_full: with the hosts that were looked at."""
+    """:arg in_full: with the evaluated hosts."""
     lines = ["", "%s (%s)" % (row.display_name, row.spec["flavor"]["name"])]
     if build is not None:
         addresses = [f["ip_address"] for p, _n in build.ports for f in p.fixed_ips]

@@ -142,7 +142,7 @@ class ActionModule(LedgerAction):
         return outcomes
 
     def _connect_volumes(self, uuids: t.Sequence[str]) -> dict[str, errors.BootflowError]:
-        """A host that was started anew may not be logged in to its guests' volumes. Returns uuid -> why it is not."""
+        """Log a restarted host in to its guests' volumes. Returns uuid -> why that failed."""
         ledger = self.open_ledger()
         try:
             volumes = ledger.inspect(attached_volumes.load, uuids)

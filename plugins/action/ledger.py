@@ -40,7 +40,7 @@ class ActionModule(LedgerAction):
         before = None
         clean_first: list[str] = []
         try:
-            # Not patient: the first task of every playbook tells at once when nobody is there.
+            # Not patient: the first task of every playbook reports at once if the server does not answer.
             ledger = self.open_ledger(create=not self.check_mode, check_revision=False, patient=False)
         except errors.LedgerMissing:
             if not self.check_mode:
@@ -78,7 +78,7 @@ class ActionModule(LedgerAction):
         }
 
     def _check_settings(self) -> None:
-        """The first task of a playbook: what the playbook reads by itself, and names that are no variables.
+        """The first task of a playbook: checks variables that it reads directly, and unknown names.
 
         :raises InvalidRequest: a wrong value
         """

@@ -34,7 +34,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.results import er
 HOSTS_PRINTED = 50
 ALL = "all"
 NAME = "whatif"  # of the entry that is made of the options
-# Options that are fields of the entry; errors at a field are told at the option's variable.
+# Options that are fields of the entry; errors of a field are reported at the option's variable.
 FIELDS = ("flavor", "image", "availability_zone", "scheduler_hints", "count")
 # Where no image is asked about: one that fits every flavor and every host.
 ANY_IMAGE = "any image, none was asked about"

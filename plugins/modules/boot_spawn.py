@@ -24,7 +24,7 @@ extends_documentation_fragment:
 options:
   instances:
     description:
-      - The requested instances, of which only user data, injected files and passwords are read.
+      - The requested instances. Only their user data, injected files and passwords are read.
       - Read from the variable C(bootflow_instances).
     type: list
     elements: raw

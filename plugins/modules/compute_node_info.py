@@ -77,7 +77,7 @@ options:
     default: ""
   iqn_prefixes:
     description:
-      - Prefixes of the names of volume targets. If set, RV(iscsi) lists the targets of which the host has a session, a record of C(iscsiadm) or a
+      - Prefixes of the names of volume targets. If set, RV(iscsi) lists the targets for which the host has a session, a record of C(iscsiadm) or a
         secret of libvirt.
     type: list
     elements: str

@@ -41,7 +41,7 @@ options:
   phase:
     description:
       - V(begin) before the hosts work, V(finish) afterwards, which fails when something is left.
-      - V(undo) in between gives back what could not be attached, and names the storage hosts with exports to end in RV(storage_hosts).
+      - V(undo) in between releases volumes that could not be attached, and names the storage hosts with exports to remove in RV(storage_hosts).
       - V(clean) before all of it takes over what an earlier run could not end of these volumes since a host did not answer, and names these hosts.
     type: str
     choices: [clean, begin, undo, finish]

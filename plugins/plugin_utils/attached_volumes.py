@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The compute host's end of attachments: volumes connected and disconnected on the current host, and as a guest's disks.
+"""The compute host's part of attachments: volumes connected and disconnected on the current host, and as a guest's disks.
 
 Two connectors (the variable bootflow_volume_attach of the host): ``kernel``, the host logs in and the guest gets a block device;
-``qemu``, QEMU logs in by itself, with a secret that libvirt gives it.
+``qemu``, QEMU logs in by itself, with a secret from libvirt.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Attached:
     """A live attachment and its volume, as rows of the ledger."""
 
     row: Attachment
-    volume: VolumeRow | None  # None: it was deleted meanwhile
+    volume: VolumeRow | None  # None: deleted meanwhile
 
     @property
     def id(self) -> str:
@@ -56,18 +56,18 @@ class Attached:
 
     @property
     def alone(self) -> bool:
-        """Whether its guest logs in by itself, with a name and a secret that no other attachment has."""
+        """Whether its guest logs in by itself, with an initiator and a secret of its own."""
         return bool(self.row.initiator == names.attachment_initiator(self.id))
 
     @property
     def secret(self) -> str:
-        """Under which name libvirt has its secret."""
+        """The name of its secret in libvirt."""
         iqn = str(self.row.iqn)
         return names.attachment_secret(iqn, self.id) if self.alone else iqn
 
     @property
     def key(self) -> str:
-        """Under which name a module tells its outcome."""
+        """Its key in a module's outcomes."""
         return self.secret if self.row.connector == QEMU else self.volume_id
 
 
@@ -89,9 +89,9 @@ def of_rows(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attached]:
 def connectors_of(
     hostvars: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Iterable[str]
 ) -> t.Callable[[str, t.Mapping[str, t.Any]], Connector]:
-    """connector_of() for these hosts, whose settings are read now: in a transaction nobody waits for a template.
+    """connector_of() for these hosts. Their settings are read now, so that no transaction waits for a template.
 
-    :raises InvalidInput: bootflow_volume_attach of a host. What is returned raises Conflict for any other host.
+    :raises InvalidInput: bootflow_volume_attach of a host. The returned function raises Conflict for any other host.
     """
     kinds = {h: HOST.of(hostvars[h] if h in hostvars else {}).volume_attach for h in hosts}
 
@@ -106,10 +106,10 @@ def connectors_of(
 
 
 def connector_of(host: str, kind: str, facts: t.Mapping[str, t.Any]) -> Connector:
-    """How ``host`` connects: volumes that its instances get are exported to this initiator.
+    """The connector of ``host``: volumes of its instances are exported to this initiator.
 
-    :arg facts: what the host reported. QEMU gives any name it is told, so a host without one of its own gets one that is
-        made of the inventory's.
+    :arg facts: the host's report. QEMU accepts any initiator name, so a host without one gets a name derived from its
+        name in the inventory.
     """
     made = names.INITIATOR_PREFIX + (re.sub(r"[^A-Za-z0-9_.-]+", "-", host).strip("-.")[:128] or "host")
     return Connector(host, str(facts.get("initiator") or made), kind)
@@ -137,7 +137,7 @@ def check_host(host: str, connector: str | None, facts: t.Mapping[str, t.Any]) -
 
 
 def attached_of(disk: t.Mapping[str, t.Any], found: t.Iterable[Attached]) -> Attached | None:
-    """The attachment of a planned disk: that of its volume, or where it did not have one yet, the one at its place."""
+    """The attachment of a planned disk: of its volume, or if it has none yet, the one with its device name."""
     for key, value in (("volume_id", disk.get("volume_id")), ("mountpoint", disk.get("device_name"))):
         for each in found:
             if value and getattr(each.row, key) == value:
@@ -146,9 +146,9 @@ def attached_of(disk: t.Mapping[str, t.Any], found: t.Iterable[Attached]) -> Att
 
 
 def guest_disk(disk: PlannedDisk, attached: Attached | None) -> PlannedDisk:
-    """A planned disk of kind volume with where it is on its host (raw, cache none, io native, serial).
+    """A planned disk of kind volume with its location on the host (raw, cache none, io native, serial).
 
-    Before it is exported, in a plan, the source is what it will be as far as that is known.
+    In a plan, before the export, the source has the values known so far.
     """
     if attached is None:
         return disk.placed(_to_come(disk.volume_id or disk.name), "raw", "block", cache="none", io="native")
@@ -224,11 +224,11 @@ def connect(
 def disconnect(
     action: LedgerAction, ledger: Ledger, found: t.Sequence[Attached], shared: t.Collection[str]
 ) -> Problems:
-    """Rid the current host of these, journaled. Returns attachment id -> why it failed.
+    """Disconnect these from the current host, journaled. Returns attachment id -> why it failed.
 
-    A disk that is in use is not taken away (CVE-2023-2088); it stays connected, and its export with it.
+    A disk in use is not removed (CVE-2023-2088); it stays connected and exported.
 
-    :arg shared: volumes that another instance has here, too: its disk and secret stay.
+    :arg shared: volumes that another instance also has here: its disk and secret stay.
     """
     problems: Problems = {}
     free = []
@@ -257,7 +257,7 @@ def disconnect(
 
 
 def reconnect(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
-    """Log the current host in to these again, where it is not, with the credentials that its own records have.
+    """Log the current host in to these again if it is not, with the credentials of its own records.
 
     With QEMU's connector there is nothing to do: libvirt has the secret, as long as libvirtd runs.
     """
@@ -273,7 +273,7 @@ def reconnect(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
 
 
 def rescan(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
-    """Have the host see that these grew; QEMU asks by itself when the guest's disk is resized."""
+    """Update the size of these on the host; QEMU does this by itself when the guest's disk is resized."""
     mine = [a for a in found if a.row.connector == KERNEL]
     if not mine:
         return {}
@@ -288,7 +288,7 @@ def rescan(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
 
 
 def _too_small(outcome: t.Mapping[str, t.Any], attached: Attached) -> errors.BootflowError | None:
-    """The target still offers the size of before."""
+    """The error if the target still offers the old size."""
     size = int(outcome.get("size") or 0)
     if size >= attached.size_gb * GIB:
         return None
@@ -316,7 +316,7 @@ def _log_out(action: LedgerAction, found: t.Sequence[Attached]) -> dict[str, t.A
 def _initiator(
     action: LedgerAction, found: t.Sequence[Attached], state: str, served: t.Collection[str] = ()
 ) -> dict[str, t.Any]:
-    """:arg served: attachments whose host is logged in for another guest, with what nobody knows any more."""
+    """:arg served: attachments whose host already has a session for another guest, whose CHAP secret is no longer known."""
     connections = {}
     for each in found:  # one for each volume: several instances share its session
         row = each.row

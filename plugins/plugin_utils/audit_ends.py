@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Removing what an audit found that nobody has: targets of a storage host, sessions and secrets of a compute host.
+"""Removing unowned targets of a storage host, and unowned sessions and secrets of a compute host, after an audit.
 
-Each is looked up in the ledger once more before, and its volume is held meanwhile.
+Each is first looked up in the ledger again, and its volume is held meanwhile.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an audit asks storage hosts, and compute hosts of their iSCSI ends: as the result of a task, and as evidence."""
+"""The audit's questions to storage hosts, and to compute hosts about iSCSI: as the result of a task, and as evidence."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 Answer = t.Mapping[str, t.Any]
 
 _OFF = (SHUTDOWN, CRASHED)
-# Of what the module tells of a logical volume.
+# Fields of a logical volume in the module's answer.
 _FIELDS = ("kind", "id", "name", "size", "open", "origin", "pool")
 
 
@@ -63,7 +63,7 @@ def answers(action: LedgerAction, registered: str) -> dict[str, Answer]:
 
 
 def record(ledger: Ledger, found: t.Mapping[str, Answer]) -> None:
-    """Enter what storage hosts told as their reports."""
+    """Enter the answers of storage hosts as their reports."""
     for host, answer in found.items():
         if answer["inspected"]:
             reports = [storage_reports.report_of(b, b["volumes"]) for b in answer["backends"]]
@@ -74,7 +74,7 @@ def record(ledger: Ledger, found: t.Mapping[str, Answer]) -> None:
 
 
 def evidence(storage: t.Mapping[str, Answer], compute: t.Mapping[str, Answer]) -> StorageEvidence:
-    """Both kinds of answers as the rules read them. :arg compute: what compute hosts answered."""
+    """Both kinds of answers in the form of core's rules. :arg compute: the answers of compute hosts."""
     return StorageEvidence(
         storage={h: _storage(h, a) for h, a in storage.items() if a["inspected"]},
         unreachable={h: a["error"]["message"] for h, a in storage.items() if not a["inspected"]},
@@ -119,7 +119,7 @@ def _storage(host: str, answer: Answer) -> StorageSnapshot:
 
 
 def _backends(host: str, backends: t.Sequence[Answer]) -> list[Backend]:
-    """Each with the logical volumes of its own room: a backend tells all of its volume group, which others may share."""
+    """Each with the logical volumes of its own pool: a backend reports its whole volume group, which others may share."""
     found: list[Backend] = []
     for backend in backends:
         error = backend["error"] or {}
@@ -128,7 +128,7 @@ def _backends(host: str, backends: t.Sequence[Answer]) -> list[Backend]:
         volumes = [
             LogicalVolume(lv["kind"], lv["id"], lv["name"], int(lv["size"]), bool(lv["open"]), lv["origin"] or "")
             for lv in backend["volumes"]
-            # cached images are nobody's, and no orphans
+            # cached images have no owner, and are not orphans
             if lv["kind"] in (VOLUME, SNAPSHOT) and _owner(lv, others) is backend
         ]
         found.append(

@@ -27,8 +27,8 @@ class BootRequest:
         reading: Reading | None = None,
         zones: t.Collection[str] | None = None,
     ):
-        """:arg reading: what the scheduler looks at. Without it, what its settings among the options tell; where they
-            are not among them, hints are not held against filters.
+        """:arg reading: what the scheduler reads; by default from its settings among the options. Without these, hints are
+            not checked against filters.
         :arg zones: the availability zones that exist; None: any may be requested.
         """
         self.options = options

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From a build in the ledger to what its host is given: paths, disks, config drive, domain XML."""
+"""The host-side form of a build in the ledger: paths, disks, config drive, domain XML."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def config_drive(
     password: str,
     volumes: t.Sequence[Attached] = (),
 ) -> dict[str, bytes]:
-    """The files of the build's config drive. ``secrets`` has what the ledger does not keep: user data and files.
+    """The files of the build's config drive. ``secrets``: user data and files, which the ledger does not store.
 
     :arg volumes: attachments of the build.
     """
@@ -113,7 +113,7 @@ def ec2_block_device_mapping(build: Build) -> dict[str, str]:
 
 
 def tagged_disks(build: Build, volumes: t.Sequence[Attached] = ()) -> list[dict[str, t.Any]]:
-    """The disks that the request gave a tag, as meta_data.json lists them: a guest knows a volume by its serial."""
+    """The disks with a tag, for meta_data.json: a guest recognises a volume by its serial."""
     found = []
     for disk in build.disks:
         if disk.get("tag"):
@@ -135,7 +135,7 @@ def _random_seed() -> bytes:
 
 
 def module_disk(disk: t.Mapping[str, t.Any], build: Build, settings: Values) -> dict[str, t.Any]:
-    """A planned disk as the module instance_disks takes it."""
+    """A planned disk in the form of the module instance_disks."""
     wanted = {
         "name": disk["name"],
         "kind": disk["kind"],
@@ -174,14 +174,14 @@ def domain_xml(build: Build, settings: Values, volumes: t.Sequence[Attached] = (
 
 
 def volume_xml(build: Build, settings: Values, volumes: t.Sequence[Attached], attached: Attached) -> str:
-    """One volume's disk of a guest that is there, as it is attached to it.
+    """One volume's disk of an existing guest, for attaching it.
 
-    :raises VolumeAttachmentNotFound: the guest has no such disk in the ledger.
+    :raises VolumeAttachmentNotFound: the ledger has no such disk of the guest.
     """
     config = domain_config(build, settings, volumes)
     for disk in config.disks:
         if disk.known_as == attached.volume_id:
-            # Where it sits on its bus is libvirt's to say: the guest may have got and lost disks since.
+            # libvirt assigns the place on the bus: the guest's disks may have changed since.
             return to_text(dataclasses.replace(disk, address=None, boot_order=None).to_xml())
     raise errors.VolumeAttachmentNotFound(
         filter="instance_uuid = %s, volume_id = %s" % (build.uuid, attached.volume_id)
@@ -192,7 +192,7 @@ def domain_config(build: Build, settings: Values, volumes: t.Sequence[Attached] 
     """The domain of a build on its host.
 
     :arg volumes: attachments of the build.
-    :raises BootflowError: the host or the image cannot give what is asked for (a machine type, UEFI, a bus...).
+    :raises BootflowError: the host or the image does not support the request (a machine type, UEFI, a bus...).
     """
     row, spec, facts = build.row, build.row.spec, build.facts
     image = spec["image"] or {}

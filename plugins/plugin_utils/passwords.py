@@ -20,5 +20,5 @@ def password_of(uuid: str, secrets: GuestSecrets | None) -> str:
     if secrets is not None and secrets.admin_password:
         return secrets.admin_password
     digest = hmac.new(RUN_SECRET, uuid.encode(), hashlib.sha256).digest()
-    # A source of its own for each password, seeded with 256 bits that nobody else has: the same in every worker.
+    # A separate generator for each password, seeded with a secret of 256 bits: the same in every worker.
     return generate_password(random.Random(digest))

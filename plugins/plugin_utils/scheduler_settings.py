@@ -4,7 +4,7 @@
 
 """The scheduler's settings as options of an action, and the settings of the hosts that it chooses from.
 
-boot_accept checks them with the request, so that a setting which is wrong is told before anything is written.
+boot_accept checks them with the request, so that wrong settings are reported before anything is written.
 source: Nova's [filter_scheduler] and [metrics]
 """
 
@@ -37,7 +37,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 
 
 class Reading(t.NamedTuple):
-    """What the scheduler looks at: names of the filters and weighers, and the hints that they read."""
+    """What the scheduler reads: names of the filters and weighers, and the hints they read."""
 
     filters: tuple[str, ...]
     weighers: tuple[str, ...]
@@ -153,7 +153,7 @@ def filter_dirs(action: LedgerAction) -> list[str]:
     given = action.options.get("filter_dirs")
     if given is not None:
         return list(given)
-    # localhost is usually implicit and has no inventory_dir; the sources are told to every host.
+    # localhost is usually implicit and has no inventory_dir; every host has the sources.
     sources = action.task_vars.get("ansible_inventory_sources") or []
     folders = [s if os.path.isdir(s) else os.path.dirname(s) for s in sources if os.path.isabs(s)]
     return [os.path.join(folder, "bootflow_filters") for folder in dict.fromkeys(folders)]

@@ -40,7 +40,7 @@ class StageAction(LedgerAction):
         raise NotImplementedError
 
     def finish(self, tx: Transaction, host: str, good: list[Build]) -> list[str]:
-        """Write that these builds came through. Returns the uuids that are no longer this run's."""
+        """Record that these builds completed the stage. Returns the uuids that this run no longer owns."""
         return ledger_builds.done(tx, self.STAGE, [b.uuid for b in good])
 
     def act(self) -> dict[str, t.Any]:
@@ -74,7 +74,7 @@ class StageAction(LedgerAction):
 
         lost, results = ledger.transact(write)
         if lost:
-            # A delete or another run won while we worked; what we made of it may have come after its look at the host.
+            # A delete or another run adopted it meanwhile, and may have checked the host before we made something there.
             late = [b for b in good if b.uuid in lost]
             problems = self._clean(late)
 
@@ -111,7 +111,7 @@ class StageAction(LedgerAction):
         return found
 
     def _clean(self, builds: list[Build]) -> dict[str, errors.BootflowError]:
-        """Rid the host of what was made for these builds. Returns uuid -> why that failed."""
+        """Remove what was made on the host for these builds. Returns uuid -> why that failed."""
         # A build that failed before its guest ran has written nothing to its whole disks.
         return clean_host(self, [{"uuid": b.uuid, "name": b.row.domain_name, "ran": False} for b in builds])
 
@@ -119,8 +119,8 @@ class StageAction(LedgerAction):
 def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[str, errors.BootflowError]:
     """Remove domain, disks and config drive of these instances from the current host. Returns uuid -> why that failed.
 
-    The whole disks that they have here are cleared, and their volumes disconnected once their guest is gone. The ledger is
-    asked for both now: what an instance no longer has may be another's.
+    Their whole disks here are cleared, and their volumes disconnected after their guest is gone. The ledger is read for
+    both now: what an instance no longer has may belong to another.
     """
     if not instances:
         return {}
@@ -132,7 +132,7 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[
         problems = _remove_instances(action, instances, disks)
         volumes = [v for v in volumes if v.row.instance_uuid not in problems]
         if volumes:
-            # A guest that is still there keeps the session, which may be another's, too.
+            # A guest that still exists keeps the session, which it may share with another.
             gone = [uuid for uuid in uuids if uuid not in problems]
             shared = ledger.inspect(attachments.shared_on, host, [a.volume_id for a in volumes], gone)
             left = attached_volumes.disconnect(action, ledger, volumes, shared)
@@ -162,7 +162,7 @@ def _remove_instances(
         "instances": [{**i, "disks": disks.get(i["uuid"], [])} for i in instances],
     }
     try:
-        # Clearing a disk takes its time: hours, of a large one.
+        # Clearing a large disk takes hours.
         clears = bool(disks or arguments["volume_group"])
         with lease_kept(action) if clears else contextlib.nullcontext():
             result = action.run_module("instance_cleanup", arguments)

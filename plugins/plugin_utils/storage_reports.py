@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings 
 
 # The result of storage_report, as the playbooks register it.
 REGISTERED = "bootflow_storage_reported"
-# Of the module's answer these are lists of volumes, which are no facts of the backend.
+# Lists of volumes in the module's answer, which are not facts of the backend.
 _LISTS = ("error", "volumes", "orphans", "changed")
 
 

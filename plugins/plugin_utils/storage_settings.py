@@ -59,7 +59,7 @@ def workers(action: host_settings.OnHost, volumes: int) -> int:
 
 
 def lvm_arguments(configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What the host-side modules are told of a backend to find it."""
+    """The arguments of the host-side modules that identify a backend."""
     return {name: configuration[name] for name in ("volume_group", "provisioning", "thin_pool")}
 
 

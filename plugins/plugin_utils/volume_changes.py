@@ -39,7 +39,7 @@ ARGUMENTS: Arguments = {
 
 
 def clean(action: LedgerAction) -> dict[str, t.Any]:
-    """What an earlier run could not end of these volumes is this run's. Names the hosts that have to be rid of it."""
+    """Adopt detachments of these volumes that earlier runs could not end. Names the hosts that have to complete them."""
     entries = action.options["attachments"]
     ledger = None if action.check_mode else action.open_ledger()
     words = {w["volume"] for w in entries if isinstance(w, t.Mapping) and isinstance(w.get("volume"), str)}
@@ -93,7 +93,7 @@ def begin(action: LedgerAction, step: t.Callable[[Transaction, life.Connectors],
 
 
 def undo(action: LedgerAction) -> dict[str, t.Any]:
-    """What could not be attached is given back. Names the storage hosts that have exports to end."""
+    """Release volumes that could not be attached. Names the storage hosts with exports to remove."""
     if action.check_mode:
         return {"changed": False, "storage_hosts": []}
     ledger = action.open_ledger()

@@ -21,5 +21,5 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action imp
 def chap_of(volume_id: str, initiator: str) -> ChapCredentials:
     """With what an initiator logs in to a volume in this run. Pass them in options that are no_log only."""
     digest = hmac.new(RUN_SECRET, ("chap:%s %s" % (volume_id, initiator)).encode(), hashlib.sha256).digest()
-    # A source of its own for each, seeded with 256 bits that nobody else has.
+    # A separate generator for each, seeded with a secret of 256 bits.
     return generate_chap(random.Random(digest))

@@ -4,7 +4,7 @@
 
 """Volumes as options of an action: what requests are read with, and the settings of the volume scheduler.
 
-Everything is looked at before anything is written: one list has all errors.
+Everything is checked before anything is written: one list has all errors.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def reachable(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:
 
 
 def in_inventory(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:
-    """``hosts``, all of which have to be in the inventory: called in the transaction that gives them work, it undoes that.
+    """``hosts``, which all have to be in the inventory. Called in the transaction that gives them work, to roll it back.
 
     :raises DriverNotInitialized: one is not.
     """

@@ -47,7 +47,7 @@ def snapshot_table(views: t.Sequence[View]) -> list[str]:
 def backend_table(views: t.Sequence[View]) -> list[str]:
     """Capacities as last reported; what was placed since is in PENDING_GB. DATA is how far a thin pool is filled.
 
-    Orphans are volumes of ours that nobody knows.
+    Orphans are our volumes that are unknown to the ledger.
     """
     head = (
         "BACKEND", "ZONE", "STATE", "TOTAL_GB", "FREE_GB", "PROVISIONED_GB", "PENDING_GB", "DATA", "VOLUMES", "ORPHANS",

@@ -76,7 +76,7 @@ class Network:
 
 @dataclass(frozen=True)
 class NetworkRequest:
-    """One wished interface."""
+    """One requested interface."""
 
     network: str | None = None  # name or id
     subnet: str | None = None  # name or id

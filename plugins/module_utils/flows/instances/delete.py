@@ -58,7 +58,7 @@ def removed(
     done: t.Mapping[str, t.Collection[str]],
     failed: t.Mapping[str, tuple[str, errors.BootflowError]],
 ) -> None:
-    """What came of all hosts' removals, in one transaction: claims of what is gone go back.
+    """Write the results of all hosts' removals in one transaction: claims of removed instances are released.
 
     :arg done: host -> instances that it has nothing of any more.
     :arg failed: instance -> (host, why it could not be removed there); it stays in task_state deleting, with a fault.

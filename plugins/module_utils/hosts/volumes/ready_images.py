@@ -168,7 +168,7 @@ class ReadyImages:
         return fits
 
     def _cache(self, image: CheckedImage) -> ReadyImage | None:
-        """Cache the image on a read-only thin volume, of which volumes become snapshots, so that the next needs no copy.
+        """Cache the image on a read-only thin volume, from which volumes are made as snapshots without another copy.
 
         None: the image is larger than the cache, or all other images are in use.
         """

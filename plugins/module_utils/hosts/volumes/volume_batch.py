@@ -260,7 +260,7 @@ class _Batch:
             check_fits_volume(label, ready[made.desired.image_id].virtual_size, made.desired.size // GIB)
 
     def _origin(self, made: Plan, ready: t.Mapping[str, ReadyImage]) -> LogicalVolume | None:
-        """The origin of which a thin volume becomes a snapshot."""
+        """The origin for a thin volume, which is made as its snapshot."""
         if made.desired.image_id:
             return ready[made.desired.image_id].lv
         return made.origin if self.backend.pool else None

@@ -274,12 +274,12 @@ class _Members:
 
 
 def release(tx: Transaction, uuids: t.Collection[str]) -> int:
-    """Give back all claims of these instances, whose rows are locked. A second time does nothing. Returns how many."""
+    """Release all claims of these instances, whose rows are locked. Repeating it does nothing. Returns their number."""
     return _release(tx, uuids, lambda _host, _uuid: True)
 
 
 def release_on(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> int:
-    """Give back the claims that instances have on hosts that were cleaned of them. {(host, instance's uuid)}"""
+    """Release the claims of instances on hosts that were cleaned of them. {(host, instance's uuid)}"""
     return _release(tx, {uuid for _host, uuid in cleaned}, lambda host, uuid: (host, uuid) in cleaned)
 
 

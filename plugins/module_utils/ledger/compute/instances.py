@@ -41,7 +41,7 @@ class InstanceAtWork(InstanceStates):
 
 
 class InstanceSize(InstanceAtWork):
-    """An instance, living or deleted, with what it takes of its node: what living_and() reads. Memory is MB, disk GB."""
+    """An instance, live or deleted, with its use of the node, for living_and(). Memory is MB, disk GB."""
 
     display_name: str
     node: str | None

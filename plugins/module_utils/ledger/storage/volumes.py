@@ -167,7 +167,7 @@ def find(tx: Transaction, words: t.Sequence[str], project: str | None) -> tuple[
 
 
 def by_word(tx: Transaction, of: sa.Table, kind: type[Row], words: t.Sequence[str], project: str | None) -> list[Row]:
-    """The living rows of ``of`` (the table of volumes or snapshots, whose rows are of ``kind``) whose id or name is one of ``words``, by id."""
+    """The live rows of ``of`` (the table of volumes or snapshots, with rows of ``kind``) whose id or name is one of ``words``, by id."""
     c = of.c
     if not words:
         return []
