@@ -15,6 +15,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "plugins" / "module_utils"))
 
@@ -46,7 +48,6 @@ A backend is an entry of `bootflow_storage_backends`: one volume group, or one t
 `HOST@NAME#VOLUME_BACKEND_NAME`.
 """
 FRAGMENTS = {
-    "catalogue": ("request", ("CATALOGUE",)),
     "instance_selection": ("selection", ("SELECTION",)),
     "ledger": ("run", ("LEDGER",)),
     "request": ("request", ("REQUEST",)),
@@ -54,6 +55,15 @@ FRAGMENTS = {
     "volume": ("volumes", ("VOLUME",)),
     "volume_scheduler": ("volumes", ("VOLUME_SCHEDULER",)),
     "volume_selection": ("volumes", ("VOLUME_SELECTION",)),
+}
+#: fragment -> what it has beside its options
+BESIDE = {
+    "ledger": """\
+requirements:
+  - SQLAlchemy >= 2.0 (on the controller)
+  - alembic (on the controller)
+  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
+"""
 }
 #: role -> (the module of its settings, their table, {setting: what the role does with it})
 ROLES = {
@@ -123,6 +133,17 @@ def marked(text: str) -> str:
     return re.sub(r"`([^`]*)`", lambda m: "C(%s)" % m.group(1).replace(")", "\\)"), text)
 
 
+def item(line: str) -> str:
+    """An item of a list: plain where YAML reads it as it is, else a folded text."""
+    plain = textwrap.fill(line, 120, initial_indent=" " * 4 + "- ", subsequent_indent=" " * 6, break_on_hyphens=False)
+    try:
+        if yaml.safe_load(plain) == [line]:
+            return plain + "\n"
+    except yaml.YAMLError:
+        pass
+    return "    - >-\n      %s\n" % plain[6:]
+
+
 def option(name: str, setting, indent: int, variable: bool, role: bool = False, more: str = "") -> str:
     lines = [marked(text) for text in (setting.help, more) if text]
     if not setting.choices and setting.expects != setting.of.expects:
@@ -134,11 +155,7 @@ def option(name: str, setting, indent: int, variable: bool, role: bool = False, 
         lines.append("By default %s." % shown)
     text = "%s:\n  description:\n" % name
     for line in lines:
-        text += (
-            "    - >-\n"
-            + textwrap.fill(line, 120, initial_indent=" " * 6, subsequent_indent=" " * 6, break_on_hyphens=False)
-            + "\n"
-        )
+        text += item(line)
     argument = setting.argument()
     text += "  type: %s\n" % argument["type"]
     if "elements" in argument:
@@ -156,14 +173,15 @@ def option(name: str, setting, indent: int, variable: bool, role: bool = False, 
     return textwrap.indent(text, " " * indent)
 
 
-def fragment(module: str, tables: tuple[str, ...]) -> str:
+def fragment(name: str, module: str, tables: tuple[str, ...]) -> str:
     settings = [s for table in tables for s in getattr(_settings(module), table)]
     options = "".join(option(s.option or s.name, s, 2, variable=True) for s in settings)
     return (
-        '%s\n# %s. Do not edit.\n\nfrom __future__ import annotations\n\n\nclass ModuleDocFragment:\n    DOCUMENTATION = r"""\noptions:\n%s"""\n'
+        '%s\n# %s. Do not edit.\n\nfrom __future__ import annotations\n\n\nclass ModuleDocFragment:\n    DOCUMENTATION = r"""\n%soptions:\n%s"""\n'
         % (
             LICENCE,
             GENERATED,
+            BESIDE.get(name, ""),
             options,
         )
     )
@@ -209,7 +227,7 @@ def files() -> dict[Path, str]:
         found[spec] = between(spec, role_spec(role), 6)
         found[defaults] = between(defaults, role_defaults(role), 0)
     for name, (module, tables) in FRAGMENTS.items():
-        found[ROOT / "plugins" / "doc_fragments" / ("%s.py" % name)] = fragment(module, tables)
+        found[ROOT / "plugins" / "doc_fragments" / ("%s.py" % name)] = fragment(name, module, tables)
     return found
 
 

@@ -6,16 +6,19 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    # Every module says "support" for check_mode, diff_mode and idempotent itself.
+    # What most modules support. A module documents the attributes in which it differs, and has details of.
     DOCUMENTATION = r"""
 options: {}
 attributes:
   check_mode:
     description: Can run in C(check_mode) and return the changed status without changing anything.
+    support: full
   diff_mode:
     description: Returns details on what has changed, or in check mode would change, when run with C(--diff).
+    support: none
   idempotent:
     description: When run twice in a row with the same arguments, the second run changes nothing and says so.
+    support: full
   platform:
     description: Operating systems that it can work on.
     support: full

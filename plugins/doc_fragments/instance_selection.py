@@ -12,33 +12,25 @@ class ModuleDocFragment:
 options:
   names:
     description:
-      - >-
-        Names of instances; several conditions must all hold.
-      - >-
-        Read from the variable C(bootflow_names).
+      - Names of instances; several conditions must all hold.
+      - Read from the variable C(bootflow_names).
     type: list
     elements: str
   uuids:
     description:
-      - >-
-        UUIDs of instances.
-      - >-
-        Read from the variable C(bootflow_uuids).
+      - UUIDs of instances.
+      - Read from the variable C(bootflow_uuids).
     type: list
     elements: str
   reservation_ids:
     description:
-      - >-
-        Reservation ids of instances.
-      - >-
-        Read from the variable C(bootflow_reservation_ids).
+      - Reservation ids of instances.
+      - Read from the variable C(bootflow_reservation_ids).
     type: list
     elements: str
   project:
     description:
-      - >-
-        Only instances of this project.
-      - >-
-        Read from the variable C(bootflow_project).
+      - Only instances of this project.
+      - Read from the variable C(bootflow_project).
     type: str
 """

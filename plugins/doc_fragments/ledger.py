@@ -9,103 +9,83 @@ from __future__ import annotations
 
 class ModuleDocFragment:
     DOCUMENTATION = r"""
+requirements:
+  - SQLAlchemy >= 2.0 (on the controller)
+  - alembic (on the controller)
+  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 options:
   ledger_url:
     description:
       - >-
         Where the ledger is: an absolute path, or a C(sqlite:////path) or C(postgresql://user@server/database) URL; see
         C(docs/ledger.md).
-      - >-
-        Read from the variable C(bootflow_ledger_url), else V(sqlite:////var/lib/bootflow/ledger.db).
+      - Read from the variable C(bootflow_ledger_url), else V(sqlite:////var/lib/bootflow/ledger.db).
     type: str
   ledger_password:
     description:
-      - >-
-        Password of a PostgreSQL ledger. Without it, C(bootflow_ledger_password_file) and a password in the URL, the
+      - Password of a PostgreSQL ledger. Without it, C(bootflow_ledger_password_file) and a password in the URL, the
         controller's environment variable C(BOOTFLOW_LEDGER_PASSWORD) is read, then what libpq finds (C(PGPASSWORD),
         C(~/.pgpass), a service file).
-      - >-
-        Read from the variable C(bootflow_ledger_password).
+      - Read from the variable C(bootflow_ledger_password).
     type: str
   ledger_password_file:
     description:
-      - >-
-        File on the controller with the password in its first line, mode 0600.
-      - >-
-        Read from the variable C(bootflow_ledger_password_file).
+      - File on the controller with the password in its first line, mode 0600.
+      - Read from the variable C(bootflow_ledger_password_file).
     type: path
   ledger_sslmode:
     description:
-      - >-
-        TLS to PostgreSQL; C(verify-full) is recommended.
-      - >-
-        Read from the variable C(bootflow_ledger_sslmode), else libpq's.
+      - TLS to PostgreSQL; C(verify-full) is recommended.
+      - Read from the variable C(bootflow_ledger_sslmode), else libpq's.
     type: str
     choices: [disable, allow, prefer, require, verify-ca, verify-full]
   ledger_sslrootcert:
     description:
       - >-
         Certificates that verify the server's: a file on the controller, or C(system).
-      - >-
-        Read from the variable C(bootflow_ledger_sslrootcert), else libpq's.
+      - Read from the variable C(bootflow_ledger_sslrootcert), else libpq's.
     type: path
   ledger_sslcert:
     description:
-      - >-
-        Client certificate, a file on the controller.
-      - >-
-        Read from the variable C(bootflow_ledger_sslcert), else libpq's.
+      - Client certificate, a file on the controller.
+      - Read from the variable C(bootflow_ledger_sslcert), else libpq's.
     type: path
   ledger_sslkey:
     description:
-      - >-
-        Client key, a file of mode 0600.
-      - >-
-        Read from the variable C(bootflow_ledger_sslkey), else libpq's.
+      - Client key, a file of mode 0600.
+      - Read from the variable C(bootflow_ledger_sslkey), else libpq's.
     type: path
   ledger_connect_timeout:
     description:
-      - >-
-        Time to wait for a connection to PostgreSQL.
-      - >-
-        A whole number of seconds from 0 to 2000000.
-      - >-
-        Read from the variable C(bootflow_ledger_connect_timeout), else V(10).
+      - Time to wait for a connection to PostgreSQL.
+      - A whole number of seconds from 0 to 2000000.
+      - Read from the variable C(bootflow_ledger_connect_timeout), else V(10).
     type: int
   ledger_lock_timeout:
     description:
       - >-
         Time to wait for what another run has locked; 0: no limit.
-      - >-
-        A number of seconds from 0 to 2000000.
-      - >-
-        Read from the variable C(bootflow_ledger_lock_timeout), else V(60.0).
+      - A number of seconds from 0 to 2000000.
+      - Read from the variable C(bootflow_ledger_lock_timeout), else V(60.0).
     type: float
   ledger_statement_timeout:
     description:
       - >-
         Time that one statement may take on PostgreSQL; 0: no limit.
-      - >-
-        A number of seconds from 0 to 2000000.
-      - >-
-        Read from the variable C(bootflow_ledger_statement_timeout), else V(300.0).
+      - A number of seconds from 0 to 2000000.
+      - Read from the variable C(bootflow_ledger_statement_timeout), else V(300.0).
     type: float
   ledger_idle_timeout:
     description:
       - >-
         Time after which PostgreSQL takes the locks from a run that froze inside a transaction; 0: never.
-      - >-
-        A number of seconds from 0 to 2000000.
-      - >-
-        Read from the variable C(bootflow_ledger_idle_timeout), else V(120.0).
+      - A number of seconds from 0 to 2000000.
+      - Read from the variable C(bootflow_ledger_idle_timeout), else V(120.0).
     type: float
   ledger_retry_timeout:
     description:
-      - >-
-        Time during which a transaction is tried again after a conflict or a server restart.
-      - >-
-        A number of seconds from 0 to 2000000.
-      - >-
-        Read from the variable C(bootflow_ledger_retry_timeout), else V(60.0).
+      - Time during which a transaction is tried again after a conflict or a server restart.
+      - A number of seconds from 0 to 2000000.
+      - Read from the variable C(bootflow_ledger_retry_timeout), else V(60.0).
     type: float
 """

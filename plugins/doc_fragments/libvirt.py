@@ -12,4 +12,7 @@ options:
     description: URI of the hypervisor of this host.
     type: str
     default: qemu:///system
+requirements:
+  - python3-libvirt
+  - python3-lxml
 """

@@ -12,10 +12,8 @@ class ModuleDocFragment:
 options:
   instances:
     description:
-      - >-
-        Requested instances; C(docs/request.md) lists the fields of an entry.
-      - >-
-        Read from the variable C(bootflow_instances).
+      - Requested instances; C(docs/request.md) lists the fields of an entry.
+      - Read from the variable C(bootflow_instances).
     type: list
     elements: raw
     required: true
@@ -27,81 +25,61 @@ options:
         C(injected_file_content_bytes) (10240), C(injected_file_path_length) (255); for volumes C(volumes), C(snapshots)
         (10), C(gigabytes) (1000), C(per_volume_gigabytes), and with a volume type C(volumes_TYPE), C(gigabytes_TYPE),
         C(snapshots_TYPE) (unlimited); C(projects) (project name to its own limits).
-      - >-
-        Read from the variable C(bootflow_quotas), else V({}).
+      - Read from the variable C(bootflow_quotas), else V({}).
     type: dict
   project:
     description:
-      - >-
-        Project of entries that name none. Without a value, list and delete look at all projects.
-      - >-
-        Read from the variable C(bootflow_project), else V(default).
+      - Project of entries that name none. Without a value, list and delete look at all projects.
+      - Read from the variable C(bootflow_project), else V(default).
     type: str
   default_availability_zone:
     description:
-      - >-
-        Availability zone of hosts that name none.
-      - >-
-        Read from the variable C(bootflow_default_availability_zone), else V(nova).
+      - Availability zone of hosts that name none.
+      - Read from the variable C(bootflow_default_availability_zone), else V(nova).
     type: str
   default_schedule_zone:
     description:
-      - >-
-        Availability zone of entries that name none.
-      - >-
-        Read from the variable C(bootflow_default_schedule_zone), else any.
+      - Availability zone of entries that name none.
+      - Read from the variable C(bootflow_default_schedule_zone), else any.
     type: str
   default_flavor:
     description:
-      - >-
-        Flavor of entries that name none.
-      - >-
-        Read from the variable C(bootflow_default_flavor).
+      - Flavor of entries that name none.
+      - Read from the variable C(bootflow_default_flavor).
     type: str
   allow_forced_host:
     description:
       - >-
         For administrators: allow C(zone:host:node) in C(availability_zone), and C(check_server_group_quota: false).
-      - >-
-        Read from the variable C(bootflow_allow_forced_host), else V(false).
+      - Read from the variable C(bootflow_allow_forced_host), else V(false).
     type: bool
   allow_duplicate_networks:
     description:
-      - >-
-        An instance may have several ports on the same network.
-      - >-
-        Read from the variable C(bootflow_allow_duplicate_networks), else V(true).
+      - An instance may have several ports on the same network.
+      - Read from the variable C(bootflow_allow_duplicate_networks), else V(true).
     type: bool
   force_config_drive:
     description:
-      - >-
-        Give every instance a config drive.
-      - >-
-        Read from the variable C(bootflow_force_config_drive), else V(true).
+      - Give every instance a config drive.
+      - Read from the variable C(bootflow_force_config_drive), else V(true).
     type: bool
   max_local_block_devices:
     description:
       - >-
         Most local disks (root, ephemeral, swap) of an instance; -1: no limit; 0: instances boot from volumes only.
-      - >-
-        A whole number, at least -1.
-      - >-
-        Read from the variable C(bootflow_max_local_block_devices), else V(3).
+      - A whole number, at least -1.
+      - Read from the variable C(bootflow_max_local_block_devices), else V(3).
     type: int
   schema_dirs:
     description:
-      - >-
-        Folders with additional schema fragments.
-      - >-
-        Read from the variable C(bootflow_schema_dirs), else V([]).
+      - Folders with additional schema fragments.
+      - Read from the variable C(bootflow_schema_dirs), else V([]).
     type: list
     elements: path
   scheduler_hint_names:
     description:
-      - >-
-        Scheduler hints that your own filters read.
-      - >-
-        Read from the variable C(bootflow_scheduler_hint_names), else V([]).
+      - Scheduler hints that your own filters read.
+      - Read from the variable C(bootflow_scheduler_hint_names), else V([]).
     type: list
     elements: str
   server_groups:
@@ -110,24 +88,21 @@ options:
         Server groups that the hint C(group) may name: C(name), C(policy) (affinity, anti-affinity, soft-affinity,
         soft-anti-affinity), C(rules) (C(max_server_per_host), of anti-affinity), C(project), C(id); see
         C(docs/scheduler.md).
-      - >-
-        Read from the variable C(bootflow_server_groups), else V([]).
+      - Read from the variable C(bootflow_server_groups), else V([]).
     type: raw
   pci_alias:
     description:
       - >-
         Names for kinds of PCI devices that flavors may request, as in Nova's C([pci]alias): C(name), C(vendor_id),
         C(product_id), C(device_type), C(numa_policy), all texts.
-      - >-
-        Read from the variable C(bootflow_pci_alias), else V([]).
+      - Read from the variable C(bootflow_pci_alias), else V([]).
     type: raw
   flavors:
     description:
       - >-
         Flavors that requests may name: C(name), C(vcpus), C(memory_mb), C(root_gb) (0: as large as the image),
         C(ephemeral_gb), C(swap) (MB), C(extra_specs), C(disabled).
-      - >-
-        Read from the variable C(bootflow_flavors), else V([]).
+      - Read from the variable C(bootflow_flavors), else V([]).
     type: raw
   images:
     description:
@@ -135,8 +110,7 @@ options:
         Images that requests may name: C(name), C(url) (http, https, or file as the compute host sees it) or C(path) (on
         the controller), C(checksum) (sha256), C(disk_format), C(min_disk) (GB), C(min_ram) (MB), C(properties) (Glance's
         names), C(id), C(size), C(status).
-      - >-
-        Read from the variable C(bootflow_images), else V([]).
+      - Read from the variable C(bootflow_images), else V([]).
     type: raw
   networks:
     description:
@@ -145,14 +119,12 @@ options:
         C(source) (its name on the host), C(manage) (create a missing libvirt network), C(forward) (of a managed one:
         none, nat, route, open), C(mtu), C(enforce_allocation_pools), C(subnets) (C(name), C(cidr), C(gateway_ip),
         C(allocation_pools), C(dns_nameservers), C(host_routes), C(enable_dhcp)).
-      - >-
-        Read from the variable C(bootflow_networks), else V([]).
+      - Read from the variable C(bootflow_networks), else V([]).
     type: raw
   keypairs:
     description:
       - >-
         Public keys that requests may name: C(name), C(public_key).
-      - >-
-        Read from the variable C(bootflow_keypairs), else V([]).
+      - Read from the variable C(bootflow_keypairs), else V([]).
     type: raw
 """

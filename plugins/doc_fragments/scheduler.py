@@ -12,177 +12,139 @@ class ModuleDocFragment:
 options:
   max_attempts:
     description:
-      - >-
-        How many hosts a build may be tried on.
-      - >-
-        A whole number from 1 to 3.
-      - >-
-        Read from the variable C(bootflow_max_attempts), else V(3).
+      - How many hosts a build may be tried on.
+      - A whole number from 1 to 3.
+      - Read from the variable C(bootflow_max_attempts), else V(3).
     type: int
   enabled_filters:
     description:
-      - >-
-        Filters in order, Nova's names.
-      - >-
-        Read from the variable C(bootflow_enabled_filters), else see C(docs/scheduler.md).
+      - Filters in order, Nova's names.
+      - Read from the variable C(bootflow_enabled_filters), else see C(docs/scheduler.md).
     type: list
     elements: str
   weighers:
     description:
-      - >-
-        Weighers, Nova's names.
-      - >-
-        Read from the variable C(bootflow_weighers), else see C(docs/scheduler.md).
+      - Weighers, Nova's names.
+      - Read from the variable C(bootflow_weighers), else see C(docs/scheduler.md).
     type: list
     elements: str
   weight_multipliers:
     description:
-      - >-
-        Weigher to multiplier, where it is not the default.
-      - >-
-        Read from the variable C(bootflow_weight_multipliers), else V({}).
+      - Weigher to multiplier, where it is not the default.
+      - Read from the variable C(bootflow_weight_multipliers), else V({}).
     type: dict
   host_subset_size:
     description:
-      - >-
-        Number of best hosts from which the host is chosen at random.
-      - >-
-        A whole number, at least 1.
-      - >-
-        Read from the variable C(bootflow_host_subset_size), else V(1).
+      - Number of best hosts from which the host is chosen at random.
+      - A whole number, at least 1.
+      - Read from the variable C(bootflow_host_subset_size), else V(1).
     type: int
   filter_dirs:
     description:
-      - >-
-        Folders with filters of your own (C(*.py)).
-      - >-
-        Read from the variable C(bootflow_filter_dirs), else C(bootflow_filters) beside the inventory.
+      - Folders with filters of your own (C(*.py)).
+      - Read from the variable C(bootflow_filter_dirs), else C(bootflow_filters) beside the inventory.
     type: list
     elements: path
   aggregates:
     description:
       - >-
         Host aggregates: C(name), C(hosts) (compute hosts, or groups of the inventory), C(metadata), C(availability_zone).
-      - >-
-        Read from the variable C(bootflow_aggregates), else V([]).
+      - Read from the variable C(bootflow_aggregates), else V([]).
     type: raw
   max_facts_age:
     description:
       - >-
         FactsAgeFilter: age at which a host's facts are too old for new instances.
-      - >-
-        A whole number of seconds, at least 1.
-      - >-
-        Read from the variable C(bootflow_max_facts_age), else any age.
+      - A whole number of seconds, at least 1.
+      - Read from the variable C(bootflow_max_facts_age), else any age.
     type: int
   image_properties_default_architecture:
     description:
       - >-
         ImagePropertiesFilter: architecture of images that name none.
-      - >-
-        Read from the variable C(bootflow_image_properties_default_architecture), else none; such images fit any host.
+      - Read from the variable C(bootflow_image_properties_default_architecture), else none; such images fit any host.
     type: str
   aggregate_image_properties_isolation_namespace:
     description:
       - >-
         AggregateImagePropertiesIsolation: only image properties that begin with this, and the separator; empty: all.
-      - >-
-        Read from the variable C(bootflow_aggregate_image_properties_isolation_namespace).
+      - Read from the variable C(bootflow_aggregate_image_properties_isolation_namespace).
     type: str
   aggregate_image_properties_isolation_separator:
     description:
       - >-
         AggregateImagePropertiesIsolation: what stands between that namespace and the rest of the name.
-      - >-
-        Read from the variable C(bootflow_aggregate_image_properties_isolation_separator), else V(.).
+      - Read from the variable C(bootflow_aggregate_image_properties_isolation_separator), else V(.).
     type: str
   max_io_ops_per_host:
     description:
       - >-
         IoOpsFilter: a host with this many builds and moves takes no more.
-      - >-
-        A whole number, at least 1.
-      - >-
-        Read from the variable C(bootflow_max_io_ops_per_host), else V(8).
+      - A whole number, at least 1.
+      - Read from the variable C(bootflow_max_io_ops_per_host), else V(8).
     type: int
   max_instances_per_host:
     description:
       - >-
         NumInstancesFilter: a host with this many instances takes no more.
-      - >-
-        A whole number, at least 1.
-      - >-
-        Read from the variable C(bootflow_max_instances_per_host), else V(50).
+      - A whole number, at least 1.
+      - Read from the variable C(bootflow_max_instances_per_host), else V(50).
     type: int
   isolated_hosts:
     description:
       - >-
         IsolatedHostsFilter: hosts (or groups of the inventory) for the isolated images.
-      - >-
-        Read from the variable C(bootflow_isolated_hosts), else V([]).
+      - Read from the variable C(bootflow_isolated_hosts), else V([]).
     type: list
     elements: str
   isolated_images:
     description:
       - >-
         IsolatedHostsFilter: images (names or ids) that only go to isolated hosts.
-      - >-
-        Read from the variable C(bootflow_isolated_images), else V([]).
+      - Read from the variable C(bootflow_isolated_images), else V([]).
     type: list
     elements: str
   restrict_isolated_hosts_to_isolated_images:
     description:
       - >-
         IsolatedHostsFilter: isolated hosts take isolated images only.
-      - >-
-        Read from the variable C(bootflow_restrict_isolated_hosts_to_isolated_images), else V(true).
+      - Read from the variable C(bootflow_restrict_isolated_hosts_to_isolated_images), else V(true).
     type: bool
   metrics_weight_setting:
     description:
       - >-
         MetricsWeigher, MetricsFilter: metric to ratio, such as C({cpu.percent: -1.0}).
-      - >-
-        Read from the variable C(bootflow_metrics_weight_setting), else V({}).
+      - Read from the variable C(bootflow_metrics_weight_setting), else V({}).
     type: dict
   metrics_required:
     description:
       - >-
         MetricsWeigher: a host without such a metric is an error.
-      - >-
-        Read from the variable C(bootflow_metrics_required), else V(true).
+      - Read from the variable C(bootflow_metrics_required), else V(true).
     type: bool
   metrics_weight_of_unavailable:
     description:
       - >-
         MetricsWeigher: weight of a host without such a metric, where none is required.
-      - >-
-        Read from the variable C(bootflow_metrics_weight_of_unavailable), else V(-10000.0).
+      - Read from the variable C(bootflow_metrics_weight_of_unavailable), else V(-10000.0).
     type: float
   service_down_time:
     description:
-      - >-
-        Time without a report after which a compute host is down, and a storage host gets no volumes.
-      - >-
-        A whole number of seconds, at least 1.
-      - >-
-        Read from the variable C(bootflow_service_down_time), else V(900).
+      - Time without a report after which a compute host is down, and a storage host gets no volumes.
+      - A whole number of seconds, at least 1.
+      - Read from the variable C(bootflow_service_down_time), else V(900).
     type: int
   lease_seconds:
     description:
-      - >-
-        How long the claims of a dead run are kept. The value has to leave a live run time to renew its lease.
-      - >-
-        A whole number of seconds, at least 30.
-      - >-
-        Read from the variable C(bootflow_lease_seconds), else V(600).
+      - How long the claims of a dead run are kept. The value has to leave a live run time to renew its lease.
+      - A whole number of seconds, at least 30.
+      - Read from the variable C(bootflow_lease_seconds), else V(600).
     type: int
   consecutive_build_service_disable_threshold:
     description:
       - >-
         Failed builds are counted for the BuildFailureWeigher; 0: they are not counted.
-      - >-
-        A whole number, at least 0.
-      - >-
-        Read from the variable C(bootflow_consecutive_build_service_disable_threshold), else V(10).
+      - A whole number, at least 0.
+      - Read from the variable C(bootflow_consecutive_build_service_disable_threshold), else V(10).
     type: int
 """

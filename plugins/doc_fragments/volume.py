@@ -15,15 +15,12 @@ options:
       - >-
         Volume types that requests may name: C(name), C(extra_specs) (what a backend has to report, such as C(medium: ssd)
         or C(volume_backend_name: fast); C(provisioning:type)), C(description), C(is_public), C(projects), C(id).
-      - >-
-        Read from the variable C(bootflow_volume_types), else V([]).
+      - Read from the variable C(bootflow_volume_types), else V([]).
     type: raw
   default_volume_type:
     description:
-      - >-
-        Volume type of entries that name none.
-      - >-
-        Read from the variable C(bootflow_default_volume_type).
+      - Volume type of entries that name none.
+      - Read from the variable C(bootflow_default_volume_type).
     type: str
   images:
     description:
@@ -31,8 +28,7 @@ options:
         Images that requests may name: C(name), C(url) (http, https, or file as the compute host sees it) or C(path) (on
         the controller), C(checksum) (sha256), C(disk_format), C(min_disk) (GB), C(min_ram) (MB), C(properties) (Glance's
         names), C(id), C(size), C(status).
-      - >-
-        Read from the variable C(bootflow_images), else V([]).
+      - Read from the variable C(bootflow_images), else V([]).
     type: raw
   quotas:
     description:
@@ -42,44 +38,32 @@ options:
         C(injected_file_content_bytes) (10240), C(injected_file_path_length) (255); for volumes C(volumes), C(snapshots)
         (10), C(gigabytes) (1000), C(per_volume_gigabytes), and with a volume type C(volumes_TYPE), C(gigabytes_TYPE),
         C(snapshots_TYPE) (unlimited); C(projects) (project name to its own limits).
-      - >-
-        Read from the variable C(bootflow_quotas), else V({}).
+      - Read from the variable C(bootflow_quotas), else V({}).
     type: dict
   project:
     description:
-      - >-
-        Project of entries that name none. Without a value, list and delete look at all projects.
-      - >-
-        Read from the variable C(bootflow_project), else V(default).
+      - Project of entries that name none. Without a value, list and delete look at all projects.
+      - Read from the variable C(bootflow_project), else V(default).
     type: str
   storage_availability_zone:
     description:
-      - >-
-        Availability zone of volumes that name none.
-      - >-
-        Read from the variable C(bootflow_storage_availability_zone), else V(nova).
+      - Availability zone of volumes that name none.
+      - Read from the variable C(bootflow_storage_availability_zone), else V(nova).
     type: str
   allow_availability_zone_fallback:
     description:
-      - >-
-        A volume for a zone without a backend goes to C(bootflow_storage_availability_zone).
-      - >-
-        Read from the variable C(bootflow_allow_availability_zone_fallback), else V(false).
+      - A volume for a zone without a backend goes to C(bootflow_storage_availability_zone).
+      - Read from the variable C(bootflow_allow_availability_zone_fallback), else V(false).
     type: bool
   no_snapshot_gb_quota:
     description:
-      - >-
-        Snapshots do not count for the quota of gigabytes.
-      - >-
-        Read from the variable C(bootflow_no_snapshot_gb_quota), else V(false).
+      - Snapshots do not count for the quota of gigabytes.
+      - Read from the variable C(bootflow_no_snapshot_gb_quota), else V(false).
     type: bool
   volume_max_attempts:
     description:
-      - >-
-        How many backends a volume may be tried on.
-      - >-
-        A whole number from 1 to 3.
-      - >-
-        Read from the variable C(bootflow_volume_max_attempts), else V(3).
+      - How many backends a volume may be tried on.
+      - A whole number from 1 to 3.
+      - Read from the variable C(bootflow_volume_max_attempts), else V(3).
     type: int
 """

@@ -12,52 +12,38 @@ class ModuleDocFragment:
 options:
   volume_max_attempts:
     description:
-      - >-
-        How many backends a volume may be tried on.
-      - >-
-        A whole number from 1 to 3.
-      - >-
-        Read from the variable C(bootflow_volume_max_attempts), else V(3).
+      - How many backends a volume may be tried on.
+      - A whole number from 1 to 3.
+      - Read from the variable C(bootflow_volume_max_attempts), else V(3).
     type: int
   volume_filters:
     description:
-      - >-
-        Filters of backends in order, Cinder's names.
-      - >-
-        Read from the variable C(bootflow_volume_filters), else C(AvailabilityZoneFilter), C(CapacityFilter),
+      - Filters of backends in order, Cinder's names.
+      - Read from the variable C(bootflow_volume_filters), else C(AvailabilityZoneFilter), C(CapacityFilter),
         C(CapabilitiesFilter).
     type: list
     elements: str
   volume_weighers:
     description:
-      - >-
-        Weighers of backends, Cinder's names.
-      - >-
-        Read from the variable C(bootflow_volume_weighers), else C(CapacityWeigher).
+      - Weighers of backends, Cinder's names.
+      - Read from the variable C(bootflow_volume_weighers), else C(CapacityWeigher).
     type: list
     elements: str
   volume_weight_multipliers:
     description:
-      - >-
-        Weigher of backends to multiplier, where it is not the default.
-      - >-
-        Read from the variable C(bootflow_volume_weight_multipliers), else V({}).
+      - Weigher of backends to multiplier, where it is not the default.
+      - Read from the variable C(bootflow_volume_weight_multipliers), else V({}).
     type: dict
   max_over_subscription_ratio:
     description:
-      - >-
-        Over-subscription ratio of thin backends; 1.0 means no over-subscription. An entry of C(bootflow_storage_backends)
+      - Over-subscription ratio of thin backends; 1.0 means no over-subscription. An entry of C(bootflow_storage_backends)
         may have its own.
-      - >-
-        Read from the variable C(bootflow_max_over_subscription_ratio), else V(20.0).
+      - Read from the variable C(bootflow_max_over_subscription_ratio), else V(20.0).
     type: raw
   service_down_time:
     description:
-      - >-
-        Time without a report after which a compute host is down, and a storage host gets no volumes.
-      - >-
-        A whole number of seconds, at least 1.
-      - >-
-        Read from the variable C(bootflow_service_down_time), else V(900).
+      - Time without a report after which a compute host is down, and a storage host gets no volumes.
+      - A whole number of seconds, at least 1.
+      - Read from the variable C(bootflow_service_down_time), else V(900).
     type: int
 """

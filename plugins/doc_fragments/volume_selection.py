@@ -12,25 +12,19 @@ class ModuleDocFragment:
 options:
   volume_names:
     description:
-      - >-
-        Names of volumes to list or delete.
-      - >-
-        Read from the variable C(bootflow_volume_names).
+      - Names of volumes to list or delete.
+      - Read from the variable C(bootflow_volume_names).
     type: list
     elements: str
   volume_ids:
     description:
-      - >-
-        UUIDs of volumes to list or delete.
-      - >-
-        Read from the variable C(bootflow_volume_ids).
+      - UUIDs of volumes to list or delete.
+      - Read from the variable C(bootflow_volume_ids).
     type: list
     elements: str
   project:
     description:
-      - >-
-        Only volumes of this project.
-      - >-
-        Read from the variable C(bootflow_project).
+      - Only volumes of this project.
+      - Read from the variable C(bootflow_project).
     type: str
 """

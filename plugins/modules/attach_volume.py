@@ -18,50 +18,20 @@ description:
   - A volume that is already attached to the instance stays unchanged.
   - A volume with C(multiattach) can be attached to several instances; only one run at a time changes its attachments.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
-  - bootflow.compute.ledger
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller, bootflow.compute.shared.attachments]
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  diff_mode: {support: full}
 options:
   attachments:
     description:
       - List of C(instance) and C(volume) (name or UUID of each), C(device) (a name such as V(/dev/vdb); by default the next free one),
         C(mode) (V(rw) or V(ro)), C(delete_on_termination), C(disk_bus) and C(tag).
       - Read from the variable C(bootflow_attachments).
-    type: list
-    elements: raw
-    required: true
-  project:
-    description: Project of the instances and volumes. Read from the variable C(bootflow_project), else V(default).
-    type: str
   cross_az_attach:
     description:
       - Whether a volume may be in another availability zone than the instance.
       - Read from the variable C(bootflow_cross_az_attach), else V(true).
     type: bool
-  phase:
-    description:
-      - V(begin) before the hosts work, V(finish) afterwards, which fails when something is left.
-      - V(undo) in between releases volumes that could not be attached, and names the storage hosts with exports to remove in RV(storage_hosts).
-      - V(clean) before all of it takes over what an earlier run could not end of these volumes since a host did not answer, and names these hosts.
-    type: str
-    choices: [clean, begin, undo, finish]
-    default: begin
-  print_table:
-    description: Print what was done, or in check mode what would be done. Read from the variable C(bootflow_print_table), else V(true).
-    type: bool
-requirements:
-  - SQLAlchemy >= 2.0 (on the controller)
-  - alembic (on the controller)
-  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
-notes:
-  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -107,34 +77,13 @@ left:
   type: list
   elements: dict
   returned: with O(phase=finish)
-errors:
-  description: All errors of the request, each with its path, code, status, message and remedy.
-  type: list
-  elements: dict
-  returned: failure
+errors: {description: "All errors of the request, each with its path, code, status, message and remedy.", type: list, elements: dict, returned: failure}
 failed_items:
-  description:
-    - What failed, each item with C(name), C(id), C(host), C(state), C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).
-    - Missing if the task failed as a whole.
-  type: list
-  elements: dict
-  returned: failure
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: InvalidVolume
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 400
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
+  {description: ["What failed, each item with C(name), C(id), C(host), C(state),
+    C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],
+    type: list, elements: dict, returned: failure}
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidVolume}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
+remedy: {description: How to resolve the error., type: str, returned: failure}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

@@ -25,18 +25,11 @@ description:
     The audit can run beside boots and other audits. It does not touch the work of a live run, or anything that changed after
     the host reported.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
-  - bootflow.compute.ledger
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller]
 attributes:
-  check_mode:
-    support: full
-    details: Prints and returns the repair plan; neither a host nor the ledger is touched.
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
-    details: A second audit in a row reports no change.
+  check_mode: {support: full, details: Prints and returns the repair plan; neither a host nor the ledger is touched.}
+  diff_mode: {support: full}
+  idempotent: {support: full, details: A second audit in a row reports no change.}
 options:
   phase:
     description:
@@ -66,12 +59,6 @@ options:
   print_table:
     description: Print the plan. Read from the variable C(bootflow_print_table), else true.
     type: bool
-requirements:
-  - SQLAlchemy >= 2.0 (on the controller)
-  - alembic (on the controller)
-  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
-notes:
-  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -216,22 +203,8 @@ error:
   description: Why the host did not answer.
   type: dict
   returned: phase inspect, when it did not answer
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: InvalidRequest
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 400
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidRequest}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
+remedy: {description: How to resolve the error., type: str, returned: failure}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

@@ -19,27 +19,13 @@ description:
     One task per host handles all of its builds. A build that fails is undone on the host, then rescheduled or set to
     ERROR; the other builds and the play continue.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
-  - bootflow.compute.ledger
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller]
 options:
   images:
     description: The images that requests may name. Read from the variable C(bootflow_images).
     type: raw
 attributes:
-  check_mode:
-    support: full
-    details: Does nothing; the plan is shown by M(bootflow.compute.boot_schedule).
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
-requirements:
-  - SQLAlchemy >= 2.0 (on the controller)
-  - alembic (on the controller)
-  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
-notes:
-  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
+  check_mode: {support: full, details: Does nothing; the plan is shown by M(bootflow.compute.boot_schedule).}
 """
 
 EXAMPLES = r"""
@@ -50,35 +36,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
-builds:
-  description: Builds that passed the stage.
-  type: list
-  elements: dict
-  returned: success
-  sample: [{name: web-1, uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11}]
-failed_builds:
-  description: Builds that failed, each with its error and its result (V(rescheduled), V(error) or V(gone)).
-  type: list
-  elements: dict
-  returned: success
-  sample: []
-
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: InvalidRequest
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 400
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
+builds: {description: Builds that passed the stage., type: list, elements: dict, returned: success,
+         sample: [{name: web-1, uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11}]}
+failed_builds: {description: "Builds that failed, each with its error and its result (V(rescheduled), V(error) or V(gone)).", type: list, elements: dict,
+                returned: success, sample: []}
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidRequest}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
+remedy: {description: How to resolve the error., type: str, returned: failure}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

@@ -17,34 +17,9 @@ description:
   - >-
     Set C(no_log) on the task.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
-  - bootflow.compute.ledger
-options:
-  instances:
-    description:
-      - The requested instances. Only their user data, injected files and passwords are read.
-      - Read from the variable C(bootflow_instances).
-    type: list
-    elements: raw
-    required: true
-  project:
-    description: The project of entries that name none. Read from the variable C(bootflow_project), else V(default).
-    type: str
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller, bootflow.compute.shared.user_data]
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: partial
-    details: A later run knows only the passwords that are part of the request.
-requirements:
-  - SQLAlchemy >= 2.0 (on the controller)
-  - alembic (on the controller)
-  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
-notes:
-  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
+  idempotent: {support: partial, details: A later run knows only the passwords that are part of the request.}
 """
 
 EXAMPLES = r"""
@@ -61,23 +36,8 @@ admin_passwords:
   description: Password of each instance, by its name.
   type: dict
   returned: success
-
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: InvalidRequest
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 400
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidRequest}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
+remedy: {description: How to resolve the error., type: str, returned: failure}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

@@ -14,16 +14,7 @@ description:
   - >-
     Last task of a boot. Prints the table of instances, and fails with a summary if one of them is not ACTIVE.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
-  - bootflow.compute.ledger
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller]
 options:
   uuids:
     description:
@@ -45,12 +36,6 @@ options:
   print_table:
     description: Print the table. Read from the variable C(bootflow_print_table), else true.
     type: bool
-requirements:
-  - SQLAlchemy >= 2.0 (on the controller)
-  - alembic (on the controller)
-  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
-notes:
-  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -82,28 +67,11 @@ storage_hosts:
   elements: str
   returned: with O(phase=end)
 failed_items:
-  description:
-    - What failed, each item with C(name), C(id), C(host), C(state), C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).
-    - Missing if the task failed as a whole.
-  type: list
-  elements: dict
-  returned: failure
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: InvalidRequest
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 400
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
+  {description: ["What failed, each item with C(name), C(id), C(host), C(state),
+    C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],
+    type: list, elements: dict, returned: failure}
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidRequest}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
+remedy: {description: How to resolve the error., type: str, returned: failure}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

@@ -21,23 +21,11 @@ description:
     The task does not fail when a volume fails or the host does not answer; M(bootflow.compute.attach_volume) and
     M(bootflow.compute.detach_volume) with C(phase=finish) report what is left.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
-  - bootflow.compute.ledger
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger]
 attributes:
-  check_mode:
-    support: full
-    details: Does nothing; O(bootflow.compute.attach_volume#module:phase=begin) reports what would be done.
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
-requirements:
-  - SQLAlchemy >= 2.0 (on the controller)
-  - alembic (on the controller)
-  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
+  check_mode: {support: full, details: Does nothing; O(bootflow.compute.attach_volume#module:phase=begin) reports what would be done.}
 notes:
-  - It runs on the controller, inside the ansible-playbook process; what it copies to the host are the modules it calls.
+  - Runs on the controller, inside the ansible-playbook process; what it copies to the host are the modules it calls.
 """
 
 EXAMPLES = r"""
@@ -67,23 +55,8 @@ problems:
   description: Errors of failed volumes, by UUID.
   type: dict
   returned: success
-
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: LedgerMissing
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 404
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: LedgerMissing}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 404}
+remedy: {description: How to resolve the error., type: str, returned: failure}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

@@ -14,16 +14,9 @@ description:
   - A host that is disabled or forced down gets no new instances. Its running instances are not affected.
   - The state is kept in the ledger. The variable C(bootflow_disabled) in the inventory disables a host independently of it.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
-  - bootflow.compute.ledger
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller]
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  diff_mode: {support: full}
 options:
   hosts:
     description:
@@ -45,12 +38,6 @@ options:
       - Reason for V(disabled) or V(forced_down), at most 255 characters. The explanations of the scheduler show it.
       - Read from the variable C(bootflow_host_reason).
     type: str
-requirements:
-  - SQLAlchemy >= 2.0 (on the controller)
-  - alembic (on the controller)
-  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
-notes:
-  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -73,22 +60,8 @@ hosts:
   description: The hosts with C(disabled), C(disabled_reason), C(forced_down), C(forced_down_reason) and C(by_inventory). In check mode their current state.
   type: dict
   returned: success
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: InvalidRequest
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 400
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidRequest}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
+remedy: {description: How to resolve the error., type: str, returned: failure}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

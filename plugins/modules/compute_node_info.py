@@ -15,24 +15,11 @@ description:
   - KVM is used only where it works. With O(virt_type=auto) a guest of 512 bytes runs once for each boot of the host, which takes
     a tenth of a second; the result is cached in C(_probe) below O(instances_path).
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
-  - bootflow.compute.libvirt
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.libvirt, bootflow.compute.shared.instances_path]
 attributes:
-  check_mode:
-    support: full
-    details: In check mode the result for KVM and the CPU times are not cached.
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
-  platform:
-    platforms: linux
+  check_mode: {support: full, details: In check mode the result for KVM and the CPU times are not cached.}
+  platform: {platforms: linux}
 options:
-  instances_path:
-    description: Absolute path of the directory that holds one directory per instance, named by its UUID.
-    type: path
-    default: /var/lib/bootflow/instances
   virt_type:
     description:
       - Virtualization type of the guests.
@@ -88,8 +75,6 @@ options:
     elements: str
     default: []
 requirements:
-  - python3-libvirt
-  - python3-lxml
   - lvm2 for disks in a volume group
 """
 
@@ -275,26 +260,11 @@ iscsi:
       description: Why these could not be read, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: HypervisorUnavailable
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 503
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-  sample: Start libvirtd on that host, or disable the host.
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
-  sample: true
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: HypervisorUnavailable}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 503}
+remedy: {description: How to resolve the error., type: str, returned: failure, sample: "Start libvirtd on that host, or disable the host."}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
+            sample: true}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -15,16 +15,9 @@ description:
   - A drive is written to a temporary file, which is renamed when it is complete. After a failure no part of it remains.
   - The failure of one drive does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
+extends_documentation_fragment: [bootflow.compute.attributes]
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-    details: A config drive may hold passwords.
-  idempotent:
-    support: full
+  diff_mode: {support: none, details: A config drive may hold passwords.}
 options:
   drives:
     description: The drives to create on this host.
@@ -96,10 +89,8 @@ outcomes:
       description: Size of the image file in bytes.
       type: int
       returned: success
-    error:
-      description: Why the drive could not be created, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
-      type: dict
-      returned: always
+    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
+            returned: always}
   sample:
     2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11:
       changed: true
@@ -107,26 +98,11 @@ outcomes:
       format: iso9660
       path: /var/lib/bootflow/instances/2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11/disk.config
       size: 231424
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: InvalidInput
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 400
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-  sample: ""
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
-  sample: false
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidInput}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
+remedy: {description: How to resolve the error., type: str, returned: failure, sample: ""}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
+            sample: false}
 """
 
 from ansible.module_utils.basic import AnsibleModule

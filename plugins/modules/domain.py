@@ -18,18 +18,10 @@ description:
   - The failure of one domain does not affect the others; a partly created domain stays for M(bootflow.compute.instance_cleanup).
   - RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
-  - bootflow.compute.libvirt
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.libvirt, bootflow.compute.shared.workers]
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
-  platform:
-    platforms: linux
+  diff_mode: {support: full}
+  platform: {platforms: linux}
 options:
   domains:
     description: The domains.
@@ -104,13 +96,8 @@ options:
         description: Seconds to wait until the QEMU guest agent responds. V(0) does not wait.
         type: float
         default: 0
-  workers:
-    description: Number of items to process in parallel.
-    type: int
-    default: 8
+  workers: {default: 8}
 requirements:
-  - python3-libvirt
-  - python3-lxml
   - iputils-ping with O(domains[].wait_address)
 """
 
@@ -172,30 +159,13 @@ outcomes:
       type: list
       elements: str
       returned: success
-    error:
-      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
-      type: dict
-      returned: always
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: HypervisorUnavailable
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 503
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-  sample: Start libvirtd on that host, or disable the host.
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
-  sample: true
+    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
+            returned: always}
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: HypervisorUnavailable}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 503}
+remedy: {description: How to resolve the error., type: str, returned: failure, sample: "Start libvirtd on that host, or disable the host."}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
+            sample: true}
 """
 
 from ansible.module_utils.basic import AnsibleModule

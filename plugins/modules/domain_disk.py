@@ -18,18 +18,10 @@ description:
     the definition while the running guest still has it.
   - The failure of one disk does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
-  - bootflow.compute.libvirt
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.libvirt, bootflow.compute.shared.workers]
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
-  platform:
-    platforms: linux
+  diff_mode: {support: full}
+  platform: {platforms: linux}
 options:
   disks:
     description: The disks.
@@ -68,13 +60,6 @@ options:
     description: Seconds before the second attempt. The next pause is twice as long, then three times, up to 30 seconds.
     type: float
     default: 2
-  workers:
-    description: Number of items to process in parallel.
-    type: int
-    default: 4
-requirements:
-  - python3-libvirt
-  - python3-lxml
 """
 
 EXAMPLES = r"""
@@ -123,30 +108,13 @@ outcomes:
       description: Size in bytes in the running guest, with O(disks[].state=resized); otherwise null.
       type: int
       returned: success
-    error:
-      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
-      type: dict
-      returned: always
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: HypervisorUnavailable
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 503
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-  sample: Start libvirtd on that host, or disable the host.
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
-  sample: true
+    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
+            returned: always}
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: HypervisorUnavailable}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 503}
+remedy: {description: How to resolve the error., type: str, returned: failure, sample: "Start libvirtd on that host, or disable the host."}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
+            sample: true}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -17,18 +17,9 @@ description:
   - A guest is started by the definition that the host has of it, with its CPUs stopped until its interfaces are up.
   - A domain that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
-  - bootflow.compute.libvirt
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.libvirt]
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
-  platform:
-    platforms: linux
+  platform: {platforms: linux}
 options:
   domains:
     description: The domains.
@@ -70,9 +61,6 @@ options:
     description: How many guests are started at once. Guests shut down side by side, up to 100.
     type: int
     default: 8
-requirements:
-  - python3-libvirt
-  - python3-lxml
 """
 
 EXAMPLES = r"""
@@ -121,30 +109,13 @@ outcomes:
       description: How long it took.
       type: float
       returned: success
-    error:
-      description: What went wrong with this one, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
-      type: dict
-      returned: always
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: HypervisorUnavailable
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 503
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-  sample: Start libvirtd on that host, or disable the host.
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
-  sample: true
+    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
+            returned: always}
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: HypervisorUnavailable}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 503}
+remedy: {description: How to resolve the error., type: str, returned: failure, sample: "Start libvirtd on that host, or disable the host."}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
+            sample: true}
 """
 
 from ansible.module_utils.basic import AnsibleModule

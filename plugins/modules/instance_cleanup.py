@@ -21,21 +21,12 @@ author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.libvirt
+  - bootflow.compute.shared.instances_path
+  - bootflow.compute.shared.workers
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-    details: RV(outcomes) lists what was removed.
-  idempotent:
-    support: full
-  platform:
-    platforms: linux
+  diff_mode: {support: none, details: RV(outcomes) lists what was removed.}
+  platform: {platforms: linux}
 options:
-  instances_path:
-    description: Absolute path of the directory that holds one directory per instance, named by its UUID.
-    type: path
-    default: /var/lib/bootflow/instances
   instances:
     description: The instances to remove.
     type: list
@@ -85,12 +76,7 @@ options:
     type: str
     choices: [absent]
     default: absent
-  workers:
-    description: Number of items to process in parallel.
-    type: int
-    default: 4
 requirements:
-  - python3-libvirt
   - lvm2 for disks in a volume group
 """
 
@@ -119,30 +105,13 @@ outcomes:
       type: list
       elements: str
       returned: success
-    error:
-      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
-      type: dict
-      returned: always
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: HypervisorUnavailable
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 503
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-  sample: Start libvirtd on that host, or disable the host.
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
-  sample: true
+    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
+            returned: always}
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: HypervisorUnavailable}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 503}
+remedy: {description: How to resolve the error., type: str, returned: failure, sample: "Start libvirtd on that host, or disable the host."}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
+            sample: true}
 """
 
 from ansible.module_utils.basic import AnsibleModule

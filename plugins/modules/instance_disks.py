@@ -17,24 +17,12 @@ description:
   - Existing disks stay unchanged. A disk gets its name only when it is complete.
   - The failure of one image or instance does not affect the others. RV(image_outcomes) and RV(outcomes) have the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.shared.instances_path, bootflow.compute.shared.workers]
 attributes:
-  check_mode:
-    support: full
-    details: In check mode an image that is not in the cache is not fetched, and therefore not checked.
-  diff_mode:
-    support: none
-    details: Disks have no text to compare.
-  idempotent:
-    support: full
-  platform:
-    platforms: linux
+  check_mode: {support: full, details: "In check mode an image that is not in the cache is not fetched, and therefore not checked."}
+  diff_mode: {support: none, details: Disks have no text to compare.}
+  platform: {platforms: linux}
 options:
-  instances_path:
-    description: Absolute path of the directory that holds one directory per instance, named by its UUID.
-    type: path
-    default: /var/lib/bootflow/instances
   images:
     description: The images that the instances need.
     type: list
@@ -133,10 +121,6 @@ options:
     description: Accept images without a checksum.
     type: bool
     default: false
-  workers:
-    description: Number of items to process in parallel.
-    type: int
-    default: 4
 requirements:
   - qemu-utils
   - e2fsprogs, dosfstools or xfsprogs for file systems
@@ -191,10 +175,8 @@ outcomes:
       type: list
       elements: str
       returned: success
-    error:
-      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
-      type: dict
-      returned: always
+    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
+            returned: always}
 image_outcomes:
   description: The outcome of each image, by its id.
   type: dict
@@ -212,35 +194,18 @@ image_outcomes:
       description: Path of the raw file in the cache; empty if it does not exist yet.
       type: str
       returned: success
-    error:
-      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
-      type: dict
-      returned: always
+    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
+            returned: always}
 missing_images:
   description: Ids of images that must be uploaded from the controller before the disks can be created.
   type: list
   elements: str
   returned: success
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: HypervisorUnavailable
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 503
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-  sample: Start libvirtd on that host, or disable the host.
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
-  sample: true
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: HypervisorUnavailable}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 503}
+remedy: {description: How to resolve the error., type: str, returned: failure, sample: "Start libvirtd on that host, or disable the host."}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
+            sample: true}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -18,18 +18,10 @@ description:
     another run, the task fails and no instance is touched. An instance that is already what the operation makes of it is left alone.
   - An instance that fails on its host does not fail the others, and is again what it was before.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
-  - bootflow.compute.ledger
-  - bootflow.compute.instance_selection
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.instance_selection]
 attributes:
-  check_mode:
-    support: full
-    details: The hosts are asked what would change there. Neither ledger nor hosts are written.
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  check_mode: {support: full, details: The hosts are asked what would change there. Neither ledger nor hosts are written.}
+  diff_mode: {support: full}
 options:
   operation:
     description:
@@ -52,12 +44,8 @@ options:
   print_table:
     description: Print what was done. Read from the variable C(bootflow_print_table), else true.
     type: bool
-requirements:
-  - SQLAlchemy >= 2.0 (on the controller)
-  - alembic (on the controller)
-  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
 notes:
-  - It runs on the controller, inside the ansible-playbook process. With O(phase=work) it runs M(bootflow.compute.domain_power) on the host.
+  - Runs on the controller, inside the ansible-playbook process. With O(phase=work) it runs M(bootflow.compute.domain_power) on the host.
   - O(phase=work) reads what O(phase=begin) returned from C(bootflow_operation_begun) of C(localhost), and O(phase=finish) reads C(bootflow_operated) of
     the hosts; register them under these names.
 seealso:
@@ -129,28 +117,11 @@ outcomes:
   type: dict
   returned: O(phase=work)
 failed_items:
-  description:
-    - What failed, each item with C(name), C(id), C(host), C(state), C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).
-    - Missing if the task failed as a whole.
-  type: list
-  elements: dict
-  returned: failure
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: InstanceInvalidState
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 409
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
+  {description: ["What failed, each item with C(name), C(id), C(host), C(state),
+    C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],
+    type: list, elements: dict, returned: failure}
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InstanceInvalidState}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 409}
+remedy: {description: How to resolve the error., type: str, returned: failure}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

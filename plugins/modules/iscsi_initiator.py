@@ -22,18 +22,11 @@ description:
   - Secrets are never on a command line. C(iscsiadm) keeps them in its record of the target, which only root can read, until the host is disconnected.
   - The failure of one connection does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.shared.workers]
 attributes:
-  check_mode:
-    support: partial
-    details: The size after O(connections[].state=rescanned) is not known in check mode.
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
-  platform:
-    platforms: linux
+  check_mode: {support: partial, details: "The size after O(connections[].state=rescanned) is not known in check mode."}
+  diff_mode: {support: full}
+  platform: {platforms: linux}
 options:
   connections:
     description: The volumes.
@@ -81,10 +74,6 @@ options:
     description: How often to look for a disk that does not appear immediately, after 1, 4, 9... seconds.
     type: int
     default: 5
-  workers:
-    description: Number of items to process in parallel.
-    type: int
-    default: 4
 requirements:
   - open-iscsi with iscsid running
   - udev
@@ -171,30 +160,13 @@ outcomes:
       type: list
       elements: str
       returned: when connected
-    error:
-      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
-      type: dict
-      returned: always
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: InvalidInput
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 400
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-  sample: Write 192.0.2.1:3260 or [2001:db8::1]:3260.
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
-  sample: false
+    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
+            returned: always}
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidInput}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
+remedy: {description: How to resolve the error., type: str, returned: failure, sample: "Write 192.0.2.1:3260 or [2001:db8::1]:3260."}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
+            sample: false}
 """
 
 from ansible.module_utils.basic import AnsibleModule

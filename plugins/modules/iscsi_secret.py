@@ -16,20 +16,11 @@ description:
     only root can read. libvirt does not return the value, therefore it is set each time.
   - The failure of one secret does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
-  - bootflow.compute.libvirt
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.libvirt]
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-    details: The definition, without the value.
-  idempotent:
-    support: full
-    details: RV(outcomes.changed) reports whether the definition changed. libvirt does not report whether the value changed.
-  platform:
-    platforms: linux
+  diff_mode: {support: full, details: "The definition, without the value."}
+  idempotent: {support: full, details: RV(outcomes.changed) reports whether the definition changed. libvirt does not report whether the value changed.}
+  platform: {platforms: linux}
 options:
   secrets:
     description: The secrets.
@@ -54,8 +45,6 @@ options:
         type: bool
         default: false
 requirements:
-  - python3-libvirt
-  - python3-lxml
   - qemu-block-extra for the guests
 """
 
@@ -83,30 +72,13 @@ outcomes:
       description: UUID of the secret, for the XML of a disk.
       type: str
       returned: with O(secrets[].state=present)
-    error:
-      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
-      type: dict
-      returned: always
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: HypervisorUnavailable
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 503
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-  sample: Start libvirtd on that host, or disable the host.
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
-  sample: true
+    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
+            returned: always}
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: HypervisorUnavailable}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 503}
+remedy: {description: How to resolve the error., type: str, returned: failure, sample: "Start libvirtd on that host, or disable the host."}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
+            sample: true}
 """
 
 from ansible.module_utils.basic import AnsibleModule

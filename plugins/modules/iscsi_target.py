@@ -18,18 +18,10 @@ description:
   - Secrets are never on a command line, except when tgt starts - its C(tgt-admin) passes the secrets of its files to C(tgtadm) that way.
   - The failure of one export does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
+extends_documentation_fragment: [bootflow.compute.attributes]
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-    details: For CHAP credentials the difference only shows whether there are any, or whether they differ.
-  idempotent:
-    support: full
-  platform:
-    platforms: linux
+  diff_mode: {support: full, details: "For CHAP credentials the difference only shows whether there are any, or whether they differ."}
+  platform: {platforms: linux}
 options:
   target:
     description: Target implementation that serves the volumes.
@@ -206,30 +198,13 @@ outcomes:
       type: list
       elements: str
       returned: success
-    error:
-      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
-      type: dict
-      returned: always
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: InvalidInput
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 400
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-  sample: Write 192.0.2.1:3260 or [2001:db8::1]:3260.
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
-  sample: false
+    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
+            returned: always}
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidInput}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
+remedy: {description: How to resolve the error., type: str, returned: failure, sample: "Write 192.0.2.1:3260 or [2001:db8::1]:3260."}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
+            sample: false}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -15,18 +15,10 @@ description:
   - Lists the logical volumes of this collection, and which of them are unknown; with O(targets) also the targets of volumes.
   - A backend that is not ready does not affect the others; its entry has the error.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
+extends_documentation_fragment: [bootflow.compute.attributes]
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-    details: Nothing is changed.
-  idempotent:
-    support: full
-  platform:
-    platforms: linux
+  diff_mode: {support: none, details: Nothing is changed.}
+  platform: {platforms: linux}
 options:
   backends:
     description: The backends of this host.
@@ -181,26 +173,11 @@ progress:
   type: list
   elements: dict
   returned: success
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: InvalidInput
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 400
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-  sample: Give each backend a name of its own.
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
-  sample: false
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidInput}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
+remedy: {description: How to resolve the error., type: str, returned: failure, sample: Give each backend a name of its own.}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
+            sample: false}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -24,23 +24,9 @@ description:
   - >-
     The lease of the run is renewed while the host works. If a volume was deleted meanwhile, its new data is removed again.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
-  - bootflow.compute.ledger
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller]
 attributes:
-  check_mode:
-    support: full
-    details: Does nothing.
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
-requirements:
-  - SQLAlchemy >= 2.0 (on the controller)
-  - alembic (on the controller)
-  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
-notes:
-  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
+  check_mode: {support: full, details: Does nothing.}
 """
 
 EXAMPLES = r"""
@@ -79,23 +65,8 @@ export_errors:
   description: Errors of attachments whose export could not be created or removed, by id.
   type: dict
   returned: success
-
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: LedgerMissing
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 500
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: LedgerMissing}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 500}
+remedy: {description: How to resolve the error., type: str, returned: failure}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

@@ -16,18 +16,10 @@ description:
   - A network that is already defined keeps its definition.
   - The failure of one network does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
-  - bootflow.compute.libvirt
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.libvirt]
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
-  platform:
-    platforms: linux
+  diff_mode: {support: full}
+  platform: {platforms: linux}
 options:
   networks:
     description: The networks of guests on this host.
@@ -69,9 +61,6 @@ options:
         type: list
         elements: dict
         default: []
-requirements:
-  - python3-libvirt
-  - python3-lxml
 """
 
 EXAMPLES = r"""
@@ -121,30 +110,13 @@ outcomes:
       description: Whether this task started the network.
       type: bool
       returned: success
-    error:
-      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
-      type: dict
-      returned: always
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: HypervisorUnavailable
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 503
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-  sample: Start libvirtd on that host, or disable the host.
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
-  sample: true
+    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
+            returned: always}
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: HypervisorUnavailable}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 503}
+remedy: {description: How to resolve the error., type: str, returned: failure, sample: "Start libvirtd on that host, or disable the host."}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
+            sample: true}
 """
 
 from ansible.module_utils.basic import AnsibleModule

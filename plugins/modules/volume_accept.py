@@ -22,16 +22,12 @@ author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
+  - bootflow.compute.shared.controller
   - bootflow.compute.volume
   - bootflow.compute.volume_scheduler
+  - bootflow.compute.shared.storage_facts
 attributes:
-  check_mode:
-    support: full
-    details: The request runs through the same transaction, which is rolled back.
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
+  check_mode: {support: full, details: "The request runs through the same transaction, which is rolled back."}
 options:
   volumes:
     description:
@@ -42,20 +38,9 @@ options:
     type: list
     elements: raw
     required: true
-  facts_max_age:
-    description:
-      - Storage hosts whose last report is older than this many seconds are listed in RV(stale_hosts).
-      - Read from the variable C(bootflow_facts_max_age), else 300.
-    type: int
   print_table:
     description: Print a line when there is nothing to do. Read from the variable C(bootflow_print_table), else true.
     type: bool
-requirements:
-  - SQLAlchemy >= 2.0 (on the controller)
-  - alembic (on the controller)
-  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
-notes:
-  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -94,28 +79,9 @@ stale_hosts:
   type: list
   elements: str
   returned: success
-errors:
-  description: All errors of the request, each with its path, code, status, message and remedy.
-  type: list
-  elements: dict
-  returned: failure
-
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: InvalidRequest
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 400
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
+errors: {description: "All errors of the request, each with its path, code, status, message and remedy.", type: list, elements: dict, returned: failure}
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidRequest}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
+remedy: {description: How to resolve the error., type: str, returned: failure}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

@@ -18,17 +18,9 @@ description:
   - >-
     A volume that never got a backend is deleted immediately. A volume that could not be removed stays in the ledger.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
-  - bootflow.compute.ledger
-  - bootflow.compute.volume_selection
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller, bootflow.compute.volume_selection]
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  diff_mode: {support: full}
 options:
   all:
     description: All volumes of the O(project). Read from the variable C(bootflow_volume_delete_all), else false.
@@ -54,12 +46,6 @@ options:
   print_table:
     description: Print deleted volumes, in check mode the volumes to delete, and missing names. Read from the variable C(bootflow_print_table), else true.
     type: bool
-requirements:
-  - SQLAlchemy >= 2.0 (on the controller)
-  - alembic (on the controller)
-  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
-notes:
-  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -106,34 +92,13 @@ left:
   type: list
   elements: dict
   returned: in the phase finish
-errors:
-  description: All errors of the request, each with its path, code, status, message and remedy.
-  type: list
-  elements: dict
-  returned: failure
+errors: {description: "All errors of the request, each with its path, code, status, message and remedy.", type: list, elements: dict, returned: failure}
 failed_items:
-  description:
-    - What failed, each item with C(name), C(id), C(host), C(state), C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).
-    - Missing if the task failed as a whole.
-  type: list
-  elements: dict
-  returned: failure
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: InvalidVolume
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 400
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
+  {description: ["What failed, each item with C(name), C(id), C(host), C(state),
+    C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],
+    type: list, elements: dict, returned: failure}
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidVolume}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
+remedy: {description: How to resolve the error., type: str, returned: failure}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

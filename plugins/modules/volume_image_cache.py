@@ -15,26 +15,12 @@ description:
   - Existing volumes that were created from them are not affected, and keep the blocks that they share. The next volume from such an image is copied again.
   - An image from which a run is creating volumes, or that a program has open, is kept and listed in RV(kept).
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.shared.volume_group]
 attributes:
-  check_mode:
-    support: full
-    details: Check mode does not detect runs that are creating volumes from an image.
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
-  platform:
-    platforms: linux
+  check_mode: {support: full, details: Check mode does not detect runs that are creating volumes from an image.}
+  diff_mode: {support: full}
+  platform: {platforms: linux}
 options:
-  volume_group:
-    description: The volume group.
-    type: str
-    default: cinder-volumes
-  thin_pool:
-    description: Name of the thin pool. By default the name of the volume group followed by C(-pool).
-    type: str
   images:
     description: Only these images, by their id in the catalogue (current or former) or by their sha256. By default all.
     type: list
@@ -115,24 +101,10 @@ kept:
   description: Reasons why other selected images were kept, by name.
   type: dict
   returned: success
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: DriverNotInitialized
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 503
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: DriverNotInitialized}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 503}
+remedy: {description: How to resolve the error., type: str, returned: failure}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -25,31 +25,17 @@ description:
   - A killed run leaves volumes that are marked as incomplete; the next run creates them again.
   - The failure of one volume does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment:
-  - bootflow.compute.attributes
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.shared.volume_group]
 attributes:
-  check_mode:
-    support: full
-    details: In check mode images are not fetched, and therefore not checked.
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
-  platform:
-    platforms: linux
+  check_mode: {support: full, details: "In check mode images are not fetched, and therefore not checked."}
+  diff_mode: {support: full}
+  platform: {platforms: linux}
 options:
-  volume_group:
-    description: The volume group.
-    type: str
-    default: cinder-volumes
   provisioning:
     description: Whether volumes are V(thick) (fully allocated) or V(thin) (allocated from a thin pool as they are written).
     type: str
     choices: [thick, thin]
     default: thick
-  thin_pool:
-    description: Name of the thin pool. By default the name of the volume group followed by C(-pool).
-    type: str
   volumes:
     description: The volumes and snapshots.
     type: list
@@ -214,10 +200,8 @@ outcomes:
       description: Size in bytes; 0 after a deletion.
       type: int
       returned: success
-    error:
-      description: Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
-      type: dict
-      returned: always
+    error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
+            returned: always}
 evicted:
   description: Cached images that were evicted, with C(name), C(checksum), C(image_ids), C(size) in bytes, C(used_at)...
   type: list
@@ -227,26 +211,12 @@ backend:
   description: Capacity of the backend afterwards, as in RV(bootflow.compute.storage_backend_info#module:backends).
   type: dict
   returned: success
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: DriverNotInitialized
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 503
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-  sample: Prepare the backend (vgcreate cinder-volumes DEVICES), or correct its volume_group.
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
-  sample: true
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: DriverNotInitialized}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 503}
+remedy: {description: How to resolve the error., type: str, returned: failure,
+         sample: "Prepare the backend (vgcreate cinder-volumes DEVICES), or correct its volume_group."}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
+            sample: true}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -23,16 +23,13 @@ author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
+  - bootflow.compute.shared.controller
   - bootflow.compute.volume
   - bootflow.compute.volume_scheduler
+  - bootflow.compute.shared.schedule
 attributes:
-  check_mode:
-    support: full
-    details: Prints and returns the plan; the transaction is rolled back.
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  check_mode: {support: full, details: Prints and returns the plan; the transaction is rolled back.}
+  diff_mode: {support: full}
 options:
   volumes:
     description:
@@ -40,19 +37,6 @@ options:
       - Read from the variable C(bootflow_volumes).
     type: list
     elements: raw
-  round:
-    description: Number of the round. In check mode the plan is shown in the first.
-    type: int
-    default: 1
-  print_table:
-    description: Print the plan in check mode. Read from the variable C(bootflow_print_table), else true.
-    type: bool
-requirements:
-  - SQLAlchemy >= 2.0 (on the controller)
-  - alembic (on the controller)
-  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
-notes:
-  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -85,34 +69,13 @@ plan:
   type: list
   elements: dict
   returned: in check mode
-errors:
-  description: All errors of the request, each with its path, code, status, message and remedy.
-  type: list
-  elements: dict
-  returned: failure
+errors: {description: "All errors of the request, each with its path, code, status, message and remedy.", type: list, elements: dict, returned: failure}
 failed_items:
-  description:
-    - What failed, each item with C(name), C(id), C(host), C(state), C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).
-    - Missing if the task failed as a whole.
-  type: list
-  elements: dict
-  returned: failure
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: NoValidBackend
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 500
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
+  {description: ["What failed, each item with C(name), C(id), C(host), C(state),
+    C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],
+    type: list, elements: dict, returned: failure}
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: NoValidBackend}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 500}
+remedy: {description: How to resolve the error., type: str, returned: failure}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

@@ -18,15 +18,12 @@ author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
+  - bootflow.compute.shared.controller
   - bootflow.compute.volume
+  - bootflow.compute.shared.storage_facts
 attributes:
-  check_mode:
-    support: full
-    details: The request runs through the same transaction, which is rolled back.
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  check_mode: {support: full, details: "The request runs through the same transaction, which is rolled back."}
+  diff_mode: {support: full}
 options:
   snapshots:
     description:
@@ -41,20 +38,9 @@ options:
     type: str
     choices: [select, begin, finish]
     default: begin
-  facts_max_age:
-    description:
-      - Storage hosts whose last report is older than this many seconds are listed in RV(stale_hosts).
-      - Read from the variable C(bootflow_facts_max_age), else 300.
-    type: int
   print_table:
     description: Print the result, or in check mode what would be created and deleted. Read from the variable C(bootflow_print_table), else true.
     type: bool
-requirements:
-  - SQLAlchemy >= 2.0 (on the controller)
-  - alembic (on the controller)
-  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
-notes:
-  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 """
 
 EXAMPLES = r"""
@@ -115,34 +101,13 @@ stale_hosts:
   type: list
   elements: str
   returned: in the phase select
-errors:
-  description: All errors of the request, each with its path, code, status, message and remedy.
-  type: list
-  elements: dict
-  returned: failure
+errors: {description: "All errors of the request, each with its path, code, status, message and remedy.", type: list, elements: dict, returned: failure}
 failed_items:
-  description:
-    - What failed, each item with C(name), C(id), C(host), C(state), C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).
-    - Missing if the task failed as a whole.
-  type: list
-  elements: dict
-  returned: failure
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: InvalidRequest
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 400
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
+  {description: ["What failed, each item with C(name), C(id), C(host), C(state),
+    C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],
+    type: list, elements: dict, returned: failure}
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidRequest}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
+remedy: {description: How to resolve the error., type: str, returned: failure}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

@@ -22,16 +22,11 @@ author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
+  - bootflow.compute.shared.controller
   - bootflow.compute.request
   - bootflow.compute.scheduler
 attributes:
-  check_mode:
-    support: full
-    details: Nothing is changed in either mode.
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
+  check_mode: {support: full, details: Nothing is changed in either mode.}
 options:
   flavor:
     description:
@@ -84,15 +79,10 @@ options:
       - Read from the variable C(bootflow_instances).
     type: list
     elements: raw
+    required: false
   print_table:
     description: Print the answer. Read from the variable C(bootflow_print_table), else true.
     type: bool
-requirements:
-  - SQLAlchemy >= 2.0 (on the controller)
-  - alembic (on the controller)
-  - psycopg >= 3 (on the controller, with a PostgreSQL ledger)
-notes:
-  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
 seealso:
   - module: bootflow.compute.compute_report
   - module: bootflow.compute.boot_schedule
@@ -203,23 +193,8 @@ oldest_facts:
   description: Age of the oldest report of a compute host in seconds; null if none has reported.
   type: float
   returned: success, or failure because something does not fit
-
-error_code:
-  description: Stable code of the error, listed in docs/errors.md.
-  type: str
-  returned: failure
-  sample: InvalidRequest
-status:
-  description: HTTP status that Nova or Cinder maps the error to.
-  type: int
-  returned: failure
-  sample: 400
-remedy:
-  description: How to resolve the error.
-  type: str
-  returned: failure
-retryable:
-  description: Whether the same request may succeed unchanged, on another host or backend, or at another time.
-  type: bool
-  returned: failure
+error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidRequest}
+status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
+remedy: {description: How to resolve the error., type: str, returned: failure}
+retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

@@ -1,0 +1,98 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """What several modules document, under a name each: bootflow.compute.shared.workers."""
+
+    ATTACHMENTS = r"""
+options:
+  attachments:
+    type: list
+    elements: raw
+    required: true
+  project:
+    description: Project of the instances and volumes. Read from the variable C(bootflow_project), else V(default).
+    type: str
+  phase:
+    description:
+      - V(begin) before the hosts work, V(finish) afterwards, which fails when something is left.
+      - V(undo) in between releases volumes that could not be attached, and names the storage hosts with exports to remove in RV(storage_hosts).
+      - V(clean) before all of it takes over what an earlier run could not end of these volumes since a host did not answer, and names these hosts.
+    type: str
+    choices: [clean, begin, undo, finish]
+    default: begin
+  print_table:
+    description: Print what was done, or in check mode what would be done. Read from the variable C(bootflow_print_table), else V(true).
+    type: bool
+"""
+
+    CONTROLLER = r"""
+options: {}
+notes:
+  - Runs on the controller, inside the ansible-playbook process; nothing is copied to a host.
+"""
+
+    INSTANCES_PATH = r"""
+options:
+  instances_path:
+    description: Absolute path of the directory that holds one directory per instance, named by its UUID.
+    type: path
+    default: /var/lib/bootflow/instances
+"""
+
+    SCHEDULE = r"""
+options:
+  round:
+    description: Number of the round. In check mode the plan is shown in the first.
+    type: int
+    default: 1
+  print_table:
+    description: Print the plan in check mode. Read from the variable C(bootflow_print_table), else true.
+    type: bool
+"""
+
+    STORAGE_FACTS = r"""
+options:
+  facts_max_age:
+    description:
+      - Storage hosts whose last report is older than this many seconds are listed in RV(stale_hosts).
+      - Read from the variable C(bootflow_facts_max_age), else 300.
+    type: int
+"""
+
+    USER_DATA = r"""
+options:
+  instances:
+    description:
+      - The requested instances. Only their user data, injected files and passwords are read.
+      - Read from the variable C(bootflow_instances).
+    type: list
+    elements: raw
+    required: true
+  project:
+    description: The project of entries that name none. Read from the variable C(bootflow_project), else V(default).
+    type: str
+"""
+
+    VOLUME_GROUP = r"""
+options:
+  volume_group:
+    description: The volume group.
+    type: str
+    default: cinder-volumes
+  thin_pool:
+    description: Name of the thin pool. By default the name of the volume group followed by C(-pool).
+    type: str
+"""
+
+    WORKERS = r"""
+options:
+  workers:
+    description: Number of items to process in parallel.
+    type: int
+    default: 4
+"""
