@@ -197,6 +197,7 @@ def domain_config(build: Build, settings: Values, volumes: t.Sequence[Attached] 
     row, spec, facts = build.row, build.row.spec, build.facts
     image = spec["image"] or {}
     arch = (facts.get("cpu_info") or {}).get("arch") or "x86_64"
+    numa = build.allocation.get("numa")
     guest = core_guest.GuestSpec(
         uuid=row.uuid,
         name=row.domain_name,
@@ -214,7 +215,7 @@ def domain_config(build: Build, settings: Values, volumes: t.Sequence[Attached] 
         image_id=image.get("id"),
         user=row.user_name,
         project=row.project,
-        numa_topology=GuestNUMATopology.from_dict(build.allocation["numa"]) if build.allocation.get("numa") else None,
+        numa_topology=GuestNUMATopology.from_dict(numa) if numa else None,
         pci_devices=build.allocation.get("pci") or (),
         whole_disks=build.allocation.get("disks") or (),
         creation_time=utc(row.created_at),

@@ -146,7 +146,7 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> dict[
 
 def _had_on(
     tx: Transaction, host: str, uuids: t.Sequence[str]
-) -> tuple[dict[str, list[t.Any]], list[attached_volumes.Attached]]:
+) -> tuple[dict[str, list[dict[str, t.Any]]], list[attached_volumes.Attached]]:
     """Whole disks and attachments."""
     found = attached_volumes.load(tx, uuids)
     volumes = [a for group in found.values() for a in group if a.row.attached_host == host]
@@ -155,7 +155,7 @@ def _had_on(
 
 
 def _remove_instances(
-    action: LedgerAction, instances: list[dict[str, t.Any]], disks: t.Mapping[str, list[t.Any]]
+    action: LedgerAction, instances: list[dict[str, t.Any]], disks: t.Mapping[str, list[dict[str, t.Any]]]
 ) -> dict[str, errors.BootflowError]:
     arguments = {
         **host_settings.cleanup_arguments(action),

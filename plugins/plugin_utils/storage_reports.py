@@ -13,6 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database i
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import backends, snapshots, volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.backends import BackendReport
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.volumes import VolumeRow
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_settings import lvm_arguments, storage_hosts
 
@@ -105,7 +106,7 @@ def rehearse(tx: Transaction, reports: t.Iterable[tuple[str, t.Mapping[str, t.An
             backends.record_unreachable(tx, host, why_silent(host, report["error"]["message"]))
 
 
-def stale_hosts_of(action: LedgerAction, choose: t.Callable[[t.Any], t.Iterable[t.Any]]) -> list[str]:
+def stale_hosts_of(action: LedgerAction, choose: t.Callable[[Transaction], t.Iterable[VolumeRow]]) -> list[str]:
     """Storage hosts to be asked before anything that needs room there. :arg choose: (tx) -> rows of such volumes."""
 
     def read(tx: Transaction) -> list[str]:

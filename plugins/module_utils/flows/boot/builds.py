@@ -18,6 +18,7 @@ from ...core.instances import states
 from ...core.model import Network
 from ...core.networks.network_info import PortRecord, build_network_info
 from ...ledger.compute import claims, history, instances, nodes, ports, runs
+from ...ledger.compute.claims import Claimed
 from ...ledger.compute.instances import Instance, PlacedInstance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
@@ -48,7 +49,7 @@ class Build:
     ports: list[tuple[PortRecord, Network]]
     network_info: list[dict[str, t.Any]]
     facts: dict[str, t.Any]  # of the node
-    allocation: dict[str, t.Any] = field(default_factory=dict)  # claims.allocations_of: NUMA cells and devices
+    allocation: Claimed = field(default_factory=Claimed)  # NUMA cells and devices
     resumed: bool = False  # a dead run may already have done this stage
     volumes: dict[str, Attachment] = field(default_factory=dict)  # by the volume's id
 

@@ -28,6 +28,7 @@ from ...core.scheduler.registry import make_filters, make_weighers, user_classes
 from ...core.scheduler.request_spec import RequestSpec
 from ...ledger.compute import claims, cleanups, groups, history, instances, ports, runs
 from ...ledger.compute.fleet import Needs
+from ...ledger.compute.history import LastFault
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
@@ -110,7 +111,7 @@ def needs_of(specs: t.Sequence[t.Mapping[str, t.Any]], options: SchedulerOptions
     )
 
 
-def faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
+def faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, LastFault]:
     """uuid -> why it was not placed."""
     return history.last_faults(tx, uuids)
 

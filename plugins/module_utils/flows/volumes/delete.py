@@ -18,6 +18,7 @@ from ...core.reading.problems import Problems
 from ...core.volumes import states
 from ...core.volumes.model import Snapshot
 from ...ledger.compute import runs
+from ...ledger.compute.history import LastFault
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, deletions, snapshots, volume_history, volumes
 from ...ledger.storage.snapshots import SnapshotRow
@@ -99,7 +100,7 @@ def finish(
     return deleted, [_shown(r, faults.get(r.id)) for r in left]
 
 
-def _shown(row: VolumeRow, fault: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
+def _shown(row: VolumeRow, fault: LastFault | None) -> dict[str, t.Any]:
     return {"id": row.id, "name": row.name or "", "project": row.project, "pool_host": row.pool_host, "fault": fault}
 
 

@@ -51,6 +51,14 @@ class ClaimRow:
     group_slot: int | None  # anti-affinity: which of the max_server_per_host places of the node
 
 
+class Claimed(t.TypedDict, total=False):
+    """What an instance has for itself on its host, as plain data; empty for one without."""
+
+    numa: dict[str, t.Any] | None  # the fitted topology
+    pci: list[dict[str, t.Any]]  # devices, as their host reported them
+    disks: list[dict[str, t.Any]]  # whole disks, as they were when it got them
+
+
 class ClaimedDevice:
     """What devices_without_claim() reads of device_claims."""
 
@@ -305,12 +313,12 @@ def _release(tx: Transaction, uuids: t.Collection[str], chosen: t.Callable[[str,
     return int(released)
 
 
-def allocations_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
+def allocations_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, Claimed]:
     """uuid -> its claimed {numa: the fitted topology or None, pci: [device], disks: [disk]}, as plain data.
 
     Only on the instance's own host: a host that could not be cleaned keeps another claim, which is not the guest's.
     """
-    found: dict[str, dict[str, t.Any]] = {}
+    found: dict[str, Claimed] = {}
     c, d = claims.c, device_claims.c
     for part in chunks(list(uuids)):
         mine = sa.select(c.instance_uuid, c.numa).where(c.instance_uuid.in_(part))

@@ -50,6 +50,19 @@ class InstanceEvent:
     details: str | None
 
 
+class LastFault(t.TypedDict):
+    """The newest fault of an instance, volume or snapshot, as plain data for people and playbooks."""
+
+    code: str  # of core.errors
+    status: int  # HTTP status
+    message: str
+    remedy: str
+    host: str | None
+    created_at: float  # seconds since the epoch
+    rescheduled: bool  # another host or backend was tried after it
+    tried: list[t.Any]  # those before it after which another was tried, oldest first
+
+
 def start_actions(
     tx: Transaction, uuids: t.Sequence[str], action: str, request_id: str, project: str, user: str
 ) -> None:
@@ -203,9 +216,9 @@ def notify_each(tx: Transaction, payloads: t.Mapping[str, t.Mapping[str, t.Any]]
     )
 
 
-def last_faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
+def last_faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, LastFault]:
     """uuid -> its newest fault as plain data; under ``tried`` the earlier failed hosts of this boot."""
-    found: dict[str, dict[str, t.Any]] = {}
+    found: dict[str, LastFault] = {}
     for part in chunks(uuids):
         c = instance_faults.c
         query = sa.select(instance_faults).where(c.instance_uuid.in_(part)).order_by(c.id)

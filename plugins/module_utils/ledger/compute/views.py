@@ -15,6 +15,7 @@ from ...core.networks.network_info import PortRecord
 from ..db.transaction import Transaction
 from . import claims, history, ports
 from .groups import group_names
+from .history import LastFault
 from .instances import Instance
 
 
@@ -38,7 +39,7 @@ def instance_views(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str
 
 
 def _view(
-    row: Instance, port_records: t.Sequence[tuple[PortRecord, Network]], fault: t.Mapping[str, t.Any] | None
+    row: Instance, port_records: t.Sequence[tuple[PortRecord, Network]], fault: LastFault | None
 ) -> dict[str, t.Any]:
     image = row.spec["image"]
     return {

@@ -19,6 +19,7 @@ from ...core.volumes import attachment, names, states
 from ...core.volumes.attachment import BEGUN, DONE, ENDING, NONE, Event, State
 from ...core.volumes.pool_hosts import extract_host
 from ..compute import runs
+from ..compute.history import LastFault
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
@@ -200,10 +201,10 @@ def storage_hosts(tx: Transaction, instance_uuids: t.Sequence[str]) -> list[str]
     return sorted({extract_host(pool_host, "host") for pool_host in found})
 
 
-def last_fault(tx: Transaction, volume_ids: t.Sequence[str]) -> dict[str, t.Any] | None:
+def last_fault(tx: Transaction, volume_ids: t.Sequence[str]) -> LastFault | None:
     """The newest fault of these volumes as plain data, or None."""
     faults = volume_history.last_faults(tx, volume_ids) if volume_ids else {}
-    return max(faults.values(), key=lambda f: f.get("created_at") or 0, default=None)
+    return max(faults.values(), key=lambda f: f["created_at"], default=None)
 
 
 # --- writing --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...core import errors
-from ..compute.history import ERROR, SUCCESS, text
+from ..compute.history import ERROR, SUCCESS, LastFault, text
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.this_run import Context
@@ -232,14 +232,14 @@ def notify(tx: Transaction, ids: t.Iterable[str], event_type: str, payload: t.Ma
     notify_each(tx, [(i, payload) for i in ids], event_type)
 
 
-def last_faults(tx: Transaction, ids: t.Iterable[str], snapshots: bool = False) -> dict[str, dict[str, t.Any]]:
+def last_faults(tx: Transaction, ids: t.Iterable[str], snapshots: bool = False) -> dict[str, LastFault]:
     """id -> its newest fault as plain data; under ``tried`` the earlier ones that led to rescheduling, oldest first."""
     c = volume_faults.c
     key = c.snapshot_id if snapshots else c.volume_id
     query = sa.select(volume_faults).where(bulk.among(tx, key, sorted(set(ids)))).order_by(c.id)
     if not snapshots:
         query = query.where(c.snapshot_id.is_(None))
-    found: dict[str, dict[str, t.Any]] = {}
+    found: dict[str, LastFault] = {}
     for row in tx.rows(query, VolumeFaultRow):
         item = str(row.snapshot_id) if snapshots else row.volume_id
         before = found.get(item)
@@ -256,12 +256,12 @@ def last_faults(tx: Transaction, ids: t.Iterable[str], snapshots: bool = False) 
     return found
 
 
-def attempts(fault: t.Mapping[str, t.Any] | None) -> list[dict[str, t.Any]]:
+def attempts(fault: LastFault | None) -> list[dict[str, t.Any]]:
     """The failed attempts in a fault of last_faults(), oldest first: {host, code, message}."""
     if fault is None:
         return []
     return [*fault["tried"], *([_attempt(fault)] if fault["rescheduled"] else [])]
 
 
-def _attempt(fault: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    return {name: fault[name] for name in ("host", "code", "message")}
+def _attempt(fault: LastFault) -> dict[str, t.Any]:
+    return {"host": fault["host"], "code": fault["code"], "message": fault["message"]}

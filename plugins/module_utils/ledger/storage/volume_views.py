@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...core.volumes import states
+from ..compute.history import LastFault
 from ..compute.views import utc
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
@@ -53,9 +54,7 @@ def volumes(tx: Transaction, **selection: t.Any) -> list[dict[str, t.Any]]:
     return sorted(shown, key=lambda v: (v["project"], v["name"], v["id"]))
 
 
-def _volume(
-    row: _ShownVolume, fault: t.Mapping[str, t.Any] | None, attached: list[dict[str, t.Any]]
-) -> dict[str, t.Any]:
+def _volume(row: _ShownVolume, fault: LastFault | None, attached: list[dict[str, t.Any]]) -> dict[str, t.Any]:
     return {
         "id": row.id,
         "name": row.name or "",
@@ -96,10 +95,10 @@ def _source(row: _ShownVolume) -> str:
     return "volume %s" % row.source_volid if row.source_volid else ""
 
 
-def _fault(fault: t.Mapping[str, t.Any] | None) -> dict[str, t.Any] | None:
+def _fault(fault: LastFault | None) -> dict[str, t.Any] | None:
     if fault is None:
         return None
-    shown = {name: fault[name] for name in ("code", "status", "message", "remedy", "host")}
+    shown = {k: v for k, v in fault.items() if k in ("code", "status", "message", "remedy", "host")}
     return {**shown, "created_at": utc(fault["created_at"])}
 
 
