@@ -50,13 +50,11 @@ class NodeUsageRow:
 
 
 class NodeRow(NodeUsageRow):
-    """A row of compute_nodes, with all columns. Times are seconds since the epoch."""
+    """A row of compute_nodes, as far as it is read by name; the scheduler reads its columns as those of a HostState."""
 
-    host_uuid: str
     reserved_memory_mb: int
     reserved_disk_gb: int
     reserved_vcpus: int
-    disk_available_least: int | None
     ram_allocation_ratio: float
     disk_allocation_ratio: float
     cpu_allocation_ratio: float
@@ -64,22 +62,11 @@ class NodeRow(NodeUsageRow):
     disabled: bool  # by the inventory
     disabled_reason: str
     unreachable_reason: str | None  # None: it answered when it was asked last
-    hypervisor_type: str
-    hypervisor_version: int
-    num_instances: int
-    failed_builds: int  # since its last success
-    created_at: float
     reported_at: float | None
     service_disabled: bool  # in the ledger (service_state), like the three that follow
     service_disabled_reason: str
     forced_down: bool
     forced_down_reason: str
-    host_ip: str
-    profile_id: int | None  # node_profiles: its CPU and the guests that it takes
-    numa_profile_id: int | None  # node_profiles: its NUMA cells
-    has_pci: bool
-    has_disks: bool
-    metrics: dict[str, t.Any] | None
 
 
 def record_report(

@@ -20,7 +20,13 @@ from . import sqlite_file
 from .address import shown, sqlite_path
 
 
-def backup(ledger: t.Any, destination: str) -> int:
+class Located(t.Protocol):
+    """A ledger, as far as a copy needs it."""
+
+    url: str
+
+
+def backup(ledger: Located, destination: str) -> int:
     """Copy the ledger to the new file ``destination`` (0600). Returns its size in bytes.
 
     :raises InvalidInput: the ledger is not an sqlite file, or ``destination`` is relative, exists, or has no folder.
