@@ -168,7 +168,7 @@ def _work_of(tx: Transaction, host: str) -> Work:
         attach=attach,
         detach=detach,
         grown=grown,
-        guests={b.uuid: b for b in builds.load(tx, t.cast("list[PlacedInstance]", rows))},
+        guests={b.uuid: b for b in builds.load(tx, t.cast(list[PlacedInstance], rows))},
         volumes=attached_volumes.load(tx, uuids) if uuids else {},
     )
 

@@ -17,12 +17,12 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ...core.disks.logical_volumes import checked_lvm_name
-from ...core.disks.logical_volumes import device_path as device_path  # part of what drives volume groups
+from ...core.disks.logical_volumes import checked_lvm_name, device_path
 from ...core.errors import CommandFailed, Conflict, DriverNotInitialized, VolumeBackendAPIException, VolumeIsBusy
 from ..os.command import program, run
-from ..os.locks import LOCK_ROOT as LOCK_ROOT
-from ..os.locks import host_lock
+from ..os.locks import LOCK_ROOT, host_lock
+
+__all__ = ["LOCK_ROOT", "device_path"]  # who drives volume groups finds them here, too
 
 LVM_PACKAGE = "lvm2"
 #: Seconds for one command, which waits for LVM's own lock and for devices that do not respond.
