@@ -38,7 +38,7 @@ NAME = "whatif"  # of the entry that is made of the options
 FIELDS = ("flavor", "image", "availability_zone", "scheduler_hints", "count")
 # Where no image is asked about: one that fits every flavor and every host.
 ANY_IMAGE = "any image, none was asked about"
-REFRESH = "Facts are as last reported; ansible-playbook bootflow.compute.heartbeat asks the hosts again."
+REFRESH = "Facts are those of the last report; ansible-playbook bootflow.compute.heartbeat updates them."
 
 
 class ActionModule(LedgerAction):

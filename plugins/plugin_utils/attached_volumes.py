@@ -295,7 +295,7 @@ def _too_small(outcome: t.Mapping[str, t.Any], attached: Attached) -> errors.Boo
     return errors.RemoteError(
         reason="%s has %d bytes on the compute host, and the volume has %d GB"
         % (attached.volume_id, size, attached.size_gb),
-        remedy="Have the target look at the volume again, or detach the volume and attach it.",
+        remedy="Make the target read the size of the volume again, or detach the volume and attach it.",
     )
 
 

@@ -167,7 +167,7 @@ def in_inventory(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:
     if strangers:
         raise errors.DriverNotInitialized(
             message="%s %s not in the inventory" % (", ".join(strangers), "is" if len(strangers) == 1 else "are"),
-            remedy="Put what is missing back into the inventory and run the same again; what it holds is not forgotten.",
+            remedy="Put the missing hosts back into the inventory and rerun the playbook; their work is still recorded.",
         )
     return wanted
 

@@ -189,7 +189,7 @@ def check_extend(volume: Volume, new_size: t.Any, attached: bool = False) -> Tra
     return Transition({"status": (expected,)}, {"status": EXTENDING, "previous_status": volume.status})
 
 
-_WHILE_MOVING = "Volume %s: what was begun with it has not ended. Run the same again once its hosts answer (warnings tell which do not)."
+_WHILE_MOVING = "Volume %s: the work begun on it has not ended. Rerun the playbook once its hosts answer (warnings name silent hosts)."
 
 
 def check_reserve(volume: Volume, together: bool = False) -> Transition:

@@ -260,7 +260,7 @@ def give_up(tx: Transaction, options_max_attempts: int) -> list[str]:
             retry.populate_retry(
                 row.retry, max_attempts=options_max_attempts, instance_uuid=row.uuid, force_hosts=[], force_nodes=[]
             )
-            error: errors.BootflowError = errors.NoValidHost(reason="No round was left to build it in.")
+            error: errors.BootflowError = errors.NoValidHost(reason="The boot had no round left to build the instance.")
         except errors.BootflowError as e:
             error = e
         failure.end_in_error(tx, [row], error, None)

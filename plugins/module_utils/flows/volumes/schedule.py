@@ -97,7 +97,7 @@ def _last_failure(row: VolumeRow, options: VolumeSchedulerOptions) -> errors.Boo
         populate_retry(row.retry, options.max_attempts, row.id)
     except errors.BootflowError as e:
         return e
-    return errors.NoValidBackend(reason="No round was left to create it in.")
+    return errors.NoValidBackend(reason="The playbook had no round left to create the volume.")
 
 
 def end_in_error(tx: Transaction, rows: t.Sequence[VolumeRow], failures: t.Mapping[str, errors.BootflowError]) -> None:

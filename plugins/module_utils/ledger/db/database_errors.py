@@ -80,7 +80,7 @@ def outcome_unknown(address: LedgerAddress) -> errors.LedgerError:
         url=shown(address.url),
         reason="the connection broke while a change was committed, and the server did not come back within"
         " %g s to tell whether it was" % address.retry_timeout,
-        remedy="When the server runs again, look with bootflow.compute.list and run again: what is there is kept.",
+        remedy="When the server runs again, check with bootflow.compute.list and run again: existing instances are kept.",
     )
 
 
@@ -106,14 +106,14 @@ def _remedy(address: LedgerAddress, kind: Kind, error: BaseException | None) -> 
         ),
         (
             state == "25006",
-            "The server only reads (a standby?): name the primary, or add target_session_attrs=read-write to the URL.",
+            "The server is read-only (a standby?): name the primary, or add target_session_attrs=read-write to the URL.",
         ),
-        (state == "42501", "Give the ledger's user the rights: it is to own the database (docs/ledger.md)."),
+        (state == "42501", "Make the ledger's user the owner of the database (docs/ledger.md)."),
         (state == "42883", "The ledger needs PostgreSQL 13 or newer."),
-        (state in ("42P01", "42703"), "The ledger is half there: restore a backup, or name another database."),
+        (state in ("42P01", "42703"), "The ledger is incomplete: restore a backup, or name another database."),
         (
             state == "53100" or ("full" in text and sqlite),
-            "Free space where the ledger lies, then run again; nothing was changed.",
+            "Free space on the disk of the ledger, then run again; nothing was changed.",
         ),
         (state == "53300" or "too many clients" in text, "Raise the server's max_connections, or lower the forks."),
         (
@@ -124,7 +124,7 @@ def _remedy(address: LedgerAddress, kind: Kind, error: BaseException | None) -> 
             sqlite and ("not a database" in text or "malformed" in text),
             "The file is not a ledger or is damaged: restore a backup, or set another file.",
         ),
-        (sqlite and "I/O" in text, "Look at the disk where the ledger lies; nothing was changed."),
+        (sqlite and "I/O" in text, "Check the disk of the ledger; nothing was changed."),
         (
             not sqlite and any(w in text for w in ("authentication failed", "no password supplied")),
             (
@@ -147,4 +147,4 @@ def _remedy(address: LedgerAddress, kind: Kind, error: BaseException | None) -> 
     ):
         if applies:
             return remedy
-    return "Look at the reason; nothing was changed."
+    return "Check the reason; nothing was changed."

@@ -149,7 +149,7 @@ def test_what_still_waits_after_the_last_round_ends(world: World) -> None:
     with world.ledger.write() as tx:
         assert schedule.give_up(tx.for_run(world.context()), 3) == [uuid]
     assert world.state(uuid) == (states.ERROR, None, None)
-    assert "No round was left" in world.fault(uuid).message
+    assert "no round left" in world.fault(uuid).message
 
 
 def test_claims_name_every_reason(world: World) -> None:

@@ -508,7 +508,7 @@ def test_no_right_to_write(postgres: PostgresServer) -> None:
     url = "postgresql://checked:%s@/postgres?host=%s" % (PASSWORD, postgres.folder)
     with pytest.raises(errors.LedgerError) as caught:
         migrate(url)
-    assert "permission denied" in caught.value.message and "own the database" in caught.value.remedy
+    assert "permission denied" in caught.value.message and "owner of the database" in caught.value.remedy
 
 
 def test_a_server_that_only_reads(postgres: PostgresServer) -> None:
