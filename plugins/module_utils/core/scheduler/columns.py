@@ -239,10 +239,12 @@ class Fleet:
             self._several_nodes = len(set(names)) < len(names)
         return np.flatnonzero(self.column("host", object) == self.hosts[row].host) if self._several_nodes else row
 
-    def consume(self, row: int, spec: RequestSpec, sign: int = 1) -> None:
+    def consume(self, row: int, spec: RequestSpec, sign: int = 1, limits: t.Mapping[str, t.Any] | None = None) -> None:
         """Take (``sign`` 1) or release (-1) what one instance of ``spec`` needs of a host.
 
         Swap is not taken, as in Nova. Raises nothing: claims are checked later.
+
+        :arg limits: those that the claim will get: with them the same cells, devices and disks are taken as by the claim.
         """
         self.free_ram_mb[row] -= sign * spec.memory_mb
         self.free_disk_mb[row] -= sign * 1024 * spec.disk_gb
@@ -251,17 +253,19 @@ class Fleet:
         self.num_io_ops[row] += sign
         if spec.instance_group is not None:
             self.group_counts(spec.instance_group)[self._rows_of_host(row)] += sign
-        if spec.numa_topology is not None or spec.pci_requests or spec.whole_disks:
-            self._consume_dedicated(row, spec, sign)
+        if spec.takes_dedicated:
+            self._consume_dedicated(row, spec, sign, limits or {})
         self._current.pop(row, None)
 
-    def _consume_dedicated(self, row: int, spec: RequestSpec, sign: int) -> None:
+    def _consume_dedicated(self, row: int, spec: RequestSpec, sign: int, limits: t.Mapping[str, t.Any]) -> None:
         before = _Dedicated(self.numa(row), self.pci_devices(row), self.free_disks(row))
         if sign > 0:
             self._before.setdefault(row, []).append(before)
             from ..resources import dedicated
+            from ..resources.numa.topology import NUMALimits
 
-            taken = dedicated.allocate(before.numa, before.pci, before.disks, dedicated.DedicatedRequest.of(spec), None)
+            request = dedicated.DedicatedRequest.of(spec)
+            taken = dedicated.allocate(before.numa, before.pci, before.disks, request, NUMALimits.of_claim(limits))
             if taken is not None:
                 self._dedicated[row] = _Dedicated(taken.numa, taken.free_pci, taken.free_disks)
         elif self._before.get(row):

@@ -156,6 +156,22 @@ class HostState:
 
 
 # Field of HostState -> its column of compute_nodes.
+# Fields that the ledger fills in only if a filter or weigher needs them, with the names of these needs.
+ON_DEMAND = {
+    "instances": "instances",
+    "metrics": "metrics",
+    "numa_topology": "numa",
+    "pci_devices": "pci",
+    "free_disks": "pci",
+}
+NEEDS = frozenset(ON_DEMAND.values())
+
+
+def declared_needs(judge: object) -> frozenset[str]:
+    """The needs that a filter or weigher declares as ``needs_instances`` and so on."""
+    return frozenset(need for need in NEEDS if getattr(judge, "needs_" + need, False))
+
+
 COLUMNS: dict[str, str] = {
     "host": "host",
     "nodename": "node",

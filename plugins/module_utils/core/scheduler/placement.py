@@ -116,9 +116,7 @@ class Placement:
                 raise self._no_valid_host(uuid, len(uuids))
             row = ranking.pick(self._draw(len(ranking), uuids))
             decisions.append(self._explain(uuid, ranking, row))
-            self.fleet.consume(row, self.spec)
-            self._changed = row
-            self.taken.append(row)
+            self._take(row)
         alternates = self._alternates(ranking, uuids)
         return [
             Selection(
@@ -132,6 +130,11 @@ class Placement:
             )
             for uuid, row, decision in zip(uuids, self.taken, decisions)
         ]
+
+    def _take(self, row: int) -> None:
+        self.fleet.consume(row, self.spec, limits=self._limits_of(row) if self.spec.takes_dedicated else None)
+        self._changed = row
+        self.taken.append(row)
 
     def _filter_all(self, rows: Column) -> Column:
         """The hosts that pass all filters. Each filter runs on the hosts that passed those before it."""
@@ -203,11 +206,7 @@ class Placement:
     def _limits_of(self, row: int) -> dict[str, t.Any]:
         limits = self._limits.get(row)
         if limits is None:
-            limits = self._limits[row] = {}
-            for filter_ in self.filters:
-                limits.update(filter_.limits(self.fleet, row))
-            if self.spec.numa_topology is None:
-                limits.pop("numa_topology", None)
+            limits = self._limits[row] = limits_of(self.filters, self.fleet, self.spec, row)
         return limits
 
     def _explain(self, uuid: str, ranking: Ranking | None, row: int | None) -> dict[str, t.Any] | None:
@@ -242,6 +241,16 @@ class Placement:
             instance_uuid=uuid,
             decision=self._explain(uuid, None, None),
         )
+
+
+def limits_of(filters: t.Iterable[Filter], fleet: Fleet, spec: RequestSpec, row: int) -> dict[str, t.Any]:
+    """The limits of a claim on that host: those of the filters that let it pass."""
+    limits: dict[str, t.Any] = {}
+    for filter_ in filters:
+        limits.update(filter_.limits(fleet, row))
+    if spec.numa_topology is None:
+        limits.pop("numa_topology", None)
+    return limits
 
 
 def _candidates(fleet: Fleet, spec: RequestSpec) -> tuple[Column, str]:

@@ -45,6 +45,7 @@ from .filters.retry_filter import RetryFilter
 from .filters.server_group_filters import ServerGroupAffinityFilter, ServerGroupAntiAffinityFilter
 from .filters.type_filter import AggregateTypeAffinityFilter, TypeAffinityFilter
 from .filters.whole_disk_filter import WholeDiskFilter
+from .host_state import declared_needs
 from .options import SchedulerOptions
 from .request_spec import RequestSpec
 from .weighers.affinity import ServerGroupSoftAffinityWeigher, ServerGroupSoftAntiAffinityWeigher
@@ -126,8 +127,9 @@ class HostPasses(Filter):
         self.per_host = bool(getattr(made, "per_host", True))
         hints = getattr(made, "hints", ())
         self.hints = (hints,) if isinstance(hints, str) else tuple(hints)
-        for need in ("needs_instances", "needs_numa", "needs_pci", "needs_metrics"):
-            setattr(self, need, bool(getattr(made, need, False)))
+
+    def needs(self, spec: RequestSpec) -> frozenset[str]:
+        return declared_needs(self.made)
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         answers = [self._ask(fleet, spec, int(row)) for row in np.atleast_1d(rows)]
@@ -162,6 +164,9 @@ class Weigh(Weigher):
         self.minval = getattr(made, "minval", None)
         self.maxval = getattr(made, "maxval", None)
         self.per_host = bool(getattr(made, "per_host", True))
+
+    def needs(self, spec: RequestSpec) -> frozenset[str]:
+        return declared_needs(self.made)
 
     def raw(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> Column:
         values = np.array([self._ask(fleet, spec, int(row)) for row in np.atleast_1d(rows)], dtype=np.float64)

@@ -65,5 +65,10 @@ class RequestSpec:
         return 1024 * self.disk_gb + self.flavor.swap
 
     @property
+    def takes_dedicated(self) -> bool:
+        """Whether an instance takes cells, devices or disks of a host, not only numbers."""
+        return self.numa_topology is not None or bool(self.pci_requests or self.whole_disks)
+
+    @property
     def forced(self) -> bool:
         return bool(self.force_host or self.force_node)

@@ -21,7 +21,7 @@ from .columns import Column, Fleet, np
 from .explain import explain
 from .filters.base import Filter
 from .options import SchedulerOptions
-from .placement import Placement, _candidates
+from .placement import Placement, _candidates, limits_of
 from .registry import make_filters, make_weighers, user_classes
 from .request_spec import RequestSpec
 from .weighing import Ranking
@@ -123,7 +123,7 @@ class _Count:
     def _each(self, rows: Column, again: list[Filter], limit: int | None) -> Column:
         most = NO_END if limit is None else min(limit, NO_END)
         uneven = [f for f in again if f.name not in _EVEN]
-        if self._takes_parts() or uneven:
+        if self.spec.takes_dedicated or uneven:
             return self._step(rows, again, most, limit is None)
         return self._by_bisection(rows, again) if limit is None else self._bisect(rows, again, most)
 
@@ -132,9 +132,6 @@ class _Count:
         if int(counts.max(initial=0)) >= NO_END:
             raise self._endless(int(counts.argmax()))
         return counts
-
-    def _takes_parts(self) -> bool:
-        return self.spec.numa_topology is not None or bool(self.spec.pci_requests or self.spec.whole_disks)
 
     def _endless(self, row: int) -> InvalidInput:
         return InvalidInput(
@@ -186,13 +183,16 @@ class _Count:
                     # The first one passed with all hosts.
                     if counts[row] and not all(f.evaluate(self.fleet, self.spec, one).mask[0] for f in again):
                         break
-                    self.fleet.consume(row, self.spec)
+                    self._take(row)
                     counts[row] += 1
                 if must_end and counts[row] >= most:
                     raise self._endless(row)
         finally:
             self._release(counts)
         return counts
+
+    def _take(self, row: int) -> None:
+        self.fleet.consume(row, self.spec, limits=limits_of(self.filters, self.fleet, self.spec, row))
 
     def _release(self, counts: Column) -> None:
         for row in np.flatnonzero(counts).tolist():
@@ -217,12 +217,12 @@ class _Count:
 
     def _one_more(self, counts: Column, why_none: str) -> dict[str, t.Any]:
         """What rejects one more instance on all candidates."""
-        if self._takes_parts() or self.spec.instance_group is not None:
+        if self.spec.takes_dedicated or self.spec.instance_group is not None:
             taken = np.zeros(len(self.fleet), dtype=np.int64)
             try:
                 for row in np.flatnonzero(counts).tolist():
                     for _each in range(int(counts[row])):
-                        self.fleet.consume(row, self.spec)
+                        self._take(row)
                         taken[row] += 1
                 return self._refusals(self.fleet, why_none)
             finally:
@@ -268,9 +268,7 @@ class Filling(Placement):
             if not len(ranking):
                 break
             row = ranking.pick(self._draw(len(ranking), self.spec.instance_uuids))
-            self.fleet.consume(row, self.spec)
-            self._changed = row
-            self.taken.append(row)
+            self._take(row)
 
     def undo(self) -> None:
         for row in reversed(self.taken):

@@ -22,10 +22,12 @@ from ...core.resources.dedicated import DedicatedRequest
 from ...core.resources.numa.topology import GuestNUMATopology
 from ...core.resources.pci.request import PciRequest
 from ...core.scheduler.columns import Fleet
+from ...core.scheduler.filters.base import Filter
 from ...core.scheduler.options import SchedulerOptions
 from ...core.scheduler.placement import Selection, select_destinations
 from ...core.scheduler.registry import make_filters, make_weighers, user_classes
 from ...core.scheduler.request_spec import RequestSpec
+from ...core.scheduler.weighers.base import Weigher
 from ...ledger.compute import claims, cleanups, groups, history, instances, ports, runs
 from ...ledger.compute.fleet import Needs
 from ...ledger.compute.history import LastFault
@@ -94,20 +96,15 @@ def _one_of_each(rows: t.Sequence[Instance]) -> list[Instance]:
 def needs_of(specs: t.Sequence[t.Mapping[str, t.Any]], options: SchedulerOptions) -> Needs:
     """What these stored requests, and the enabled filters and weighers, read in addition to a host's numbers."""
     user = user_classes(options)
-    judges: list[t.Any] = [*make_filters(options, user), *make_weighers(options, user)]
-    hints = {h for s in specs for h in s["scheduler_hints"]}
-
-    def wanted(flag: str) -> bool:
-        return any(getattr(getattr(j, "made", j), flag, False) for j in judges)
-
-    def by_hint(flag: str) -> bool:
-        return any(getattr(j, flag, False) and (not j.hints or hints.intersection(j.hints)) for j in judges)
-
+    judges: list[Filter | Weigher] = [*make_filters(options, user), *make_weighers(options, user)]
+    requests = [request_spec(s, [], None, "") for s in specs]
+    needed = {need for judge in judges for request in requests for need in judge.needs(request)}
     return Needs(
-        numa=any(s.get("numa_topology") for s in specs),
-        devices=any(s.get("pci_requests") or s.get("whole_disks") for s in specs) or wanted("needs_pci"),
-        instances=by_hint("needs_instances"),
-        metrics=wanted("needs_metrics") and bool(options.settings.get("metrics_weight_setting")),
+        numa="numa" in needed or any(r.numa_topology is not None for r in requests),
+        # Cells without PCI devices are taken first: the claim looks at the devices of each guest with cells.
+        devices="pci" in needed or any(r.takes_dedicated for r in requests),
+        instances="instances" in needed,
+        metrics="metrics" in needed,
     )
 
 

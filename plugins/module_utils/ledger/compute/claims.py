@@ -119,12 +119,9 @@ class ClaimBatch:
         self.free: dict[int, dedicated_resources.FreeResources] = {}
         asking = [r.dedicated for r in requests if r.dedicated]
         if asking:
-            self.free = dedicated_resources.load(
-                tx,
-                list(self.ids.values()),
-                numa=any(d.numa is not None for d in asking),
-                devices=any(d.pci or d.disks for d in asking),
-            )
+            # The devices in any case: a guest with cells and without devices takes cells without devices first.
+            numa = any(d.numa is not None for d in asking)
+            self.free = dedicated_resources.load(tx, list(self.ids.values()), numa=numa)
         groups = {r.group.id for r in requests if r.group is not None}
         self.members = _Members(tx, groups) if groups else None
         self.added: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])  # by node: in the order of _USAGE
@@ -189,7 +186,7 @@ class ClaimBatch:
         allocation = None
         if request.dedicated:
             free = self.free.get(node_id, dedicated_resources.NONE_FREE)
-            wanted = (free.numa, free.pci, free.disks, request.dedicated, _numa_limits(candidate.limits))
+            wanted = (free.numa, free.pci, free.disks, request.dedicated, NUMALimits.of_claim(candidate.limits))
             allocation = dedicated.allocate(*wanted)
             if allocation is None:
                 reasons = dedicated.refusals(*wanted)
@@ -401,15 +398,6 @@ def disks_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> dict[str, li
         for uuid, disk in tx.execute(query.order_by(d.id)):
             found.setdefault(uuid, []).append(disk)
     return found
-
-
-def _numa_limits(limits: t.Mapping[str, t.Any]) -> NUMALimits | None:
-    given = limits.get("numa_topology")
-    if given is None:
-        return None
-    return NUMALimits(
-        cpu_allocation_ratio=given["cpu_allocation_ratio"], ram_allocation_ratio=given["ram_allocation_ratio"]
-    )
 
 
 def _lock(tx: Transaction, candidates: t.Sequence[Candidate]) -> list[nodes.NodeUsageRow]:

@@ -287,6 +287,12 @@ class NUMALimits:
     def from_dict(cls, data: t.Mapping[str, t.Any]) -> NUMALimits:
         return cls(float(data["cpu_allocation_ratio"]), float(data["ram_allocation_ratio"]))
 
+    @classmethod
+    def of_claim(cls, limits: t.Mapping[str, t.Any]) -> NUMALimits | None:
+        """Those in the limits of a claim; None: the claim may over-commit the cells as it likes."""
+        given = limits.get("numa_topology")
+        return None if given is None else cls.from_dict(given)
+
 
 def _cpus(numbers: t.Iterable[t.Any] | None) -> frozenset[int]:
     return frozenset(int(number) for number in numbers or ())

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from ...reading.setting import Setting
 from ..columns import Column, Fleet, Rows
+from ..host_state import declared_needs
 from ..options import SchedulerOptions
 from ..request_spec import RequestSpec
 
@@ -38,7 +39,8 @@ class Filter(abc.ABC):
     ``run_once_per_request``: the answer is the same for all instances of a request.
     ``per_host``: the answer for a host depends on that host alone; after a pick only that host is asked again.
     ``settings``: the variables it reads, as attributes of ``conf``.
-    ``hints``: the scheduler hints it reads. ``needs_*``: the fields of HostState that the ledger has to fill in for it.
+    ``hints``: the scheduler hints it reads. ``needs_*``: the fields of HostState that the ledger has to fill in for it; for a
+    filter with hints only if the request has one of them.
     """
 
     name = ""
@@ -59,6 +61,11 @@ class Filter(abc.ABC):
     def concerns(self, spec: RequestSpec) -> bool:
         """Whether the filter applies to the request; otherwise it passes every host and is not asked again."""
         return True
+
+    def needs(self, spec: RequestSpec) -> frozenset[str]:
+        """What the ledger has to read of hosts for this request, of host_state.NEEDS."""
+        asked = any(h in spec.scheduler_hints for h in self.hints) if self.hints else self.concerns(spec)
+        return declared_needs(self) if asked else frozenset()
 
     @abc.abstractmethod
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:

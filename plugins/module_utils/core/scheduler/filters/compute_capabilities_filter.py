@@ -12,7 +12,7 @@ import typing as t
 
 from ..columns import Column, Fleet, Rows, np
 from ..extra_specs_ops import match
-from ..host_state import HostState
+from ..host_state import ON_DEMAND, HostState
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
 from .capacity import at
@@ -56,6 +56,10 @@ class ComputeCapabilitiesFilter(Filter):
 
     name = "ComputeCapabilitiesFilter"
     run_once_per_request = True
+
+    def needs(self, spec: RequestSpec) -> frozenset[str]:
+        heads = (path[0] for _key, path, _requirement in _requirements(spec.flavor.extra_specs))
+        return frozenset(ON_DEMAND[head] for head in heads if head in ON_DEMAND)
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         requirements = _requirements(spec.flavor.extra_specs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ...errors import InvalidInput
 from ..columns import Fleet, Rows, np
+from ..host_state import ON_DEMAND
 from ..request_spec import RequestSpec
 from .base import Filter, FilterResult
 from .capacity import at
@@ -35,6 +36,14 @@ class JsonFilter(Filter):
 
     def concerns(self, spec: RequestSpec) -> bool:
         return bool(spec.scheduler_hints.get("query"))
+
+    def needs(self, spec: RequestSpec) -> frozenset[str]:
+        try:
+            names = variables(parse_query(spec.scheduler_hints.get("query")))
+        except QueryError:
+            return frozenset()  # evaluate() reports it
+        heads = (name[1:].split(".")[0] for name in names)
+        return frozenset(ON_DEMAND[head] for head in heads if head in ON_DEMAND)
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         try:

@@ -31,6 +31,9 @@ class MetricsFilter(Filter):
         super().__init__(options)
         self.wanted = frozenset(self.conf.metrics_weight_setting)
 
+    def concerns(self, spec: RequestSpec) -> bool:
+        return bool(self.wanted)
+
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
         if not self.wanted:
             return pass_all(rows)

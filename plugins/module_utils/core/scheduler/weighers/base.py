@@ -12,6 +12,7 @@ import typing as t
 
 from ...reading.setting import Setting
 from ..columns import Column, Fleet, Rows, np
+from ..host_state import declared_needs
 from ..memberships import aggregate_groups
 from ..options import SchedulerOptions
 from ..request_spec import RequestSpec
@@ -44,12 +45,18 @@ class Weigher(abc.ABC):
     maxval: float | None = None
     per_host = True
     settings: tuple[Setting, ...] = ()
+    needs_instances = False
+    needs_numa = False
     needs_pci = False
     needs_metrics = False
 
     def __init__(self, options: SchedulerOptions):
         self.options = options
         self.conf = options.of(self.settings)
+
+    def needs(self, spec: RequestSpec) -> frozenset[str]:
+        """What the ledger has to read of hosts for this request, of host_state.NEEDS."""
+        return declared_needs(self)
 
     @abc.abstractmethod
     def raw(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> Column:

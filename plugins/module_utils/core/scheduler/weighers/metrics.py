@@ -48,6 +48,9 @@ class MetricsWeigher(Weigher):
         super().__init__(options)
         self.setting = list(self.conf.metrics_weight_setting.items())
 
+    def needs(self, spec: RequestSpec) -> frozenset[str]:
+        return super().needs(spec) if self.setting else frozenset()
+
     def raw(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> Column:
         if not self.setting:
             return np.zeros(np.shape(rows))

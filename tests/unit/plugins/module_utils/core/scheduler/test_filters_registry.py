@@ -67,7 +67,7 @@ def test_filters_of_the_user_tell_it_too(tmp_path):
     )
     (made,) = make_filters(make_options(enabled_filters=["Mine"]), load_user_classes([str(tmp_path)]))
     assert hints_read_by([made]) == {"rack"}
-    assert (made.needs_instances, made.needs_numa, made.needs_pci, made.needs_metrics) == (True, False, False, False)
+    assert made.needs(RequestSpec(["u"], Flavor("f", 1, 1))) == {"instances"}
 
 
 def test_a_filter_of_the_user_can_not_take_the_name_of_one_that_is_not_a_default(tmp_path):
