@@ -19,7 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.req
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, schedule
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, failure, schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule as volume_scheduling
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.history import LastFault
@@ -57,6 +57,7 @@ class _Rehearsed:
     volumes: dict[str, list[attached_volumes.Attached]]
     backends: dict[str, t.Any]  # by the volume's id: where it would be made
     faults: dict[str, LastFault]
+    xml: dict[str, str]  # of the domains
 
 
 class ActionModule(LedgerAction):
@@ -190,20 +191,45 @@ class ActionModule(LedgerAction):
         connectors: life.Connectors,
         makes_volumes: bool,
     ) -> _Rehearsed:
+        """Round after round as in a boot: a build that its host cannot run goes to another one."""
+        uuids = sorted({*accepted.created, *accepted.resumed})
+        options = scheduler_settings.scheduler_options(self, tx.now, explain=True)
         result = schedule.Scheduled()
-        if instances.waits_for_host(tx, tx.run.id):
-            options = scheduler_settings.scheduler_options(self, tx.now, explain=True)
-            result = schedule.schedule(tx, read_fleet, options)
-            life.bind_waiting(tx, connectors)
-        placed_on: dict[str, t.Any] = {}
-        if makes_volumes:
-            hosts = storage_settings.storage_hosts(self)
-            settings = volume_settings.scheduler_options(self.options, tx.now, hosts=hosts)
-            placed_on = {c["volume_id"]: c for c in volume_scheduling.plan(tx, settings)}
-        rows = instances.select_live(tx, uuids=sorted({*accepted.created, *accepted.resumed}))
-        placed = {b.uuid: b for b in builds.load(tx, [r for r in rows if instances.is_placed(r)])}
-        volumes = attached_volumes.load(tx, [u for u, b in placed.items() if guest_of_build.has_volumes(b)])
-        return _Rehearsed(result, rows, placed, volumes, placed_on, schedule.faults(tx, result.failed))
+        while True:
+            if instances.waits_for_host(tx, tx.run.id):
+                result.add(schedule.schedule(tx, read_fleet, options))
+                life.bind_waiting(tx, connectors)
+            placed_on: dict[str, t.Any] = {}
+            if makes_volumes:
+                hosts = storage_settings.storage_hosts(self)
+                settings = volume_settings.scheduler_options(self.options, tx.now, hosts=hosts)
+                placed_on = {c["volume_id"]: c for c in volume_scheduling.plan(tx, settings)}
+            rows = instances.select_live(tx, uuids=uuids)
+            on_hosts = [r for r in rows if instances.is_placed(r)]
+            failed = failure.allocate_missing_ports(tx, on_hosts)
+            placed = {b.uuid: b for b in builds.load(tx, on_hosts)}
+            volumes = attached_volumes.load(tx, [u for u, b in placed.items() if guest_of_build.has_volumes(b)])
+            xml: dict[str, str] = {}
+            for uuid, build in placed.items():
+                try:
+                    xml[uuid] = self._xml(build, volumes.get(uuid, []))
+                except errors.BootflowError as e:
+                    failed.setdefault(uuid, e)
+            if not failed:
+                return _Rehearsed(result, rows, placed, volumes, placed_on, schedule.faults(tx, result.failed), xml)
+            for host in sorted({placed[u].row.host for u in failed}):
+                its = {u: failure.Failed(e) for u, e in failed.items() if placed[u].row.host == host}
+                outcomes = failure.fail_builds(tx, host, builds.SPAWNING.name, its)
+                result.failed += [u for u, outcome in outcomes.items() if outcome == "error"]
+            for uuid in failed:
+                result.placed.pop(uuid, None)
+
+    def _xml(self, build: builds.Build, volumes: t.Sequence[attached_volumes.Attached]) -> str:
+        """:raises BootflowError: the host cannot run the build, see HostLacksHardware; or no host can."""
+        host = build.row.host
+        for volume in volumes:
+            attached_volumes.check_host(host, volume.row.connector, build.facts)
+        return guest_of_build.domain_xml(build, HOST.of(self.task_vars["hostvars"][host]), volumes)
 
     def _plans(self, found: _Rehearsed) -> list[dict[str, t.Any]]:
         """The plan of each instance, with its ``lines``."""
@@ -228,10 +254,6 @@ class ActionModule(LedgerAction):
             found.result.placed.get(row.uuid),
         )
         decision = selection.decision if selection is not None else found.result.explanations.get(row.uuid)
-        xml = None
-        if build is not None:
-            settings = HOST.of(self.task_vars["hostvars"][build.row.host])
-            xml = guest_of_build.domain_xml(build, settings, found.volumes.get(row.uuid, []))
         return {
             "name": row.display_name,
             "uuid": row.uuid,
@@ -239,7 +261,7 @@ class ActionModule(LedgerAction):
             "alternates": [a.host for a in selection.alternates] if selection is not None else [],
             "decision": decision,
             "error": fault,
-            "xml": xml,
+            "xml": found.xml.get(row.uuid),
             "lines": _plan_lines(row, build, selection, fault, decision, in_full),
         }
 
@@ -259,6 +281,8 @@ def _plan_lines(
         lines.append("  host: %s, addresses: %s" % (build.row.host, ", ".join(addresses) or "none"))
         if selection is None:
             lines.append("  goes on where an earlier run stopped")
+        if row.retry and row.retry.get("exc"):
+            lines.append("  rescheduled: %s" % row.retry["exc"])
     if selection is not None:
         lines.append("  alternates: %s" % (", ".join(a.host for a in selection.alternates) or "none"))
     if fault is not None:

@@ -44,7 +44,7 @@ class Outcome:
 _TABLE: tuple[tuple[tuple[type[errors.BootflowError], ...], str, str | None], ...] = (
     ((errors.InstanceNotFound, errors.UnexpectedDeletingTaskStateError, errors.InstanceBusy), FAILED_QUIETLY, None),
     ((errors.BuildAbortException,), ABORT, None),
-    ((errors.RescheduledException, errors.ComputeResourcesUnavailable), RESCHEDULE, None),
+    ((errors.RescheduledException, errors.ComputeResourcesUnavailable, errors.HostLacksHardware), RESCHEDULE, None),
     ((errors.NoMoreFixedIps,), ABORT, NETWORKS_WITH_ERROR),
     ((errors.NetworkError,), ABORT, NETWORKS),
     ((errors.VolumeNotCreated,), ABORT, None),

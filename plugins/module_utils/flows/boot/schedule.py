@@ -46,6 +46,14 @@ class Scheduled:
     failed: list[str] = field(default_factory=list)  # ended in ERROR here
     explanations: dict[str, t.Any] = field(default_factory=dict)  # uuid -> why no host was found, where requested
 
+    def add(self, later: Scheduled) -> None:
+        """Add what a later round did with the instances that waited for it."""
+        self.placed.update(later.placed)
+        self.failed += later.failed
+        self.waiting = later.waiting
+        self.explanations.update(later.explanations)
+        self.hosts = later.hosts
+
     def add_failed(self, rows: t.Sequence[Instance], error: errors.BootflowError) -> None:
         uuids = [r.uuid for r in rows]
         self.failed.extend(uuids)

@@ -25,6 +25,7 @@ CASES = [
         "Insufficient compute resources: Claim pci failed..",
     ),
     (E.RescheduledException(instance_uuid="u", reason="r"), RESCHEDULE, "Build of instance u was re-scheduled: r"),
+    (E.HostLacksHardware(host="h", model="UEFI", reason="r"), RESCHEDULE, "Host h has no UEFI: r"),
     (E.LibvirtError(reason="boom"), RESCHEDULE, "libvirt: boom"),
     (
         E.HypervisorUnavailable(host="h", reason="gone"),
