@@ -21,6 +21,8 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleE
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.answers import answer
+from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Setting
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER, RUN
@@ -235,7 +237,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
     def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         """Run bootflow.compute.``name`` on the current host.
 
-        :raises HostUnreachable: the connection failed.
+        :raises HostUnreachable: the connection failed, or what came back is not an answer of this module (InvalidAnswer).
         :raises BootflowError: the module failed as a whole.
         """
         host = self.task_vars.get("inventory_hostname", "?")
@@ -248,9 +250,12 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         if result.get("unreachable"):
             raise errors.HostUnreachable(host=host, reason=_one_line(result.get("msg", "")))
         if result.get("failed"):
+            if result.get("error_code"):
+                answer.check_failure(name, host, result)
             raise module_error(name, host, result)
+        answer.check(name, host, result)
         for text in result.get("warnings") or []:
-            self._display.warning("%s: %s" % (host, text))
+            self._display.warning(legible("%s: %s" % (host, text)))
         return result
 
 
@@ -259,4 +264,4 @@ def _run_id() -> str:
 
 
 def _one_line(text: t.Any) -> str:
-    return " ".join(str(text).split())[:500]
+    return legible(" ".join(str(text).split())[:500])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
 
 
 def module_error(name: str, host: str, result: t.Mapping[str, t.Any]) -> errors.BootflowError:
@@ -18,8 +19,8 @@ def module_error(name: str, host: str, result: t.Mapping[str, t.Any]) -> errors.
     text = str(result.get("msg") or "").strip()
     for stream in ("exception", "module_stderr", "module_stdout"):
         if len(text) < 20 and result.get(stream):
-            text = "%s %s" % (text, str(result[stream]).strip().splitlines()[-1])
-    return errors.RemoteError(reason="%s on %s: %s" % (name, host, text or "the module failed"))
+            text = "%s %s" % (text, (str(result[stream]).strip().splitlines() or [""])[-1])
+    return errors.RemoteError(reason=legible("%s on %s: %s" % (name, host, text or "the module failed")))
 
 
 def error_result(error: errors.BootflowError, **result: t.Any) -> dict[str, t.Any]:

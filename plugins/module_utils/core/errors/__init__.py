@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..legible import legible
 from .base import *
 from .base import BootflowError
 from .block_devices import *
@@ -36,19 +37,22 @@ from .volumes import *
 
 
 def from_dict(data: t.Mapping[str, t.Any]) -> BootflowError:
-    """The error from as_dict()'s data; an unknown code becomes a RemoteError with the code's fields."""
+    """The error from as_dict()'s data; an unknown code becomes a RemoteError with the code's fields.
+
+    Its texts may be those of programs on hosts: what a terminal must not be sent is escaped.
+    """
     cls = _find(BootflowError, str(data.get("code", "")))
     error: BootflowError
     if cls is None:
-        error = RemoteError(message="%s: %s" % (data.get("code", "error"), data.get("message", "")))
+        error = RemoteError(message=legible("%s: %s" % (data.get("code", "error"), data.get("message", ""))))
     else:
         error = cls.__new__(cls)
-        BootflowError.__init__(error, message=str(data.get("message", "")))
+        BootflowError.__init__(error, message=legible(str(data.get("message", ""))))
     if isinstance(error, InvalidRequest):
         error.errors = [dict(e) for e in data.get("errors") or ()]
     if isinstance(error, Incomplete):
         error.items = [dict(i) for i in data.get("failed_items") or ()]
-    error.remedy = str(data.get("remedy", "") or "")
+    error.remedy = legible(str(data.get("remedy", "") or ""))
     error.status = int(data.get("status", error.status))
     error.retryable = bool(data.get("retryable", error.retryable))
     return error

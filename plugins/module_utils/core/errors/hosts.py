@@ -20,6 +20,13 @@ class HostUnreachable(BootflowError):
     remedy = "Check the connection (ansible -m ping), then run the same again."
 
 
+class InvalidAnswer(HostUnreachable):
+    """A module's answer has a field of another type, range or form. The host counts as one that did not answer."""
+
+    msg_fmt = "The answer of host %(host)s to %(module)s is invalid: %(path)s must be %(expects)s, got %(got)s"
+    remedy = "Find out what changed the answer on that host (a shim around a program, a broken library), or disable the host."
+
+
 class HypervisorUnavailable(BootflowError):
     """libvirt does not answer on the host."""
 

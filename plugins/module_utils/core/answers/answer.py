@@ -1,0 +1,73 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Every answer of a host is checked here, before anything reads it: a host that answers nonsense counts as one that did not answer."""
+
+from __future__ import annotations
+
+import reprlib
+import typing as t
+
+from ..errors import InvalidAnswer
+from ..legible import legible
+from . import compute, outcomes, storage
+from .shapes import Misshapen, Shape, flag, items, maybe, message, name, names, prose, whole
+
+# module -> what its answer has, and what it may have.
+_ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
+    "compute_node_info": ({"compute_node": compute.NODE}, {"iscsi": compute.ISCSI}),
+    "storage_backend_info": ({"backends": storage.BACKENDS}, {"targets": storage.TARGETS}),
+    "instance_disks": ({"outcomes": outcomes.INSTANCE_DISKS}, {"missing_images": names}),
+    "domain": ({"outcomes": outcomes.DOMAINS}, {}),
+    "domain_power": ({"outcomes": outcomes.DOMAIN_POWER}, {}),
+    "volume_lvm": ({"outcomes": outcomes.VOLUMES, "backend": maybe(storage.backend)}, {"evicted": outcomes.EVICTED}),
+    "iscsi_target": ({"outcomes": outcomes.TARGETS}, {}),
+    "iscsi_initiator": ({"outcomes": outcomes.CONNECTIONS}, {}),
+    **dict.fromkeys(
+        ("config_drive", "domain_disk", "instance_cleanup", "iscsi_secret", "virtual_network"),
+        ({"outcomes": outcomes.ANY}, {}),
+    ),
+}
+_WARNINGS: dict[str, Shape] = {"warnings": maybe(items(message))}
+
+
+def _of(required: dict[str, Shape], optional: dict[str, Shape]) -> list[tuple[str, Shape, bool]]:
+    return [(n, s, True) for n, s in required.items()] + [(n, s, False) for n, s in {**optional, **_WARNINGS}.items()]
+
+
+_SHAPES = {module: _of(*shapes) for module, shapes in _ANSWERS.items()}
+_OTHERS = _of({}, {})
+_FAILED = _of({"error_code": name}, {"msg": prose, "status": whole(100, 599), "remedy": prose, "retryable": flag})
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = 60
+_SHOWN.maxlevel = 3
+
+
+def check(module: str, host: str, result: t.Mapping[str, t.Any]) -> None:
+    """Check what ``module`` answered on ``host``. What Ansible adds to a result is not looked at.
+
+    :raises InvalidAnswer: naming the first field that does not fit, what it must be, and its value.
+    """
+    _check(module, host, result, _SHAPES.get(module, _OTHERS))
+
+
+def check_failure(module: str, host: str, result: t.Mapping[str, t.Any]) -> None:
+    """The same for the result of a module that failed with an error of ours.
+
+    :raises InvalidAnswer: see check().
+    """
+    _check(module, host, result, _FAILED)
+
+
+def _check(module: str, host: str, result: t.Mapping[str, t.Any], shapes: t.Iterable[tuple[str, Shape, bool]]) -> None:
+    try:
+        for field, shape, required in shapes:
+            if field in result:
+                shape(result[field], field)
+            elif required:
+                raise Misshapen(field, "given", None)
+    except Misshapen as wrong:
+        raise InvalidAnswer(
+            host=host, module=module, path=wrong.path, expects=wrong.expects, got=legible(_SHOWN.repr(wrong.got))
+        ) from None

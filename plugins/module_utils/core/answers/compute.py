@@ -1,0 +1,133 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the module compute_node_info answers."""
+
+from __future__ import annotations
+
+import re
+
+from ..disks.whole_disks import MEDIA
+from ..instances import power_states
+from ..resources.pci.device import DEVICE_TYPES
+from .shapes import (
+    LARGEST,
+    LARGEST_BIG,
+    TEXT,
+    Shape,
+    choice,
+    count,
+    error,
+    flag,
+    items,
+    mapping,
+    maybe,
+    message,
+    name,
+    names,
+    number,
+    path,
+    record,
+    size,
+    text,
+    uuid,
+    whole,
+)
+
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_HEX = re.compile(r"[0-9a-f]{4}")
+
+_cpus = items(count, most=65536, unique=".")
+_numa_topology = record(
+    {
+        "cells": items(
+            record(
+                {"id": count, "cpus": _cpus, "memory_mb": count},
+                {
+                    "siblings": items(_cpus),
+                    "pages": items(record({"size_kb": whole(1), "total": size}), unique="size_kb"),
+                },
+            ),
+            unique="id",
+        )
+    }
+)
+_pci_device = record(
+    {
+        "address": text(least=1, pattern=_PCI_ADDRESS),
+        "vendor_id": text(least=4, pattern=_HEX),
+        "product_id": text(least=4, pattern=_HEX),
+    },
+    {
+        "numa_node": maybe(count),
+        "dev_type": choice(*DEVICE_TYPES),
+        "parent_addr": maybe(text(pattern=_PCI_ADDRESS)),
+        "tags": mapping(name, maybe(text(TEXT))),
+    },
+)
+_disk = record(
+    {"path": text(least=1), "size_gb": count},
+    {"medium": choice("", *MEDIA), "serial": text(TEXT), "reason": message, "domain": text()},
+)
+_cpu_info = record(
+    {},
+    {
+        "arch": text(64),
+        "model": text(),
+        "vendor": text(),
+        "features": items(text()),
+        "topology": record({}, dict.fromkeys(("sockets", "cores", "threads", "cells"), whole(1))),
+        "maxphysaddr": maybe(record({}, {"bits": maybe(count), "mode": text()})),
+    },
+)
+_domain = record(
+    {"uuid": uuid, "name": name, "power_state": choice(*power_states.POWER_STATES)},
+    {"memory_mb": maybe(count), "vcpus": maybe(count), "ours": flag},
+)
+_session = record(
+    {
+        "iqn": name,
+        "volume_id": name,
+        "session": flag,
+        "luns": items(count),
+        "portals": names,
+        "in_use": items(message),
+    }
+)
+
+NODE: Shape = record(
+    {"hypervisor_hostname": name, "memory_mb": count, "local_gb": count, "vcpus": count, "domains": items(_domain)},
+    {
+        "host_uuid": text(36),
+        "host_ip": text(64, pattern=re.compile(r"[0-9a-fA-F:.]+")),
+        "memory_mb_used": count,
+        "local_gb_used": count,
+        "vcpus_used": count,
+        "disk_available_least": maybe(whole(-LARGEST)),
+        "hypervisor_type": text(64),
+        "hypervisor_version": count,
+        "libvirt_version": count,
+        "cpu_info": _cpu_info,
+        "numa_topology": maybe(_numa_topology),
+        "supported_instances": items(items(text(), exactly=3)),
+        "pci_passthrough_devices": items(_pci_device, unique="address"),
+        "isolated_disks": items(_disk, unique="path"),
+        "metrics": mapping(name, number(-LARGEST_BIG, LARGEST_BIG)),
+        "stats": mapping(name, text()),
+        "emulators": mapping(name, path),
+        "machine_types": mapping(name, names),
+        "uefi": flag,
+        "initiator": maybe(text()),
+        "qemu_iscsi": flag,
+        "virt_type": choice("kvm", "qemu"),
+        "virt_type_reason": message,
+        "instance_folders": items(uuid),
+        "instance_volumes": mapping(uuid, names),
+        "running_domains": count,
+    },
+)
+
+ISCSI: Shape = record(
+    {"sessions": items(_session), "secrets": items(record({"iqn": name, "volume_id": name}))}, {"error": error}
+)

@@ -1,0 +1,59 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What modules answer that work on many items: an outcome of each, by its key."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..instances.power_states import POWER_STATES
+from .shapes import (
+    LARGEST_BIG,
+    Shape,
+    choice,
+    count,
+    error,
+    flag,
+    items,
+    mapping,
+    maybe,
+    message,
+    name,
+    names,
+    path,
+    record,
+    size,
+    text,
+    whole,
+)
+
+_always: dict[str, Shape] = {"changed": flag, "error": error}
+
+
+def _outcomes(required: dict[str, Shape] | None = None, optional: dict[str, Shape] | None = None) -> Shape:
+    """:arg required: of an item that did not fail"""
+    done = record(required or {}, {**_always, **(optional or {})})
+    failed = record({}, {**_always, **(required or {}), **(optional or {})})
+
+    def outcome(value: t.Any, where: str) -> None:
+        bad = isinstance(value, t.Mapping) and value.get("error") is not None
+        (failed if bad else done)(value, where)
+
+    return mapping(name, outcome)
+
+
+ANY: Shape = _outcomes()
+_power_state = choice(*POWER_STATES)
+DOMAINS: Shape = _outcomes({"power_state": _power_state})
+DOMAIN_POWER: Shape = _outcomes({"power_state": _power_state}, {"forced": flag, "vifs_missing": names})
+INSTANCE_DISKS: Shape = _outcomes({}, {"pending": names})
+VOLUMES: Shape = _outcomes({}, {"name": name, "path": path, "size": size, "action": text(), "copying": flag})
+TARGETS: Shape = _outcomes(
+    {}, {"iqn": name, "lun": count, "portals": names, "initiators": names, "sessions": names, "path": path}
+)
+CONNECTIONS: Shape = _outcomes(
+    {}, {"path": path, "device": path, "size": maybe(whole(0, LARGEST_BIG)), "warnings": items(message)}
+)
+EVICTED: Shape = items(record({"name": name}))

@@ -1,0 +1,206 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Shapes of what a host says: a shape is called with a value and its path, and raises Misshapen for a value that does not fit.
+
+A value that fits can be stored in either database and read again: numbers are finite, texts have no control characters.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+Shape = t.Callable[[t.Any, str], None]
+
+LARGEST = 2**31 - 1  # of an Integer column of PostgreSQL
+LARGEST_BIG = 2**63 - 1
+TEXT = 4096
+MESSAGE = 1_000_000
+MANY = 100_000
+DEEP = 16  # levels of a value whose fields are not known
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
+UUID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
+
+
+class Misshapen(Exception):
+    """The value at ``path`` is not what its shape expects."""
+
+    def __init__(self, path: str, expects: str, got: t.Any):
+        super().__init__(path, expects, got)
+        self.path = path
+        self.expects = expects
+        self.got = got
+
+
+def whole(least: int = 0, most: int = LARGEST) -> Shape:
+    """A whole number."""
+
+    def check(value: t.Any, path: str) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise Misshapen(path, "a whole number from %d to %d" % (least, most), value)
+
+    return check
+
+
+def number(least: float = 0, most: float = LARGEST) -> Shape:
+    """A finite number."""
+
+    def check(value: t.Any, path: str) -> None:
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
+            raise Misshapen(path, "a number from %g to %g" % (least, most), value)
+
+    return check
+
+
+def flag(value: t.Any, path: str) -> None:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise Misshapen(path, "true or false", value)
+
+
+def text(most: int = 255, least: int = 0, pattern: re.Pattern[str] | None = None) -> Shape:
+    """A text without control characters. :arg pattern: of a text that is not empty"""
+    expects = "a text of %d to %d characters without control characters" % (least, most)
+
+    def check(value: t.Any, path: str) -> None:
+        if not isinstance(value, str) or not least <= len(value) <= most or _CONTROL.search(value):
+            raise Misshapen(path, expects, value)
+        if pattern is not None and value and not pattern.fullmatch(value):
+            raise Misshapen(path, "a text like %s" % pattern.pattern, value)
+
+    return check
+
+
+def message(value: t.Any, path: str) -> None:
+    """What a program printed."""
+    if not isinstance(value, str) or len(value) > MESSAGE or _UNSTORABLE.search(value):
+        raise Misshapen(path, "a text of at most %d characters that can be stored" % MESSAGE, value)
+
+
+def prose(value: t.Any, path: str) -> None:
+    """A part of an error, which errors.from_dict makes legible."""
+    if not isinstance(value, str) or len(value) > MESSAGE:
+        raise Misshapen(path, "a text of at most %d characters" % MESSAGE, value)
+
+
+def choice(*values: t.Any) -> Shape:
+    """One of these values."""
+
+    def check(value: t.Any, path: str) -> None:
+        if not isinstance(value, (str, int)) or isinstance(value, bool) or value not in values:
+            raise Misshapen(path, "one of %s" % ", ".join(map(str, values)), value)
+
+    return check
+
+
+def maybe(shape: Shape) -> Shape:
+    """The shape, or null."""
+
+    def check(value: t.Any, path: str) -> None:
+        if value is not None:
+            shape(value, path)
+
+    return check
+
+
+def items(shape: Shape, most: int = MANY, exactly: int | None = None, unique: str = "") -> Shape:
+    """A list. :arg unique: the field in which no two items are equal; "." for items that are different."""
+
+    def check(value: t.Any, path: str) -> None:
+        if not isinstance(value, (list, tuple)) or len(value) > most:
+            raise Misshapen(path, "a list of at most %d items" % most, value)
+        if exactly is not None and len(value) != exactly:
+            raise Misshapen(path, "a list of %d items" % exactly, value)
+        for i, item in enumerate(value):
+            shape(item, "%s[%d]" % (path, i))
+        if unique:
+            keys = [item if unique == "." else item[unique] for item in value]
+            if len(set(keys)) < len(keys):
+                raise Misshapen(path, "a list in which each %s occurs once" % (unique.strip(".") or "item"), value)
+
+    return check
+
+
+def mapping(key: Shape, shape: Shape, most: int = MANY) -> Shape:
+    """A mapping of keys that are not known before."""
+
+    def check(value: t.Any, path: str) -> None:
+        if not isinstance(value, t.Mapping) or len(value) > most:
+            raise Misshapen(path, "a mapping of at most %d keys" % most, value)
+        for k, item in value.items():
+            key(k, path)
+            shape(item, "%s.%s" % (path, k))
+
+    return check
+
+
+def record(required: t.Mapping[str, Shape], optional: t.Mapping[str, Shape] | None = None) -> Shape:
+    """A mapping with these fields. Other fields, of a later version, may have any plain value."""
+    known = {**required, **(optional or {})}
+
+    def check(value: t.Any, path: str) -> None:
+        if not isinstance(value, t.Mapping):
+            raise Misshapen(path, "a mapping", value)
+        for name in required:
+            if name not in value:
+                raise Misshapen(_in(path, name), "given", None)
+        for name, item in value.items():
+            _NAME(name, path)
+            known.get(name, plain)(item, _in(path, name))
+
+    return check
+
+
+def _in(path: str, name: str) -> str:
+    return "%s.%s" % (path, name) if path else name
+
+
+def plain(value: t.Any, path: str, depth: int = 0) -> None:
+    """Anything that JSON can express and both databases can store."""
+    if depth > DEEP:
+        raise Misshapen(path, "nested at most %d levels deep" % DEEP, value)
+    if isinstance(value, str):
+        message(value, path)
+    elif isinstance(value, (list, tuple)):
+        _LIST(value, path)
+        for i, item in enumerate(value):
+            plain(item, "%s[%d]" % (path, i), depth + 1)
+    elif isinstance(value, t.Mapping):
+        _MAPPING(value, path)
+        for name, item in value.items():
+            plain(item, _in(path, str(name)), depth + 1)
+    elif value is not None and not isinstance(value, bool):
+        _NUMBER(value, path)
+
+
+def anything(_value: t.Any, _path: str) -> None:
+    """What nobody reads of an answer."""
+
+
+_NAME = text(least=1)
+_NUMBER = number(-LARGEST_BIG, LARGEST_BIG)
+_LIST = items(anything)
+_MAPPING = mapping(_NAME, anything)
+
+name = text(least=1)
+uuid = text(36, 36, UUID)
+path = text(TEXT)
+count = whole()
+size = whole(most=LARGEST_BIG)  # bytes
+names = items(text(TEXT))
+error = maybe(
+    record(
+        {"code": name, "message": prose},
+        {
+            "status": whole(100, 599),
+            "remedy": prose,
+            "retryable": flag,
+            "errors": items(record({})),
+            "failed_items": items(record({})),
+        },
+    )
+)
