@@ -39,9 +39,6 @@ def _of(required: dict[str, Shape], optional: dict[str, Shape]) -> list[tuple[st
 _SHAPES = {module: _of(*shapes) for module, shapes in _ANSWERS.items()}
 _OTHERS = _of({}, {})
 _FAILED = _of({"error_code": name}, {"msg": prose, "status": whole(100, 599), "remedy": prose, "retryable": flag})
-_SHOWN = reprlib.Repr()
-_SHOWN.maxstring = _SHOWN.maxother = 60
-_SHOWN.maxlevel = 3
 
 
 def check(module: str, host: str, result: t.Mapping[str, t.Any]) -> None:
@@ -69,5 +66,5 @@ def _check(module: str, host: str, result: t.Mapping[str, t.Any], shapes: t.Iter
                 raise Misshapen(field, "given", None)
     except Misshapen as wrong:
         raise InvalidAnswer(
-            host=host, module=module, path=wrong.path, expects=wrong.expects, got=legible(_SHOWN.repr(wrong.got))
+            host=host, module=module, path=wrong.path, expects=wrong.expects, got=legible(reprlib.repr(wrong.got))
         ) from None

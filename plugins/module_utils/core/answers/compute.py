@@ -70,6 +70,7 @@ _disk = record(
     {"path": text(least=1), "size_gb": count},
     {"medium": choice("", *MEDIA), "serial": text(TEXT), "reason": message, "domain": text()},
 )
+DISKS: Shape = items(_disk, unique="path")
 _cpu_info = record(
     {},
     {
@@ -96,6 +97,13 @@ _session = record(
     }
 )
 
+_PROFILE: dict[str, Shape] = {
+    "cpu_info": _cpu_info,
+    "supported_instances": items(items(text(), exactly=3)),
+    "stats": mapping(name, text()),
+}
+# What many nodes share: see ledger/compute/profiles.py.
+PROFILE: Shape = record({}, _PROFILE)
 NODE: Shape = record(
     {"hypervisor_hostname": name, "memory_mb": count, "local_gb": count, "vcpus": count, "domains": items(_domain)},
     {
@@ -108,13 +116,11 @@ NODE: Shape = record(
         "hypervisor_type": text(64),
         "hypervisor_version": count,
         "libvirt_version": count,
-        "cpu_info": _cpu_info,
+        **_PROFILE,
         "numa_topology": maybe(_numa_topology),
-        "supported_instances": items(items(text(), exactly=3)),
         "pci_passthrough_devices": items(_pci_device, unique="address"),
-        "isolated_disks": items(_disk, unique="path"),
+        "isolated_disks": DISKS,
         "metrics": mapping(name, number(-LARGEST_BIG, LARGEST_BIG)),
-        "stats": mapping(name, text()),
         "emulators": mapping(name, path),
         "machine_types": mapping(name, names),
         "uefi": flag,

@@ -41,27 +41,29 @@ _volume = record(
         "data_percent": _percent,
     },
 )
-CAPACITY: Shape = record(
-    dict.fromkeys(("total_capacity_gb", "free_capacity_gb", "provisioned_capacity_gb"), number()),
-    {
-        "allocated_capacity_gb": number(),
-        "thin_provisioning_support": flag,
-        "thick_provisioning_support": flag,
-        "data_percent": _percent,
-        "metadata_percent": _percent,
-        "vg_free_gb": number(),
-        "image_cache_count": size,
-        "image_cache_gb": number(),
-        "total_volumes": size,
-        "extent_size": size,
-        "location_info": text(),
-        "boot_id": text(64),
-        "read_at": number(),
-        "vg_uuid": text(),
-        "volumes": items(_volume),
-        "orphans": items(_volume),
-        "error": error,
-    },
+_amounts = dict.fromkeys(("total_capacity_gb", "free_capacity_gb", "provisioned_capacity_gb"), number())
+_facts: dict[str, Shape] = {
+    "allocated_capacity_gb": number(),
+    "thin_provisioning_support": flag,
+    "thick_provisioning_support": flag,
+    "data_percent": _percent,
+    "metadata_percent": _percent,
+    "vg_free_gb": number(),
+    "image_cache_count": size,
+    "image_cache_gb": number(),
+    "total_volumes": size,
+    "extent_size": size,
+    "location_info": text(),
+    "boot_id": text(64),
+    "read_at": number(),
+    "vg_uuid": text(),
+    "error": error,
+}
+CAPACITY: Shape = record(_amounts, {**_facts, "volumes": items(_volume), "orphans": items(_volume)})
+# What the ledger keeps of it.
+STORED: Shape = record(
+    {},
+    {**{n: maybe(shape) for n, shape in _amounts.items()}, **_facts, "orphans": items(record({"name": name}))},
 )
 _failed = record({"error": error})
 

@@ -12,6 +12,8 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from ...core import errors
+from ...core.answers.compute import DISKS
+from ...core.answers.shapes import Misshapen
 from ...core.resources.numa.topology import GuestNUMATopology, HostNUMATopology
 from ...core.resources.numa.usage import apply_usage
 from ...core.resources.pci.device import PciDevice
@@ -22,6 +24,8 @@ from ..db.transaction import Transaction
 from ..schema.tables import claims, compute_nodes, device_claims, instances, node_facts
 from . import profiles
 from .history import chunks
+
+_T = t.TypeVar("_T")
 
 PCI = "pci"
 DISK = "disk"
@@ -67,7 +71,7 @@ def _numa(tx: Transaction, node_ids: t.Sequence[int] | None) -> dict[int, HostNU
         for r in tx.execute(sa.select(c.id, c.numa_profile_id).where(w, c.numa_profile_id.is_not(None)))
     }
     # The same object for equal nodes, so that a filter fits them once.
-    empty = {i: HostNUMATopology.from_facts(p) for i, p in profiles.load(tx, profile_of.values()).items()}
+    empty = {i: _readable(HostNUMATopology.from_facts, p) for i, p in profiles.load(tx, profile_of.values()).items()}
     found = {n: t.cast(HostNUMATopology, empty[p]) for n, p in profile_of.items() if empty.get(p) is not None}
     for where in _where(claims.c.compute_node_id, node_ids):
         query = sa.select(claims.c.compute_node_id, claims.c.numa).where(where, claims.c.numa.is_not(sa.null()))
@@ -125,15 +129,32 @@ def _devices(
         )
         for row in tx.execute(query):
             if row.has_pci:
-                devices = [PciDevice.from_dict(d) for d in row.facts.get("pci_passthrough_devices") or ()]
-                pci[row.id] = list(free_devices(devices, taken[row.id, PCI]))
+                pci[row.id] = list(free_devices(_readable(_pci, row.facts) or (), taken[row.id, PCI]))
             if row.has_disks:
-                reported[row.id] = row.facts.get("isolated_disks") or []
+                reported[row.id] = _readable(_disks, row.facts) or []
     ours = _our_domains(tx, {d["domain"] for some in reported.values() for d in some if d.get("domain")})
     for node_id, some in reported.items():
         there = taken[node_id, DISK]
         disks[node_id] = [d for d in some if _is_offered(d, ours) and d["path"] not in there]
     return pci, disks
+
+
+def _readable(read: t.Callable[[t.Any], _T], facts: t.Any) -> _T | None:
+    """What a host reported; None if it cannot be read: a single host with a wrong report must not end all scheduling."""
+    try:
+        return read(facts)
+    except (Misshapen, AttributeError, LookupError, OverflowError, TypeError, ValueError):
+        return None
+
+
+def _pci(facts: t.Mapping[str, t.Any]) -> list[PciDevice]:
+    return [PciDevice.from_dict(d) for d in facts.get("pci_passthrough_devices") or ()]
+
+
+def _disks(facts: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
+    disks: list[dict[str, t.Any]] = facts.get("isolated_disks") or []
+    DISKS(disks, "isolated_disks")
+    return disks
 
 
 def _is_offered(disk: t.Mapping[str, t.Any], ours: t.Collection[str]) -> bool:

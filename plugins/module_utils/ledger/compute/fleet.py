@@ -10,6 +10,8 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
+from ...core.answers.compute import PROFILE
+from ...core.answers.shapes import LARGEST_BIG, Misshapen, maybe, number
 from ...core.scheduler import host_state
 from ...core.scheduler.aggregates import Aggregate
 from ...core.scheduler.columns import Fleet, Same
@@ -25,6 +27,11 @@ _OTHERS = ("availability_zone", "profile_id", "disabled", "service_disabled", "f
 # The order of the fleet is that of the first two: host and node.
 COLUMNS = (*host_state.COLUMNS.values(), *_OTHERS)
 NEVER_REPORTED = "the host never reported"
+UNREADABLE = "its last report is invalid (%s); the host must report again"
+_NUMBERS = [
+    column for name, column in host_state.COLUMNS.items() if not isinstance(host_state.DEFAULTS.get(name, ""), str)
+]
+_number = maybe(number(-LARGEST_BIG, LARGEST_BIG))
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,12 @@ def read(
     known = set(table["host"])
     for stranger in [h for h in hosts if h not in known]:
         _add_stranger(table, stranger)
-    return _FleetReader(tx, table, aggregates or {}, host_vars or {}, needs).fleet()
+    reader = _FleetReader(tx, table, aggregates or {}, host_vars or {}, needs)
+    try:
+        return reader.fleet()
+    except (TypeError, ValueError, OverflowError):  # a number that is none: the rows are looked at one by one only then
+        _leave_out_unreadable(table)
+        return reader.fleet()
 
 
 @functools.lru_cache(maxsize=None)
@@ -75,6 +87,21 @@ def _add_stranger(table: dict[str, t.Any], host: str) -> None:
     values.update(host=host, node=host, availability_zone="", unreachable_reason=NEVER_REPORTED)
     for name, column in table.items():
         column.append(values.get(name))
+
+
+def _leave_out_unreadable(table: dict[str, t.Any]) -> None:
+    """Rows with a number that is none become those of hosts that are down."""
+    defaults = {host_state.COLUMNS[name]: value for name, value in host_state.DEFAULTS.items()}
+    for i in range(len(table["host"])):
+        for column in _NUMBERS:
+            value = table[column][i]
+            try:
+                _number(value, column)
+                if value is None and defaults[column] is not None:
+                    raise Misshapen(column, "given", None)
+            except Misshapen as wrong:
+                table["unreachable_reason"][i] = UNREADABLE % wrong.path
+                table[column][i] = defaults[column]
 
 
 class _FleetReader:
@@ -91,6 +118,7 @@ class _FleetReader:
         self.host_vars = host_vars
         ids = table["id"]
         self.profiles = profiles.load(tx, set(table["profile_id"]))
+        self._leave_out_profiles()
         self.io_ops = dict(
             tx.execute(
                 sa.select(instances.c.host, sa.func.count()).where(sa.text(BUSY)).group_by(instances.c.host)
@@ -104,6 +132,21 @@ class _FleetReader:
         )
         self.instances = _instances(tx) if needs.instances else {}
         self.metrics = _metrics(tx) if needs.metrics else {}
+
+    def _leave_out_profiles(self) -> None:
+        """Hosts whose CPU and guests cannot be read are down."""
+        bad = {}
+        for profile_id, profile in self.profiles.items():
+            try:
+                PROFILE(profile, "")
+            except Misshapen as wrong:
+                bad[profile_id] = UNREADABLE % wrong.path
+        for profile_id in bad:
+            self.profiles[profile_id] = {}
+        if bad:
+            reasons = self.table["unreachable_reason"]
+            for i, profile_id in enumerate(self.table["profile_id"]):
+                reasons[i] = bad.get(profile_id, reasons[i])
 
     def fleet(self) -> Fleet:
         table = self.table

@@ -12,9 +12,11 @@ source: Cinder's host_manager (Queens)
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...core import errors
+from ...core.answers.shapes import Misshapen
+from ...core.answers.storage import STORED
 from ...core.volumes.model import PoolState
 from ...core.volumes.pool_hosts import append_host
 from ..db import bulk
@@ -27,6 +29,12 @@ THIN = "thin"
 GIB = 1024**3
 # Lists of a report that are not stored, because they grow with the number of volumes.
 _NOT_KEPT = ("volumes",)
+# Column -> its field of a report.
+_COLUMNS = {
+    "total_gb": "total_capacity_gb",
+    "free_gb": "free_capacity_gb",
+    "provisioned_gb": "provisioned_capacity_gb",
+}
 
 _b = storage_backends.c
 
@@ -66,6 +74,32 @@ class BackendRow:
     created_at: float
     reported_at: float | None
     error: dict[str, t.Any] | None  # why it is not ready
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What a backend's last report says. ``error``: why it is not ready."""
+
+    total_gb: float | None = None
+    free_gb: float | None = None
+    provisioned_gb: float | None = None
+    report: t.Mapping[str, t.Any] = field(default_factory=dict)
+    error: t.Mapping[str, t.Any] | None = None
+
+
+def reported(row: BackendRow) -> Reported:
+    """The report that a row has; a report that cannot be read makes its backend not ready, and harms no other one."""
+    amounts = {"total_gb": row.total_gb, "free_gb": row.free_gb, "provisioned_gb": row.provisioned_gb}
+    try:
+        STORED({**row.report, **{_COLUMNS[name]: amount for name, amount in amounts.items()}}, "")
+    except (Misshapen, TypeError) as wrong:
+        where = "%s in the ledger" % (wrong.path if isinstance(wrong, Misshapen) else "report")
+        error = errors.RemoteError(
+            reason="The last report of %s is invalid: %s" % (row.pool_host, where),
+            remedy="It is replaced when its host reports again: ansible-playbook bootflow.compute.heartbeat.",
+        )
+        return Reported(error=row.error or error.as_dict())
+    return Reported(**amounts, report=row.report, error=row.error)
 
 
 # --- writing -------------------------------------------------------------------------------------------------------------
@@ -133,9 +167,7 @@ def record_capacity(tx: Transaction, pool_host: str, capacity: t.Mapping[str, t.
         storage_backends.update()
         .where(_b.pool_host == pool_host)
         .values(
-            total_gb=_number(capacity, "total_capacity_gb"),
-            free_gb=_number(capacity, "free_capacity_gb"),
-            provisioned_gb=_number(capacity, "provisioned_capacity_gb"),
+            **{column: _number(capacity, name) for column, name in _COLUMNS.items()},
             report={k: v for k, v in capacity.items() if k not in _NOT_KEPT},
             boot_id=boot_id,
             read_at=read_at,
@@ -289,14 +321,14 @@ def pool_states(tx: Transaction, lock: bool = False) -> list[PoolState]:
 
 
 def _state(row: BackendRow, taken: Promised) -> PoolState:
-    configuration = row.configuration
-    thin = bool(row.report.get("thin_provisioning_support", configuration.get("provisioning") == THIN))
+    configuration, found = row.configuration, reported(row)
+    thin = bool(found.report.get("thin_provisioning_support", configuration.get("provisioning") == THIN))
     return PoolState(
         host=row.pool_host,
-        total_capacity_gb=row.total_gb or 0,
-        free_capacity_gb=None if row.free_gb is None else round(row.free_gb - taken.pending, 2),
+        total_capacity_gb=found.total_gb or 0,
+        free_capacity_gb=None if found.free_gb is None else round(found.free_gb - taken.pending, 2),
         allocated_capacity_gb=taken.allocated,
-        provisioned_capacity_gb=round((row.provisioned_gb or 0) + taken.pending, 2),
+        provisioned_capacity_gb=round((found.provisioned_gb or 0) + taken.pending, 2),
         max_over_subscription_ratio=configuration.get("max_over_subscription_ratio"),
         reserved_percentage=configuration.get("reserved_percentage") or 0,
         thin_provisioning_support=thin,
@@ -310,7 +342,7 @@ def _state(row: BackendRow, taken: Promised) -> PoolState:
         disabled=row.disabled,
         frozen=row.frozen,
         updated_at=row.reported_at,
-        not_ready=row.error["message"] if row.error else "",
+        not_ready=found.error["message"] if found.error else "",
     )
 
 

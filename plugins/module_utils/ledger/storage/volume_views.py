@@ -172,7 +172,7 @@ def backends(tx: Transaction) -> list[dict[str, t.Any]]:
     found = []
     for row in storage_backends.rows_of(tx):
         promised = taken.get(row.pool_host, storage_backends.Promised())
-        configuration = row.configuration
+        configuration, reported = row.configuration, storage_backends.reported(row)
         found.append(
             {
                 "pool_host": row.pool_host,
@@ -185,17 +185,17 @@ def backends(tx: Transaction) -> list[dict[str, t.Any]]:
                 "medium": configuration.get("medium") or "",
                 "disabled": row.disabled,
                 "frozen": row.frozen,
-                "total_gb": row.total_gb,
-                "free_gb": row.free_gb,
-                "provisioned_gb": row.provisioned_gb,
+                "total_gb": reported.total_gb,
+                "free_gb": reported.free_gb,
+                "provisioned_gb": reported.provisioned_gb,
                 "allocated_gb": promised.allocated,
                 "pending_gb": promised.pending,
                 "volume_count": promised.volumes,
-                "data_percent": row.report.get("data_percent"),
-                "metadata_percent": row.report.get("metadata_percent"),
-                "orphans": [o["name"] for o in row.report.get("orphans") or ()],
+                "data_percent": reported.report.get("data_percent"),
+                "metadata_percent": reported.report.get("metadata_percent"),
+                "orphans": [o["name"] for o in reported.report.get("orphans") or ()],
                 "reported_at": utc(row.reported_at),
-                "error": row.error,
+                "error": reported.error,
             }
         )
     return found
