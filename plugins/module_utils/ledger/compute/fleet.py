@@ -27,7 +27,7 @@ _OTHERS = ("availability_zone", "profile_id", "disabled", "service_disabled", "f
 # The order of the fleet is that of the first two: host and node.
 COLUMNS = (*host_state.COLUMNS.values(), *_OTHERS)
 NEVER_REPORTED = "the host never reported"
-UNREADABLE = "its last report is invalid (%s); the host must report again"
+UNREADABLE = "the last report is invalid (%s); the host must report again"
 _NUMBERS = [
     column for name, column in host_state.COLUMNS.items() if not isinstance(host_state.DEFAULTS.get(name, ""), str)
 ]

@@ -96,7 +96,7 @@ def reported(row: BackendRow) -> Reported:
         where = "%s in the ledger" % (wrong.path if isinstance(wrong, Misshapen) else "report")
         error = errors.RemoteError(
             reason="The last report of %s is invalid: %s" % (row.pool_host, where),
-            remedy="It is replaced when its host reports again: ansible-playbook bootflow.compute.heartbeat.",
+            remedy="The report is replaced when its host reports again: ansible-playbook bootflow.compute.heartbeat.",
         )
         return Reported(error=row.error or error.as_dict())
     return Reported(**amounts, report=row.report, error=row.error)

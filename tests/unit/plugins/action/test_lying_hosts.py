@@ -224,7 +224,7 @@ def said(result: t.Mapping[str, t.Any], warnings: t.Sequence[str], lie: str) -> 
 def test_a_lying_compute_host_is_left_out_and_everybody_else_boots(world: World) -> None:
     """S1: whatever a host answers, the report and the audit come to an end, and a boot finds its host."""
     world.report("h1", numa_topology=None)
-    lying = list(lies(COMPUTE, examples(2000)))
+    lying = list(lies(COMPUTE, examples(1000)))
     left_out = 0
     for lie, answer in lying:
         ports = WorldPorts(world, "a", lambda _name, _arguments, answer=answer: answer)
@@ -270,7 +270,7 @@ def _audited(world: World, answer: dict[str, t.Any], lie: str) -> None:
 def test_a_lying_storage_host_is_left_out_and_everybody_elses_volumes_are_placed(vworld: VolumeWorld) -> None:
     """S18: whatever a storage host answers, volumes are placed on the others, and the table of backends is shown."""
     vworld.store("s1", lvm=100)
-    lying = list(lies(STORAGE, examples(2000)))
+    lying = list(lies(STORAGE, examples(1000)))
     left_out = 0
     for lie, answer in lying:
         ports = WorldPorts(vworld, "a", lambda _name, _arguments, answer=answer: answer)
