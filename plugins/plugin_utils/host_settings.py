@@ -58,7 +58,8 @@ def configuration(variables: t.Mapping[str, t.Any], host: str) -> dict[str, t.An
     """The settings of ``host`` as columns of the ledger, plain data.
 
     pci_device_spec and isolated_disks are what the host is asked to look for; reserved_huge_pages is a list of {node,
-    size (kB), count}; metrics is name -> number.
+    size (kB), count}; metrics is name -> number. Without bootflow_availability_zone there is no availability_zone: it is that
+    of the host's aggregate (scheduler_settings.configurations), and a report leaves it as it is.
 
     :raises InvalidRequest: every value that does not fit.
     """
@@ -69,6 +70,8 @@ def configuration(variables: t.Mapping[str, t.Any], host: str) -> dict[str, t.An
     found = {setting.name: getattr(read, setting.name) for setting in CONFIGURATION}
     for column in RATIOS:
         found[column] = found[column] or CONFIGURATION.named(column).default  # 0.0 means unset, as in Nova
+    if variables.get("bootflow_availability_zone") is None:
+        del found["availability_zone"]
     return found
 
 

@@ -167,8 +167,7 @@ def configurations(action: LedgerAction) -> dict[str, dict[str, t.Any]]:
     zones = zones_by_host(_read_aggregates(action, variables, problems))
     problems.raise_if_any()
     for host, settings in found.items():
-        if variables[host].get("bootflow_availability_zone") is None:
-            settings["availability_zone"] = zones.get(host, action.options["default_availability_zone"])
+        settings.setdefault("availability_zone", zones.get(host, action.options["default_availability_zone"]))
     return found
 
 

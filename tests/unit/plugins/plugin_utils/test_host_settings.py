@@ -40,7 +40,6 @@ def test_the_defaults():
         "reserved_memory_mb": 512,
         "reserved_disk_gb": 0,
         "reserved_vcpus": 0,
-        "availability_zone": "nova",
         "disabled": False,
         "disabled_reason": "",
         "pci_device_spec": [],
@@ -49,6 +48,13 @@ def test_the_defaults():
         "metrics": {},
     }
     assert told() == []
+
+
+def test_a_zone_is_the_hosts_own_or_that_of_its_aggregate():
+    """Without a zone of its own nothing is reported that would overwrite the aggregate's."""
+    assert configuration({"bootflow_availability_zone": "east"}, "kvm1")["availability_zone"] == "east"
+    for unset in ({}, {"bootflow_availability_zone": None}):
+        assert "availability_zone" not in configuration(unset, "kvm1")
 
 
 def test_the_defaults_are_nobodys_to_change():
