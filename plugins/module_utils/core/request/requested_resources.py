@@ -49,9 +49,17 @@ def read_pci_aliases(data: t.Any, problems: Problems) -> t.Any:
 
 
 def requested_resources(
-    flavor: Flavor, image: t.Optional[Image], pci_aliases: t.Any, path: str, problems: Problems
+    flavor: Flavor,
+    image: t.Optional[Image],
+    pci_aliases: t.Any,
+    path: str,
+    problems: Problems,
+    filters: t.Optional[t.Collection[str]] = None,
 ) -> RequestedResources:
-    """The requested resources; errors are added to ``problems`` at ``path``."""
+    """The requested resources; errors are added to ``problems`` at ``path``.
+
+    :arg filters: names of the enabled filters, one of which has to look for hosts with the resources; None: not checked here.
+    """
     properties = image.properties if image is not None else {}
     numa_topology = None
     requests: t.Sequence[t.Any] = ()
@@ -62,4 +70,19 @@ def requested_resources(
         requests = pci_requests(flavor, pci_aliases, properties)
     with problems.collect(path):
         disks = whole_disk_requests(flavor)
+    needs = (
+        (numa_topology, "NUMA cells, pinned CPUs or huge pages", "NUMATopologyFilter"),
+        (requests, "PCI devices", "PciPassthroughFilter"),
+        (disks, "whole disks", "WholeDiskFilter"),
+    )
+    for needed, what, wanted in needs:
+        if needed and filters is not None and wanted not in filters:
+            problems.add(
+                path,
+                InvalidInput(
+                    message="Flavor %s requests %s, which no enabled filter looks for: %s is not enabled"
+                    % (flavor.name, what, wanted),
+                    remedy="Add %s to bootflow_enabled_filters, or choose another flavor." % wanted,
+                ),
+            )
     return RequestedResources(numa_topology, tuple(requests), tuple(disks))

@@ -159,7 +159,9 @@ class _Entry:
         hints, group = self._hints(project)
         resources = RequestedResources()
         if flavor is not None:
-            resources = requested_resources(flavor, meta, self.catalogue.pci_aliases, self.at("flavor"), self.problems)
+            filters = None if host or node else self.options.enabled_filters  # a forced host is not filtered
+            aliases = self.catalogue.pci_aliases
+            resources = requested_resources(flavor, meta, aliases, self.at("flavor"), self.problems, filters)
         for field, error in later_fields(self.entry, self.bad):
             self.problems.add(self.at(field), error)
         return ServerRequest(

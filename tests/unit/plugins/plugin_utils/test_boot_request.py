@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.registry import DEFAULT_FILTERS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.plugin_utils.boot_request import BootRequest
 from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_settings import Reading
@@ -58,6 +59,31 @@ def test_groups_are_held_against_the_settings(make_action):
     assert BootRequest(options(make_action, {"group": "apart"}, server_groups=groups)).requests[0].server_group
     bare = options(make_action, {"group": "apart"}, server_groups=groups, enabled_filters=["RamFilter"])
     assert told(bare) == [("scheduler_hints.group", "UnsupportedPolicyException", 400)]
+
+
+@pytest.mark.parametrize(
+    ("specs", "name"),
+    [
+        ({"hw:cpu_policy": "dedicated"}, "NUMATopologyFilter"),
+        ({"pci_passthrough:alias": "gpu:1"}, "PciPassthroughFilter"),
+        ({"bootflow:whole_disks": 1}, "WholeDiskFilter"),
+    ],
+)
+def test_resources_that_no_enabled_filter_looks_for_are_refused(make_action, specs, name):
+    """A pinned guest would silently have no pinning, one with a device go from host to host in vain."""
+    given = {
+        "flavors": [{**FLAVOR, "extra_specs": specs}],
+        "pci_alias": [{"name": "gpu", "vendor_id": "10de"}],
+        "allow_forced_host": True,
+    }
+    filters = [f for f in DEFAULT_FILTERS if f != name]
+    with pytest.raises(InvalidRequest) as caught:
+        BootRequest(options(make_action, **given, enabled_filters=filters))
+    (error,) = caught.value.errors
+    assert error["path"] == "instances[0].flavor" and name in error["message"] and name in error["remedy"]
+    assert BootRequest(options(make_action, **given)).requests
+    forced = {**ENTRY, "availability_zone": "nova:kvm1"}  # filters are not asked then, the claim looks
+    assert BootRequest(options(make_action, **given, instances=[forced], enabled_filters=filters)).requests
 
 
 def test_a_task_without_the_schedulers_settings_takes_the_request_as_it_is(make_action):

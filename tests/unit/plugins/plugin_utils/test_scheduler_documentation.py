@@ -109,5 +109,8 @@ def test_a_sample_inventory_can_be_used(make_action, name):
     )
     scheduler_settings.check(action)
     BootRequest(action.options)
+    enabled = given.get("enabled_filters", registry.DEFAULT_FILTERS)
+    # AggregateRamFilter is RamFilter with the ratios of aggregates.
+    assert set(registry.DEFAULT_FILTERS) <= {n.replace("AggregateRam", "Ram") for n in enabled}
     zones = {h: c["availability_zone"] for h, c in scheduler_settings.configurations(action).items()}
     assert zones[next(iter(zones))] == ("rack-a" if name == "fleet" else "nova")
