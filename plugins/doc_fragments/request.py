@@ -70,6 +70,13 @@ options:
       - A whole number, at least -1.
       - Read from the variable C(bootflow_max_local_block_devices), else V(3).
     type: int
+  max_count:
+    description:
+      - >-
+        Most instances that a request may have: the C(max_count) of its entries in all.
+      - A whole number from 1 to 100000.
+      - Read from the variable C(bootflow_max_count), else V(1000).
+    type: int
   schema_dirs:
     description:
       - Folders with additional schema fragments.

@@ -64,6 +64,7 @@ class BootRequest:
                 enabled_weighers=None if reading is None else reading.weighers,
                 schema_dirs=tuple(options["schema_dirs"]),
                 quotas=options["quotas"],
+                max_count=options["max_count"],
             ),
         )
 

@@ -20,6 +20,8 @@ import uuid
 TRUE_WORDS = frozenset(("1", "true", "on", "yes", "y", "t"))
 FALSE_WORDS = frozenset(("0", "false", "off", "no", "n", "f"))
 
+MAX_COUNT = 100_000  # instances of a request, whatever the settings say
+
 _INTEGER = re.compile(r"-?[0-9]+\Z")
 _BLANK = re.compile(r"\s+")
 
@@ -116,6 +118,12 @@ def _positive_integer(value: t.Any) -> None:
         raise ValueError("must be 1 or more")
 
 
+def _instance_count(value: t.Any) -> None:
+    _positive_integer(value)
+    if to_integer(value) > MAX_COUNT:
+        raise ValueError("must be %d or less" % MAX_COUNT)
+
+
 def _non_negative_integer(value: t.Any) -> None:
     if to_integer(value) < 0:
         raise ValueError("must be 0 or more")
@@ -161,6 +169,7 @@ FORMATS: dict[str, tuple[t.Callable[[t.Any], t.Any], tuple[type, ...]]] = {
     "description": (check_description, (str,)),
     "integer": (to_integer, (str, int, float)),
     "positive_integer": (_positive_integer, (str, int, float)),
+    "instance_count": (_instance_count, (str, int, float)),
     "non_negative_integer": (_non_negative_integer, (str, int, float)),
     "boolean": (to_boolean, (str,)),
     "base64": (decode_base64, (str,)),

@@ -9,6 +9,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ..reading.formats import MAX_COUNT
+
 
 @dataclass(frozen=True)
 class RequestOptions:
@@ -25,5 +27,6 @@ class RequestOptions:
     hints_read: t.Optional[t.Collection[str]] = None  # hints that the enabled filters read; None: not checked here
     enabled_filters: t.Optional[t.Collection[str]] = None  # their names; None: not checked here
     enabled_weighers: t.Optional[t.Collection[str]] = None
+    max_count: int = MAX_COUNT  # of all entries
     schema_dirs: t.Sequence[str] = ()  # folders with more schema fragments
     quotas: t.Mapping[str, t.Any] = field(default_factory=dict)  # bootflow_quotas, see instances.quotas.limits_of()

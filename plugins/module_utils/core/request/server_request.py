@@ -82,6 +82,7 @@ def parse_requests(
         if isinstance(entry, t.Mapping):
             bad = {_top_field(error["path"], path) for error in found}
             requests.append((path, _Entry(entry, bad, path, catalogue, options, limits, problems).request()))
+    _check_count(requests, options.max_count, problems)
     _check_batch(requests, problems)
     problems.raise_if_any()
     return [request for _path, request in requests]
@@ -371,6 +372,22 @@ class _Entry:
         if hostname and max_count > 1:
             self.problems.add(self.at("hostname"), AmbiguousHostnameForMultipleInstances())
         return hostname
+
+
+def _check_count(requests: t.Sequence[tuple[str, ServerRequest]], most: int, problems: Problems) -> None:
+    """Refuse what would be expanded to too many instances: at the entry with which they are too many."""
+    total = 0
+    for path, request in requests:
+        total += request.max_count
+        if total > most:
+            problems.add(
+                path + ".max_count",
+                InvalidInput(
+                    message="The request has %d instances up to here, more than %d" % (total, most),
+                    remedy="Request fewer, in several runs, or raise bootflow_max_count.",
+                ),
+            )
+            return
 
 
 def _check_batch(requests: t.Sequence[tuple[str, ServerRequest]], problems: Problems) -> None:

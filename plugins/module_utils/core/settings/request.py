@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from ..disks.block_device_checks import MAX_LOCAL_BLOCK_DEVICES
+from ..reading.formats import MAX_COUNT
 from ..reading.setting import ENTRIES, FILLED, PATHS, REQUESTS, Setting, Table
 
 CATALOGUE = Table(
@@ -92,6 +93,14 @@ REQUEST = Table(
             MAX_LOCAL_BLOCK_DEVICES,
             "Most local disks (root, ephemeral, swap) of an instance; -1: no limit; 0: instances boot from volumes only.",
             least=-1,
+        ),
+        Setting(
+            "max_count",
+            int,
+            1000,
+            "Most instances that a request may have: the `max_count` of its entries in all.",
+            least=1,
+            most=MAX_COUNT,
         ),
         Setting("schema_dirs", PATHS, (), "Folders with additional schema fragments."),
         Setting("scheduler_hint_names", list, (), "Scheduler hints that your own filters read."),

@@ -81,11 +81,11 @@ def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptO
     :raises InvalidRequest: all refusals of all entries (InstanceExists, InstanceBusy, OverQuota, addresses...). The
         caller has to roll its transaction back then.
     """
-    runs.renew(tx)
-    take_turns(tx, "project", [r.project for r in entries])  # names and quotas are per project
     refusals = Problems()
     digests = [expand.request_digest(r) for r in entries]
     wanted = [expand.instance_names(r, r.max_count) for r in entries]
+    runs.renew(tx)
+    take_turns(tx, "project", [r.project for r in entries])  # names and quotas are per project
     found = _sort(tx, entries, digests, wanted, refusals)
     try:
         _fit_quota(tx, entries, wanted, found.new, options.quotas)
