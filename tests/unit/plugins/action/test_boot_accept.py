@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.action import boot_accept
@@ -27,3 +29,19 @@ def test_wrong_options_and_wrong_settings_of_hosts_are_one_error(world: World) -
     with pytest.raises(InvalidRequest) as caught:
         action_of(boot_accept, WorldPorts(world, "run1"), variables)
     assert [e["path"] for e in caught.value.errors] == ["bootflow_max_attempts", "scheduler", "host h1"]
+
+
+def test_secrets_of_variables_are_not_written_into_the_arguments_of_the_task(world: World) -> None:
+    """S5: callbacks and display_args_to_stdout show the arguments of a task."""
+    variables = {
+        "inventory_hostname": "localhost",
+        "groups": {"all": ["localhost"], "bootflow_compute": []},
+        "hostvars": {"localhost": {}},
+        "bootflow_instances": [{"name": "web", "admin_password": "hunter2", "user_data": "secret"}],
+        "bootflow_ledger_password": "swordfish",
+    }
+    given = {"ledger_url": world.url, "project": "default"}
+    action = action_of(boot_accept, WorldPorts(world, "run1"), variables, **copy.deepcopy(given))
+    assert action.options["instances"] == variables["bootflow_instances"]
+    assert action.options["ledger_password"] == "swordfish"
+    assert action._task.args == given
