@@ -25,6 +25,7 @@ from ...core.errors import CommandFailed, DiskFull, InvalidInput, MissingLibrary
 from ...core.guest.config_drive_rules import check_format
 from ...core.guest.metadata import check_path
 from ...core.optional import optional_import
+from ..os.paths import make_dirs
 from . import vfat
 
 pycdlib = optional_import("pycdlib")
@@ -114,7 +115,7 @@ def _existing(path: str, mark: bytes, fmt: str) -> int | None:
 
 def _write(path: str, data: bytes, size: int) -> None:
     folder, name = os.path.split(path)
-    os.makedirs(folder, mode=0o755, exist_ok=True)
+    make_dirs(folder, 0o755)
     # The leftover of a killed run. The ledger ensures that no other run works on this instance.
     for leftover in glob.glob(os.path.join(glob.escape(folder), ".%s.*.part" % glob.escape(name))):
         os.unlink(leftover)

@@ -22,6 +22,7 @@ import typing as t
 
 from ...core.errors import InvalidInput, WaitTimeout
 from ...core.volumes.names import ChapCredentials, portal, split_portal
+from ..os.paths import make_dirs
 
 NODE_FOLDERS = ("/etc/iscsi/nodes", "/var/lib/iscsi/nodes")
 DATABASE_LOCK = "/run/lock/iscsi/lock"
@@ -54,7 +55,7 @@ def login_settings(chap: ChapCredentials | None) -> dict[str, str | None]:
 @contextlib.contextmanager
 def database_lock(path: str = DATABASE_LOCK, timeout: float = 30.0) -> t.Iterator[None]:
     """iscsiadm's lock of its records: a hard link to its file."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    make_dirs(os.path.dirname(path), 0o700)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     deadline = time.monotonic() + timeout
     while True:

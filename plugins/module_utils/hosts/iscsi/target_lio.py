@@ -19,6 +19,7 @@ from ...core.errors import CommandFailed
 from ...core.optional import optional_import, require
 from ...core.volumes.names import LUN_OF_TARGET, portal, split_portal
 from ..os.files import write_json
+from ..os.paths import make_dirs
 from .target import Export, Found, check_path, create_failed
 
 rtslib: t.Any = optional_import("rtslib_fb")
@@ -273,8 +274,7 @@ class LioTarget:
             stores.extend(now[0])
             targets.extend(now[1])
         folder = os.path.dirname(self.save_file)
-        if not os.path.isdir(folder):
-            os.makedirs(folder, mode=0o700)
+        make_dirs(folder, 0o700)
         write_json(self.save_file, dict(saved, storage_objects=stores, targets=targets), mode=0o600)
 
 

@@ -78,8 +78,19 @@ def base_dir(instances_path: str) -> str:
 
 
 def make_dirs(path: str, mode: int = 0o711) -> None:
-    """Create ``path`` if it is missing. Others may pass through (QEMU runs as another user) but not list it."""
+    """Create ``path`` and its parents where they are missing, all with ``mode``, whatever the umask is.
+
+    By default others may pass through (QEMU runs as another user) but not list them.
+    """
     if os.path.isdir(path):
         return
-    os.makedirs(path, exist_ok=True)
+    parent = os.path.dirname(path.rstrip("/"))
+    if parent != path:
+        make_dirs(parent or ".", mode)
+    try:
+        os.mkdir(path, mode)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+        return  # another process was faster
     os.chmod(path, mode)

@@ -10,6 +10,7 @@ rejected otherwise. Several users of one ledger need PostgreSQL.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -50,7 +51,7 @@ def prepare(url: str, path: str, create: bool) -> list[str]:
     folder = os.path.dirname(path)
     try:
         if create and not os.path.exists(path):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            _make_folder(folder)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         elif not os.path.exists(path):
             raise errors.LedgerMissing(url=url)
@@ -63,6 +64,16 @@ def prepare(url: str, path: str, create: bool) -> list[str]:
     if not (_writable(path) and _writable(folder)):
         raise errors.LedgerError(url=url, reason="%s or its folder is read-only" % path, remedy=FOLDER_REMEDY)
     return _narrow(url, path)
+
+
+def _make_folder(folder: str, mode: int = 0o700) -> None:
+    """Create the folder for its owner alone, and its missing parents so that nobody else may write to them."""
+    if os.path.isdir(folder):
+        return
+    if os.path.dirname(folder) != folder:
+        _make_folder(os.path.dirname(folder), 0o755)
+    with contextlib.suppress(FileExistsError):  # another process was faster
+        os.mkdir(folder, mode)
 
 
 def _narrow(url: str, path: str) -> list[str]:

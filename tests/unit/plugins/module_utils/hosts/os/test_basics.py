@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 import threading
 import time
 
@@ -347,3 +348,21 @@ def test_an_instance_without_disks_of_its_own_has_a_folder(tmp_path):
         assert local_disks.ensure_disks(str(tmp_path), UUID, [], {}, check_mode) == {"changed": True, "disks": []}
         assert folder.is_dir() != check_mode
     assert local_disks.ensure_disks(str(tmp_path), UUID, [], {}) == {"changed": False, "disks": []}
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o077])
+@pytest.mark.parametrize("mode", [0o711, 0o700])
+def test_folders_have_their_mode_under_every_umask(tmp_path, mask, mode):
+    """S12: parents that are missing, too; folders that exist are left alone."""
+    os.chmod(tmp_path, 0o750)
+    old = os.umask(mask)
+    try:
+        paths.make_dirs(str(tmp_path / "a" / "b" / "c"), mode)
+        paths.make_dirs(str(tmp_path / "a" / "b") + "/", mode)
+    finally:
+        os.umask(old)
+    found = [stat.S_IMODE((tmp_path / p).stat().st_mode) for p in ("", "a", "a/b", "a/b/c")]
+    assert found == [0o750, mode, mode, mode]
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError):
+        paths.make_dirs(str(tmp_path / "file"))

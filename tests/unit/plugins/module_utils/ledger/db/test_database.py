@@ -82,7 +82,7 @@ def test_what_another_run_wrote_at_the_same_moment_is_told_in_words(world: World
 
 @pytest.mark.parametrize("mask", [0o000, 0o022])
 def test_the_file_is_its_owners(tmp_path: pathlib.Path, mask: int) -> None:
-    path = tmp_path / "new" / "ledger.db"
+    path = tmp_path / "parent" / "new" / "ledger.db"
     old = os.umask(mask)
     try:
         migrate(str(path))
@@ -96,6 +96,7 @@ def test_the_file_is_its_owners(tmp_path: pathlib.Path, mask: int) -> None:
     finally:
         os.umask(old)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o755, "S12: of a parent, too, whatever the umask"
 
 
 def test_a_commit_lasts(tmp_path: pathlib.Path) -> None:
