@@ -26,6 +26,22 @@ def server_names(request: ServerRequest) -> list[str]:
     return instance_names(request, request.max_count)
 
 
+def first_names(request: ServerRequest) -> tuple[str, str]:
+    """The names that its first instance may have: alone, and as one of several."""
+    return request.name, instance_names(request, 2)[0]
+
+
+def names_with(request: ServerRequest, names: t.Sequence[str], there: t.Container[str]) -> list[str]:
+    """Its ``names`` (server_names) with that of the first instance as it is: it was made while the count was another one.
+
+    :arg there: names of instances of this request that exist.
+    """
+    first, *others = names
+    if first not in there:
+        first = next((name for name in first_names(request) if name in there), first)
+    return [first, *others]
+
+
 def request_digest(request: ServerRequest) -> dict[str, t.Any]:
     """The request as plain data to store and compare: JSON types only, without secrets and counts.
 

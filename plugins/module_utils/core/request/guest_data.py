@@ -159,14 +159,16 @@ class SecretsOfRequest:
         return None if index is None else self._read[index]
 
     def _entry_of(self, project: str, name: str) -> t.Optional[int]:
-        index = self._index.get((project, name))
-        if index is not None and _most(self.entries[index]) == 1:
-            return index
+        alone = self._index.get((project, name))
+        if alone is not None and _most(self.entries[alone]) == 1:
+            return alone
         base, _dash, number = name.rpartition("-")
-        index = self._index.get((project, base))
-        if index is None or not (number.isascii() and number.isdigit() and number == str(int(number))):
-            return None
-        return index if 1 <= int(number) <= _most(self.entries[index]) != 1 else None
+        numbered = self._index.get((project, base))
+        if number.isascii() and number.isdigit() and number == str(int(number)) and numbered is not None:
+            if 1 <= int(number) <= _most(self.entries[numbered]):
+                # An entry of one may have had several: the first one keeps its number.
+                return numbered if alone is None or _most(self.entries[numbered]) != 1 else alone
+        return alone  # of several: the first one may have been made when it was the only one
 
 
 def _most(entry: t.Mapping[str, t.Any]) -> int:

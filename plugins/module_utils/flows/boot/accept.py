@@ -83,10 +83,15 @@ def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptO
     """
     refusals = Problems()
     digests = [expand.request_digest(r) for r in entries]
-    wanted = [expand.instance_names(r, r.max_count) for r in entries]
+    named = [expand.server_names(r) for r in entries]
     runs.renew(tx)
     take_turns(tx, "project", [r.project for r in entries])  # names and quotas are per project
-    found = _sort(tx, entries, digests, wanted, refusals)
+    living = _living(tx, entries, named)
+    made: dict[tuple[str, str], set[str]] = {}  # (project, name of an entry) -> names of its instances
+    for row in living.values():
+        made.setdefault((row.project, row.digest["name"]), set()).add(row.display_name)
+    wanted = [expand.names_with(r, n, made.get((r.project, r.name), ())) for r, n in zip(entries, named)]
+    found = _sort(tx, entries, digests, wanted, living, refusals)
     try:
         _fit_quota(tx, entries, wanted, found.new, options.quotas)
     except errors.BootflowError as e:
@@ -120,10 +125,10 @@ def _sort(
     entries: t.Sequence[ServerRequest],
     digests: t.Sequence[t.Mapping[str, t.Any]],
     wanted: t.Sequence[t.Sequence[str]],
+    living: t.Mapping[tuple[str, str], Instance],
     refusals: Problems,
 ) -> _Sorted:
-    """:arg wanted: the names of each entry's instances."""
-    living = _living(tx, entries, wanted)
+    """:arg wanted: the names of each entry's instances. :arg living: by project and name."""
     dead = runs.dead_among(tx, [r.run_id for r in living.values()])
     found = _Sorted([], [], [])
     asked: set[tuple[str, str]] = set()
@@ -180,11 +185,12 @@ def _quota_path(entries: t.Sequence[ServerRequest], error: errors.BootflowError)
 
 
 def _living(
-    tx: Transaction, entries: t.Sequence[ServerRequest], wanted: t.Sequence[t.Sequence[str]]
+    tx: Transaction, entries: t.Sequence[ServerRequest], named: t.Sequence[t.Sequence[str]]
 ) -> dict[tuple[str, str], Instance]:
     found = {}
     for project in sorted({r.project for r in entries}):
-        names = sorted({n for r, part in zip(entries, wanted) if r.project == project for n in part})
+        mine = [(r, n) for r, n in zip(entries, named) if r.project == project]
+        names = sorted({n for r, its in mine for n in (*its, *expand.first_names(r))})
         for part in history.chunks(names):
             for row in instances.select_live(tx, names=part, project=project, lock=True):
                 found[row.project, row.display_name] = row

@@ -86,11 +86,12 @@ def ask(
     stored = [_stored(tx, r, "instances[%d]" % i, problems) for i, r in enumerate(entries)]
     members = _groups(tx, entries, problems)
     problems.raise_if_any()
-    there = _there(tx, entries) if named else set()
+    there = _there(tx, entries) if named else {}
     fleet = read_fleet(tx, schedule.needs_of(stored, options))
     answers = []
     for request, spec in zip(entries, stored):
-        names = expand.server_names(request)
+        made = [n for n in expand.first_names(request) if there.get((request.project, n)) == request.name]
+        names = expand.names_with(request, expand.server_names(request), made)
         living = sum((request.project, n) in there for n in names)
         asked = replace(
             schedule.request_spec(spec, [], None, request.project),
@@ -175,12 +176,13 @@ def _groups(tx: Transaction, entries: t.Sequence[ServerRequest], problems: Probl
     return found
 
 
-def _there(tx: Transaction, entries: t.Sequence[ServerRequest]) -> set[tuple[str, str]]:
-    """(project, name) of the requested instances that already have a host."""
+def _there(tx: Transaction, entries: t.Sequence[ServerRequest]) -> dict[tuple[str, str], str]:
+    """(project, name) of the requested instances that already have a host -> the name of the entry that made it."""
     names: dict[str, list[str]] = {}
     for request in entries:
-        names.setdefault(request.project, []).extend(expand.server_names(request))
-    return {(p, name) for p, wanted in names.items() for name in instances.names_with_host(tx, p, wanted)}
+        names.setdefault(request.project, []).extend((*expand.server_names(request), *expand.first_names(request)))
+    found = {p: instances.names_with_host(tx, p, wanted) for p, wanted in names.items()}
+    return {(p, name): entry for p, made in found.items() for name, entry in made.items()}
 
 
 # --- N+1 --------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.this_run import NOTIFY_NOTHING, NOTIFY_VM_AND_TASK_STATE
 from ..db.transaction import Transaction
-from ..schema.tables import block_device_mappings, instances, ports, runs
+from ..schema.tables import block_device_mappings, instances, ports, request_specs, runs
 from . import history, requests
 from .history import chunks
 
@@ -285,13 +285,14 @@ def on_hosts(tx: Transaction, hosts: t.Collection[str] | None = None) -> list[In
     return sorted(rows, key=lambda r: (r.host, r.request_spec_id, r.launch_index, r.uuid))
 
 
-def names_with_host(tx: Transaction, project: str, names: t.Sequence[str]) -> set[str]:
-    """The names of the project's live instances with a host, out of ``names``."""
-    c = instances.c
-    found: set[str] = set()
+def names_with_host(tx: Transaction, project: str, names: t.Sequence[str]) -> dict[str, str]:
+    """The names of the project's live instances with a host, out of ``names``, each with the name of the entry that made it."""
+    c, r = instances.c, request_specs.c
+    found: dict[str, str] = {}
+    query = sa.select(c.display_name, r.digest["name"].as_string()).join(request_specs, r.id == c.request_spec_id)
     for part in chunks(names):
         mine = sa.and_(c.project == project, c.display_name.in_(part), c.deleted == LIVE, c.host.is_not(None))
-        found.update(tx.execute(sa.select(c.display_name).where(mine)).scalars())
+        found.update(tx.execute(query.where(mine)).all())
     return found
 
 

@@ -13,6 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expand import (
     describe_difference,
     instance_names,
+    names_with,
     request_digest,
     server_names,
 )
@@ -21,6 +22,23 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expa
 @pytest.mark.parametrize("count, names", [(1, ["web"]), (2, ["web-1", "web-2"]), (0, [])])
 def test_instance_names(parse, count, names):
     assert instance_names(parse(), count) == names
+
+
+@pytest.mark.parametrize(
+    ("count", "there", "names"),
+    [
+        (3, (), ["web-1", "web-2", "web-3"]),
+        (3, ("web",), ["web", "web-2", "web-3"]),
+        (3, ("web", "web-2"), ["web", "web-2", "web-3"]),
+        (3, ("web", "web-1"), ["web-1", "web-2", "web-3"]),
+        (1, ("web-1", "web-2"), ["web-1"]),
+        (1, ("web-2",), ["web"]),
+        (1, ("web", "web-1"), ["web"]),
+    ],
+)
+def test_the_first_instance_keeps_its_name_when_the_count_changes(parse, count, there, names):
+    request = parse(count=count)
+    assert names_with(request, server_names(request), there) == names
 
 
 def test_server_names(parse):

@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
     InjectedFile,
     NetworkRequest,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, whatif
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import ports, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import (
@@ -407,3 +407,28 @@ def test_a_large_batch(world: World) -> None:
     world.removed("h1", accepted.created, "a")
     assert len(world.finish("a")[0]) == 600
     assert (world.used("h1")[3], world.count(tables.ports)) == (0, 0)
+
+
+def test_the_only_instance_is_the_first_of_several(world: World) -> None:
+    """The count of an entry is that of its instances: raised from 1 to 3, two more are made, and lowered again none."""
+    world.report("h1", memory=9)
+
+    def names(count: int) -> list[str]:
+        return [world.row(u).display_name for u in world.accept(request("web", count), request("web-other")).created]
+
+    assert names(1) == ["web", "web-other"]
+    assert names(3) == ["web-2", "web-3"]
+    assert (names(3), names(1)) == ([], [])
+    world.schedule()
+    answers = world.ledger.inspect(whatif.ask, [request("web", n) for n in (1, 3, 4)], world.fleet, world.options())
+    assert [(a.there, a.count) for a in answers] == [(1, 0), (3, 0), (3, 1)]
+    other = world.accept(request("db", 2)).created
+    assert [world.row(u).display_name for u in other] == ["db-1", "db-2"]
+    assert world.accept(request("db")).created == []
+
+
+def test_an_instance_of_another_entry_is_not_the_first_of_several(world: World) -> None:
+    """web-1 of the entry web-1 is in nobody's place: the entry web gets its own."""
+    world.accept(request("web-1"))
+    (uuid,) = world.accept(request("web")).created
+    assert world.row(uuid).display_name == "web"
