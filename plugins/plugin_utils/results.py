@@ -38,7 +38,13 @@ def error_result(error: errors.BootflowError, **result: t.Any) -> dict[str, t.An
         lines += ["Remedy: " + error.remedy] if error.remedy else []
     elif error.remedy:
         lines += ["  Remedy: " + error.remedy]
-    answer = {"changed": False, **result, "failed": True, "error_code": data.pop("code"), "msg": "\n".join(lines)}
+    answer = {
+        "changed": False,
+        **result,
+        "failed": True,
+        "error_code": data.pop("code"),
+        "msg": legible("\n".join(lines)),
+    }
     del data["message"]
     return {**answer, **data}
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
+
 
 def table(head: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> list[str]:
     """Lines of a plain table."""
-    texts = [[("" if v is None else str(v)) for v in row] for row in rows]
+    texts = [[("" if v is None else legible(str(v)).replace("\n", "\\n")) for v in row] for row in rows]
     widths = [max([len(h)] + [len(r[i]) for r in texts]) for i, h in enumerate(head)]
     lines = ["  ".join(h.ljust(w) for h, w in zip(head, widths)).rstrip(), "  ".join("-" * w for w in widths)]
     lines += ["  ".join(v.ljust(w) for v, w in zip(row, widths)).rstrip() for row in texts]
@@ -38,4 +40,4 @@ def instance_table(views: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
 
 def show(display: t.Any, lines: t.Sequence[str]) -> None:
     """Print lines as they are, between the tasks' own output."""
-    display.display("\n" + "\n".join(lines) + "\n")
+    display.display("\n" + legible("\n".join(lines)) + "\n")

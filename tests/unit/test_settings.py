@@ -18,7 +18,13 @@ import yaml
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
-from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Setting, Table, to_number
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import (
+    ENTRIES,
+    REQUESTS,
+    Setting,
+    Table,
+    to_number,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings import table
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER, PLAYBOOKS, RUN
@@ -171,3 +177,23 @@ def test_variables_that_do_not_exist() -> None:
         "bootflow_wait_timout": "bootflow_wait_timeout",
         "bootflow_xyzzy": "",
     }
+
+
+@pytest.mark.parametrize("kind", [dict, list, str, int, ENTRIES, REQUESTS])
+@pytest.mark.parametrize("form", ["list", "mapping", "aliases"])
+def test_a_value_that_is_nested_too_deep_is_an_error(kind: t.Any, form: str) -> None:
+    """S13: of whatever type, and of none that ends Python's stack or memory."""
+    value: t.Any = 0
+    for _level in range(5000):
+        value = {"a": value} if form == "mapping" else [value, value] if form == "aliases" else [value]
+    with pytest.raises(errors.InvalidInput) as caught:
+        Setting("deep", kind).read(value)
+    assert caught.value.message == "bootflow_deep must be nested at most 64 levels deep"
+
+
+@pytest.mark.parametrize("kind", [dict, list, ENTRIES, REQUESTS])
+def test_a_json_text_that_is_nested_too_deep_is_an_error(kind: t.Any) -> None:
+    """S13: as extra variables on the command line are given."""
+    with pytest.raises(errors.InvalidInput) as caught:
+        Setting("deep", kind).read("[" * 100_000)
+    assert "bootflow_deep must be " in caught.value.message

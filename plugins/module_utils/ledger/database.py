@@ -118,6 +118,8 @@ class Ledger:
                     if doubt is not None:
                         raise database_errors.outcome_unknown(self.address) from e
                     raise self._in_words(e) from e
+            except database_errors.DAMAGED as e:
+                raise database_errors.damaged(self.address, e) from e
 
     def inspect(
         self, function: t.Callable[t.Concatenate[Transaction, P], Result], *arguments: P.args, **named: P.kwargs
@@ -151,6 +153,8 @@ class Ledger:
                 repeat = database_errors.kind_of(e) in (Kind.CONFLICT, Kind.LOST, Kind.AWAY)
                 if not (repeat and tries.again()):
                     raise self._in_words(e) from e
+            except database_errors.DAMAGED as e:
+                raise database_errors.damaged(self.address, e) from e
 
     # --- one attempt -----------------------------------------------------------------------------------------------
 
@@ -216,6 +220,8 @@ class Ledger:
             yield
         except sa.exc.DBAPIError as e:
             raise self._in_words(e) from e
+        except database_errors.DAMAGED as e:
+            raise database_errors.damaged(self.address, e) from e
 
     def _in_words(self, error: sa.exc.DBAPIError) -> errors.LedgerError:
         if getattr(error.orig, "_pgconn", None) is not None:

@@ -36,6 +36,7 @@ from .requested_resources import read_pci_aliases
 DISK_FORMATS = ("raw", "qcow2", "vmdk", "vdi", "vhd", "vhdx", "iso", "ploop", "ami", "ari", "aki")
 
 _CHECKSUM = re.compile(r"[0-9a-f]{64}\Z")
+_FILE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 _SPEC_KEY = re.compile(r"[a-zA-Z0-9_:. -]{1,255}\Z")
 _KEY_TYPE = re.compile(r"[a-zA-Z0-9@.-]+\Z")
 _IMAGE_STATUSES = ("active", "queued", "saving", "importing", "deactivated", "killed", "deleted", "pending_delete")
@@ -221,7 +222,7 @@ def _read_image(fields: Fields, name: str) -> Image:
             fields.wrong("properties", "%s must be a text, a number or a boolean" % key)
     return Image(
         name=name,
-        id=fields.name("id", catalogue_id("image", name)),
+        id=_read_image_id(fields, name),
         disk_format=fields.choice("disk_format", DISK_FORMATS),
         checksum=_read_checksum(fields),
         url=url,
@@ -232,6 +233,14 @@ def _read_image(fields: Fields, name: str) -> Image:
         status=fields.choice("status", _IMAGE_STATUSES, "active"),
         properties={key: value for key, value in properties.items() if value is not None},
     )
+
+
+def _read_image_id(fields: Fields, name: str) -> str:
+    """Hosts name files by it."""
+    found = fields.name("id", catalogue_id("image", name), 128)
+    if found and not _FILE_ID.match(found):
+        fields.wrong("id", "must begin with a letter or digit, and have letters, digits, _ and - only")
+    return found
 
 
 def _check_url(fields: Fields, url: str) -> None:

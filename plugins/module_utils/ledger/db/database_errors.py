@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import enum
+import json
 import typing as t
 
 from ...core import errors
@@ -81,6 +82,19 @@ def outcome_unknown(address: LedgerAddress) -> errors.LedgerError:
         reason="the connection broke while a change was committed, and the server did not come back within"
         " %g s to tell whether it was" % address.retry_timeout,
         remedy="When the server runs again, check with bootflow.compute.list and run again: existing instances are kept.",
+    )
+
+
+# What reading a damaged file can raise instead of an error of the database.
+DAMAGED = (UnicodeDecodeError, json.JSONDecodeError)
+
+
+def damaged(address: LedgerAddress, error: Exception) -> errors.LedgerError:
+    """The error for content that is no text, or no JSON."""
+    return errors.LedgerError(
+        url=shown(address.url),
+        reason="the content is damaged (%s)" % type(error).__name__,
+        remedy="Restore a backup; nothing was changed.",
     )
 
 

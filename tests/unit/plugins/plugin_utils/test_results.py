@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import types
+
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result, module_error
 
 UNREACHABLE = {"code": "HostUnreachable", "message": "no route", "host": "kvm1", "remedy": "Check the cable."}
@@ -75,3 +78,16 @@ def test_the_error_behind_a_failed_result_is_the_same_again(error: errors.Bootfl
 def test_a_module_without_a_code_is_a_remote_error_that_ends_with_what_it_said_last():
     error = module_error("a_module", "kvm1", {"failed": True, "msg": "MODULE FAILURE", "module_stderr": "a\nlast"})
     assert (error.code, error.message) == ("RemoteError", "a_module on kvm1: MODULE FAILURE last")
+
+
+def test_what_a_terminal_must_not_be_sent_is_escaped():
+    """S13: names with control characters and marks of direction, in tables, errors and what hosts say."""
+    name = "a\x1b[2J\u202eb\nc"
+    assert tables.table(("NAME",), [(name,)])[2] == "a\\x1b[2J\\u202eb\\nc"
+    shown = []
+    tables.show(types.SimpleNamespace(display=shown.append), ["x\x07", name])
+    found = [error_result(errors.InvalidInput(reason=name))["msg"], errors.from_dict({"message": name}).message]
+    failed = {"msg": "\x1b]0;title\x07 and a long message of a program"}
+    found.append(module_error("domain", "h1", failed).message)
+    for text in [*shown, *found]:
+        assert all(c.isprintable() or c == "\n" for c in text), ascii(text)

@@ -234,6 +234,18 @@ def test_refused(kind, entry, path, part):
     assert part in message
 
 
+@pytest.mark.parametrize("image_id", ["../../etc", "a/b", ".hidden", "a.b", "-x", "x" * 129, "\u00e4"])
+def test_ids_of_images_are_names_of_files(image_id):
+    """S13: the hosts refuse them, too, but only after the boot has begun."""
+    assert {p for p, _m in failures(images=[{**IMAGE, "id": image_id}])} == {"images[0].id"}
+
+
+@pytest.mark.parametrize("url", ["HTTP://[::1", "http://[::1", "http://h:port/x", "HTTP://"])
+def test_urls_that_cannot_be_read_are_refused(url):
+    """S13."""
+    assert {p for p, _m in failures(images=[{**IMAGE, "url": url}])} == {"images[0].url"}
+
+
 def test_names_and_ids_are_used_once():
     assert [p for p, _m in failures(flavors=[FLAVOR, {**FLAVOR, "flavorid": "2"}])] == ["flavors[1].name"]
     assert [p for p, _m in failures(images=[{**IMAGE, "id": "1"}, {**IMAGE, "name": "j", "id": "1"}])] == [

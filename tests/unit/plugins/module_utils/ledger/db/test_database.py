@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
+import random
 import shutil
+import sqlite3
 import stat
 import subprocess
 import tempfile
@@ -155,6 +158,47 @@ def test_damaged(tmp_path: pathlib.Path) -> None:
     content[4096:] = b"\x77" * (len(content) - 4096)
     path.write_bytes(content)
     assert "malformed" in refused(str(path)).message
+
+
+def test_damaged_anywhere(tmp_path: pathlib.Path) -> None:
+    """S13: wherever a file is damaged, opening it either works or is an error of the ledger."""
+    migrate(str(tmp_path / "good.db"))
+    with contextlib.closing(sqlite3.connect(tmp_path / "good.db")) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+    content = (tmp_path / "good.db").read_bytes()
+    rng = random.Random(5)
+    refusals = 0
+    for number in range(60):
+        damaged = bytearray(content)
+        start = rng.randrange(len(content))
+        damaged[start : start + 4096] = rng.randbytes(len(damaged[start : start + 4096]))
+        path = tmp_path / ("%d.db" % number)
+        path.write_bytes(damaged)
+        try:
+            ledger = database.open_ledger(str(path))
+            with ledger.write() as tx:
+                tx.execute(sa.text("DELETE FROM runs"))
+            ledger.close()
+        except errors.LedgerError as error:
+            assert error.remedy
+            refusals += 1
+    assert refusals
+
+
+@pytest.mark.parametrize("way", ["transact", "inspect", "read"])
+def test_content_that_is_no_text_is_damaged(world: World, way: str) -> None:
+    """S13: what is no UTF-8 or no JSON is found by Python, not by the database."""
+
+    def read(_tx: t.Any) -> None:
+        b"\xff".decode()
+
+    with pytest.raises(errors.LedgerError) as caught:
+        if way == "read":
+            with world.ledger.read() as tx:
+                read(tx)
+        else:
+            getattr(world.ledger, way)(read)
+    assert "is damaged" in caught.value.message and "Restore a backup" in caught.value.remedy
 
 
 def test_read_only(tmp_path: pathlib.Path) -> None:
