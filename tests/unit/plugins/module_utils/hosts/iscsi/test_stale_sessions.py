@@ -9,6 +9,7 @@ import types
 
 import pytest
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.answers import compute
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import MissingLibrary
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.names import attachment_secret
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import secret_uuid
@@ -44,7 +45,9 @@ def libvirt(monkeypatch):
 
 
 def told(machine, known=(), connection=None):
-    return stale_sessions.iscsi_ends(connection or Libvirt(), [PREFIX], known, machine.initiator())
+    found = stale_sessions.iscsi_ends(connection or Libvirt(), [PREFIX], known, machine.initiator())
+    compute.ISCSI(found, "iscsi")
+    return found
 
 
 def test_sessions_and_records_that_nobody_named(host):

@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.answers import answer
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import CommandFailed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import target as targets
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi import target_lio as lio
@@ -187,3 +188,4 @@ def test_one_kind_that_cannot_be_read_does_not_fail_the_other(tmp_path, volume):
     assert (first["target"], first["exports"], first["error"]["remedy"]) == ("tgt", [], "Start the service tgt.")
     assert (second["target"], second["iqn_prefix"], second["error"]) == ("lio", PREFIX, None)
     assert [e["iqn"] for e in second["exports"]] == [IQN]
+    answer.check("storage_backend_info", "s1", {"backends": {}, "targets": [first, second]})

@@ -19,6 +19,7 @@ import uuid
 
 import pytest
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.answers import answer
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
     CommandFailed,
     DriverNotInitialized,
@@ -33,6 +34,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.imag
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.lvm import lvm
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes import backend as volume_backend
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes import (
+    backend_facts,
     copy,
     process,
     volume_batch,
@@ -168,9 +170,19 @@ def test_twenty_empty_volumes_are_twenty_commands_and_two_reports(world):
     result = volume_batch.make_volumes(backend(world), wanted)
     assert model.calls.count("lvcreate") == 20 and model.calls.count("fullreport") == 2 and len(model.calls) == 22
     assert all(item["changed"] and not item["error"] for item in result["outcomes"].values())
+    answer.check("volume_lvm", "s1", result)
     model.calls.clear()
     again = volume_batch.make_volumes(backend(world), wanted)
     assert not any(item["changed"] for item in again["outcomes"].values()) and model.calls == ["fullreport"] * 2
+
+
+def test_what_is_reported_of_a_backend_is_a_valid_answer(world):
+    world(thin=True)
+    volume_batch.make_volumes(backend(world, thin=True), [{"id": i, "size_gb": 1} for i in new_ids(2)])
+    args = {"volume_group": "vg", "provisioning": "thin"}
+    facts = backend_facts.backends_facts([{"name": "a", **args}, {"name": "b", **args, "thin_pool": "none"}], [])
+    assert len(facts["a"]["orphans"]) == 2 and facts["b"]["error"]
+    answer.check("storage_backend_info", "s1", {"backends": facts})
 
 
 def test_twenty_volumes_from_one_image_read_it_once_and_are_marked_whole_at_once(world, tmp_path):
@@ -179,6 +191,7 @@ def test_twenty_volumes_from_one_image_read_it_once_and_are_marked_whole_at_once
     wanted = [{"id": item_id, "size_gb": 1, "image_id": image["id"]} for item_id in new_ids(20)]
     result = volume_batch.make_volumes(backend(world, thin=True), wanted, [image])
     assert not any(item["error"] for item in result["outcomes"].values())
+    answer.check("volume_lvm", "s1", result)
     assert len(world.written) == 1
     assert model.calls.count("lvcreate") == 21 and model.calls.count("lvextend") == 20
     assert model.calls.count("lvchange") == 2 and model.calls.count("fullreport") == 3
