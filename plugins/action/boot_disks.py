@@ -70,6 +70,7 @@ class ActionModule(StageAction):
             "volume_group": host_settings.volume_group(settings),
             "uploads": {},
             "workers": host_settings.workers(self, len(builds)),
+            "max_builds": settings.max_concurrent_builds,
             # The catalogue has refused an image without a checksum unless it says allow_unverified.
             "allow_unverified": any(not i.checksum for i in images.values()),
         }

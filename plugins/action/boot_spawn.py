@@ -66,6 +66,8 @@ class ActionModule(StageAction):
                     "libvirt_uri": host_settings.of(self).libvirt_uri,
                     "domains": domains,
                     "workers": host_settings.workers(self, len(domains)),
+                    "instances_path": settings.instances_path,
+                    "max_builds": settings.max_concurrent_builds,
                 },
             )
             outcomes.update(item_errors(result, [d["uuid"] for d in domains]))

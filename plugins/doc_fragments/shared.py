@@ -89,6 +89,14 @@ options:
     type: str
 """
 
+    MAX_BUILDS = r"""
+options:
+  max_builds:
+    description: Number of builds that all runs together work on at once on this host. 0 means no limit.
+    type: int
+    default: 0
+"""
+
     WORKERS = r"""
 options:
   workers:

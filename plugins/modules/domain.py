@@ -18,7 +18,12 @@ description:
   - The failure of one domain does not affect the others; a partly created domain stays for M(bootflow.compute.instance_cleanup).
   - RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.libvirt, bootflow.compute.shared.workers]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.libvirt
+  - bootflow.compute.shared.instances_path
+  - bootflow.compute.shared.workers
+  - bootflow.compute.shared.max_builds
 attributes:
   diff_mode: {support: full}
   platform: {platforms: linux}
@@ -180,6 +185,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.dom
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import ensure_domain
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.locks import BUILDS, host_place
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 
 
@@ -189,6 +195,8 @@ def argument_spec():
         **LIBVIRT_ARGUMENTS,
         "domains": {"type": "list", "elements": "dict", "required": True, "options": DOMAIN_ARGUMENTS},
         "workers": {"type": "int", "default": 8},
+        "max_builds": {"type": "int", "default": 0},
+        "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
     }
 
 
@@ -199,7 +207,9 @@ def main():
         with connect(args["libvirt_uri"]) as connection:
 
             def one(wanted):
-                return ensure_domain(connection, domain_spec(wanted), module.check_mode)
+                most = 0 if module.check_mode else args["max_builds"]
+                with host_place(args["instances_path"], BUILDS, most):
+                    return ensure_domain(connection, domain_spec(wanted), module.check_mode)
 
             results = run_batch([(wanted["uuid"], wanted) for wanted in args["domains"]], one, args["workers"])
     except Exception as error:

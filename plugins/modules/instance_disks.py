@@ -17,7 +17,11 @@ description:
   - Existing disks stay unchanged. A disk gets its name only when it is complete.
   - The failure of one image or instance does not affect the others. RV(image_outcomes) and RV(outcomes) have the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.shared.instances_path, bootflow.compute.shared.workers]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.shared.instances_path
+  - bootflow.compute.shared.workers
+  - bootflow.compute.shared.max_builds
 attributes:
   check_mode: {support: full, details: "In check mode an image that is not in the cache is not fetched, and therefore not checked."}
   diff_mode: {support: none, details: Disks have no text to compare.}
@@ -245,6 +249,7 @@ def argument_spec():
         "uploads": {"type": "dict", "default": {}},
         "allow_unverified": {"type": "bool", "default": False},
         "workers": {"type": "int", "default": 4},
+        "max_builds": {"type": "int", "default": 0},
     }
 
 
@@ -259,6 +264,7 @@ def main():
             args["uploads"],
             allow_unverified=args["allow_unverified"],
             workers=args["workers"],
+            max_builds=args["max_builds"],
             check_mode=module.check_mode,
             volume_group=args["volume_group"] or "",
         )

@@ -206,7 +206,7 @@ COMPUTE = Table(
             "max_concurrent_builds",
             int,
             10,
-            "Builds that a host works on at once; 0: all.",
+            "Builds that a host works on at once, of all runs together; 0: all.",
             least=0,
         ),
         Setting(

@@ -13,6 +13,7 @@ from ...core.disks.local import BACKENDS, FILE_SYSTEMS
 from ...core.errors import BootflowError, FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidInput, from_dict
 from ..images.images import BaseImage, ImageSource, TooLarge, cached_image, ensure_image
 from ..os.batch import run_batch
+from ..os.locks import BUILDS, host_place
 from ..os.paths import checked_id, checked_instances_path, checked_uuid
 from .file_disks import KINDS, MIB, DiskSpec
 from .local_disks import ensure_disks
@@ -161,14 +162,21 @@ def make_disks(
     workers: int = 4,
     check_mode: bool = False,
     volume_group: str = "",
+    max_builds: int = 0,
 ) -> dict[str, t.Any]:
     """{outcomes by uuid, image_outcomes by id, missing_images}; see the module instance_disks for the fields.
 
     :arg volume_group: for the backends lvm and qcow2_on_lvm.
+    :arg max_builds: of all runs on this host at once; 0: no limit.
     :raises InvalidInput: instances_path is not valid, or an image or instance is given twice.
     """
     work = _Work(instances_path, uploads, allow_unverified, check_mode, volume_group)
     work.note_sizes(instances)
     image_results = run_batch([(image["id"], image) for image in images], work.image, workers)
-    results = run_batch([(i["uuid"], i) for i in instances], lambda i: work.instance(i, image_results), workers)
+
+    def build(instance: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        with host_place(instances_path, BUILDS, 0 if check_mode else max_builds):
+            return work.instance(instance, image_results)
+
+    results = run_batch([(i["uuid"], i) for i in instances], build, workers)
     return {"outcomes": results, "image_outcomes": image_results, "missing_images": sorted(work.missing)}

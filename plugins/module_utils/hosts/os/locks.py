@@ -18,6 +18,9 @@ from .paths import LOCKS, checked_id, checked_instances_path, make_dirs
 #: Directory of the locks of this host's storage: volume groups, targets, sessions. All runs of all users share them.
 LOCK_ROOT = "/run/lock/bootflow"
 
+#: The places of builds, see host_place().
+BUILDS = "build"
+
 
 @contextlib.contextmanager
 def host_lock(instances_path: str, name: str, timeout: float = 600.0) -> t.Iterator[None]:
@@ -39,6 +42,26 @@ def host_lock(instances_path: str, name: str, timeout: float = 600.0) -> t.Itera
         os.close(fd)
 
 
+@contextlib.contextmanager
+def host_place(instances_path: str, name: str, count: int) -> t.Iterator[None]:
+    """Hold one of the ``count`` places ``name`` of this host, as soon as one is free; all processes share them. 0: no limit."""
+    if count <= 0:
+        yield
+        return
+    pause = 0.005
+    with contextlib.ExitStack() as held:
+        while True:
+            for number in range(count):
+                try:
+                    held.enter_context(host_lock(instances_path, "%s-%d" % (name, number), timeout=0))
+                except WaitTimeout:
+                    continue
+                yield
+                return
+            time.sleep(pause)
+            pause = min(pause * 2, 0.2)
+
+
 def _take(path: str, deadline: float, timeout: float) -> int:
     pause = 0.005
     while True:
@@ -48,7 +71,7 @@ def _take(path: str, deadline: float, timeout: float) -> int:
             if _is_at(fd, path):
                 return fd
         except BlockingIOError:
-            if time.monotonic() > deadline:
+            if time.monotonic() >= deadline:
                 os.close(fd)
                 raise WaitTimeout(
                     what="release of the lock %s" % path, seconds=int(timeout), host=os.uname().nodename

@@ -165,3 +165,10 @@ def test_what_a_host_says_of_metadata(world: World) -> None:
     files = unpack_files(boot.given["config_drive"]["drives"][0]["files"])
     assert json.loads(files["openstack/latest/vendor_data.json"]) == vendor_data
     assert json.loads(files["openstack/latest/meta_data.json"])["hostname"] == "web.example.org"
+
+
+def test_the_limit_of_builds_reaches_the_host_which_counts_those_of_all_runs(world: World) -> None:
+    boot = Boot(world, {"bootflow_max_concurrent_builds": 3, "bootflow_instances_path": "/srv/guests"})
+    boot.build()
+    for module in ("instance_disks", "domain"):
+        assert (boot.given[module]["max_builds"], boot.given[module]["instances_path"]) == (3, "/srv/guests")

@@ -8,6 +8,8 @@ import errno
 import os
 import re
 import stat
+import subprocess
+import sys
 import threading
 import time
 
@@ -15,6 +17,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import file_disks, instances, local_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import make_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import virt_probe
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import fetch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domain_waits
@@ -179,6 +182,71 @@ def test_lock_is_exclusive_and_leaves_no_file(tmp_path):
     results = batch.run_batch({str(n): n for n in range(24)}, work, workers=8)
     assert all(r["error"] is None for r in results.values()) and worst[0] == 1
     assert os.listdir(str(tmp_path / "locks")) == []
+
+
+HOLD = """
+import sys, time
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import locks
+with locks.host_place(sys.argv[1], "build", 2):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_places_are_shared_by_all_processes(tmp_path):
+    """The limit of builds is the host's, not a run's: with one of two places held by another process, one is left."""
+    most, now, guard = [0], [0], threading.Lock()
+
+    def work(n):
+        with locks.host_place(str(tmp_path), "build", 2):
+            with guard:
+                now[0] += 1
+                most[0] = max(most[0], now[0])
+            time.sleep(0.01)
+            with guard:
+                now[0] -= 1
+        return {}
+
+    def worst():
+        most[0] = 0
+        results = batch.run_batch({str(n): n for n in range(8)}, work, workers=8)
+        assert all(r["error"] is None for r in results.values())
+        return most[0]
+
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout.readline() == "held\n"
+    assert worst() == 1
+    other.kill()
+    other.communicate()
+    assert worst() == 2
+
+
+def test_an_instances_disks_wait_for_a_place(tmp_path):
+    """A build of another run has the only place until its process or it ends."""
+    done = threading.Event()
+
+    def build():
+        found = make_disks(str(tmp_path), [], [{"uuid": UUID, "disks": []}], {}, max_builds=1)
+        assert found["outcomes"][UUID]["error"] is None
+        done.set()
+
+    builder = threading.Thread(target=build)
+    with locks.host_place(str(tmp_path), locks.BUILDS, 1):
+        builder.start()
+        assert not done.wait(0.2)
+    builder.join()
+    assert done.is_set()
+
+
+def test_places_without_a_limit_and_errors_of_their_holders(tmp_path):
+    with locks.host_place(str(tmp_path), "build", 0), locks.host_place(str(tmp_path), "build", 0):
+        assert not (tmp_path / "locks").exists()
+    with pytest.raises(errors.WaitTimeout), locks.host_place(str(tmp_path), "build", 1):
+        raise errors.WaitTimeout(what="a guest", seconds=1, host="h")
+    with locks.host_place(str(tmp_path), "build", 1):
+        pass
 
 
 def test_lock_times_out(tmp_path):
