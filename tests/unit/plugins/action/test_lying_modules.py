@@ -1,0 +1,79 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Modules that answer anything about the items they worked on, or about their own failure: an error of the family, or believed."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.action import compute_report
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.plugin_utils.stage import item_errors
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
+
+from .test_lying_hosts import BACKEND, FAILED, IQN, UUID, lies, variables
+
+pytestmark = pytest.mark.hypothesis
+
+GOOD: dict[str, t.Any] = {"changed": True, "error": None}
+BAD = {"changed": False, "error": FAILED}
+TARGET = {
+    "iqn": IQN,
+    "lun": 1,
+    "portals": ["192.0.2.1:3260"],
+    "initiators": ["iqn.h"],
+    "sessions": [],
+    "path": "/dev/x",
+}
+ANSWERS: dict[str, dict[str, t.Any]] = {
+    "domain": {"outcomes": {UUID: {**GOOD, "power_state": 1, "vifs_missing": []}, "b": BAD}},
+    "domain_power": {"outcomes": {UUID: {**GOOD, "power_state": 4, "forced": False}, "b": BAD}},
+    "instance_disks": {"outcomes": {UUID: {**GOOD, "pending": ["i"]}, "b": BAD}, "missing_images": ["i"]},
+    "instance_cleanup": {"outcomes": {UUID: GOOD, "b": BAD}},
+    "volume_lvm": {
+        "outcomes": {UUID: {**GOOD, "name": "v", "path": "/dev/x", "size": 5}, "b": BAD},
+        "backend": BACKEND,
+        "evicted": [{"name": "image-x"}],
+    },
+    "iscsi_target": {"outcomes": {UUID: {**GOOD, **TARGET}, "b": BAD}},
+    "iscsi_initiator": {"outcomes": {UUID: {**GOOD, "path": "/dev/x", "size": 5, "warnings": ["slow"]}, "b": BAD}},
+    "config_drive": {
+        "failed": True,
+        "error_code": "DiskFull",
+        "msg": "full",
+        "status": 503,
+        "remedy": "",
+        "retryable": True,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])  # nothing is read or written
+@pytest.mark.parametrize("module", sorted(ANSWERS))
+def test_whatever_a_module_answers_is_an_error_of_the_family_or_believed(world: World, module: str) -> None:
+    """S1: of each module that works on many items."""
+    ports = WorldPorts(world, "a")
+    action = action_of(compute_report, ports, variables("h1"))
+
+    def run(answer: dict[str, t.Any]) -> dict[str, str]:
+        ports.modules = lambda _name, _arguments: copy.deepcopy(answer)
+        try:
+            result = action.run_module(module, {})
+        except errors.BootflowError as error:
+            assert error.as_dict()["status"] in range(100, 600)
+            assert all(c.isprintable() or c == "\n" for c in error.message), ascii(error.message)
+            return {"": error.code}
+        return {key: error.code for key, error in item_errors(result, [UUID, "b"]).items()}
+
+    assert run(ANSWERS[module]) in ({"b": "DriverNotInitialized"}, {"": "DiskFull"}), "the truth is believed"
+    invalid = 0
+    for _lie, answer in lies(ANSWERS[module], examples(1000)):
+        invalid += run(answer) == {"": "InvalidAnswer"}
+    assert invalid > 10
