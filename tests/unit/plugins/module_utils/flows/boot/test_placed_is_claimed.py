@@ -41,8 +41,11 @@ def guest_cells(count: int, cpus: int, memory_mb: int, dedicated: bool) -> Guest
 @st.composite
 def hosts(draw: t.Any) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
     """The facts and the settings of a host."""
-    facts: dict[str, t.Any] = {"memory_mb": 2 * CELL_MB, "vcpus": 8}
-    if draw(st.booleans()):
+    facts: dict[str, t.Any] = {
+        "memory_mb": draw(st.sampled_from([2, 8])) * CELL_MB,
+        "vcpus": draw(st.sampled_from([8, 40])),
+    }
+    if draw(st.integers(0, 3)):
         facts["numa_topology"] = cells(draw(st.integers(1, 3)), draw(st.sampled_from([2, 4])), CELL_MB)
     facts["pci_passthrough_devices"] = [
         {**GPU, "address": "0000:0%d:00.0" % n, "numa_node": draw(st.sampled_from([None, 0, 1]))}
@@ -65,28 +68,30 @@ def hosts(draw: t.Any) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
 @st.composite
 def entries(draw: t.Any) -> dict[str, t.Any]:
     """The fields of a request."""
-    count, cpus = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    count, cpus = draw(st.sampled_from([1, 1, 2])), draw(st.sampled_from([1, 1, 3]))
     memory_mb = draw(st.sampled_from([500, 1000, 2500]))
     fields: dict[str, t.Any] = {"networks": ()}
-    numa = draw(st.sampled_from(["none", "none", "shared", "dedicated"]))
+    numa = draw(st.sampled_from(["none", "shared", "shared", "dedicated"]))
     if numa != "none":
         fields["numa_topology"] = guest_cells(count, cpus, memory_mb, numa == "dedicated")
     extra_specs = {}
-    if draw(st.integers(0, 3)) == 0:
+    if draw(st.integers(0, 5)) == 0:
         extra_specs["capabilities:metrics:cpu.percent"] = "<= 50"
-    if draw(st.integers(0, 2)) == 0:
+    if draw(st.integers(0, 3)) == 0:
         policy = draw(st.sampled_from(["legacy", "required", "preferred"]))
         fields["pci_requests"] = (PciRequest(draw(st.integers(1, 2)), A_GPU.spec, "gpu", policy),)
-    if draw(st.integers(0, 3)) == 0:
+    if draw(st.integers(0, 5)) == 0:
         fields["whole_disks"] = (WholeDiskRequest(draw(st.sampled_from([0, 80])), count=draw(st.integers(1, 2))),)
-    fields["flavor"] = Flavor("f", count * memory_mb, count * cpus, draw(st.integers(0, 30)), extra_specs=extra_specs)
-    fields["count"] = draw(st.integers(1, 4))
+    fields["flavor"] = Flavor(
+        "f", count * memory_mb, count * cpus, draw(st.sampled_from([0, 1, 30])), extra_specs=extra_specs
+    )
+    fields["count"] = draw(st.integers(1, 6))
     return fields
 
 
 @settings(max_examples=examples(40), deadline=None, database=None)
 @given(
-    fleet=st.lists(hosts(), min_size=1, max_size=3),
+    fleet=st.lists(hosts(), min_size=1, max_size=2),
     asked=st.lists(entries(), min_size=1, max_size=4),
     weigh_metrics=st.booleans(),
 )
