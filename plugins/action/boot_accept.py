@@ -102,7 +102,7 @@ class ActionModule(LedgerAction):
 
     def _stale(self, tx: Transaction) -> list[str]:
         """The hosts to be asked before anything is scheduled: their facts are old, or they have pending cleanups."""
-        hosts = self.compute_hosts()
+        hosts = self.hosts_to_use()
         to_clean = cleanups.hosts(tx)
         stale = nodes.stale_hosts(tx, hosts, self.options["facts_max_age"])
         return stale + [h for h in hosts if h in to_clean and h not in stale]

@@ -88,7 +88,7 @@ class ActionModule(LedgerAction):
         ledger.transact(nodes.configure, configurations)  # apart: it locks nodes, and scheduling locks instances first
 
         options = scheduler_settings.scheduler_options(self, context.now)
-        read_fleet = self._fleet_reader(configurations)
+        read_fleet = self._fleet_reader()
 
         def write(tx: Transaction) -> tuple[schedule.Scheduled, dict[str, str]]:
             result = schedule.schedule(tx, read_fleet, options)
@@ -119,11 +119,12 @@ class ActionModule(LedgerAction):
 
     def _reachable(self, hosts: t.Sequence[str]) -> list[str]:
         inventory = set(self.task_vars.get("groups", {}).get("all", []))
-        return [h for h in hosts if h in inventory]
+        return self.within_limit([h for h in hosts if h in inventory])
 
     # --- the fleet ----------------------------------------------------------------------------------------------------
 
-    def _fleet_reader(self, hosts: t.Collection[str]) -> t.Callable[[Transaction, fleet.Needs], Fleet]:
+    def _fleet_reader(self) -> t.Callable[[Transaction, fleet.Needs], Fleet]:
+        hosts = self.hosts_to_use()
         aggregates, host_vars = scheduler_settings.aggregates_of(self), scheduler_settings.vars_for_filters(self)
         return lambda tx, needs: fleet.read(tx, hosts, aggregates, host_vars, needs)
 
@@ -134,7 +135,7 @@ class ActionModule(LedgerAction):
         request = boot_request.BootRequest(self.options, scheduler_settings.reading_of(self))
         options = boot_volume_settings.accept_options(self, request)
         configurations = scheduler_settings.configurations(self)
-        read_fleet = self._fleet_reader(configurations)
+        read_fleet = self._fleet_reader()
         ledger = self.rehearsal_ledger()
         reports = self._reports()
         makes_volumes = boot_volume_settings.makes_volumes(request.requests)

@@ -13,7 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.sel
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history, instances, views
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
 
 
 class ActionModule(LedgerAction):
@@ -22,6 +22,7 @@ class ActionModule(LedgerAction):
         "host": {"type": "str"},
         **LISTING.options(),
         "print_table": {"type": "bool", "default": False},
+        **RUN_LIMIT,
     }
 
     def act(self) -> dict[str, t.Any]:

@@ -18,13 +18,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations import runner
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
 from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, tables, variable_names
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
 
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         "state": {"type": "str", "choices": ["migrated", "backup", "purged"], "default": "migrated"},
         **MAINTENANCE.options(),
+        **RUN_LIMIT,
     }
 
     def act(self) -> dict[str, t.Any]:
@@ -56,7 +57,7 @@ class ActionModule(LedgerAction):
                 ledger.transact(commits.forget_old)
                 held = set(ledger.inspect(attachments.hosts_to_clean_first))
                 held |= ledger.inspect(operations.hosts_to_ask)
-                clean_first = [host for host in self.compute_hosts() if host in held]
+                clean_first = [host for host in self.within_limit(self.compute_hosts()) if host in held]
             ledger.close()
         if self.check_mode and todo:
             lines = ["Would bring %s to revision %s:" % (shown, todo[-1]["revision"])]
@@ -69,6 +70,7 @@ class ActionModule(LedgerAction):
             "applied": [step["revision"] for step in todo],
             "plan": todo,
             "clean_first": clean_first,
+            "run_limit": list(self.task_vars["ansible_play_hosts_all"]) if self.options["run_limit"] else None,
             "diff": {
                 "before": "revision: %s\n" % before,
                 "after": "revision: %s\n" % after,

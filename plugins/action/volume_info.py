@@ -13,12 +13,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.vol
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names, volume_texts
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_lines
 
 
 class ActionModule(LedgerAction):
-    ARGUMENTS = {**VOLUME_SELECTION.options(), "print_table": {"type": "bool", "default": False}}
+    ARGUMENTS = {**VOLUME_SELECTION.options(), "print_table": {"type": "bool", "default": False}, **RUN_LIMIT}
 
     def act(self) -> dict[str, t.Any]:
         variable_names.warn(self)

@@ -65,7 +65,9 @@ class ActionModule(LedgerAction):
         # Apart from the scheduling, which locks volumes before backends.
         ledger.transact(backends.configure, volume_settings.configurations(self))
 
-        options = volume_settings.scheduler_options(self.options, context.now, hosts=storage_hosts(self))
+        options = volume_settings.scheduler_options(
+            self.options, context.now, hosts=self.within_limit(storage_hosts(self))
+        )
         result = ledger.transact(schedule.schedule, options)
         for volume_id, error in sorted(result.failed.items()):
             self._display.warning("%s was not placed: %s" % (names.get(volume_id, volume_id), error.message))

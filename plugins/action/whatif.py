@@ -28,7 +28,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     tables,
     variable_names,
 )
-from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result
 
 HOSTS_PRINTED = 50
@@ -48,6 +48,7 @@ class ActionModule(LedgerAction):
         **SCHEDULER.options(),
         **WHATIF.options(),
         **RUN.options("print_table"),
+        **RUN_LIMIT,
     }
 
     def check_settings(self, problems: Problems) -> None:
@@ -173,12 +174,12 @@ class ActionModule(LedgerAction):
     ) -> tuple[list[ledger_whatif.Answer], list[dict[str, t.Any]], ledger_whatif.Facts]:
         configurations = scheduler_settings.configurations(self)
         aggregates, host_vars = scheduler_settings.aggregates_of(self), scheduler_settings.vars_for_filters(self)
-        now = time.time()
+        usable, now = self.hosts_to_use(), time.time()
         options = scheduler_settings.scheduler_options(self, now, explain=True)
         one = self.options["flavor"] is not None
 
         def read_fleet(tx: Transaction, needs: fleet.Needs) -> Fleet:
-            found = fleet.read(tx, configurations, aggregates, host_vars, needs)
+            found = fleet.read(tx, usable, aggregates, host_vars, needs)
             return ledger_whatif.as_configured(tx, found, configurations)
 
         def read(

@@ -44,6 +44,15 @@ options:
     default: /var/lib/bootflow/instances
 """
 
+    RUN_LIMIT = r"""
+options:
+  run_limit:
+    description:
+      - The limit of ansible-playbook, as C(ansible_limit) has it, where the play names all hosts. localhost must be within the limit.
+      - With it, instances and volumes are placed only on hosts within the limit.
+    type: str
+"""
+
     SCHEDULE = r"""
 options:
   round:

@@ -14,7 +14,12 @@ description:
   - >-
     Returns the existing instances of the ledger. With several conditions, returns those that meet all of them.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller, bootflow.compute.instance_selection]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+  - bootflow.compute.shared.controller
+  - bootflow.compute.shared.run_limit
+  - bootflow.compute.instance_selection
 options:
   host:
     description: Only instances on this host.

@@ -16,7 +16,7 @@ description:
   - >-
     A ledger of a newer version is rejected with an explanation.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller]
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller, bootflow.compute.shared.run_limit]
 attributes:
   diff_mode: {support: full}
 options:
@@ -96,6 +96,11 @@ clean_first:
     - Compute hosts with a pending cleanup that may still use a volume. The playbook boot lets them report before it accepts a
       request, so that a request for such a volume is accepted once they are back.
     - Compute hosts of instances that a run left in the middle of an operation when it died. Their reports settle these instances.
+  type: list
+  elements: str
+  returned: success and state is migrated
+run_limit:
+  description: The hosts within the limit of ansible-playbook. Without a limit, null.
   type: list
   elements: str
   returned: success and state is migrated

@@ -15,7 +15,12 @@ description:
     Returns the volumes of the ledger with their snapshots, and the storage backends with their free capacity. The
     result contains no secrets.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller, bootflow.compute.volume_selection]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+  - bootflow.compute.shared.controller
+  - bootflow.compute.shared.run_limit
+  - bootflow.compute.volume_selection
 options:
   print_table:
     description: Print the result as tables.

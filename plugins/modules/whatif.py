@@ -23,6 +23,7 @@ extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
   - bootflow.compute.shared.controller
+  - bootflow.compute.shared.run_limit
   - bootflow.compute.request
   - bootflow.compute.scheduler
 attributes:

@@ -13,6 +13,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.local 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Table, Values
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import CONFIGURATION, HOST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 
 MOST_NAMED = 5
 RATIOS = ("ram_allocation_ratio", "disk_allocation_ratio", "cpu_allocation_ratio")
@@ -47,6 +48,26 @@ def values(action: OnHost, table: Table) -> Values:
     """The settings of ``table`` on the action's current host, each read once a task."""
     read: dict[int, Values] = action.__dict__.setdefault("_settings_read", {})
     return read.setdefault(id(table), table.of(Variables(action)))
+
+
+def named_hosts(action: OnHost, hosts: t.Sequence[str]) -> list[str]:
+    """Those of ``hosts``, the compute hosts, that bootflow_hosts names; all without it.
+
+    :raises ComputeHostNotFound: it names others.
+    """
+    named = values(action, RUN).hosts
+    if named is None:
+        return list(hosts)
+    groups = action.task_vars.get("groups") or {}
+    strangers = [n for n in named if n not in hosts and n not in groups]
+    if strangers:
+        raise errors.ComputeHostNotFound(
+            message="bootflow_hosts names %s, which the inventory does not have as compute hosts"
+            % ", ".join(strangers),
+            remedy="Name compute hosts of the inventory, or groups of them.",
+        )
+    wanted = {host for name in named for host in groups.get(name, (name,))}
+    return [h for h in hosts if h in wanted]
 
 
 def of(action: OnHost) -> Values:

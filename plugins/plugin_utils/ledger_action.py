@@ -49,6 +49,11 @@ Arguments = t.Mapping[str, t.Union[Setting, t.Mapping[str, t.Any]]]
 
 COMMON: Arguments = LEDGER.options()
 
+CONTROLLER = "localhost"
+# Of the actions that a playbook begins with: their plays name all hosts where ansible-playbook has a limit.
+RUN_LIMIT: Arguments = {"run_limit": {"type": "str"}}
+OPENED = "bootflow_ledger_opened"  # as the playbooks register the first of them
+
 
 def read_settings(
     arguments: Arguments,
@@ -136,6 +141,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
     def prepare(self, task_vars: t.Mapping[str, t.Any]) -> None:
         """Read the options."""
         self.task_vars = task_vars
+        self._check_run_limit(self._task.args.get("run_limit"))
         self.options = self._read_options()
         # The URL with all that belongs to it: what opens a ledger takes it where it takes a URL.
         self.options["ledger_url"] = self._address()
@@ -143,6 +149,15 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
     def act(self) -> dict[str, t.Any]:
         """Do the work; returns the result."""
         raise AnsibleActionFail("%s has no act()" % type(self).__name__)
+
+    def _check_run_limit(self, limit: str | None) -> None:
+        """:raises InvalidInput: the limit leaves out localhost. Ansible itself skips such plays and ends with 0."""
+        if limit and CONTROLLER not in self.task_vars.get("ansible_play_hosts_all", ()):
+            raise errors.InvalidInput(
+                message="the limit %s leaves out localhost, where the playbook works on the ledger" % limit,
+                remedy="Add localhost to the limit (%s,localhost; in AWX the field Limit). To boot on some hosts only, name"
+                " them in bootflow_hosts instead, without a limit." % limit,
+            )
 
     @property
     def check_mode(self) -> bool:
@@ -231,6 +246,19 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         """The compute hosts of the inventory, in its order."""
         group = host_settings.values(self, RUN).compute_group
         return list(self.task_vars.get("groups", {}).get(group, []))
+
+    def hosts_to_use(self) -> list[str]:
+        """The compute hosts that this run may place instances on: those of bootflow_hosts, within the limit of the run."""
+        return self.within_limit(host_settings.named_hosts(self, self.compute_hosts()))
+
+    def within_limit(self, hosts: t.Sequence[str]) -> list[str]:
+        """Those of ``hosts`` that plays of this run can reach: all, unless ansible-playbook has a limit."""
+        if self.options.get("run_limit"):
+            limit = self.task_vars["ansible_play_hosts_all"]
+        else:
+            opened = self.task_vars.get("hostvars", {}).get(CONTROLLER, {}).get(OPENED) or {}
+            limit = opened.get("run_limit")
+        return list(hosts) if limit is None else [h for h in hosts if h in set(limit)]
 
     # --- host-side modules ------------------------------------------------------------------------------------------
 

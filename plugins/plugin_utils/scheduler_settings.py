@@ -67,6 +67,8 @@ def check(action: LedgerAction, together_with: Problems | None = None) -> None:
     hosts = action.compute_hosts()
     variables = host_variables(action)
     host_settings.check(variables, hosts, problems)
+    with problems.collect("bootflow_hosts"):
+        action.hosts_to_use()
     groups = action.task_vars.get("groups") or {}
     for host in action.options["isolated_hosts"]:
         if host not in variables and host not in groups:

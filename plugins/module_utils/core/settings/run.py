@@ -163,6 +163,13 @@ RUN = Table(
             " Ledgers whose guests are on one network need different ones.",
         ),
         Setting("compute_group", str, "bootflow_compute", "Inventory group of the compute hosts."),
+        Setting(
+            "hosts",
+            list,
+            help="Playbooks `boot` and `whatif`: compute hosts, or groups of them, that may get new instances. Ansible's `--limit`"
+            " would leave out localhost, where the ledger is, and is refused without it.",
+            default_text="all",
+        ),
         Setting("storage_group", str, "bootflow_storage", "Inventory group of the storage hosts."),
         Setting(
             "facts_max_age",

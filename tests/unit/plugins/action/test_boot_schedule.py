@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.bootflow.compute.plugins.action import boot_accept, boot_schedule, boot_spawn
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
@@ -89,3 +92,36 @@ def test_a_build_goes_on_to_the_host_that_has_the_firmware(world: World) -> None
             boot(boot_spawn, host)
     assert world.state(uuid) == ("active", None, "h2")
     assert [f.error_code for f in world.rows(tables.instance_faults)] == ["HostLacksHardware"]
+
+
+@pytest.mark.parametrize(
+    "variables, run_limit, placed",
+    [
+        ({}, None, "h1"),
+        ({}, ["localhost", "h2", "h3"], "h2"),
+        ({"bootflow_hosts": ["h3"]}, None, "h3"),
+        ({"bootflow_hosts": "slow"}, None, "h3"),
+        ({"bootflow_hosts": ["h1", "h3"]}, ["localhost", "h3"], "h3"),
+    ],
+)
+def test_instances_are_placed_on_hosts_that_the_run_is_limited_to(
+    world: World, variables: dict[str, t.Any], run_limit: list[str] | None, placed: str
+) -> None:
+    """S15: plays of a run with a limit reach no other host, and a build there would wait for ever."""
+    boot = Boot(world, "h1", "h2", "h3", **variables)
+    for of_host in boot.of.values():
+        of_host["groups"]["slow"] = ["h3"]
+    localhost = boot.of["localhost"]["hostvars"]["localhost"]
+    boot.of["localhost"]["hostvars"]["localhost"] = {**localhost, "bootflow_ledger_opened": {"run_limit": run_limit}}
+    plan = boot(boot_schedule, check_mode=True)[0]["plan"]
+    boot(boot_accept)
+    result = boot(boot_schedule)[0]
+    assert [p["host"] for p in plan] == result["hosts"] == [placed]
+    assert run_limit is None or set(plan[0]["alternates"]) <= set(run_limit)
+
+
+def test_hosts_that_are_named_and_are_not_there_are_refused(world: World) -> None:
+    with pytest.raises(errors.InvalidRequest) as refused:
+        Boot(world, bootflow_hosts=["h2", "h9"])(boot_accept)
+    assert [e["path"] for e in refused.value.errors] == ["bootflow_hosts"]
+    assert "names h9" in refused.value.errors[0]["message"]
