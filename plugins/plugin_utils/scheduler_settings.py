@@ -68,7 +68,7 @@ def check(action: LedgerAction, together_with: Problems | None = None) -> None:
     variables = host_variables(action)
     host_settings.check(variables, hosts, problems)
     with problems.collect("bootflow_hosts"):
-        action.hosts_to_use()
+        host_settings.named_hosts(action, hosts)
     groups = action.task_vars.get("groups") or {}
     for host in action.options["isolated_hosts"]:
         if host not in variables and host not in groups:
