@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing as t
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -219,7 +220,7 @@ def main() -> int:
         "--rounds", type=int, default=2, help="measure so often and take the fastest of each (default: 2)"
     )
     arguments = parser.parse_args()
-    rows = []
+    rows: list[dict[str, t.Any]] = []
     lab = lab_module.Lab(str(CACHE / "lab-bench"))
     print("making three lab hosts", flush=True)
     lab.up(3)

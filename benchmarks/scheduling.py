@@ -56,8 +56,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.cl
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.dedicated import DedicatedRequest  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.constraints import numa_constraints  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import PciRequest  # noqa: E402
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.placement import (  # noqa: E402
-    SchedulerOptions,
     Selection,
     select_destinations,
 )
@@ -75,7 +75,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables  # noqa: E402
 
-FLAVOR = {"name": "small", "memory_mb": 1024, "vcpus": 1, "root_gb": 1, "ephemeral_gb": 0, "swap": 0}
+FLAVOR: dict[str, t.Any] = {"name": "small", "memory_mb": 1024, "vcpus": 1, "root_gb": 1, "ephemeral_gb": 0, "swap": 0}
 PROJECT = "bench"
 PROCESSES = 8
 SECONDS = 3.0
@@ -403,7 +403,7 @@ def one_boot(ledger: database.Ledger, hosts: t.Sequence[str], name: str, mine: C
     )
     accepted = ledger.for_run(mine).transact(accept.accept, requests, accept.AcceptOptions(), collisions=3)
     ledger.for_run(mine).inspect(nodes.stale_hosts, hosts, 300.0)
-    ledger.for_run(mine).transact(leases.give_back)
+    ledger.for_run(mine).transact(leases.expire)
     ledger.transact(nodes.configure, {h: {"ram_allocation_ratio": 1.5} for h in hosts})
     done = ledger.for_run(mine).transact(
         schedule.schedule, lambda tx, needs: fleet.read(tx, hosts, needs=needs), options()

@@ -47,6 +47,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
     Flavor,
     Image,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes import create_request  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.catalogue import VolumeTypes  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.model import VolumeType  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.scheduler.options import (  # noqa: E402
@@ -155,7 +156,7 @@ class Database:
         self.ids = [new_id(rng) for _number in range(volumes)]
         with self.ledger.write() as tx:
             known = volume_accept.known_of(tx, [], SETTINGS)
-            request = volume_accept.create_request.volume_request({"name": "old", "size": 10}, known, SETTINGS.options)
+            request = create_request.volume_request({"name": "old", "size": 10}, known, SETTINGS.options)
             spec = {**request.as_dict(), "image": None, "source_bootable": False, "source_image_metadata": {}}
             numbered = list(enumerate(self.ids))
             for first in range(0, volumes, 5000):
@@ -394,7 +395,7 @@ class Table:
         beside = limit.seconds * times
         ratio = ours.seconds / beside
         within = None if bound is None else ratio <= bound
-        statements = [ours.statements, round(limit.statements * times)]
+        statements: list[t.Any] = [ours.statements, round(limit.statements * times)]
         self.rows.append(
             {
                 "name": name,
@@ -459,7 +460,7 @@ def main() -> int:
 
     def postgresql() -> Database:
         name = server.create()
-        connection = {"host": server.folder, "user": "postgres", "dbname": name, "autocommit": True}
+        connection: dict[str, t.Any] = {"host": server.folder, "user": "postgres", "dbname": name, "autocommit": True}
         return Database("postgresql", server.url(name), lambda: psycopg.connect(**connection))
 
     with tempfile.TemporaryDirectory(prefix="bf-bench-", dir="/var/tmp") as folder:
