@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.unread_names import unread_names
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import REQUEST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
@@ -48,6 +49,7 @@ class ActionModule(LedgerAction):
         )
         scheduler_settings.check(self)
         variable_names.warn(self, scheduler_settings.host_variables(self))
+        self._warn_of_names(request)
         options = boot_volume_settings.accept_options(self, request)
         if self.check_mode:
             ledger = self.rehearsal_ledger()
@@ -95,6 +97,19 @@ class ActionModule(LedgerAction):
             "volumes": accepted.changed and boot_volume_settings.uses_volumes(request.requests),
             "stale_storage_hosts": self._stale_storage(ledger) if accepted.changed and makes_volumes else [],
         }
+
+    def _warn_of_names(self, request: boot_request.BootRequest) -> None:
+        """Of extra specs and image properties without effect, once for each flavor and image."""
+        flavors = {r.flavor.name: r.flavor for r in request.requests}
+        used = [image for r in request.requests for image in (r.image, r.root_image) if image is not None]
+        compared = {
+            key
+            for aggregates in scheduler_settings.aggregates_of(self).values()
+            for aggregate in aggregates
+            for key in aggregate.metadata
+        }
+        for text in unread_names(flavors.values(), {image.name: image for image in used}.values(), compared):
+            self._display.warning(text)
 
     def _stale_storage(self, ledger: Ledger) -> list[str]:
         hosts = storage_settings.storage_hosts(self)

@@ -29,6 +29,39 @@ class HostLacksHardware(UnsupportedHardware):
     retryable = True
 
 
+class FlavorImageConflict(InvalidInput):
+    """Flavor and image contradict each other."""
+
+    msg_fmt = "Conflicting values for %(setting)s found in the flavor (%(flavor_val)s) and the image (%(image_val)s)."
+    remedy = "Choose another flavor or image, or give both the same value."
+
+
+class LockMemoryForbidden(InvalidInput):
+    """Locked memory is requested without a size of memory pages."""
+
+    msg_fmt = "locked_memory value in image or flavor is forbidden when mem_page_size is not set."
+    remedy = "Set hw:mem_page_size in the flavor, or leave hw:locked_memory out."
+
+
+class RequestedVRamTooHigh(InvalidInput):
+    """The image requests more video memory than the flavor permits."""
+
+    msg_fmt = (
+        "The requested amount of video memory %(req_vram)d is higher than the maximum allowed by flavor %(max_vram)d."
+    )
+    remedy = "Set hw_video:ram_max_mb in the flavor, or lower the image's hw_video_ram."
+
+
+class ImageVCPULimitsRangeExceeded(InvalidInput):
+    """The image has higher maxima of sockets, cores or threads than the flavor."""
+
+    msg_fmt = (
+        "Image vCPU topology limits (sockets=%(image_sockets)d, cores=%(image_cores)d, threads=%(image_threads)d) "
+        "exceeds the limits of the flavor (sockets=%(max_sockets)d, cores=%(max_cores)d, threads=%(max_threads)d)"
+    )
+    remedy = "Choose another flavor, or lower the image's hw_cpu_max_* properties."
+
+
 class ImageVCPUTopologyRangeExceeded(InvalidInput):
     """The image requests more sockets, cores or threads than the flavor permits."""
 

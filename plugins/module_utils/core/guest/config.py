@@ -97,7 +97,7 @@ def guest_config(guest: GuestSpec, host: HostCapabilities) -> DomainConfig:
         serials=serials,
         consoles=consoles,
         channels=devices.channel_configs(guest),
-        inputs=devices.input_configs(guest),
+        inputs=devices.input_configs(guest, host.virt_type),
         graphics=devices.graphics_configs(guest),
         videos=devices.video_configs(guest, host),
         hostdevs=devices.hostdev_configs(guest),

@@ -9,7 +9,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..errors import ImageVCPULimitsRangeImpossible, ImageVCPUTopologyRangeExceeded, InvalidInput
+from ..errors import (
+    ImageVCPULimitsRangeExceeded,
+    ImageVCPULimitsRangeImpossible,
+    ImageVCPUTopologyRangeExceeded,
+    InvalidInput,
+)
 
 UNLIMITED = 65536
 _NAMES = ("sockets", "cores", "threads")
@@ -40,11 +45,12 @@ def best_topology(
 ) -> CpuTopology:
     """The topology with ``vcpus`` CPUs within the maxima that satisfies most preferences.
 
-    The flavor's maxima limit the image's; a preference of the flavor overrides all preferences of the image. Without
-    preferences sockets come before cores before threads. ``numa_threads``: the threads per core that the guest's CPUs are
+    The flavor's maxima limit the image's; a preference of the image voids all preferences of the flavor, and so does a
+    maximum below one of them. Without preferences sockets come before cores before threads. ``numa_threads``: the threads per core that the guest's CPUs are
     pinned to; the topology has at most these, and fewer if fewer are preferred.
 
-    :raises ImageVCPUTopologyRangeExceeded: the image requests more than the flavor permits.
+    :raises ImageVCPULimitsRangeExceeded: a maximum of the image is above the flavor's.
+    :raises ImageVCPUTopologyRangeExceeded: a preference of the image is above a maximum.
     :raises ImageVCPULimitsRangeImpossible: no topology within the maxima has that many vcpus.
     :raises InvalidInput: a value that is not a positive number.
     """
@@ -78,7 +84,7 @@ def _maxima(flavor: t.Mapping[str, t.Any], image: t.Mapping[str, t.Any]) -> dict
     limits = {name: _number(flavor, "hw:cpu_max_%s" % name) or UNLIMITED for name in _NAMES}
     asked = {name: _number(image, "hw_cpu_max_%s" % name) for name in _NAMES}
     if any((asked[name] or 0) > limits[name] for name in _NAMES):
-        raise _exceeded(asked, limits)
+        raise ImageVCPULimitsRangeExceeded(**_details(asked, limits))
     return {name: asked[name] or limits[name] for name in _NAMES}
 
 
@@ -86,20 +92,23 @@ def _preferences(
     flavor: t.Mapping[str, t.Any], image: t.Mapping[str, t.Any], maximum: t.Mapping[str, int]
 ) -> dict[str, int | None]:
     own = {name: _number(flavor, "hw:cpu_%s" % name) for name in _NAMES}
-    if any(value is not None for value in own.values()):
-        return own
     asked = {name: _number(image, "hw_cpu_%s" % name) for name in _NAMES}
     if any((asked[name] or 0) > maximum[name] for name in _NAMES):
-        raise _exceeded(asked, maximum)
-    return asked
+        raise ImageVCPUTopologyRangeExceeded(
+            remedy="Choose another flavor, or lower the image's hw_cpu_* properties.", **_details(asked, maximum)
+        )
+    if any(asked.values()):
+        return asked
+    if any((own[name] or 0) > maximum[name] for name in _NAMES):
+        return dict.fromkeys(_NAMES)
+    return own
 
 
-def _exceeded(asked: t.Mapping[str, int | None], limits: t.Mapping[str, int]) -> ImageVCPUTopologyRangeExceeded:
-    details: dict[str, t.Any] = {"image_%s" % name: asked[name] or -1 for name in _NAMES}
-    details.update({"max_%s" % name: limits[name] for name in _NAMES})
-    return ImageVCPUTopologyRangeExceeded(
-        remedy="Take another flavor, or lower the image's hw_cpu_* properties.", **details
-    )
+def _details(asked: t.Mapping[str, int | None], limits: t.Mapping[str, int]) -> dict[str, t.Any]:
+    return {
+        **{"image_%s" % name: asked[name] or 0 for name in _NAMES},
+        **{"max_%s" % name: limits[name] for name in _NAMES},
+    }
 
 
 def _number(source: t.Mapping[str, t.Any], key: str) -> int | None:
@@ -111,5 +120,7 @@ def _number(source: t.Mapping[str, t.Any], key: str) -> int | None:
     except ValueError:
         number = 0
     if number < 1:
-        raise InvalidInput(reason="%s must be a positive number, got %r" % (key, value))
+        raise InvalidInput(
+            reason="%s must be a positive number, got %r" % (key, value), remedy="Write a whole number from 1 on."
+        )
     return number

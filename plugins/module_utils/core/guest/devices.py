@@ -13,6 +13,8 @@ from ..disks.block_devices import PlannedDisk
 from ..disks.disk_names import check_bus, check_device, default_bus, free_name
 from ..errors import InvalidInput, UnsupportedHardware, VirtualInterfaceCreateException
 from ..resources.pci.spec import split_address
+from . import constraints
+from .constraints import INPUT_BUSES, is_true
 from .domain.address import drive_address
 from .domain.devices import (
     ChannelConfig,
@@ -31,7 +33,7 @@ from .domain.disk import USER_ALIAS, DiskConfig, DiskIoTuneConfig, DiskSourceHos
 from .domain.hostdev import HostdevConfig
 from .domain.interface import InterfaceConfig
 from .platform import is_windows, quota_number
-from .spec import GuestSpec, HostCapabilities, is_true
+from .spec import GuestSpec, HostCapabilities
 
 DEFAULT_CACHE: t.Mapping[str, str] = {"file": "writeback", "block": "none", "network": "none"}
 CACHE_MODES = ("default", "none", "writethrough", "writeback", "directsync", "unsafe")
@@ -286,7 +288,7 @@ def interface_configs(guest: GuestSpec, virt_type: str) -> tuple[InterfaceConfig
     model = str(guest.image_properties.get("hw_vif_model") or "virtio")
     _one_of("VIF model", model, VIF_MODELS, virt_type)
     queues = None
-    if model == "virtio" and is_true(guest.requested("vif_multiqueue_enabled")) and guest.vcpus > 1:
+    if constraints.multiqueue(guest.flavor, guest.image_properties) and model == "virtio":
         queues = min(guest.vcpus, guest.options.max_queues)
     return tuple(_interface(guest, vif, model, queues) for vif in guest.network_info)
 
@@ -345,8 +347,17 @@ def channel_configs(guest: GuestSpec) -> tuple[ChannelConfig, ...]:
     return (ChannelConfig(type="unix", target_type="virtio", target_name="org.qemu.guest_agent.0"),)
 
 
-def input_configs(guest: GuestSpec) -> tuple[InputConfig, ...]:
-    """A USB tablet if hw_pointer_model requests it; not by default, because its polling costs CPU time in idle guests."""
+def input_configs(guest: GuestSpec, virt_type: str) -> tuple[InputConfig, ...]:
+    """Tablet and keyboard on the bus of hw_input_bus; else a USB tablet if hw_pointer_model requests it.
+
+    Not by default, because the polling of a tablet costs CPU time in idle guests.
+
+    :raises UnsupportedHardware: an unknown bus.
+    """
+    bus = guest.image_properties.get("hw_input_bus")
+    if bus:
+        _one_of("input bus", str(bus), INPUT_BUSES, virt_type)
+        return InputConfig(type="tablet", bus=str(bus)), InputConfig(type="keyboard", bus=str(bus))
     if guest.image_properties.get("hw_pointer_model") == "usbtablet":
         return (InputConfig(type="tablet", bus="usb"),)
     return ()
@@ -373,23 +384,14 @@ def graphics_configs(guest: GuestSpec) -> tuple[GraphicsConfig, ...]:
 def video_configs(guest: GuestSpec, host: HostCapabilities) -> tuple[VideoConfig, ...]:
     """The display adapter; none without VNC.
 
-    :raises UnsupportedHardware: an unknown hw_video_model, or more hw_video_ram (MB) than the flavor permits.
+    :raises UnsupportedHardware: an unknown hw_video_model.
+    :raises RequestedVRamTooHigh: more hw_video_ram (MB) than the flavor permits.
     """
     if not guest.options.vnc_enabled:
         return ()
     model = str(guest.image_properties.get("hw_video_model") or ("vga" if is_windows(guest) else "virtio"))
     _one_of("video model", model, VIDEO_MODELS, host.virt_type)
-    ram, limit = guest.image_properties.get("hw_video_ram"), guest.extra_specs.get("hw_video:ram_max_mb")
-    vram = None
-    if ram is not None:
-        if not str(ram).isdigit() or (limit is not None and int(str(ram)) > int(str(limit))):
-            raise UnsupportedHardware(
-                model="video RAM %s MB" % ram,
-                virt=host.virt_type,
-                remedy="The flavor's hw_video:ram_max_mb is %s." % limit,
-            )
-        # Like Nova, without a limit of the flavor the image's video RAM is not used.
-        vram = int(str(ram)) * 1024 if limit is not None and int(str(ram)) else None
+    vram = constraints.video_ram(guest.flavor, guest.image_properties) * 1024 or None
     return (VideoConfig(type=model, vram=vram, heads=1 if vram else None),)
 
 

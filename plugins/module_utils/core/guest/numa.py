@@ -13,7 +13,7 @@ from ..errors import InvalidInput, NUMATopologyUnsupported
 from ..resources.numa.cpu_spec import format_cpu_spec
 from ..resources.numa.realtime import is_realtime, realtime_cpus
 from ..resources.numa.topology import GuestCell, HostCell
-from . import cpu_topology
+from . import constraints, cpu_topology
 from .domain.cpu import CpuConfig, CpuTuneConfig
 from .domain.numa import (
     HugePageConfig,
@@ -93,16 +93,17 @@ class GuestNuma:
         )
 
     def memory_backing(self) -> MemoryBackingConfig | None:
-        """The cells' huge pages, without the smallest size, which is the default. Locked for real time."""
+        """The cells' huge pages, without the smallest size, which is the default. Locked for real time, or on request."""
         pages = tuple(
             HugePageConfig(size=t.cast(int, cell.page_size_kb), unit="KiB", nodeset=str(number))
             for number, (cell, place) in enumerate(self.places)
             if _on_huge_pages(cell, place)
         )
         realtime = bool(self._realtime())
-        if not pages and not realtime:
+        locked = realtime or constraints.locked_memory(self.guest.flavor, self.guest.image_properties)
+        if not pages and not locked:
             return None
-        return MemoryBackingConfig(hugepages=pages, nosharepages=realtime, locked=realtime)
+        return MemoryBackingConfig(hugepages=pages, nosharepages=realtime, locked=locked)
 
     def cpu(self, config: CpuConfig | None) -> CpuConfig | None:
         """The CPU with the guest's cells, and at most as many threads per core as the pinning keeps together."""

@@ -10,7 +10,8 @@ import typing as t
 
 from ..disks.disk_names import is_q35
 from ..errors import HostLacksHardware, InvalidInput, UnsupportedHardware
-from . import cpu_topology
+from . import constraints, cpu_topology
+from .constraints import is_true
 from .domain.cpu import CpuConfig, CpuFeatureConfig, CpuTuneConfig
 from .domain.platform import (
     ClockConfig,
@@ -21,7 +22,7 @@ from .domain.platform import (
     SysinfoEntryConfig,
     TimerConfig,
 )
-from .spec import GuestSpec, HostCapabilities, is_true
+from .spec import GuestSpec, HostCapabilities
 
 CPU_MODES = ("none", "host-model", "host-passthrough", "maximum", "custom")
 FIRMWARE_TYPES = ("bios", "uefi")
@@ -37,6 +38,8 @@ _DEFAULT_MACHINES = {
 _FIRMWARE_FEATURES_SINCE = 7002000  # libvirt 7.2: <firmware><feature/>
 _MAXIMUM_SINCE = 7001000  # libvirt 7.1: cpu mode maximum
 HYPERV_SPINLOCK_RETRIES = 8191
+# Drivers that refuse a hypervisor look for Hyper-V's vendor. source: Nova's SPOOFED_VENDOR_ID
+HYPERV_VENDOR_ID = "1234567890ab"
 
 
 def is_windows(guest: GuestSpec) -> bool:
@@ -82,7 +85,7 @@ def os_config(guest: GuestSpec, host: HostCapabilities, machine: str | None, boo
     :raises HostLacksHardware: UEFI without firmware on the host.
     """
     firmware = firmware_type(guest, host)
-    secure = secure_boot(guest)
+    secure = constraints.secure_boot(guest.flavor, guest.image_properties)
     features: tuple[FirmwareFeatureConfig, ...] = ()
     if secure and (firmware != "uefi" or (host.is_x86 and not is_q35(machine))):
         raise UnsupportedHardware(
@@ -126,29 +129,44 @@ def firmware_type(guest: GuestSpec, host: HostCapabilities) -> str:
     return firmware
 
 
-def secure_boot(guest: GuestSpec) -> bool:
-    """Whether secure boot is required: the flavor's os:secure_boot, else the image's os_secure_boot (disabled, optional, required)."""
-    wanted = guest.extra_specs.get("os:secure_boot") or guest.image_properties.get("os_secure_boot") or "disabled"
-    if wanted not in ("disabled", "optional", "required"):
-        raise InvalidInput(reason="os_secure_boot must be disabled, optional or required, got %r" % wanted)
-    return wanted == "required"
-
-
 def features_config(guest: GuestSpec, host: HostCapabilities) -> FeaturesConfig:
     """ACPI and APIC; Hyper-V enlightenments for Windows on KVM (TCG has none)."""
     hyperv = is_windows(guest) and host.virt_type == "kvm" and host.is_x86
-    pmu = guest.requested("pmu")
-    hide = guest.image_properties.get("img_hide_hypervisor_id") or guest.extra_specs.get("hide_hypervisor_id")
+    enlightened = True if hyperv else None
+    secure = constraints.secure_boot(guest.flavor, guest.image_properties)
+    hide = host.virt_type == "kvm" and hides_hypervisor(guest)
     return FeaturesConfig(
         acpi=host.is_x86 or host.arch == "aarch64",
         apic=host.is_x86,
-        hyperv_relaxed=True if hyperv else None,
-        hyperv_vapic=True if hyperv else None,
-        hyperv_spinlocks=True if hyperv else None,
+        hyperv_relaxed=enlightened,
+        hyperv_vapic=enlightened,
+        hyperv_spinlocks=enlightened,
         hyperv_spinlock_retries=HYPERV_SPINLOCK_RETRIES if hyperv else None,
-        kvm_hidden=True if hide is not None and is_true(hide) and host.virt_type == "kvm" else None,
-        pmu=None if pmu is None else is_true(pmu),
-        smm=True if secure_boot(guest) and host.is_x86 else None,
+        hyperv_vpindex=enlightened,
+        hyperv_runtime=enlightened,
+        hyperv_synic=enlightened,
+        hyperv_reset=enlightened,
+        hyperv_vendor_id=True if hyperv and hide else None,
+        hyperv_vendor_id_value=HYPERV_VENDOR_ID if hyperv and hide else None,
+        hyperv_frequencies=enlightened,
+        hyperv_tlbflush=enlightened,
+        hyperv_ipi=enlightened,
+        kvm_hidden=True if hide else None,
+        pmu=constraints.pmu(guest.flavor, guest.image_properties),
+        smm=True if secure and host.is_x86 else None,
+    )
+
+
+def hides_hypervisor(guest: GuestSpec) -> bool:
+    """Whether flavor (hw:hide_hypervisor_id, or its former name hide_hypervisor_id) or image (img_hide_hypervisor_id) want it."""
+    specs, properties = guest.extra_specs, guest.image_properties
+    return any(
+        is_true(value)
+        for value in (
+            specs.get("hw:hide_hypervisor_id"),
+            specs.get("hide_hypervisor_id"),
+            properties.get("img_hide_hypervisor_id"),
+        )
     )
 
 

@@ -86,8 +86,3 @@ class GuestSpec:
         """The image's property ``hw_<name>``, else the flavor's extra spec ``hw:<name>``, else None."""
         value = self.image_properties.get("hw_%s" % name)
         return self.extra_specs.get("hw:%s" % name) if value in (None, "") else value
-
-
-def is_true(value: t.Any) -> bool:
-    """Whether Nova reads a property or extra spec as true."""
-    return str(value).strip().lower() in ("1", "t", "true", "on", "y", "yes")

@@ -31,13 +31,15 @@ def sanitize_hostname(name: str, uuid: t.Optional[str] = None) -> str:
 
 
 def instance_hostname(request_name: str, instance_name: str, uuid: str, requested: t.Optional[str] = None) -> str:
-    """The hostname of one instance of a request: the requested one, or the sanitised name.
+    """The hostname of one instance of a request: the requested one, or the sanitised name of the request with its number.
 
-    If several instances (``instance_name`` is numbered then) have a name that sanitises to nothing, the hostname is
-    Server-<uuid>, not the bare number. source: Nova's _populate_instance_names.
+    A name that sanitises to nothing gives Server-<uuid>, not the bare number. The number follows the sanitised name, which
+    is cut where both have more than 63 characters (Nova's hostname is longer then). source: Nova's _populate_instance_names
     """
     if requested:
         return requested
-    if not sanitize_hostname(request_name):
+    hostname = sanitize_hostname(request_name)
+    if not hostname:
         return sanitize_hostname("", uuid)
-    return sanitize_hostname(instance_name, uuid)
+    number = instance_name[len(request_name) :]
+    return hostname[: MAX_HOSTNAME - len(number)].rstrip("-") + number

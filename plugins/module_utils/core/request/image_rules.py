@@ -24,6 +24,7 @@ from ..model import BlockDevice, Flavor, Image
 from ..reading.formats import TRUE_WORDS
 
 _GIB = 1024**3
+SHUTDOWN_TIMEOUT = "os_shutdown_timeout"  # seconds that a guest gets to shut down
 
 
 def image_errors(
@@ -36,10 +37,11 @@ def image_errors(
     :arg root: the image's own mapping of the root. If it is a volume, the flavor's root_gb does not count.
     source: Nova's _detect_nonbootable_image_from_properties and _validate_flavor_image_nostatus
     """
-    try:
-        config_drive_wanted(False, None, image.properties)
-    except InvalidInput as error:
-        yield error
+    for rule in (lambda properties: config_drive_wanted(False, None, properties), shutdown_timeout):
+        try:
+            rule(image.properties)
+        except InvalidInput as error:
+            yield error
     if image.properties.get("cinder_encryption_key_id"):
         yield ImageUnacceptable(
             image_id=image.name,
@@ -62,6 +64,23 @@ def image_errors(
         yield FlavorDiskSmallerThanImage(flavor_size=disk, image_size=image.size)
     elif image.min_disk * _GIB > disk:
         yield FlavorDiskSmallerThanMinDisk(flavor_size=disk, image_min_disk=image.min_disk * _GIB)
+
+
+def shutdown_timeout(properties: t.Mapping[str, t.Any]) -> t.Optional[int]:
+    """The image's seconds; None: those of the host. source: Nova's _get_power_off_values
+
+    :raises InvalidInput: not a whole number.
+    """
+    value = properties.get(SHUTDOWN_TIMEOUT)
+    text = "" if value is None else str(value).strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise InvalidInput(
+            reason="image property %s must be a whole number of seconds, got %r" % (SHUTDOWN_TIMEOUT, value),
+            remedy="Write the seconds in digits, or leave it out.",
+        )
+    return int(text)
 
 
 def disk_config(requested: t.Optional[str], image: t.Optional[Image]) -> str:

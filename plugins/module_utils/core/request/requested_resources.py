@@ -13,6 +13,7 @@ import typing as t
 
 from ..disks.whole_disks import WholeDiskRequest, whole_disk_requests
 from ..errors import InvalidInput
+from ..guest.constraints import constraint_errors
 from ..model import Flavor, Image
 from ..reading.problems import Problems
 from ..resources.numa.constraints import numa_constraints
@@ -66,6 +67,8 @@ def requested_resources(
     disks: t.Sequence[t.Any] = ()
     with problems.collect(path):
         numa_topology = numa_constraints(flavor, properties)
+    for error in constraint_errors(flavor, properties):
+        problems.add(path, error)
     with problems.collect(path):
         requests = pci_requests(flavor, pci_aliases, properties)
     with problems.collect(path):

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import typing as t
 
+from ...core.errors import InvalidInput
+from ...core.request.image_rules import shutdown_timeout
 from ...ledger.compute.instances import Instance
 from .operation import Operation
 
-SHUTDOWN_TIMEOUT = "os_shutdown_timeout"  # property of an image
-
 
 def _shutdown(row: Instance) -> dict[str, t.Any]:
-    """The image's time for the guest to shut down, if it has one. source: Nova's _get_power_off_values"""
-    value = ((row.spec["image"] or {}).get("properties") or {}).get(SHUTDOWN_TIMEOUT)
-    text = "" if value is None else str(value).strip()
-    return {"shutdown_timeout": int(text)} if text.isdecimal() else {}
+    """The image's time for the guest to shut down, if it has one."""
+    try:
+        seconds = shutdown_timeout((row.spec["image"] or {}).get("properties") or {})
+    except InvalidInput:  # of an older ledger: the property is checked before an instance is made
+        seconds = None
+    return {} if seconds is None else {"shutdown_timeout": seconds}
 
 
 OPERATIONS: dict[str, Operation] = {

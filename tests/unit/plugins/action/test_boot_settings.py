@@ -32,6 +32,7 @@ class Boot:
     def __init__(self, world: World, host: t.Mapping[str, t.Any] | None = None, **variables: t.Any):
         self.world = world
         self.given: dict[str, t.Any] = {}
+        self.warnings: list[str] = []  # of accept()
         everywhere = {
             "bootflow_flavors": [FLAVOR],
             "bootflow_images": [IMAGE],
@@ -44,7 +45,9 @@ class Boot:
     def accept(self, **entry: t.Any) -> dict[str, t.Any]:
         entry = {"name": "web", "flavor": "small", "image": "tiny", "networks": "none", **entry}
         variables = {**self.hosts["localhost"], "bootflow_instances": [entry]}
-        result = action_of(boot_accept, WorldPorts(self.world, "a"), variables).act()
+        ports = WorldPorts(self.world, "a")
+        result = action_of(boot_accept, ports, variables).act()
+        self.warnings = ports.warnings
         return t.cast("dict[str, t.Any]", result)
 
     def errors(self, **entry: t.Any) -> list[tuple[str, str, int]]:
@@ -172,3 +175,21 @@ def test_the_limit_of_builds_reaches_the_host_which_counts_those_of_all_runs(wor
     boot.build()
     for module in ("instance_disks", "domain"):
         assert (boot.given[module]["max_builds"], boot.given[module]["instances_path"]) == (3, "/srv/guests")
+
+
+def test_names_that_nothing_reads_are_warned_of_once_a_flavor_and_image(world: World) -> None:
+    """G9: a misspelt extra spec or property had no effect, and nobody said so."""
+    flavor = {**FLAVOR, "extra_specs": {"hw:cpu_polcy": "dedicated", "hw:numa_sets": "1", "quota:cpu_shares": "9"}}
+    image = {**IMAGE, "properties": {"hw_rack": "a", "os_distro": "debian", "hw_disc_bus": "scsi"}}
+    boot = Boot(world, flavors=[flavor], images=[image])
+    boot.accept(count=2)
+    assert boot.warnings == [
+        "The extra specs of flavor small have names that nothing reads: %s."
+        % "hw:cpu_polcy (did you mean hw:cpu_policy?), hw:numa_sets (did you mean hw:numa_nodes?)",
+        "The properties of image tiny have names that nothing reads: %s."
+        % "hw_disc_bus (did you mean hw_disk_bus?), hw_rack",
+    ]
+    aggregate = {"name": "a", "hosts": ["h1"], "metadata": {"hw_rack": "a", "hw_disc_bus": "scsi"}}
+    boot = Boot(world, flavors=[FLAVOR], images=[image], aggregates=[aggregate])
+    boot.accept(name="db")
+    assert boot.warnings == []

@@ -260,7 +260,10 @@ def test_cpu_flags():
         (8, {"hw:cpu_cores": "4", "hw:cpu_threads": "2"}, {}, (1, 4, 2)),
         (8, {"hw:cpu_max_sockets": "1", "hw:cpu_max_cores": "4"}, {}, (1, 4, 2)),
         (8, {"hw:cpu_max_sockets": "4"}, {"hw_cpu_max_sockets": "2"}, (2, 4, 1)),
-        (8, {"hw:cpu_sockets": "4"}, {"hw_cpu_cores": "8"}, (4, 2, 1)),
+        # G9: one preference of the image voids all of the flavor's
+        (8, {"hw:cpu_sockets": "4"}, {"hw_cpu_threads": "2"}, (4, 1, 2)),
+        (8, {"hw:cpu_sockets": "4"}, {"hw_cpu_cores": "8"}, (1, 8, 1)),
+        (8, {"hw:cpu_sockets": "4", "hw:cpu_cores": "2"}, {"hw_cpu_max_sockets": "2"}, (2, 4, 1)),
         (8, {}, {"hw_cpu_cores": "8"}, (1, 8, 1)),
         (7, {"hw:cpu_sockets": "2"}, {}, (7, 1, 1)),  # a preference that cannot be met
     ],
@@ -274,8 +277,9 @@ def test_topology(vcpus, specs, properties, expected):
     ("vcpus", "specs", "properties", "error"),
     [
         (8, {"hw:cpu_max_sockets": "1", "hw:cpu_max_cores": "2"}, {"hw_cpu_max_threads": "2"}, "Impossible"),
-        (8, {"hw:cpu_max_sockets": "2"}, {"hw_cpu_max_sockets": "4"}, "Exceeded"),
-        (8, {"hw:cpu_max_sockets": "2"}, {"hw_cpu_sockets": "4"}, "Exceeded"),
+        (8, {"hw:cpu_max_sockets": "2"}, {"hw_cpu_max_sockets": "4"}, "ImageVCPULimitsRangeExceeded"),
+        (8, {"hw:cpu_max_sockets": "2"}, {"hw_cpu_sockets": "4"}, "ImageVCPUTopologyRangeExceeded"),
+        (8, {"hw:cpu_sockets": "2"}, {"hw_cpu_max_cores": "2", "hw_cpu_cores": "4"}, "ImageVCPUTopologyRangeExceeded"),
         (8, {"hw:cpu_sockets": "0"}, {}, "InvalidInput"),
         (8, {"hw:cpu_sockets": "two"}, {}, "InvalidInput"),
     ],
@@ -336,6 +340,12 @@ def test_windows():
     config = guest_config(guest({"os_type": "windows"}), KVM)
     assert config.clock.offset == "localtime"
     assert config.features.hyperv_relaxed is True and config.features.hyperv_spinlock_retries == 8191
+    hyperv = etree.fromstring(guest_xml(guest({"os_type": "windows"}), KVM)).find("features/hyperv")
+    assert {node.tag: node.get("state") for node in hyperv} == dict.fromkeys(
+        "relaxed vapic spinlocks vpindex runtime synic reset frequencies tlbflush ipi".split(), "on"
+    )
+    hidden = guest({"os_type": "windows", "img_hide_hypervisor_id": "true"})
+    assert '<vendor_id state="on" value="1234567890ab"/>' in guest_xml(hidden, KVM)
     assert "hypervclock" in [timer.name for timer in config.clock.timers]
     assert config.videos[0].type == "vga"
     emulated = guest_config(guest({"os_type": "windows"}), TCG)
@@ -436,6 +446,8 @@ def test_network_storage():
         ({"hw:boot_menu": "true"}, '<bootmenu enable="yes"/>'),
         ({"hw_rng:rate_bytes": "9", "hw_rng:rate_period": "5"}, '<rate bytes="9" period="5"/>'),
         ({"hide_hypervisor_id": "true"}, '<hidden state="on"/>'),
+        ({"hw:hide_hypervisor_id": "true"}, '<hidden state="on"/>'),
+        ({"hw:pmu": "true"}, '<pmu state="on"/>'),
     ],
 )
 def test_extra_specs_that_shape_the_guest(specs, text):
@@ -450,6 +462,8 @@ def test_extra_specs_that_shape_the_guest(specs, text):
         ({"hw_video_model": "cirrus"}, '<model type="cirrus"/>'),
         ({"hw_qemu_guest_agent": "yes"}, 'name="org.qemu.guest_agent.0"'),
         ({"hw_pointer_model": "usbtablet"}, '<input type="tablet" bus="usb"/>'),
+        ({"hw_input_bus": "virtio"}, '<input type="tablet" bus="virtio"/>'),
+        ({"hw_input_bus": "usb"}, '<input type="keyboard" bus="usb"/>'),
         ({"hw_watchdog_action": "poweroff"}, 'action="poweroff"'),
         ({"hw_time_hpet": "true"}, '<timer name="hpet" present="yes"/>'),
         ({"hw_pmu": "false"}, '<pmu state="off"/>'),
@@ -485,8 +499,10 @@ def test_video_ram_within_the_flavors_limit():
     properties = {"hw_video_model": "qxl", "hw_video_ram": "64"}
     specs = {"hw_video:ram_max_mb": "64"}
     assert guest_config(guest(properties, specs), KVM).videos[0].vram == 64 * 1024
-    with pytest.raises(errors.UnsupportedHardware):
-        guest_config(guest(properties, {"hw_video:ram_max_mb": "32"}), KVM)
+    assert guest_config(guest({"hw_video_ram": "0"}), KVM).videos[0].vram is None
+    for permitted in ({"hw_video:ram_max_mb": "32"}, {}):  # G9: a flavor without a maximum permits none
+        with pytest.raises(errors.RequestedVRamTooHigh):
+            guest_config(guest(properties, permitted), KVM)
 
 
 # --- refused
@@ -517,6 +533,8 @@ def test_video_ram_within_the_flavors_limit():
         (errors.InvalidInput, {"specs": {"quota:disk_read_bytes_sec": "fast"}}),
         (errors.InvalidInput, {"specs": {"hw_rng:rate_bytes": "fast"}}),
         (errors.InvalidInput, {"specs": {"os:secure_boot": "maybe"}}),
+        (errors.InvalidInput, {"properties": {"hw_video_ram": "much"}}),
+        (errors.UnsupportedHardware, {"properties": {"hw_input_bus": "ps2"}}),
         (errors.UnsupportedHardware, {"properties": {"hw_vif_model": "ne9000"}}),
         (errors.UnsupportedHardware, {"properties": {"hw_video_model": "matrox"}}),
         (errors.UnsupportedHardware, {"properties": {"hw_rng_model": "dice"}}),
@@ -589,7 +607,8 @@ def test_every_combination_is_valid_and_reads_back(host, machine, firmware, driv
 @pytest.mark.parametrize(
     "more",
     [
-        {"properties": {"os_type": "windows", "hw_machine_type": "q35"}},
+        {"properties": {"os_type": "windows", "hw_machine_type": "q35", "img_hide_hypervisor_id": "true"}},
+        {"properties": {"hw_input_bus": "virtio"}},
         {"properties": {"hw_firmware_type": "uefi", "hw_machine_type": "q35", "os_secure_boot": "required"}},
         {
             "properties": {

@@ -72,6 +72,13 @@ def test_who_has_no_topology_is_as_before():
         assert root.find(path) is None
 
 
+def test_locked_memory():
+    """G9."""
+    root = domain({"hw:mem_page_size": "large", "hw:locked_memory": "true"})
+    assert root.find("memoryBacking/locked") is not None and root.find("memoryBacking/nosharepages") is None
+    assert domain({"hw:mem_page_size": "large", "hw:locked_memory": "false"}).find("memoryBacking/locked") is None
+
+
 def test_floating_cells():
     root = domain({"hw:numa_nodes": "2"})
     assert pins(root) == {0: "0-7", 1: "0-7", 2: "8-15", 3: "8-15"}

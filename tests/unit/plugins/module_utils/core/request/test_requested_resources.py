@@ -82,3 +82,59 @@ def test_all_bad_wishes_at_once():
         "PciRequestAliasNotDefined",
         "InvalidInput",
     ]
+
+
+@pytest.mark.parametrize(
+    "specs, properties, code",
+    [
+        ({"os:secure_boot": "disabled"}, {"os_secure_boot": "required"}, "FlavorImageConflict"),
+        ({"os:secure_boot": "maybe"}, {}, "InvalidInput"),
+        ({"hw:vif_multiqueue_enabled": "false"}, {"hw_vif_multiqueue_enabled": "true"}, "FlavorImageConflict"),
+        ({"hw:pmu": "false"}, {"hw_pmu": "yes"}, "FlavorImageConflict"),
+        (
+            {"hw:locked_memory": "false", "hw:mem_page_size": "large"},
+            {"hw_locked_memory": True},
+            "FlavorImageConflict",
+        ),
+        ({"hw:locked_memory": "true"}, {}, "LockMemoryForbidden"),
+        ({}, {"hw_locked_memory": True}, "LockMemoryForbidden"),
+        ({}, {"hw_video_ram": 64}, "RequestedVRamTooHigh"),
+        ({"hw_video:ram_max_mb": "32"}, {"hw_video_ram": "64"}, "RequestedVRamTooHigh"),
+        ({}, {"hw_video_ram": "much"}, "InvalidInput"),
+        ({"hw:cpu_max_sockets": "2"}, {"hw_cpu_max_sockets": "4"}, "ImageVCPULimitsRangeExceeded"),
+        ({"hw:cpu_max_sockets": "2"}, {"hw_cpu_sockets": "4"}, "ImageVCPUTopologyRangeExceeded"),
+        (
+            {"hw:cpu_max_sockets": "1", "hw:cpu_max_cores": "3"},
+            {"hw_cpu_max_threads": 1},
+            "ImageVCPULimitsRangeImpossible",
+        ),
+        ({"hw:cpu_sockets": "many"}, {}, "InvalidInput"),
+    ],
+)
+def test_flavor_and_image_that_contradict_each_other_are_refused_with_the_request(specs, properties, code):
+    """G9: neither overrules the other silently."""
+    assert errors(specs, properties) == [("flavor", code, 400)]
+
+
+@pytest.mark.parametrize(
+    "specs, properties",
+    [
+        ({"os:secure_boot": "required"}, {"os_secure_boot": "required"}),
+        ({"hw:vif_multiqueue_enabled": "true"}, {"hw_vif_multiqueue_enabled": "yes"}),
+        ({"hw:locked_memory": "true", "hw:mem_page_size": "large"}, {}),
+        ({"hw_video:ram_max_mb": "64"}, {"hw_video_ram": 64}),
+    ],
+)
+def test_flavor_and_image_that_agree_are_accepted(specs, properties):
+    assert parse(specs, properties).flavor.extra_specs == specs
+
+
+def test_queues_of_one_vcpu_do_not_contradict():
+    parse({"hw:vif_multiqueue_enabled": "false"}, {"hw_vif_multiqueue_enabled": "true"}, vcpus=1)
+
+
+@pytest.mark.parametrize("value", ["soon", "-5", "1.5", True])
+def test_a_time_to_shut_down_that_is_no_number_is_refused(value):
+    """G9: the host's time was used silently."""
+    assert errors({}, {"os_shutdown_timeout": value}) == [("image", "InvalidInput", 400)]
+    parse({}, {"os_shutdown_timeout": 120})

@@ -87,8 +87,20 @@ def test_a_hostname_is_never_a_path_nor_two_lines(name):
     assert hostname.strip("-") == hostname
 
 
+@given(st.integers(55, 80), st.sampled_from("a-_b"), st.integers(2, 2000))
+def test_guests_of_one_request_have_hostnames_of_their_own(length, last, count):
+    """G9: names of 62 characters and more keep their number."""
+    name = "a" * (length - 1) + last
+    hostnames = [instance_hostname(name, "%s-%d" % (name, number), "u") for number in (1, 2, count + 1)]
+    assert len(set(hostnames)) == 3
+    assert all(len(hostname) <= 63 and "--" not in hostname for hostname in hostnames)
+    assert hostnames[0].endswith("-1") and instance_hostname(name, name, "u") == sanitize_hostname(name)
+
+
 def test_instance_hostname():
     assert instance_hostname("web", "web-2", "u") == "web-2"
+    assert instance_hostname("web-", "web--2", "u") == "web-2"
+    assert instance_hostname("web", "web", "u") == "web"
     assert instance_hostname("日本", "日本-2", "u") == "Server-u"
     assert instance_hostname("web", "web", "u", "db.example.com") == "db.example.com"
 

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Names of extra specs and image properties that shape a guest, and those that look so and that nothing here reads."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import typing as t
+
+from ..model import Flavor, Image
+
+_NUMA = ("numa_nodes", "numa_cpus.N", "numa_mem.N", "mem_page_size", "pci_numa_affinity_policy")
+_CPUS = tuple("cpu_" + prefix + name for prefix in ("", "max_") for name in ("sockets", "cores", "threads"))
+_BOTH = (
+    *_CPUS,
+    *_NUMA,
+    *("cpu_policy", "cpu_thread_policy", "cpu_realtime_mask", "boot_menu", "locked_memory", "maxphysaddr_bits", "pmu"),
+    *("vif_multiqueue_enabled", "watchdog_action"),
+)
+_DISK_LIMITS = tuple(
+    "disk_%s_%s_sec%s" % (way, what, burst)
+    for way in ("total", "read", "write")
+    for what in ("bytes", "iops")
+    for burst in ("", "_max")
+)
+_VIF_LIMITS = tuple(
+    "vif_%s_%s" % (way, what) for way in ("inbound", "outbound") for what in ("average", "peak", "burst")
+)
+
+#: extra specs; N: a number
+EXTRA_SPECS = frozenset(
+    (
+        *("hw:" + name for name in (*_BOTH, "cpu_realtime", "emulator_threads_policy", "hide_hypervisor_id")),
+        *("hw_rng:allowed", "hw_rng:rate_bytes", "hw_rng:rate_period", "hw_video:ram_max_mb", "os:secure_boot"),
+        *("quota:" + name for name in ("cpu_shares", "cpu_period", "cpu_quota", "disk_size_iops_sec")),
+        *("quota:" + name for name in (*_DISK_LIMITS, *_VIF_LIMITS)),
+    )
+)
+#: properties of images; N: a number
+IMAGE_PROPERTIES = frozenset(
+    (
+        *("hw_" + name for name in (*_BOTH, "architecture", "machine_type", "firmware_type", "vm_mode", "time_hpet")),
+        *("hw_disk_bus", "hw_cdrom_bus", "hw_floppy_bus", "hw_lun_bus", "hw_scsi_model", "hw_vif_model"),
+        *("hw_video_model", "hw_video_ram", "hw_rng_model", "hw_pointer_model", "hw_input_bus", "hw_qemu_guest_agent"),
+        *("img_config_drive", "img_hide_hypervisor_id", "img_hv_type", "img_hv_requested_version"),
+        *("os_secure_boot", "os_shutdown_timeout", "os_type"),
+    )
+)
+#: properties that only describe an image; Glance's clients write some of them unasked
+DESCRIPTIONS = frozenset(("os_admin_user", "os_distro", "os_hash_algo", "os_hash_value", "os_hidden", "os_version"))
+
+_SCOPED = re.compile(r"(hw|hw_rng|hw_video|os|quota):|(hw|os|img|quota)_")
+_NUMBERED = re.compile(r"(numa_(?:cpus|mem)\.)\d+\Z")
+
+
+def unread_names(
+    flavors: t.Iterable[Flavor], images: t.Iterable[Image], read_elsewhere: t.Container[str] = ()
+) -> list[str]:
+    """A sentence for each flavor and image with names that look like those that shape a guest, and that nothing reads.
+
+    :arg read_elsewhere: names that aggregates compare.
+    """
+    found = {
+        ("extra specs of flavor", flavor.name): _strangers(flavor.extra_specs, EXTRA_SPECS, read_elsewhere)
+        for flavor in flavors
+    }
+    for image in images:
+        known = IMAGE_PROPERTIES | DESCRIPTIONS
+        found["properties of image", image.name] = _strangers(image.properties, known, read_elsewhere)
+    return [
+        "The %s %s have names that nothing reads: %s." % (of_what, name, ", ".join(strangers))
+        for (of_what, name), strangers in found.items()
+        if strangers
+    ]
+
+
+def _strangers(names: t.Iterable[str], known: frozenset[str], read_elsewhere: t.Container[str]) -> list[str]:
+    """The unread names, each with the nearest of the known ones."""
+    strangers = []
+    for name in sorted(names):
+        if not _SCOPED.match(name) or name in read_elsewhere or _NUMBERED.sub(r"\1N", name) in known:
+            continue
+        near = difflib.get_close_matches(name, sorted(known - DESCRIPTIONS), 1, 0.8)
+        strangers.append(name + " (did you mean %s?)" % near[0] if near else name)
+    return strangers

@@ -1,0 +1,126 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""G9: names of extra specs and image properties that nothing reads are warned of."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+import typing as t
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.disk_names import default_bus
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config import guest_config
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.constraints import constraint_errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor, Image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.image_rules import image_errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.unread_names import (
+    EXTRA_SPECS,
+    IMAGE_PROPERTIES,
+    unread_names,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.numa.constraints import numa_constraints
+from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import pci_requests
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters import image_props_filter
+
+from ..guest.test_guest import KVM, guest
+
+
+class Recorder(t.Dict[str, t.Any]):
+    """Extra specs or properties that keep the names that were asked for, with N for a number."""
+
+    def __init__(self, **values: t.Any):
+        super().__init__(values)
+        self.asked: set[str] = set()
+
+    def _ask(self, name: t.Any) -> None:
+        self.asked.add(re.sub(r"\.\d+$", ".N", str(name)))
+
+    def __getitem__(self, name: str) -> t.Any:
+        self._ask(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: t.Any = None) -> t.Any:
+        self._ask(name)
+        return super().get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        self._ask(name)
+        return super().__contains__(name)
+
+
+def names_read() -> tuple[set[str], set[str]]:
+    """Those of extra specs and of image properties, by whatever reads them."""
+    specs, properties = Recorder(**{"hw:numa_nodes": "1"}), Recorder(hw_machine_type="pc")
+    flavor = Flavor("f", 512, 2, extra_specs=specs)
+    numa_constraints(flavor, properties)
+    dedicated = Recorder(**{"hw:cpu_policy": "dedicated", "hw:cpu_realtime": "yes", "hw:cpu_realtime_mask": "^0"})
+    numa_constraints(dataclasses.replace(flavor, extra_specs=dedicated), properties)
+    pci_requests(flavor, {}, properties)
+    assert list(constraint_errors(flavor, properties)) == []
+    locked = Recorder(**{"hw:locked_memory": "yes"})
+    assert list(constraint_errors(dataclasses.replace(flavor, extra_specs=locked), properties))
+    for rate in ({}, {"hw_rng:rate_bytes": "9"}):
+        specs.update(rate)
+        guest_config(dataclasses.replace(guest(vcpus=2), flavor=flavor, image_properties=properties), KVM)
+    for kind in ("disk", "cdrom", "floppy", "lun"):
+        default_bus(kind, properties, "kvm", None, "x86_64")
+    image = Image("i", "i", "raw", properties=properties)
+    assert list(image_errors(image, flavor)) == []
+    properties.asked.update(image_props_filter.LEGACY, {"hw_maxphysaddr_bits"})  # of ImagePropertiesFilter
+    specs.asked.add("hw:maxphysaddr_bits")  # of ComputeCapabilitiesFilter
+    return specs.asked | dedicated.asked | locked.asked, properties.asked
+
+
+def test_the_known_names_are_those_that_are_read() -> None:
+    specs, properties = names_read()
+    scoped = re.compile(r"(hw|hw_rng|hw_video|os|quota):|(hw|os|img)_")
+    assert {n for n in specs if scoped.match(n)} == EXTRA_SPECS
+    assert {n for n in properties if scoped.match(n)} == IMAGE_PROPERTIES
+
+
+@pytest.mark.parametrize(
+    ("specs", "text"),
+    [
+        ({"hw:cpu_polcy": "dedicated"}, "hw:cpu_polcy (did you mean hw:cpu_policy?)"),
+        ({"hw_cpu_policy": "dedicated"}, "hw_cpu_policy (did you mean hw:cpu_policy?)"),
+        ({"quota:disk_read_byte_sec": "1"}, "quota:disk_read_byte_sec (did you mean quota:disk_read_bytes_sec?)"),
+        ({"os:secureboot": "required"}, "os:secureboot (did you mean os:secure_boot?)"),
+        (
+            {"hw:mem_encryption": "true", "hw:numa_cpus.x": "0"},
+            "hw:mem_encryption, hw:numa_cpus.x (did you mean hw:numa_cpus.N?)",
+        ),
+    ],
+)
+def test_extra_specs_that_nothing_reads(specs: dict[str, str], text: str) -> None:
+    flavor = Flavor("f", 512, 1, extra_specs={**specs, "hw:boot_menu": "true"})
+    assert unread_names([flavor], []) == ["The extra specs of flavor f have names that nothing reads: %s." % text]
+    assert unread_names([flavor], [], set(specs)) == []
+
+
+def test_image_properties_that_nothing_reads() -> None:
+    image = Image(
+        "debian", "d", "raw", properties={"hw_video_modell": "vga", "img_signature": "x", "os_distro": "debian"}
+    )
+    (text,) = unread_names([], [image])
+    assert text.startswith("The properties of image debian have names that nothing reads: ")
+    assert text.endswith(": hw_video_modell (did you mean hw_video_model?), img_signature.")
+
+
+def test_names_that_are_read_or_are_of_other_scopes() -> None:
+    specs = {name.replace("N", "3"): "1" for name in EXTRA_SPECS}
+    specs |= {"aggregate_instance_extra_specs:ssd": "1", "capabilities:hw": "1", "ssd": "1", "hide_hypervisor_id": "1"}
+    properties = {name.replace("N", "0"): "1" for name in IMAGE_PROPERTIES} | {"architecture": "x", "colour": "red"}
+    image = Image("i", "i", "raw", properties=properties)
+    assert unread_names([Flavor("f", 512, 1, extra_specs=specs)], [image]) == []
+
+
+def test_the_documents_list_the_names() -> None:
+    text = (pathlib.Path(__file__).parents[6] / "docs" / "request.md").read_text(encoding="utf-8")
+    for name in EXTRA_SPECS | IMAGE_PROPERTIES:
+        if not re.match(r"quota:(disk|vif)_", name):
+            assert "`%s`" % name in text, name
