@@ -6,9 +6,15 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    # What most modules support. A module documents the attributes in which it differs, and has details of.
+    # What most modules support, and what all return on failure: RETURN has no fragments. A module documents the attributes in which it
+    # differs, and has details of.
     DOCUMENTATION = r"""
 options: {}
+notes:
+  - >-
+    On failure it also returns C(error_code) (the stable code of the error), C(status) (the HTTP status that Nova or Cinder maps the
+    error to), C(remedy) (how to resolve it) and C(retryable) (whether the same request may succeed unchanged, on another host or
+    backend, or at another time). C(docs/errors.md) lists the codes.
 attributes:
   check_mode:
     description: Can run in C(check_mode) and return the changed status without changing anything.

@@ -35,8 +35,4 @@ builds: {description: Builds that passed the stage., type: list, elements: dict,
          sample: [{name: web-1, uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11}]}
 failed_builds: {description: "Builds that failed, each with its error and its result (V(rescheduled), V(error) or V(gone)).", type: list, elements: dict,
                 returned: success, sample: []}
-error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidRequest}
-status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
-remedy: {description: How to resolve the error., type: str, returned: failure}
-retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

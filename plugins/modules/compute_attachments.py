@@ -55,8 +55,4 @@ problems:
   description: Errors of failed volumes, by UUID.
   type: dict
   returned: success
-error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: LedgerMissing}
-status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 404}
-remedy: {description: How to resolve the error., type: str, returned: failure}
-retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

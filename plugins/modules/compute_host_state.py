@@ -60,8 +60,4 @@ hosts:
   description: The hosts with C(disabled), C(disabled_reason), C(forced_down), C(forced_down_reason) and C(by_inventory). In check mode their current state.
   type: dict
   returned: success
-error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidRequest}
-status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
-remedy: {description: How to resolve the error., type: str, returned: failure}
-retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

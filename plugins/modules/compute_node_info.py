@@ -260,11 +260,6 @@ iscsi:
       description: Why these could not be read, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
       returned: always
-error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: HypervisorUnavailable}
-status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 503}
-remedy: {description: How to resolve the error., type: str, returned: failure, sample: "Start libvirtd on that host, or disable the host."}
-retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
-            sample: true}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -98,11 +98,6 @@ outcomes:
       format: iso9660
       path: /var/lib/bootflow/instances/2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11/disk.config
       size: 231424
-error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidInput}
-status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
-remedy: {description: How to resolve the error., type: str, returned: failure, sample: ""}
-retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
-            sample: false}
 """
 
 from ansible.module_utils.basic import AnsibleModule

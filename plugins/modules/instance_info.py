@@ -60,8 +60,4 @@ instances:
       numa_topology: null
       pci_devices: []
       whole_disks: []
-error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidRequest}
-status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
-remedy: {description: How to resolve the error., type: str, returned: failure}
-retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

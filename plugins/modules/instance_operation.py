@@ -120,8 +120,4 @@ failed_items:
   {description: ["What failed, each item with C(name), C(id), C(host), C(state),
     C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],
     type: list, elements: dict, returned: failure}
-error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InstanceInvalidState}
-status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 409}
-remedy: {description: How to resolve the error., type: str, returned: failure}
-retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

@@ -200,11 +200,6 @@ outcomes:
       returned: success
     error: {description: "Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.", type: dict,
             returned: always}
-error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidInput}
-status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
-remedy: {description: How to resolve the error., type: str, returned: failure, sample: "Write 192.0.2.1:3260 or [2001:db8::1]:3260."}
-retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
-            sample: false}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -114,12 +114,6 @@ backends:
       description: Name of the thin pool; empty for a thick backend.
       type: str
       returned: success
-error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: Conflict}
-status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 409}
-remedy: {description: How to resolve the error., type: str, returned: failure,
-         sample: "Use another device, or set bootflow_storage_wipe_devices to erase everything on this one."}
-retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
-            sample: false}
 """
 
 from ansible.module_utils.basic import AnsibleModule

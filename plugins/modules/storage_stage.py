@@ -65,8 +65,4 @@ export_errors:
   description: Errors of attachments whose export could not be created or removed, by id.
   type: dict
   returned: success
-error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: LedgerMissing}
-status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 500}
-remedy: {description: How to resolve the error., type: str, returned: failure}
-retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

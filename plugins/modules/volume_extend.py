@@ -84,8 +84,4 @@ stale_hosts:
   elements: str
   returned: in the phase select
 errors: {description: "All errors of the request, each with its path, code, status, message and remedy.", type: list, elements: dict, returned: failure}
-error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: InvalidInput}
-status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 400}
-remedy: {description: How to resolve the error., type: str, returned: failure}
-retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """

@@ -101,10 +101,6 @@ kept:
   description: Reasons why other selected images were kept, by name.
   type: dict
   returned: success
-error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: DriverNotInitialized}
-status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 503}
-remedy: {description: How to resolve the error., type: str, returned: failure}
-retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -211,12 +211,6 @@ backend:
   description: Capacity of the backend afterwards, as in RV(bootflow.compute.storage_backend_info#module:backends).
   type: dict
   returned: success
-error_code: {description: "Stable code of the error, listed in docs/errors.md.", type: str, returned: failure, sample: DriverNotInitialized}
-status: {description: HTTP status that Nova or Cinder maps the error to., type: int, returned: failure, sample: 503}
-remedy: {description: How to resolve the error., type: str, returned: failure,
-         sample: "Prepare the backend (vgcreate cinder-volumes DEVICES), or correct its volume_group."}
-retryable: {description: "Whether the same request may succeed unchanged, on another host or backend, or at another time.", type: bool, returned: failure,
-            sample: true}
 """
 
 from ansible.module_utils.basic import AnsibleModule
