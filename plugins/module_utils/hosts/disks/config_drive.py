@@ -17,14 +17,15 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import tempfile
 import typing as t
 
-from ...core.errors import CommandFailed, DiskFull, InvalidInput, MissingLibrary, RemoteError
+from ...core.errors import DiskFull, InvalidInput, MissingLibrary, RemoteError
 from ...core.guest.config_drive_rules import check_format
 from ...core.guest.metadata import check_path
 from ...core.optional import optional_import
+from ..os.command import run
+from ..os.files import write_file
 from ..os.paths import make_dirs
 from . import vfat
 
@@ -119,22 +120,7 @@ def _write(path: str, data: bytes, size: int) -> None:
     # The leftover of a killed run. The ledger ensures that no other run works on this instance.
     for leftover in glob.glob(os.path.join(glob.escape(folder), ".%s.*.part" % glob.escape(name))):
         os.unlink(leftover)
-    fd, temporary = tempfile.mkstemp(prefix=".%s." % name, suffix=".part", dir=folder)  # 0600
-    try:
-        with open(fd, "wb") as stream:
-            stream.write(data)
-            stream.truncate(size)
-            stream.flush()
-            os.fsync(fd)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder_fd)
-    finally:
-        os.close(folder_fd)
+    write_file(path, data, 0o600, size)
 
 
 def _check_paths(files: t.Mapping[str, bytes]) -> None:
@@ -209,15 +195,6 @@ def _iso_with_tool(tool: str, files: t.Mapping[str, bytes], label: str, mark: by
         argv = [tool] + (["-as", "mkisofs"] if os.path.basename(tool) == "xorriso" else ["-ldots", "-allow-multidot"])
         argv += ["-o", target, "-allow-lowercase", "-l", "-quiet", "-J", "-r"]
         argv += ["-V", label, "-publisher", PUBLISHER, "-A", mark.decode("ascii"), source]
-        try:
-            done = subprocess.run(
-                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=TOOL_TIMEOUT, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as e:
-            raise CommandFailed(cmd=tool, rc=-1, stderr=str(e)) from None
-        if done.returncode != 0:
-            raise CommandFailed(
-                cmd=tool, rc=done.returncode, stderr=done.stderr.decode("utf-8", "replace").strip()[-500:]
-            )
+        run(argv, timeout=TOOL_TIMEOUT, path=target)
         with open(target, "rb") as stream:
             return stream.read()

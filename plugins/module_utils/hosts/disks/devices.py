@@ -14,6 +14,7 @@ import typing as t
 
 from ...core.errors import CommandFailed
 from ..os.command import program, run
+from ..os.files import opened
 
 GIB = 1024**3
 #: Types of lsblk that count as whole disks; loop devices are used in labs.
@@ -140,14 +141,12 @@ def why_busy(path: str) -> str:
     any mount namespace, a member of btrfs or ZFS, a swap, a device-mapper target.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_EXCL)
+        with opened(path, os.O_RDONLY | os.O_EXCL) as fd:
+            try:
+                head = os.read(fd, _SECTOR * _SECTORS)
+            except OSError as error:
+                return "cannot be read: %s" % error.strerror
     except OSError as error:
         return "is in use by the kernel" if error.errno == errno.EBUSY else "cannot be opened: %s" % error.strerror
-    try:
-        head = os.read(fd, _SECTOR * _SECTORS)
-    except OSError as error:
-        return "cannot be read: %s" % error.strerror
-    finally:
-        os.close(fd)
     labels = [head[n * _SECTOR : n * _SECTOR + len(_LABEL)] for n in range(_SECTORS)]
     return "the disk is an LVM physical volume" if _LABEL in labels else ""

@@ -36,16 +36,11 @@ DISK_ARGUMENTS: dict[str, dict[str, t.Any]] = {
 
 def disk_spec(args: t.Mapping[str, t.Any]) -> DiskSpec:
     """The spec for one element of the option ``instances[].disks``. Raises InvalidInput."""
-    if args.get("size_gb") is not None:
-        size = int(args["size_gb"]) * GIB
-    elif args.get("size_mb") is not None:
-        size = int(args["size_mb"]) * MIB
-    else:
-        size = 0
+    in_gb = args.get("size_gb")
     return DiskSpec(
         name=args["name"],
         kind=args["kind"],
-        size=size,
+        size=int(in_gb) * GIB if in_gb is not None else int(args.get("size_mb") or 0) * MIB,
         backend=args.get("backend") or DiskSpec.backend,
         image_id=(args.get("image_id") or "") if args["kind"] == "image" else "",
         fs=args.get("fs") or DiskSpec.fs,

@@ -10,7 +10,6 @@ of a disk, because a guest can write anything into the disk itself. source: CVE-
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import typing as t
@@ -19,10 +18,10 @@ from dataclasses import dataclass
 from ...core.disks.image_checks import check_fits_disk
 from ...core.disks.local import BACKENDS, FILE_SYSTEMS
 from ...core.errors import InvalidDiskInfo, InvalidInput
-from ..images.images import CONVERT_TIMEOUT, QEMU_IMG_PACKAGE, BaseImage
+from ..images.images import QEMU_IMG_PACKAGE, BaseImage, convert
 from ..os.batch import progress
 from ..os.command import program, run
-from ..os.files import fsync_dir, read_json, write_json
+from ..os.files import fsync, opened, read_json, remove_files, write_json
 from ..os.module_errors import as_bootflow_error
 from ..os.paths import checked_disk_name, make_dirs
 
@@ -90,7 +89,6 @@ def ensure_files(
     changed = not specs and not os.path.isdir(folder)
     if changed and not check_mode:
         progress.mark_changed()
-        make_dirs(os.path.dirname(folder))
         make_dirs(folder)
     for spec in specs:
         path = os.path.join(folder, spec.name)
@@ -153,26 +151,25 @@ def recorded_size(path: str, spec: DiskSpec, record: t.Any) -> int:
 def _make_disk(
     folder: str, path: str, spec: DiskSpec, size: int, base: BaseImage | None, records: dict[str, t.Any]
 ) -> None:
-    make_dirs(os.path.dirname(folder))
     make_dirs(folder)
     temporary = path + _PART
     raw = path + ".raw" + _PART
-    _remove(temporary, raw)
+    remove_files(temporary, raw)
     try:
         if spec.kind == "image":
             _from_image(needed(base, spec), temporary, spec.backend, size)
         else:
             _formatted(temporary, raw, spec, size)
         os.chmod(temporary, 0o600)
-        _sync(temporary)
+        fsync(temporary)
         records[spec.name] = record_of(spec, size, base)
         write_records(folder, records)
         os.rename(temporary, path)
-        fsync_dir(folder)
+        fsync(folder)
     except OSError as error:
         raise as_bootflow_error(error, path) from None
     finally:
-        _remove(temporary, raw)
+        remove_files(temporary, raw)
 
 
 def needed(base: BaseImage | None, spec: DiskSpec) -> BaseImage:
@@ -184,30 +181,22 @@ def needed(base: BaseImage | None, spec: DiskSpec) -> BaseImage:
 
 def _from_image(base: BaseImage, target: str, backend: str, size: int) -> None:
     """qcow2: an overlay with the format of its base (which is never probed); raw: a sparse copy."""
-    qemu_img = program("qemu-img", QEMU_IMG_PACKAGE)
     if backend == "qcow2":
-        run(
-            [qemu_img, "create", "-q", "-f", "qcow2", "-F", "raw", "-b", base.path, target, str(size)],
-            timeout=60.0,
-            path=target,
-        )
+        argv = [program("qemu-img", QEMU_IMG_PACKAGE), "create", "-q", "-f", "qcow2", "-F", "raw", "-b", base.path]
+        run([*argv, target, str(size)], timeout=60.0, path=target)
         return
-    run([qemu_img, "convert", "-f", "raw", "-O", "raw", base.path, target], timeout=CONVERT_TIMEOUT, path=target)
+    convert(base.path, "raw", target)
     os.truncate(target, size)
 
 
 def _formatted(target: str, raw: str, spec: DiskSpec, size: int) -> None:
-    fd = os.open(raw, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
+    with opened(raw, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as fd:
         os.ftruncate(fd, size)
-    finally:
-        os.close(fd)
     format_disk(spec, raw)
     if spec.backend == "raw":
         os.rename(raw, target)
         return
-    qemu_img = program("qemu-img", QEMU_IMG_PACKAGE)
-    run([qemu_img, "convert", "-f", "raw", "-O", "qcow2", raw, target], timeout=CONVERT_TIMEOUT, path=target)
+    convert(raw, "raw", target, "qcow2")
 
 
 def format_disk(spec: DiskSpec, path: str) -> None:
@@ -232,17 +221,3 @@ def default_label(name: str) -> str:
     """ "ephemeral0" for "disk.eph0", as in Nova; otherwise the last part of the name."""
     found = re.match(r"disk\.eph(\d+)\Z", name)
     return "ephemeral" + found.group(1) if found else name.rpartition(".")[2]
-
-
-def _sync(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _remove(*paths: str) -> None:
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)

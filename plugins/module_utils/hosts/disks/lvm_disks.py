@@ -48,7 +48,6 @@ def ensure_volumes(
         activate(vg, there)
         if missing:
             progress.mark_changed()
-            make_dirs(folder.rpartition("/")[0])
             make_dirs(folder)
             for spec in missing:
                 record = record_of(spec, sizes[spec.name], bases.get(spec.image_id))

@@ -70,7 +70,6 @@ def _described(place: str, spec: DiskSpec, bases: t.Mapping[str, BaseImage]) -> 
 
 def _make(vg: str, uuid: str, name: str, folder: str, sizes: t.Sequence[int]) -> None:
     progress.mark_changed()
-    make_dirs(folder.rpartition("/")[0])
     make_dirs(folder)
     size = volume_room(sizes)
     record = {"kind": DISK, "format": QCOW2_ON_LVM, "virtual_size": size, "volume_group": vg}

@@ -13,9 +13,9 @@ import typing as t
 
 from ...core.disks.local import ON_LVM
 from ...core.errors import InvalidInput
+from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.metadata import NOVA_NAMESPACE
 from ...core.instances.power_states import power_state_of
-from ...core.optional import optional_import
 from ..disks.devices import isolated_disks
 from ..disks.local_storage import group_facts
 from ..iscsi.connector_facts import initiator_name, qemu_opens_iscsi
@@ -24,8 +24,6 @@ from ..os.paths import checked_instances_path, checked_uuid
 from .metrics import cpu_metrics
 from .pci import pci_passthrough_devices
 from .virt_probe import Verdict, working_virt_type
-
-etree = optional_import("lxml.etree")
 
 GIB = 1024**3
 MAKER = "bootflow.compute"  # as core.guest.platform writes it
@@ -61,7 +59,7 @@ def compute_node(
     """
     instances_path = checked_instances_path(instances_path)
     with libvirt_errors():
-        capabilities = _parse(connection.getCapabilities())
+        capabilities = parse(connection.getCapabilities())
         domains = list_domains(connection)
         host_cpu = cpu_info(connection, capabilities)
         guests = guest_support(capabilities)
@@ -109,12 +107,6 @@ def compute_node(
     node["instance_folders"] = instance_folders(instances_path)
     node["running_domains"] = sum(1 for d in domains if d["active"])
     return node
-
-
-def _parse(xml: str) -> t.Any:
-    return etree.fromstring(
-        xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
-    )
 
 
 def host_ip() -> str:
@@ -202,7 +194,7 @@ def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t
     found = []
     for row in domains:
         try:
-            xml = _parse(row["domain"].XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+            xml = parse(row["domain"].XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
             _state, most, _now, cpus, _time = row["domain"].info()
         except libvirt.libvirtError:
             continue
@@ -233,10 +225,8 @@ def instance_folders(instances_path: str) -> list[str]:
         return []
     found = []
     for name in names:
-        try:
+        with contextlib.suppress(InvalidInput):  # the image cache, locks, and items of others
             found.append(checked_uuid(name))
-        except InvalidInput:
-            continue  # the image cache, locks, and items of others
     return sorted(found)
 
 
@@ -245,10 +235,8 @@ def vcpus_used(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:
     total = 0
     for row in domains:
         if row["active"]:
-            try:
+            with contextlib.suppress(libvirt.libvirtError):
                 total += int(row["domain"].info()[3])
-            except libvirt.libvirtError:
-                continue
     return total
 
 
@@ -261,21 +249,14 @@ def overcommitted_bytes(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:
     for row in domains:
         domain = row["domain"]
         try:
-            xml = _parse(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+            xml = parse(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
         except libvirt.libvirtError:
             continue
-        for disk in xml.iterfind("devices/disk[@type='file']"):
-            if disk.get("device", "disk") != "disk":
-                continue
-            source = disk.find("source")
-            path = source.get("file") if source is not None else None
-            if not path:
-                continue
-            try:
-                capacity = int(domain.blockInfo(path, 0)[0])
-                total += capacity - os.stat(path).st_blocks * 512
-            except (libvirt.libvirtError, OSError):
-                continue
+        for source in xml.iterfind("devices/disk[@type='file']/source[@file]"):
+            if source.getparent().get("device", "disk") == "disk":
+                with contextlib.suppress(libvirt.libvirtError, OSError):
+                    capacity = int(domain.blockInfo(source.get("file"), 0)[0])
+                    total += capacity - os.stat(source.get("file")).st_blocks * 512
     return total
 
 
@@ -285,19 +266,18 @@ def block_devices_of(domains: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, st
     for row in domains:
         for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
             try:
-                xml = _parse(row["domain"].XMLDesc(flags))
+                xml = parse(row["domain"].XMLDesc(flags))
             except libvirt.libvirtError:
                 continue
-            for source in xml.iterfind("devices/disk[@type='block']/source"):
-                if source.get("dev"):
-                    found.setdefault(os.path.realpath(source.get("dev")), str(row["name"]))
+            for source in xml.iterfind("devices/disk[@type='block']/source[@dev]"):
+                found.setdefault(os.path.realpath(source.get("dev")), str(row["name"]))
     return found
 
 
 def cpu_info(connection: t.Any, capabilities: t.Any) -> dict[str, t.Any]:
     """arch, model, vendor, features (all, sorted), topology {sockets, cores, threads, cells} of the host's CPU."""
     cpu = capabilities.find("host/cpu")
-    topology = cpu.find("topology")
+    topology = cpu.find("topology") if cpu.find("topology") is not None else {}
     features = {feature.get("name") for feature in cpu.iterfind("feature")}
     features |= _model_features(connection, cpu)
     return {
@@ -306,9 +286,7 @@ def cpu_info(connection: t.Any, capabilities: t.Any) -> dict[str, t.Any]:
         "vendor": cpu.findtext("vendor") or "",
         "features": sorted(str(name) for name in features if name),
         "topology": {
-            "sockets": int(topology.get("sockets", 1)) if topology is not None else 1,
-            "cores": int(topology.get("cores", 1)) if topology is not None else 1,
-            "threads": int(topology.get("threads", 1)) if topology is not None else 1,
+            **{name: int(topology.get(name, 1)) for name in ("sockets", "cores", "threads")},
             "cells": max(1, len(capabilities.findall("host/topology/cells/cell"))),
         },
     }
@@ -319,12 +297,10 @@ def _model_features(connection: t.Any, cpu: t.Any) -> set[str]:
     if cpu.find("model") is None:
         return set()
     try:
-        expanded = connection.baselineCPU(
-            [etree.tostring(cpu, encoding="unicode")], libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
-        )
+        expanded = connection.baselineCPU([to_text(cpu)], libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES)
     except libvirt.libvirtError:
         return set()
-    return {str(f.get("name")) for f in _parse(expanded).iterfind("feature") if f.get("policy") != "disable"}
+    return {str(f.get("name")) for f in parse(expanded).iterfind("feature") if f.get("policy") != "disable"}
 
 
 def guest_support(capabilities: t.Any) -> dict[str, t.Any]:
@@ -385,7 +361,7 @@ def parse_cpu_list(text: str) -> list[int]:
 def has_uefi(connection: t.Any, emulator: str, arch: str, verdict: Verdict) -> bool:
     """Whether libvirt finds a UEFI firmware for the guests."""
     try:
-        capabilities = _parse(
+        capabilities = parse(
             connection.getDomainCapabilities(emulator or None, arch or None, None, verdict.virt_type, 0)
         )
     except libvirt.libvirtError:

@@ -10,7 +10,7 @@ import os
 import typing as t
 
 from ..libvirt.connection import libvirt
-from ..os.files import read_json, write_json
+from ..os.files import read_json, read_text, write_json
 from ..os.paths import PROBE, checked_instances_path, make_dirs
 
 #: Kinds of CPU time, in nanoseconds over all CPUs since the host started.
@@ -38,7 +38,6 @@ def cpu_metrics(connection: t.Any, instances_path: str, write: bool = True) -> d
     boot = boot_id()
     metrics = metrics_of(sample, frequency, _previous(read_json(kept), boot))
     if write:
-        make_dirs(os.path.dirname(os.path.dirname(kept)))
         make_dirs(os.path.dirname(kept))
         write_json(kept, dict(sample, boot_id=boot))
     return metrics
@@ -72,15 +71,10 @@ def _previous(kept: t.Any, boot: str) -> dict[str, int] | None:
     """The stored sample, if it is complete and from this start of the host."""
     if not isinstance(kept, dict) or kept.get("boot_id") != boot:
         return None
-    if not all(isinstance(kept.get(kind), int) for kind in TIMES):
-        return None
-    return {kind: kept[kind] for kind in TIMES}
+    sample = {kind: kept[kind] for kind in TIMES if isinstance(kept.get(kind), int)}
+    return sample if len(sample) == len(TIMES) else None
 
 
 def boot_id(path: str = "/proc/sys/kernel/random/boot_id") -> str:
     """An id that changes with each start of the host."""
-    try:
-        with open(path, encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    return read_text(path)

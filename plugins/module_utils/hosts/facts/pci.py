@@ -10,12 +10,11 @@ import os
 import typing as t
 
 from ...core.errors import PciDeviceWrongAddressFormat
-from ...core.optional import optional_import
+from ...core.guest.domain.element import parse
 from ...core.resources.pci.device import PF, STANDARD, VF, PciDevice
 from ...core.resources.pci.spec import admitted, parse_device_specs, split_address
 from ..libvirt.connection import libvirt
-
-etree = optional_import("lxml.etree")
+from ..os.files import read_text
 
 
 class Sysfs:
@@ -61,9 +60,8 @@ class Sysfs:
 
 def _read_int(path: str) -> int | None:
     try:
-        with open(path, encoding="ascii") as file:
-            return int(file.read().strip(), 0)
-    except (OSError, ValueError):
+        return int(read_text(path), 0)
+    except ValueError:
         return None
 
 
@@ -81,7 +79,7 @@ def _device(address: str, vendor: int, product: int, numa_node: int | None, kind
 
 def device_of_xml(xml: str) -> PciDevice | None:
     """The device of libvirt's node device XML; None if it is not on the PCI bus."""
-    node = etree.fromstring(xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True))
+    node = parse(xml)
     pci = node.find("capability[@type='pci']")
     if pci is None:
         return None

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -25,6 +24,7 @@ from dataclasses import dataclass
 from ...core.errors import HypervisorUnavailable, InvalidInput
 from ..os.files import read_json, write_json
 from ..os.paths import PROBE, checked_instances_path, make_dirs
+from .metrics import boot_id
 
 #: Seconds to wait for the marker; without a visible failure a second attempt gets more, for a host under load.
 FIRST_TRY, SECOND_TRY = 3.0, 10.0
@@ -115,7 +115,6 @@ def working_virt_type(
         return Verdict(known["virt_type"], str(known.get("reason", "")), cached=True)
     verdict = probe(emulator)
     if write_cache:
-        make_dirs(os.path.dirname(os.path.dirname(cache)))
         make_dirs(os.path.dirname(cache))
         write_json(cache, {"key": key, "virt_type": verdict.virt_type, "reason": verdict.reason})
     return verdict
@@ -132,73 +131,35 @@ def _x86_emulator(emulator: str) -> bool:
 def _key(emulator: str) -> str:
     binary = os.stat(emulator)
     device = os.stat("/dev/kvm")
-    boot_id = ""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot_id = file.read().strip()
-    except OSError:
-        pass
-    return json.dumps(
-        [
-            1,
-            platform.release(),
-            platform.version(),
-            boot_id,
-            os.path.realpath(emulator),
-            binary.st_size,
-            int(binary.st_mtime),
-            device.st_ino,
-        ]
-    )
+    software = [1, platform.release(), platform.version(), boot_id(), os.path.realpath(emulator)]
+    return json.dumps([*software, binary.st_size, int(binary.st_mtime), device.st_ino])
 
 
 def probe(emulator: str, accelerator: str = "kvm", first: float = FIRST_TRY, second: float = SECOND_TRY) -> Verdict:
     """Run the stub under ``accelerator`` once, and again with more time if it neither ended nor failed."""
     reason = _try(emulator, accelerator, first)
-    if reason is None:
-        return Verdict("kvm", "a guest reached long mode")
     if reason == "":
         reason = _try(emulator, accelerator, second)
-        if reason is None:
-            return Verdict("kvm", "a guest reached long mode")
+    if reason is None:
+        return Verdict("kvm", "a guest reached long mode")
     return Verdict("qemu", "KVM is listed but does not work: %s" % (reason or "a guest hangs before long mode"))
 
 
 def _try(emulator: str, accelerator: str, seconds: float) -> str | None:
     """None: KVM works. "": no marker in time. Otherwise the error of QEMU."""
-    folder = tempfile.mkdtemp(prefix="bootflow-probe-")
-    try:
+    with tempfile.TemporaryDirectory(prefix="bootflow-probe-") as folder:
         sector = os.path.join(folder, "sector")
         serial = os.path.join(folder, "serial")
         with open(sector, "wb") as file:
             file.write(boot_sector())
         return _run_stub(_argv(emulator, accelerator, sector, serial), os.path.join(folder, "stderr"), serial, seconds)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _argv(emulator: str, accelerator: str, sector: str, serial: str) -> list[str]:
-    options = [
-        "-accel",
-        accelerator,
-        "-m",
-        "16",
-        "-smp",
-        "1",
-        "-nodefaults",
-        "-no-user-config",
-        "-display",
-        "none",
-        "-monitor",
-        "none",
-    ]
-    options += [
-        "-serial",
-        "file:" + serial,
-        "-drive",
-        "file=%s,format=raw,if=ide,snapshot=on" % sector.replace(",", ",,"),
-    ]
-    return [emulator] + options + ["-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-no-reboot"]
+    options = "-m 16 -smp 1 -nodefaults -no-user-config -display none -monitor none -no-reboot".split()
+    drive = "file=%s,format=raw,if=ide,snapshot=on" % sector.replace(",", ",,")
+    options += ["-serial", "file:" + serial, "-drive", drive, "-device", "isa-debug-exit,iobase=0xf4,iosize=4"]
+    return [emulator, "-accel", accelerator, *options]
 
 
 def _run_stub(argv: t.Sequence[str], errors: str, serial: str, seconds: float) -> str | None:

@@ -11,7 +11,6 @@ sha256, so that a changed catalogue entry never replaces the file below the disk
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -22,7 +21,7 @@ from ...core.disks import image_checks
 from ...core.errors import ImageChecksumMismatch, ImageUnacceptable
 from ..os.batch import progress
 from ..os.command import UNTRUSTED_IMAGE, program, run
-from ..os.files import fsync_dir, write_json
+from ..os.files import fsync, remove_files, write_json
 from ..os.locks import host_lock
 from ..os.module_errors import as_bootflow_error
 from ..os.paths import base_dir, checked_id, make_dirs
@@ -77,10 +76,8 @@ def image_info(path: str, driver: str) -> dict[str, t.Any] | None:
     """
     argv = [program("qemu-img", QEMU_IMG_PACKAGE), "info", "-f", driver, "--output=json", os.path.abspath(path)]
     done = run(argv, limits=UNTRUSTED_IMAGE, timeout=60.0, check=False)
-    if done.rc != 0:
-        return None
     try:
-        info = json.loads(done.stdout)
+        info = json.loads(done.stdout) if done.rc == 0 else None
     except ValueError:
         return None
     return info if isinstance(info, dict) else None
@@ -170,13 +167,12 @@ def _fill_cache(
     image: ImageSource, wanted: str, instances_path: str, max_bytes: int | None, on_progress: Progress | None
 ) -> BaseImage:
     folder = base_dir(instances_path)
-    make_dirs(os.path.dirname(folder))
     make_dirs(folder)
     fetched = os.path.join(folder, image.id + ".part")
     converted = os.path.join(folder, image.id + ".raw-part")
     try:
         # The leftover of a killed run; the lock ensures that no run is writing it.
-        _remove(fetched, converted)
+        remove_files(fetched, converted)
         sha256 = _fetch(image, fetched, on_progress)
         if wanted and sha256 != wanted:
             raise ImageChecksumMismatch(image_id=image.label, actual=sha256, expected=wanted)
@@ -185,13 +181,13 @@ def _fill_cache(
             raise TooLarge(virtual_size)
         raw = fetched
         if driver != "raw":
-            _convert_to_raw(fetched, driver, converted)
+            convert(fetched, driver, converted)
             raw = converted
         return _publish(image, raw, sha256, folder)
     except OSError as error:
         raise as_bootflow_error(error, folder) from None
     finally:
-        _remove(fetched, converted)
+        remove_files(fetched, converted)
 
 
 def _fetch(image: ImageSource, target: str, on_progress: Progress | None) -> str:
@@ -201,23 +197,22 @@ def _fetch(image: ImageSource, target: str, on_progress: Progress | None) -> str
     return digest.hexdigest()
 
 
-def _convert_to_raw(source: str, driver: str, target: str) -> None:
-    """source: opened with the checked format."""
-    qemu_img = program("qemu-img", QEMU_IMG_PACKAGE)
-    run([qemu_img, "convert", "-f", driver, "-O", "raw", source, target], timeout=CONVERT_TIMEOUT, path=target)
+def convert(source: str, driver: str, target: str, made: str = "raw") -> None:
+    """Write an image anew to a file of the format ``made``. :arg driver: the checked format of ``source``, never probed."""
+    argv = [program("qemu-img", QEMU_IMG_PACKAGE), "convert", "-f", driver, "-O", made, source, target]
+    run(argv, timeout=CONVERT_TIMEOUT, path=target)
 
 
 def _publish(image: ImageSource, raw: str, sha256: str, folder: str) -> BaseImage:
     """Rename the raw file, then write the marker; after a crash between the two the image is fetched again."""
     progress.mark_changed()
     os.chmod(raw, 0o644)
-    with open(raw, "rb") as file:
-        os.fsync(file.fileno())
+    fsync(raw)
     name = "%s-%s" % (image.id, sha256[:16])
     path = os.path.join(folder, name)
     # A file of that name has the same content, and running guests keep it open, so it can be replaced.
     os.rename(raw, path)
-    fsync_dir(folder)
+    fsync(folder)
     found = os.lstat(path)
     marker = {
         "id": image.id,
@@ -231,9 +226,3 @@ def _publish(image: ImageSource, raw: str, sha256: str, folder: str) -> BaseImag
     }
     write_json(os.path.join(folder, image.id + ".json"), marker)
     return BaseImage(path=path, virtual_size=found.st_size, sha256=sha256, changed=True)
-
-
-def _remove(*paths: str) -> None:
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)

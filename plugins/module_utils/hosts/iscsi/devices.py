@@ -19,9 +19,10 @@ import typing as t
 
 from ...core.errors import CommandFailed, VolumePathNotRemoved
 from ..os.command import program, run
+from ..os.files import read_text
 from ..os.sysfs import write_sysfs
 
-_ADDRESS = re.compile(r"\d+:\d+:\d+:(\d+)\Z")
+_ADDRESS = re.compile(r"\d+:\d+:\d+:(\d+)/block\Z")
 _HOST = re.compile(r"/host(\d+)/")
 
 #: Prefix of the device mapper UUID of multipathd's maps; the WWID follows.
@@ -41,26 +42,25 @@ class Devices:
 
     def disks_of_session(self, number: int, lun: int | None = None) -> list[str]:
         """The kernel names of the disks of a session, of one LUN or of all."""
-        found = []
-        pattern = os.path.join(self.sys, "class/iscsi_session/session%d/device/target*/*:*:*:*" % number)
-        for folder in sorted(glob.glob(pattern)):
-            address = _ADDRESS.search(folder)
-            if address and (lun is None or int(address.group(1)) == lun):
-                found.extend(sorted(os.listdir(folder + "/block")) if os.path.isdir(folder + "/block") else [])
-        return found
+        folders = self._folders(number)
+        return [name for at, each in folders if lun in (None, at) for name in sorted(os.listdir(each))]
 
     def luns_of_session(self, number: int) -> list[int]:
         """The LUNs of a session that are disks, without the controller that some targets have."""
-        pattern = os.path.join(self.sys, "class/iscsi_session/session%d/device/target*/*:*:*:*" % number)
-        found = [_ADDRESS.search(folder) for folder in glob.glob(pattern) if os.path.isdir(folder + "/block")]
-        return sorted(int(address.group(1)) for address in found if address)
+        return sorted(lun for lun, _folder in self._folders(number))
+
+    def _folders(self, number: int) -> list[tuple[int, str]]:
+        """(LUN, folder of its disk) of a session."""
+        pattern = os.path.join(self.sys, "class/iscsi_session/session%d/device/target*/*:*:*:*/block" % number)
+        found = [(_ADDRESS.search(folder), folder) for folder in sorted(glob.glob(pattern))]
+        return [(int(address.group(1)), folder) for address, folder in found if address]
 
     def _block(self, name: str, *parts: str) -> str:
         return os.path.join(self.sys, "block", name, *parts)
 
     def size(self, name: str) -> int:
         """Size in bytes; 0 if the disk does not exist."""
-        text = _read(self._block(name, "size"))
+        text = read_text(self._block(name, "size"))
         return int(text) * 512 if text.isdigit() else 0
 
     def serial(self, name: str) -> str:
@@ -82,11 +82,11 @@ class Devices:
 
     def map_uuid(self, name: str) -> str:
         """mpath-WWID of a map dm-N; "" if it does not exist."""
-        return _read(self._block(name, "dm", "uuid"))
+        return read_text(self._block(name, "dm", "uuid"))
 
     def map_name(self, name: str) -> str:
         """The name of a map dm-N in multipathd: its WWID, or a configured alias."""
-        return _read(self._block(name, "dm", "name"))
+        return read_text(self._block(name, "dm", "name"))
 
     def map_path(self, name: str) -> str:
         """The link to a map dm-N with its WWID, because with user_friendly_names mpatha may become another volume."""
@@ -102,7 +102,7 @@ class Devices:
     def is_logged_in(self, number: int) -> bool:
         """Whether the connection of a session is up; otherwise the kernel keeps reconnecting."""
         path = os.path.join(self.sys, "class/iscsi_session/session%d/state" % number)
-        return _read(path) in ("LOGGED_IN", "")
+        return read_text(path) in ("LOGGED_IN", "")
 
     def _holders(self, name: str) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
@@ -137,18 +137,18 @@ class Devices:
         nodes = {}
         for name in looked_at:
             for part in [name] + self._partitions(name):
-                number = _read(os.path.join(self._block(name), part if part != name else "", "dev"))
+                number = read_text(os.path.join(self._block(name), part if part != name else "", "dev"))
                 if number:
                     nodes[number] = part
         return reasons + self._mounts(nodes) + self._openers(nodes)
 
     def _mounts(self, nodes: t.Mapping[str, str]) -> list[str]:
         reasons = []
-        for line in _read(os.path.join(self.proc, "self/mountinfo")).splitlines():
+        for line in read_text(os.path.join(self.proc, "self/mountinfo")).splitlines():
             words = line.split(" ")
             if len(words) > 4 and words[2] in nodes:
                 reasons.append("%s is mounted at %s" % (nodes[words[2]], words[4]))
-        for line in _read(os.path.join(self.proc, "swaps")).splitlines()[1:]:
+        for line in read_text(os.path.join(self.proc, "swaps")).splitlines()[1:]:
             name = os.path.basename(os.path.realpath(line.split(" ")[0].split("\t")[0]))
             if name in nodes.values():
                 reasons.append("%s is used as swap" % name)
@@ -167,7 +167,7 @@ class Devices:
                 continue
             name = nodes.get("%d:%d" % (os.major(device), os.minor(device)))
             pid = link[len(self.proc) :].strip("/").split("/")[0]
-            program_name = _read(os.path.join(self.proc, pid, "comm"))
+            program_name = read_text(os.path.join(self.proc, pid, "comm"))
             if name and program_name not in ("systemd-udevd", "(udev-worker)", "multipathd"):
                 reasons.add("%s is open in %s (process %s)" % (name, program_name, pid))
         return sorted(reasons)
@@ -216,11 +216,3 @@ class Devices:
                     raise VolumePathNotRemoved(volume_path=os.path.join(self.dev, name))
                 time.sleep(0.05)
         self.settle()
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return ""

@@ -44,7 +44,7 @@ STATES = (CONNECTED, DISCONNECTED, RESCANNED)
 # iscsiadm(8): exit codes
 _EXISTS, _NO_RECORDS, _AUTH_FAILED, _IN_USE = 15, 21, 24, 255
 _NO_LOGIN = "Unable to login to iSCSI Target Portal: "
-_SESSION = re.compile(r"(\w+): \[(\d+)\] (\S+?),(-?\d+) (\S+)")
+_SESSION = re.compile(r"\w+: \[(\d+)\] (\S+?),(-?\d+) (\S+)")
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,15 @@ class Session:
     portal: str
     group: str
     iqn: str
-    transport: str = "tcp"
+
+    def as_dict(self) -> dict[str, t.Any]:
+        return {"number": self.number, "portal": self.portal, "group": self.group}
 
 
 def parse_sessions(text: str) -> list[Session]:
     """The sessions in the output of ``iscsiadm -m session``; other lines are ignored."""
     found = [_SESSION.match(line.strip()) for line in text.splitlines()]
-    return [
-        Session(int(each.group(2)), each.group(3), each.group(4), each.group(5), each.group(1))
-        for each in found
-        if each
-    ]
+    return [Session(int(each.group(1)), *each.group(2, 3, 4)) for each in found if each]
 
 
 @dataclass(frozen=True)
@@ -160,7 +158,7 @@ class Initiator:
             "multipath": multipath,
             "serial": self.devices.serial(devices[0]) if devices else "",
             "size": self.devices.size(over or devices[0]) if devices else 0,
-            "sessions": [{"number": s.number, "portal": s.portal, "group": s.group} for s in sessions],
+            "sessions": [s.as_dict() for s in sessions],
         }
 
     def _disks(self, desired: Connection, sessions: t.Sequence[Session]) -> list[str]:
@@ -248,18 +246,10 @@ class Initiator:
         self, desired: Connection, portals: t.Sequence[str], before: t.Sequence[Session], check_mode: bool
     ) -> dict[str, t.Any]:
         """:arg before: the existing sessions with the target."""
-        changes: list[str] = []
         missing = [where for where in portals if not any(session.portal == where for session in before)]
-        if missing:
-            changes.append("session")
-        if not all(self._record_is_right(desired, where) for where in portals):
-            changes.append("record")
-        report: dict[str, t.Any] = {
-            "changed": bool(changes),
-            "changes": sorted(changes),
-            "failed_portals": [],
-            "warnings": [],
-        }
+        right = all(self._record_is_right(desired, where) for where in portals)
+        changes = ([] if right else ["record"]) + (["session"] if missing else [])
+        report: dict[str, t.Any] = {"changed": bool(changes), "changes": changes, "failed_portals": [], "warnings": []}
         if check_mode:
             return dict(self.result(desired, before), **report)
         for where in portals:
@@ -336,12 +326,8 @@ class Initiator:
         for attempt in range(self.wait_tries + 1):
             self.devices.settle()
             answering = [session for session in sessions if session.number not in silent]
-            late = [
-                session
-                for session in answering
-                if self.devices.is_logged_in(session.number)
-                and not self.devices.disks_of_session(session.number, desired.lun)
-            ]
+            connected = [s for s in answering if self.devices.is_logged_in(s.number)]
+            late = [s for s in connected if not self.devices.disks_of_session(s.number, desired.lun)]
             if self._disks(desired, sessions) and self._path(desired, sessions) and not (late and attempt < 2):
                 return [session.portal for session in sessions if session.number in silent]
             if not answering or attempt == self.wait_tries:
@@ -366,14 +352,9 @@ class Initiator:
         """
         sessions = self.sessions(desired.iqn)
         disks = self._disks(desired, sessions)
-        others = [
-            name for session in sessions for name in self.devices.disks_of_session(session.number) if name not in disks
-        ]
-        records = [
-            where
-            for where in self.records.portals(desired.iqn, desired.portals)
-            if self.records.paths(desired.iqn, where)
-        ]
+        others = {name for s in sessions for name in self.devices.disks_of_session(s.number)} - set(disks)
+        portals = self.records.portals(desired.iqn, desired.portals)
+        records = [where for where in portals if self.records.paths(desired.iqn, where)]
         changes = (["disk"] if disks else []) + (["session"] if sessions and not others else [])
         if records and not others:
             changes.append("record")
@@ -401,9 +382,7 @@ class Initiator:
             "device": "",
             "devices": [],
             "multipath": "",
-            "sessions": [{"number": s.number, "portal": s.portal, "group": s.group} for s in sessions]
-            if others
-            else [],
+            "sessions": [s.as_dict() for s in sessions] if others else [],
         }
 
     def _remove(self, disks: t.Sequence[str]) -> None:
@@ -525,13 +504,12 @@ def shown(initiator: Initiator, desired: Connection) -> dict[str, t.Any]:
     """The connection of a volume for a diff, without secrets."""
     sessions = initiator.sessions(desired.iqn)
     found = initiator.result(desired, sessions)
-    portals = [
-        where for where in desired.portals if where in {session.portal for session in sessions}
-    ] or desired.portals
+    there = {session.portal for session in sessions}
+    portals = [where for where in desired.portals if where in there] or desired.portals
     records = all(initiator._record_is_right(desired, where) for where in portals)
     return {
         "connected": bool(found["devices"]),
-        "portals": sorted(session.portal for session in sessions),
+        "portals": sorted(there),
         "record": "as requested" if records else "other or none",
         "size": found["size"],
     }

@@ -16,12 +16,12 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
-import tempfile
 import time
 import typing as t
 
 from ...core.errors import InvalidInput, WaitTimeout
 from ...core.volumes.names import ChapCredentials, portal, split_portal
+from ..os.files import write_file
 from ..os.paths import make_dirs
 
 NODE_FOLDERS = ("/etc/iscsi/nodes", "/var/lib/iscsi/nodes")
@@ -142,16 +142,7 @@ class NodeRecords:
                 text = with_settings(file.read(), settings)
             # Outside of the directories that iscsiadm reads as records, and on the same file system.
             folder = next(each for each in self.folders if path.startswith(each + "/"))
-            fd, temporary = tempfile.mkstemp(prefix=".bootflow-", dir=os.path.dirname(folder))
-            try:
-                with os.fdopen(fd, "w", encoding="utf-8") as file:
-                    file.write(text)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.rename(temporary, path)  # mode 0600, as created by mkstemp
-            except BaseException:
-                os.unlink(temporary)
-                raise
+            write_file(path, text.encode(), 0o600, folder=os.path.dirname(folder))
 
     def clear(self, iqn: str, where: str) -> None:
         """Remove the rest of a record that iscsiadm has deleted or does not see."""

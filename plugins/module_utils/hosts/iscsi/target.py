@@ -209,11 +209,9 @@ def resolved(export: Export, found: Found | None) -> Export:
     """The export with logins for the kept initiators, taken from the existing target with their credentials."""
     has = found.aspects.get("chap", {}) if found is not None else {}
     there = found.aspects.get("initiators", ()) if found is not None else ()
-    kept = []
-    for name in export.keep:
-        if name in there:
-            pair = has.get(name)
-            kept.append(Login(name, ChapCredentials(*pair) if pair is not None else None))
+    kept = [
+        Login(name, ChapCredentials(*has[name]) if has.get(name) else None) for name in export.keep if name in there
+    ]
     logins = sorted([*export.logins, *kept], key=lambda login: login.initiator)
     return replace(export, logins=tuple(logins))
 
@@ -292,43 +290,31 @@ def make_exports(
     for each in portals:
         split_portal(each)
     exports: dict[str, Export] = {}
-    before: dict[str, t.Any] = {}
-    after: dict[str, t.Any] = {}
 
     def checked(args: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        export = export_of(args, prefix, portals)
-        exports[str(args["volume_id"])] = export
+        exports[str(args["volume_id"])] = export_of(args, prefix, portals)
         return {}
 
     pairs = [(str(args.get("volume_id")), args) for args in requests]
     outcomes = run_batch(pairs, checked, workers=1)
     if not exports:
-        return {"outcomes": outcomes, "before": before, "after": after}
+        return {"outcomes": outcomes, "before": {}, "after": {}}
     # One run at a time, because target numbers are allocated, and LIO saves its whole configuration.
     with host_lock(LOCK_ROOT, "iscsi-target-" + target.name):
         there = target.read(list(exports.values()))
-        touched: list[Export] = []
-        for key, export in exports.items():
-            exports[key] = resolved(export, there.get(export.iqn))
-
-        def one(export: Export) -> dict[str, t.Any]:
-            found = there.get(export.iqn)
-            before[export.volume_id] = shown(found.aspects) if found else {}
-            if export.state == ABSENT:
-                return _remove(target, export, found, check_mode, touched, after)
-            return _apply(target, export, found, check_mode, touched, after)
-
-        outcomes.update(run_batch([(key, exports[key]) for key in exports], one, workers=1))
-        if touched:
-            target.save(touched)
-            now = target.read(touched)
+        exports = {key: resolved(export, there.get(export.iqn)) for key, export in exports.items()}
+        work = _Work(target, there, check_mode)
+        outcomes.update(run_batch(exports, work.one, workers=1))
+        if work.touched:
+            target.save(work.touched)
+            now = target.read(work.touched)
             for key, export in exports.items():
-                if export in touched and not outcomes[key]["error"]:
+                if export in work.touched and not outcomes[key]["error"]:
                     outcomes[key].update(_verified(target, export, now.get(export.iqn)))
     for key, export in exports.items():
         if outcomes[key]["error"]:
-            after[export.volume_id] = before.get(export.volume_id, {})
-    return {"outcomes": {key: outcomes[key] for key, args in pairs}, "before": before, "after": after}
+            work.after[export.volume_id] = work.before.get(export.volume_id, {})
+    return {"outcomes": {key: outcomes[key] for key, args in pairs}, "before": work.before, "after": work.after}
 
 
 def _result(target: Target, export: Export, found: Found | None, changes: t.Sequence[str]) -> dict[str, t.Any]:
@@ -346,81 +332,82 @@ def _result(target: Target, export: Export, found: Found | None, changes: t.Sequ
     }
 
 
-def _apply(
-    target: Target,
-    export: Export,
-    found: Found | None,
-    check_mode: bool,
-    touched: list[Export],
-    after: dict[str, t.Any],
-) -> dict[str, t.Any]:
-    if not export.logins and export.keep and (found is None or not found.aspects):
-        after[export.volume_id] = shown(found.aspects) if found else {}
-        return _result(target, export, None, [])  # the kept initiators were removed with their target
-    check_path(export)
-    if len({login.chap is None for login in export.logins}) > 1:
-        raise create_failed(
-            export,
-            "only some of the initiators have CHAP credentials",
-            "Set credentials for all initiators, or for none.",
-        )
-    desired = target.aspects(export)
-    changes = differences(desired, found.aspects) if found else ["target"]
-    if found and not changes and not target.is_saved(export, found):
-        changes = ["saved"]
-    after[export.volume_id] = shown(desired)
-    if "chap" in changes and found and any(found.aspects.get("chap", {}).values()) and any(desired["chap"].values()):
-        after[export.volume_id]["chap"] = "other credentials"
-    if found and "path" in changes and found.sessions and not export.force:
-        raise create_failed(
-            export,
-            "target %s exports %s and is used by %s"
-            % (export.iqn, found.aspects.get("path"), ", ".join(found.sessions)),
-            "Detach the volume there first.",
-        )
-    if changes and not check_mode:
+@dataclass
+class _Work:
+    """The work on the existing targets ``there``. ``before`` and ``after`` are for a diff, by volume id."""
+
+    target: Target
+    there: t.Mapping[str, Found]
+    check_mode: bool
+    touched: list[Export] = field(default_factory=list)
+    before: dict[str, t.Any] = field(default_factory=dict)
+    after: dict[str, t.Any] = field(default_factory=dict)
+
+    def one(self, export: Export) -> dict[str, t.Any]:
+        found = self.there.get(export.iqn)
+        self.before[export.volume_id] = shown(found.aspects) if found else {}
+        return self._remove(export, found) if export.state == ABSENT else self._apply(export, found)
+
+    def _apply(self, export: Export, found: Found | None) -> dict[str, t.Any]:
+        if not export.logins and export.keep and (found is None or not found.aspects):
+            self.after[export.volume_id] = self.before[export.volume_id]
+            return _result(self.target, export, None, [])  # the kept initiators were removed with their target
+        check_path(export)
+        if len({login.chap is None for login in export.logins}) > 1:
+            raise create_failed(
+                export,
+                "only some of the initiators have CHAP credentials",
+                "Set credentials for all initiators, or for none.",
+            )
+        desired = self.target.aspects(export)
+        changes = differences(desired, found.aspects) if found else ["target"]
+        if found and not changes and not self.target.is_saved(export, found):
+            changes = ["saved"]
+        self.after[export.volume_id] = after = shown(desired)
+        if "chap" in changes and self.before[export.volume_id].get("chap") and after["chap"]:
+            after["chap"] = "other credentials"
+        if found and "path" in changes and found.sessions and not export.force:
+            raise create_failed(
+                export,
+                "target %s exports %s and is used by %s"
+                % (export.iqn, found.aspects.get("path"), ", ".join(found.sessions)),
+                "Detach the volume there first.",
+            )
+        if changes and not self.check_mode:
+            with self._changing(export, create_failed):
+                try:
+                    self.target.apply(export, found)
+                except Exception:
+                    if found is None:
+                        _undo(self.target, export)
+                    raise
+        return _result(self.target, export, found, changes)
+
+    def _remove(self, export: Export, found: Found | None) -> dict[str, t.Any]:
+        self.after[export.volume_id] = {}
+        if found is None:
+            return _result(self.target, export, None, [])
+        if found.sessions and not export.force:
+            raise remove_failed(
+                export,
+                "initiators are still logged in: %s" % ", ".join(found.sessions),
+                "Detach the volume there first; force ends the session although the guest uses it.",
+            )
+        if not self.check_mode:
+            with self._changing(export, remove_failed):
+                self.target.remove(export, found)
+        return dict(_result(self.target, export, found, ["target"]), sessions=[], initiators=[], unsaved=[])
+
+    @contextlib.contextmanager
+    def _changing(self, export: Export, failed: t.Callable[..., BootflowError]) -> t.Iterator[None]:
         progress.mark_changed()
-        touched.append(export)
+        self.touched.append(export)
         try:
-            target.apply(export, found)
+            yield
         except Exception as error:  # rtslib has one class for all errors, and does not wrap OSErrors of configfs
-            if found is None:
-                _undo(target, export)
             if isinstance(error, BootflowError) and not isinstance(error, CommandFailed):
                 raise
-            raise create_failed(export, _plain(error, export), getattr(error, "remedy", None)) from None
-    return _result(target, export, found, changes)
-
-
-def _remove(
-    target: Target,
-    export: Export,
-    found: Found | None,
-    check_mode: bool,
-    touched: list[Export],
-    after: dict[str, t.Any],
-) -> dict[str, t.Any]:
-    after[export.volume_id] = {}
-    if found is None:
-        return _result(target, export, None, [])
-    if found.sessions and not export.force:
-        raise remove_failed(
-            export,
-            "initiators are still logged in: %s" % ", ".join(found.sessions),
-            "Detach the volume there first; force ends the session although the guest uses it.",
-        )
-    if not check_mode:
-        progress.mark_changed()
-        touched.append(export)
-        try:
-            target.remove(export, found)
-        except Exception as error:
-            if isinstance(error, BootflowError) and not isinstance(error, CommandFailed):
-                raise
-            raise remove_failed(export, _plain(error, export), getattr(error, "remedy", None)) from None
-    result = _result(target, export, found, ["target"])
-    result.update(sessions=[], initiators=[], unsaved=[])
-    return result
+            raise failed(export, _plain(error, export), getattr(error, "remedy", None)) from None
 
 
 def _undo(target: Target, export: Export) -> None:
@@ -441,20 +428,21 @@ def _plain(error: BaseException, export: Export) -> str:
 
 def _verified(target: Target, export: Export, found: Found | None) -> dict[str, t.Any]:
     """The resulting target; an error if it differs from the request, because the tools may fail silently."""
+    problem: BootflowError | None = None
     if export.state == ABSENT:
         if found is None:
             return {}
-        return failure(remove_failed(export, "the target still exists"), changed=True)
-    if found is None:
-        return failure(ISCSITargetNotFoundForVolume(volume_id=export.volume_id), changed=True)
-    wrong = differences(target.aspects(export), found.aspects)
-    if wrong:
-        return failure(
-            create_failed(export, "the target differs from the request: %s" % ", ".join(wrong)), changed=True
-        )
-    if not target.is_saved(export, found):
-        return failure(
-            create_failed(export, "the saved configuration would not restore the target when its service restarts"),
-            changed=True,
-        )
+        problem = remove_failed(export, "the target still exists")
+    elif found is None:
+        problem = ISCSITargetNotFoundForVolume(volume_id=export.volume_id)
+    else:
+        wrong = differences(target.aspects(export), found.aspects)
+        if wrong:
+            problem = create_failed(export, "the target differs from the request: %s" % ", ".join(wrong))
+        elif not target.is_saved(export, found):
+            problem = create_failed(
+                export, "the saved configuration would not restore the target when its service restarts"
+            )
+    if problem is not None or found is None:
+        return failure(t.cast(BootflowError, problem), changed=True)
     return {"provider_location": location(target, export, found), "sessions": list(found.sessions)}

@@ -131,8 +131,7 @@ class LioTarget:
             == [(self.lun, self.lun, False)]
             for acl in tpg["node_acls"]
         )
-        attributes = {key: str(tpg["attributes"].get(key)) for key in ATTRIBUTES}
-        attributes["authentication"] = str(tpg["attributes"].get("authentication"))
+        attributes = {key: str(tpg["attributes"].get(key)) for key in (*ATTRIBUTES, "authentication")}
         return {
             "path": store["dev"],
             "plugin": store["plugin"],
@@ -169,16 +168,11 @@ class LioTarget:
 
     def apply(self, export: Export, found: Found | None) -> None:
         has = found.aspects if found else {}
-        if has and (has["path"], has["plugin"], has["luns"]) != (
-            export.path,
-            self.aspects(export)["plugin"],
-            True,
-        ):
-            has = {}
-        if not has:
-            # Missing, or not convertible.
-            self._delete(export.iqn)
         desired = self.aspects(export)
+        if any(has.get(aspect) != desired[aspect] for aspect in ("path", "plugin", "luns")):
+            # Missing, or not convertible.
+            has = {}
+            self._delete(export.iqn)
         store = self._store(export) or self._make_store(export, desired)
         if desired["write_cache"] is not None and has.get("write_cache") not in (None, desired["write_cache"]):
             store.set_attribute("emulate_write_cache", str(int(desired["write_cache"])))
@@ -195,10 +189,7 @@ class LioTarget:
             tpg.enable = True
 
     def _store(self, export: Export) -> t.Any:
-        for store in self.root.storage_objects:
-            if store.name == export.iqn:
-                return store
-        return None
+        return next((store for store in self.root.storage_objects if store.name == export.iqn), None)
 
     def _make_store(self, export: Export, desired: t.Mapping[str, t.Any]) -> t.Any:
         size = check_path(export)
@@ -273,8 +264,7 @@ class LioTarget:
             now = part_of(dump, iqn)
             stores.extend(now[0])
             targets.extend(now[1])
-        folder = os.path.dirname(self.save_file)
-        make_dirs(folder, 0o700)
+        make_dirs(os.path.dirname(self.save_file), 0o700)
         write_json(self.save_file, dict(saved, storage_objects=stores, targets=targets), mode=0o600)
 
 

@@ -41,7 +41,7 @@ import uuid
 from ...core.errors import CommandFailed
 from ...core.volumes.names import LUN_OF_TARGET
 from ..os.command import program, run
-from ..os.files import fsync_dir
+from ..os.files import fsync, write_file
 from .target import UNKNOWN, Export, Found, create_failed
 
 CONFIG = "/etc/tgt/targets.conf"
@@ -259,14 +259,9 @@ class TgtTarget:
             return Found(iqn, {}, saved=saved, details={"kept": kept})
         initiators = tuple(sorted(word for word in live["acls"] if word != NO_INITIATOR))
         # tgtd does not return secrets: the file has those that were set last.
-        secrets = {user: secret for user, secret in kept["secrets"].items() if user in live["accounts"]}
-        chap: dict[str, tuple[str, str] | None] = {}
-        for name in initiators:
-            user = kept["logins"].get(name)
-            if user in secrets:
-                chap[name] = (user, secrets[user])
-            else:
-                chap[name] = (UNKNOWN.user, UNKNOWN.secret) if live["accounts"] else None
+        pairs = {user: (user, secret) for user, secret in kept["secrets"].items() if user in live["accounts"]}
+        unknown = (UNKNOWN.user, UNKNOWN.secret) if live["accounts"] else None
+        chap = {name: pairs.get(kept["logins"].get(name), unknown) for name in initiators}
         return Found(
             iqn,
             {
@@ -363,9 +358,7 @@ class TgtTarget:
         desired = self._accounts_of(export)
         before = dict(pair for pair in has.get("chap", {}).values() if pair is not None)
         secrets = {login.chap.user: login.chap.secret for login in export.logins if login.chap and login.chap.secret}
-        keep = [
-            user for user in bound if user in desired and (user not in secrets or secrets[user] == before.get(user))
-        ]
+        keep = [u for u in bound if u in desired and (u not in secrets or secrets[u] == before.get(u))]
         new = [user for user in desired if user not in keep]
         if keep == bound and not new:
             return
@@ -445,7 +438,7 @@ class TgtTarget:
             self._delete_account(user)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._file(export))
-            fsync_dir(self.volumes_dir)
+            fsync(self.volumes_dir)
         self._targets.pop(export.iqn, None)
 
     def save(self, exports: t.Sequence[Export]) -> None:
@@ -453,22 +446,8 @@ class TgtTarget:
         now = parse_targets(self._tgtadm("target", "show").stdout)
         for export in exports:
             if export.state == "present" and export.iqn in now:
-                self._write(self._file(export), config_text(export))
-
-    def _write(self, path: str, text: str) -> None:
-        folder = os.path.dirname(path)
-        # The service does not include files of this name while they are written.
-        fd, temporary = tempfile.mkstemp(prefix=".bootflow-", suffix=".new", dir=folder)
-        try:
-            with os.fdopen(fd, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(temporary, path)  # mkstemp creates it with mode 0600
-        except BaseException:
-            os.unlink(temporary)
-            raise
-        fsync_dir(folder)
+                # The service does not include the file by the name that it has while it is written.
+                write_file(self._file(export), config_text(export).encode(), 0o600)
 
     def _check_included(self, export: Export) -> None:
         path = self._file(export)

@@ -54,6 +54,17 @@ def is_code(error: t.Any, *names: str) -> bool:
     return error.get_error_code() in [getattr(libvirt, name) for name in names if hasattr(libvirt, name)]
 
 
+def tolerating(call: t.Callable[[], t.Any], *codes: str) -> t.Any:
+    """What ``call`` returns; None if it fails with one of these codes of libvirt."""
+    with libvirt_errors():
+        try:
+            return call()
+        except libvirt.libvirtError as error:
+            if is_code(error, *codes):
+                return None
+            raise
+
+
 @contextlib.contextmanager
 def connect(uri: str) -> t.Iterator[t.Any]:
     """A connection to the hypervisor at ``uri``, closed at the end.

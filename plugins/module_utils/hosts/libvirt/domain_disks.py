@@ -16,13 +16,11 @@ from dataclasses import dataclass
 
 from ...core.errors import DeviceDetachFailed, DevicePathInUse, InstanceNotFound, InvalidInput
 from ...core.guest.domain.disk import USER_ALIAS
-from ...core.optional import optional_import, require
+from ...core.guest.domain.element import parse, to_text
 from ..os.batch import progress
 from ..os.paths import checked_uuid
 from .connection import is_code, libvirt, libvirt_errors
 from .domains import find_domain
-
-etree = optional_import("lxml.etree")
 
 ATTACHED, DETACHED, RESIZED = "attached", "detached", "resized"
 STATES = (ATTACHED, DETACHED, RESIZED)
@@ -52,8 +50,6 @@ def desired_disk(args: t.Mapping[str, t.Any]) -> DomainDisk:
     state = args.get("state") or ATTACHED
     serial = str(args.get("serial") or "")
     size = args.get("size") or 0
-    if state not in STATES:
-        raise InvalidInput(reason="state must be one of %s, got %r" % (", ".join(STATES), state))
     if not _SERIAL.match(serial):
         raise InvalidInput(reason="%r is not a valid disk serial" % serial[:200])
     if state == RESIZED and (isinstance(size, bool) or not isinstance(size, int) or size <= 0 or size % 512):
@@ -64,18 +60,8 @@ def desired_disk(args: t.Mapping[str, t.Any]) -> DomainDisk:
     return desired
 
 
-def _parse(xml: str) -> t.Any:
-    return etree.fromstring(
-        xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True, remove_blank_text=True)
-    )
-
-
 def _checked_xml(desired: DomainDisk) -> t.Any:
-    require(etree, "lxml", "python3-lxml", "host")
-    try:
-        disk = _parse(desired.xml)
-    except etree.XMLSyntaxError as error:
-        raise InvalidInput(reason="the XML of disk %s cannot be parsed: %s" % (desired.serial, error)) from None
+    disk = parse(desired.xml)
     if disk.tag != "disk":
         raise InvalidInput(reason="the XML of disk %s must be a disk, got %s" % (desired.serial, disk.tag))
     if _serial_of(disk) != desired.serial:
@@ -98,7 +84,7 @@ def _disks(domain: t.Any, part: str) -> list[t.Any]:
     """The disks of the running guest, or of the definition of its next start."""
     with libvirt_errors():
         flags = libvirt.VIR_DOMAIN_XML_INACTIVE if part == CONFIG else 0
-        return list(_parse(domain.XMLDesc(flags)).iterfind("devices/disk"))
+        return list(parse(domain.XMLDesc(flags)).iterfind("devices/disk"))
 
 
 def _find(disks: t.Iterable[t.Any], serial: str) -> t.Any:
@@ -125,7 +111,7 @@ def _flag(parts: t.Collection[str]) -> int:
 
 def _shown(disk: t.Any) -> str:
     """A disk for a diff. It contains no secrets, because XML refers to secrets by their UUID."""
-    return "" if disk is None else str(etree.tostring(disk, pretty_print=True, encoding="unicode"))
+    return "" if disk is None else to_text(disk)
 
 
 def _target(disk: t.Any) -> str:
@@ -152,7 +138,6 @@ def ensure_disk(
     :raises DeviceDetachFailed: the guest does not release the disk.
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running.
     """
-    require(etree, "lxml", "python3-lxml", "host")
     domain = find_domain(connection, desired.uuid)
     if domain is None:
         if desired.state == DETACHED:

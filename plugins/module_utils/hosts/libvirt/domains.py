@@ -12,15 +12,13 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core.errors import InstanceExists, InvalidInput, LibvirtError, WaitTimeout
+from ...core.guest.domain.element import parse, to_text
 from ...core.instances.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
-from ...core.optional import optional_import, require
 from ..os.batch import progress
 from ..os.paths import checked_uuid
-from .connection import is_code, libvirt, libvirt_errors
+from .connection import is_code, libvirt, libvirt_errors, tolerating
 from .domain_waits import AddressWait, ConsoleWait, host_name, wait_for_address, wait_for_agent, wait_for_console
 from .vifs import wait_plugged
-
-etree = optional_import("lxml.etree")
 
 POLL = 0.1  # seconds
 
@@ -50,13 +48,7 @@ def power_state(domain: t.Any) -> int:
 
 def find_domain(connection: t.Any, uuid: str) -> t.Any | None:
     """The domain with this UUID; None without one."""
-    with libvirt_errors():
-        try:
-            return connection.lookupByUUIDString(uuid)
-        except libvirt.libvirtError as error:
-            if is_code(error, "VIR_ERR_NO_DOMAIN"):
-                return None
-            raise
+    return tolerating(lambda: connection.lookupByUUIDString(uuid), "VIR_ERR_NO_DOMAIN")
 
 
 def checked_xml(spec: DomainSpec) -> None:
@@ -64,14 +56,8 @@ def checked_xml(spec: DomainSpec) -> None:
 
     :raises InvalidInput: it is not; nothing was sent to libvirt.
     """
-    require(etree, "lxml", "python3-lxml", "host")
     checked_uuid(spec.uuid)
-    try:
-        root = etree.fromstring(
-            spec.xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True)
-        )
-    except etree.XMLSyntaxError as error:
-        raise InvalidInput(reason="the XML of %s cannot be parsed: %s" % (spec.uuid, error)) from None
+    root = parse(spec.xml)
     if root.tag != "domain":
         raise InvalidInput(reason="the XML of %s must be a domain, got %s" % (spec.uuid, root.tag))
     for tag, wanted in (("uuid", spec.uuid), ("name", spec.name)):
@@ -82,13 +68,10 @@ def checked_xml(spec: DomainSpec) -> None:
 
 def shown_xml(xml: str) -> str:
     """The XML without passwords, for a diff."""
-    root = etree.fromstring(
-        xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True, remove_blank_text=True)
-    )
-    for element in root.iter("graphics"):
-        if "passwd" in element.attrib:
-            element.set("passwd", "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER")
-    return str(etree.tostring(root, pretty_print=True, encoding="unicode"))
+    root = parse(xml)
+    for element in root.iterfind(".//graphics[@passwd]"):
+        element.set("passwd", "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER")
+    return to_text(root)
 
 
 def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False) -> dict[str, t.Any]:
@@ -148,7 +131,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     if resume:
         progress.mark_changed()
         result["vifs_missing"] = wait_plugged(domain, spec.vif_plugging_timeout, spec.vif_plugging_is_fatal)
-        _tolerating(domain.resume, "VIR_ERR_OPERATION_INVALID")  # another process was quicker
+        tolerating(domain.resume, "VIR_ERR_OPERATION_INVALID")  # another process was quicker
     if spec.state != "defined":
         wait_for_state(domain, POWER_PAUSED if spec.state == "paused" and start else RUNNING, spec)
     if spec.state == "running":
@@ -178,13 +161,8 @@ def _active(domain: t.Any) -> bool:
 
 
 def _check_name_is_free(connection: t.Any, spec: DomainSpec) -> None:
-    with libvirt_errors():
-        try:
-            other = connection.lookupByName(spec.name)
-        except libvirt.libvirtError as error:
-            if is_code(error, "VIR_ERR_NO_DOMAIN"):
-                return
-            raise
+    other = tolerating(lambda: connection.lookupByName(spec.name), "VIR_ERR_NO_DOMAIN")
+    if other is not None:
         raise InstanceExists(
             name=spec.name,
             reason="libvirt has a domain with that name and UUID %s" % other.UUIDString(),
@@ -265,21 +243,16 @@ def remove_domain(
     domain = find_domain(connection, checked_uuid(uuid))
     if domain is None:
         return []
-    removed = []
     with libvirt_errors():
-        name = domain.name()
-        persistent = bool(domain.isPersistent())
-        active = bool(domain.isActive())
-    if active:
-        removed.append("running domain %s" % name)
-    if persistent:
-        removed.append("definition of domain %s" % name)
+        name, persistent, active = domain.name(), domain.isPersistent(), domain.isActive()
+    removed = ["running domain %s" % name] if active else []
+    removed += ["definition of domain %s" % name] if persistent else []
     if check_mode:
         return removed
     progress.mark_changed()
     # A domain with autodestroy, or a guest that shuts down, may be gone between any two calls.
     if active:
-        _tolerating(domain.destroy, "VIR_ERR_NO_DOMAIN", "VIR_ERR_OPERATION_INVALID")
+        tolerating(domain.destroy, "VIR_ERR_NO_DOMAIN", "VIR_ERR_OPERATION_INVALID")
     if stopped is not None:
         stopped()
     if persistent:
@@ -291,42 +264,22 @@ def _undefine(domain: t.Any) -> None:
     flags = 0
     for name in ("MANAGED_SAVE", "SNAPSHOTS_METADATA", "CHECKPOINTS_METADATA", "NVRAM", "TPM"):
         flags |= getattr(libvirt, "VIR_DOMAIN_UNDEFINE_" + name, 0)
-    _tolerating(lambda: domain.undefineFlags(flags), "VIR_ERR_NO_DOMAIN")
-
-
-def _tolerating(call: t.Callable[[], t.Any], *codes: str) -> None:
-    with libvirt_errors():
-        try:
-            call()
-        except libvirt.libvirtError as error:
-            if not is_code(error, *codes):
-                raise
+    tolerating(lambda: domain.undefineFlags(flags), "VIR_ERR_NO_DOMAIN")
 
 
 def log_path_of(xml: str) -> str:
     """The log file of the domain's first serial port or console; "" without one."""
-    root = etree.fromstring(xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True))
-    for path in ("devices/serial/log", "devices/console/log"):
-        element = root.find(path)
-        if element is not None and element.get("file"):
-            return str(element.get("file"))
-    for path in ("devices/serial", "devices/console"):
-        element = root.find(path)
-        if element is not None and element.get("type") == "file":
-            source = element.find("source")
-            if source is not None and source.get("path"):
-                return str(source.get("path"))
-    return ""
+    root = parse(xml)
+    places = ["devices/%s[1]/log[1][@file]" % kind for kind in ("serial", "console")]
+    places += ["devices/%s[1][@type='file']/source[@path]" % kind for kind in ("serial", "console")]
+    found = (root.find(place) for place in places)
+    return next((str(each.get("file") or each.get("path")) for each in found if each is not None), "")
 
 
 def log_is_appended(xml: str) -> bool:
     """Whether a start appends to the log (libvirt's default is to truncate it)."""
-    root = etree.fromstring(xml.encode("utf-8"), etree.XMLParser(resolve_entities=False, no_network=True))
-    return any(
-        element.get("append") == "on"
-        for path in ("serial", "console")
-        for element in root.iterfind("devices/%s/*" % path)
-    )
+    root = parse(xml)
+    return any(root.find("devices/%s/*[@append='on']" % path) is not None for path in ("serial", "console"))
 
 
 def checked_pattern(pattern: str) -> re.Pattern[str]:

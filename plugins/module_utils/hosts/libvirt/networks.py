@@ -15,10 +15,11 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core.errors import InvalidInput, NetworkError
-from ...core.networks.names import FORWARDS, check_interface, check_source
+from ...core.guest.domain.element import to_text
+from ...core.networks.names import check_interface, check_source
 from ...core.optional import optional_import, require
 from ..os.batch import progress
-from .connection import is_code, libvirt, libvirt_errors
+from .connection import is_code, libvirt, libvirt_errors, tolerating
 
 etree = optional_import("lxml.etree")
 
@@ -54,8 +55,6 @@ def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = Fals
     """
     if spec.type == "bridge":
         return _check_bridge(spec)
-    if spec.type != "network":
-        raise InvalidInput(reason="type of network %s must be network or bridge, got %r" % (spec.name, spec.type))
     check_source(spec.type, spec.real_name)
     network = _find(connection, spec.real_name)
     if not spec.manage:
@@ -90,13 +89,7 @@ def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = Fals
 
 
 def _find(connection: t.Any, name: str) -> t.Any | None:
-    with libvirt_errors():
-        try:
-            return connection.networkLookupByName(name)
-        except libvirt.libvirtError as error:
-            if is_code(error, "VIR_ERR_NO_NETWORK"):
-                return None
-            raise
+    return tolerating(lambda: connection.networkLookupByName(name), "VIR_ERR_NO_NETWORK")
 
 
 def _define(connection: t.Any, spec: NetworkSpec, xml: str) -> t.Any:
@@ -131,14 +124,12 @@ def _check_network(network: t.Any | None, spec: NetworkSpec) -> dict[str, t.Any]
                 remedy="Start it (virsh net-start %s), or set manage: true for network %s."
                 % (spec.real_name, spec.name),
             )
-    return {
-        "changed": False,
-        "type": "network",
-        "source": spec.real_name,
-        "bridge": _bridge_of(network),
-        "defined": False,
-        "started": False,
-    }
+    return _existing(spec, _bridge_of(network))
+
+
+def _existing(spec: NetworkSpec, bridge: str) -> dict[str, t.Any]:
+    found = {"type": spec.type, "source": spec.real_name, "bridge": bridge}
+    return {"changed": False, **found, "defined": False, "started": False}
 
 
 def _bridge_of(network: t.Any) -> str:
@@ -157,7 +148,7 @@ def _check_bridge(spec: NetworkSpec) -> dict[str, t.Any]:
             remedy="Create it in the network configuration of the host, or correct the source of network %s."
             % spec.name,
         )
-    return {"changed": False, "type": "bridge", "source": name, "bridge": name, "defined": False, "started": False}
+    return _existing(spec, name)
 
 
 def is_bridge(name: str) -> bool:
@@ -181,10 +172,6 @@ def network_xml(spec: NetworkSpec) -> str:
     :raises InvalidInput: a value, an address or a name is not valid.
     """
     require(etree, "lxml", "python3-lxml", "host")
-    if spec.forward not in FORWARDS:
-        raise InvalidInput(
-            reason="forward of network %s must be one of %s, got %r" % (spec.name, ", ".join(FORWARDS), spec.forward)
-        )
     root = etree.Element("network")
     etree.SubElement(root, "name").text = spec.real_name
     if spec.forward != "none":
@@ -198,7 +185,7 @@ def network_xml(spec: NetworkSpec) -> str:
         etree.SubElement(root, "mtu", size=str(int(spec.mtu)))
     for subnet in spec.subnets:
         _add_subnet(root, spec, subnet)
-    return str(etree.tostring(root, pretty_print=True, encoding="unicode"))
+    return to_text(root)
 
 
 def _add_subnet(root: t.Any, spec: NetworkSpec, subnet: t.Mapping[str, t.Any]) -> None:

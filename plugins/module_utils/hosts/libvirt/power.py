@@ -15,7 +15,7 @@ from ...core.errors import InstanceNotFound, RemoteError
 from ...core.instances.power_states import CRASHED, SHUTDOWN
 from ..os.batch import progress
 from ..os.paths import checked_uuid
-from .connection import is_code, libvirt, libvirt_errors
+from .connection import libvirt, libvirt_errors, tolerating
 from .domains import DomainSpec, ensure_domain, find_domain, power_state
 
 POLL = 0.2  # seconds
@@ -64,14 +64,8 @@ def _shut_down(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: b
                 raise RemoteError(
                     reason="guest %s was asked to shut down by a run that is gone; it keeps its power" % spec.uuid
                 )
-            forced = True
-            with libvirt_errors():
-                try:
-                    domain.destroy()
-                except libvirt.libvirtError as error:
-                    if not is_code(error, "VIR_ERR_OPERATION_INVALID"):
-                        raise
-                    forced = False  # it was off by itself meanwhile
+            # None: it was off by itself meanwhile.
+            forced = bool(tolerating(lambda: not domain.destroy(), "VIR_ERR_OPERATION_INVALID"))
     return {
         "changed": changed,
         "forced": forced,
@@ -91,12 +85,7 @@ def _ask(domain: t.Any, deadline: float) -> bool:
             return False
         if asked is None or now - asked >= ASK_AGAIN:
             asked = now
-            with libvirt_errors():
-                try:
-                    domain.shutdown()
-                except libvirt.libvirtError as error:
-                    if not is_code(error, "VIR_ERR_OPERATION_INVALID"):  # it went off between the two calls
-                        raise
+            tolerating(domain.shutdown, "VIR_ERR_OPERATION_INVALID")  # it went off between the two calls
         time.sleep(min(POLL, max(0.0, deadline - now)))
 
 

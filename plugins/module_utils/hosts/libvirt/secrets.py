@@ -17,7 +17,7 @@ from ...core.guest.domain.secret import SecretConfig
 from ...core.volumes.names import check_iqn
 from ...core.volumes.qemu_connection import secret_uuid
 from ..os.batch import progress
-from .connection import is_code, libvirt, libvirt_errors
+from .connection import libvirt, libvirt_errors, tolerating
 
 
 def secret_config(iqn: str, ephemeral: bool = True) -> SecretConfig:
@@ -29,25 +29,16 @@ def secret_config(iqn: str, ephemeral: bool = True) -> SecretConfig:
 
 def find_secret(connection: t.Any, iqn: str) -> t.Any:
     """The secret of a target, whoever created it; None without one."""
-    with libvirt_errors():
-        try:
-            return connection.secretLookupByUsage(libvirt.VIR_SECRET_USAGE_TYPE_ISCSI, check_iqn(iqn))
-        except libvirt.libvirtError as error:
-            if is_code(error, "VIR_ERR_NO_SECRET"):
-                return None
-            raise
+    usage = (libvirt.VIR_SECRET_USAGE_TYPE_ISCSI, check_iqn(iqn))
+    return tolerating(lambda: connection.secretLookupByUsage(*usage), "VIR_ERR_NO_SECRET")
 
 
 def secrets_there(connection: t.Any) -> list[str]:
     """The targets whose secret we defined in libvirt; secrets of others have other UUIDs."""
+    # A libvirt without secrets has none of ours.
+    there = tolerating(lambda: connection.listAllSecrets(0), "VIR_ERR_NO_SUPPORT")
     with libvirt_errors():
-        try:
-            there = connection.listAllSecrets(0)
-        except libvirt.libvirtError as error:
-            if is_code(error, "VIR_ERR_NO_SUPPORT"):  # a libvirt without secrets has none of ours
-                return []
-            raise
-        iscsi = [each for each in there if each.usageType() == libvirt.VIR_SECRET_USAGE_TYPE_ISCSI]
+        iscsi = [each for each in there or () if each.usageType() == libvirt.VIR_SECRET_USAGE_TYPE_ISCSI]
         found = [(each.usageID(), each.UUIDString()) for each in iscsi]
     return sorted(iqn for iqn, uuid in found if _is_ours(iqn, uuid))
 

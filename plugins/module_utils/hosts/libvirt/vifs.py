@@ -17,13 +17,8 @@ import time
 import typing as t
 
 from ...core.errors import VirtualInterfaceCreateException
-from ...core.optional import optional_import
+from ...core.guest.domain.element import parse
 from .connection import libvirt_errors
-
-if t.TYPE_CHECKING:
-    from lxml import etree
-else:
-    etree = optional_import("lxml.etree")
 
 SIOCGIFFLAGS = 0x8913
 IFF_UP = 1
@@ -33,7 +28,7 @@ POLL = 0.05  # seconds
 def devices_of(domain: t.Any) -> list[str]:
     """The host interfaces of an active domain, as named by libvirt."""
     with libvirt_errors():
-        live = etree.fromstring(domain.XMLDesc(0).encode())
+        live = parse(domain.XMLDesc(0))
     return [str(target.get("dev")) for target in live.iterfind("devices/interface/target[@dev]")]
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -72,12 +73,8 @@ def limited(argv: t.Sequence[str], limits: Limits) -> list[str]:
     prlimit = shutil.which("prlimit")
     if prlimit is None:
         return [sys.executable, "-c", _LIMITER, str(limits.cpu_seconds), str(limits.address_space)] + list(argv)
-    options = []
-    if limits.cpu_seconds:
-        options.append("--cpu=%d" % limits.cpu_seconds)
-    if limits.address_space:
-        options.append("--as=%d" % limits.address_space)
-    return [prlimit] + options + ["--"] + list(argv)
+    options = [("--cpu=%d", limits.cpu_seconds), ("--as=%d", limits.address_space)]
+    return [prlimit, *(option % most for option, most in options if most), "--", *argv]
 
 
 def run(
@@ -144,7 +141,5 @@ def _end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass

@@ -2,41 +2,79 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Small files that are either complete or missing."""
+"""Descriptors, and small files that are either complete or missing."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
 import typing as t
 
 
-def fsync_dir(path: str) -> None:
-    """Make the names in ``path`` persistent."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+@contextlib.contextmanager
+def opened(path: str, flags: int, mode: int = 0o600) -> t.Iterator[int]:
+    """A descriptor of ``path``, which programs of this process do not inherit."""
+    fd = os.open(path, flags | os.O_CLOEXEC, mode)
     try:
-        os.fsync(fd)
+        yield fd
     finally:
         os.close(fd)
 
 
-def write_json(path: str, data: t.Any, mode: int = 0o644) -> None:
-    """Write ``data`` as JSON to ``path`` atomically."""
-    folder = os.path.dirname(path)
-    fd, temporary = tempfile.mkstemp(prefix=".json-", dir=folder)
+def fsync(path: str) -> None:
+    """Make a file, or the names in a directory, persistent."""
+    with opened(path, os.O_RDONLY) as fd:
+        os.fsync(fd)
+
+
+def remove_files(*paths: str) -> None:
+    """Remove those of these files that exist."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def write_file(
+    path: str, data: bytes, mode: int = 0o644, size: int = 0, folder: str = "", keep_owner: bool = False
+) -> None:
+    """Write ``data`` to ``path`` atomically.
+
+    :arg size: bytes of the file; the rest after ``data`` reads as zeros.
+    :arg folder: where the file is written before it gets its name, on the same file system.
+    :arg keep_owner: of the file that it replaces.
+    """
+    there = os.path.dirname(path)
+    fd, temporary = tempfile.mkstemp(prefix=".%s." % os.path.basename(path), suffix=".part", dir=folder or there)
     try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            json.dump(data, file, indent=1, sort_keys=True)
-            file.write("\n")
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.truncate(max(size, len(data)))
             file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, mode)
+            if keep_owner and os.path.exists(path):
+                os.fchown(fd, os.stat(path).st_uid, os.stat(path).st_gid)
+            os.fchmod(fd, mode)
+            os.fsync(fd)
         os.rename(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        remove_files(temporary)
         raise
-    fsync_dir(folder)
+    fsync(there)
+
+
+def write_json(path: str, data: t.Any, mode: int = 0o644) -> None:
+    """Write ``data`` as JSON to ``path`` atomically."""
+    write_file(path, (json.dumps(data, indent=1, sort_keys=True) + "\n").encode(), mode)
+
+
+def read_text(path: str) -> str:
+    """The content of ``path`` without blanks around it; "" if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def read_json(path: str) -> t.Any:

@@ -10,12 +10,10 @@ byte by byte, and the file is replaced atomically. With ``nofail`` a host also s
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 
 from .batch import progress
-from .files import fsync_dir
+from .files import write_file
 from .locks import LOCK_ROOT, host_lock
 from .module_errors import as_bootflow_error
 from .mounts import FILE_SYSTEM, OPTIONS
@@ -82,22 +80,7 @@ def _read() -> str:
 
 def _write(text: str) -> None:
     path = os.path.realpath(FSTAB)
-    folder = os.path.dirname(path)
-    temporary = ""
     try:
-        fd, temporary = tempfile.mkstemp(prefix=".fstab-", dir=folder)
-        with os.fdopen(fd, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            file.write(text)
-            file.flush()
-            with contextlib.suppress(FileNotFoundError):
-                there = os.stat(path)
-                os.fchown(file.fileno(), there.st_uid, there.st_gid)
-            os.fchmod(file.fileno(), 0o644)
-            os.fsync(file.fileno())
-        os.rename(temporary, path)
-        fsync_dir(folder)
+        write_file(path, text.encode("utf-8", "surrogateescape"), 0o644, keep_owner=True)
     except OSError as error:
-        if temporary:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
         raise as_bootflow_error(error, path) from None

@@ -68,8 +68,9 @@ def _take(path: str, deadline: float, timeout: float) -> int:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(fd, path):
-                return fd
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(fd), os.stat(path)):
+                    return fd
         except BlockingIOError:
             if time.monotonic() >= deadline:
                 os.close(fd)
@@ -82,12 +83,3 @@ def _take(path: str, deadline: float, timeout: float) -> int:
             os.close(fd)
             raise
         os.close(fd)
-
-
-def _is_at(fd: int, path: str) -> bool:
-    try:
-        there = os.stat(path)
-    except FileNotFoundError:
-        return False
-    mine = os.fstat(fd)
-    return (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)

@@ -16,6 +16,7 @@ import typing as t
 from ..lvm.lvm import VolumeGroup, check_group, read_group
 from ..lvm.lvm_tags import DELETING, IMAGE, INCOMPLETE, identity, tag_value
 from ..os.batch import run_batch
+from ..os.files import read_text
 from .image_cache import CachedImage, cached_images, yielding
 
 GIB = 1024**3
@@ -31,8 +32,7 @@ class Moment(t.NamedTuple):
 
 def moment() -> Moment:
     """The current time. Taken before LVM is read, so that the report contains all earlier changes."""
-    with open(BOOT_ID, encoding="ascii") as file:
-        return Moment(file.read().strip(), time.clock_gettime(time.CLOCK_BOOTTIME))
+    return Moment(read_text(BOOT_ID), time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
 def _gb(size: float) -> float:

@@ -15,18 +15,19 @@ data that only QEMU can read.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import hashlib
 import mmap
 import os
-import shutil
 import struct
 import typing as t
 
 from ...core.errors import CommandFailed, ImageCopyFailure, MissingLibrary
 from ..images.images import QEMU_IMG_PACKAGE
 from ..os.command import program
+from ..os.files import opened
 from .process import OnPercent, run_tied
 from .verify import Unplain, first_difference, mapped
 
@@ -40,20 +41,15 @@ _STEP = 256 * 1024**2
 
 def device_size(path: str) -> int:
     """Size of a block device or file in bytes."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_RDONLY) as fd:
         return os.lseek(fd, 0, os.SEEK_END)
-    finally:
-        os.close(fd)
 
 
 def reads_direct(path: str) -> bool:
     """Whether the file can be read past the page cache, which depends on the file system."""
-    try:
-        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT))
-    except OSError:
-        return False
-    return True
+    with contextlib.suppress(OSError), opened(path, os.O_RDONLY | os.O_DIRECT):
+        return True
+    return False
 
 
 def convert(
@@ -115,16 +111,13 @@ def copy_device(source: str, target: str, size: int, sparse: bool) -> None:
 
 def flush(path: str) -> None:
     """Flush the device, and drop its old blocks from the page cache of this host."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_RDONLY) as fd:
         os.fsync(fd)
         try:
             fcntl.ioctl(fd, _BLKFLSBUF, 0)
         except OSError as error:
             if error.errno not in (errno.ENOTTY, errno.EINVAL, errno.EACCES, errno.EPERM):
                 raise
-    finally:
-        os.close(fd)
 
 
 #: Called with an end: returns when that many first bytes of the device can be read.
@@ -134,21 +127,18 @@ Wait = t.Callable[[int], None]
 def range_sha256(path: str, size: int, wait: Wait | None = None) -> str:
     """sha256 of the first ``size`` bytes, read from the device itself (O_DIRECT)."""
     digest = hashlib.sha256()
-    with mmap.mmap(-1, BLOCK) as buffer:  # anonymous memory is page-aligned, as O_DIRECT requires
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
-        try:
-            done = 0
-            while done < size:
-                if wait is not None:
-                    wait(min(done + BLOCK, size))
-                got = os.preadv(fd, [buffer], done)
-                if got <= 0:
-                    break
-                with memoryview(buffer) as view:
-                    digest.update(view[: min(got, size - done)])
-                done += got
-        finally:
-            os.close(fd)
+    # Anonymous memory is page-aligned, as O_DIRECT requires.
+    with mmap.mmap(-1, BLOCK) as buffer, opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
+        done = 0
+        while done < size:
+            if wait is not None:
+                wait(min(done + BLOCK, size))
+            got = os.preadv(fd, [buffer], done)
+            if got <= 0:
+                break
+            with memoryview(buffer) as view:
+                digest.update(view[: min(got, size - done)])
+            done += got
     return digest.hexdigest()
 
 
@@ -227,18 +217,10 @@ def shred(path: str, size: int) -> None:
 
 def _in_steps(path: str, size: int, request: int) -> None:
     # O_EXCL: a device that a guest, an export or a file system uses is never overwritten
-    fd = os.open(path, os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_WRONLY | os.O_EXCL) as fd:
         for start in range(0, size, _STEP):
             fcntl.ioctl(fd, request, struct.pack("=QQ", start, min(_STEP, size - start)))
         os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def free_bytes(folder: str) -> int:
-    """Free space for a file in the directory."""
-    return shutil.disk_usage(folder).free
 
 
 def _failed(reason: t.Any) -> ImageCopyFailure:

@@ -84,16 +84,12 @@ class ReadyImages:
         image = self.temporary.take(source, limit=largest)
         # Before anything is created from it.
         check_fits_volume(source.label, image.virtual_size, largest // GIB)
-        kept: ReadyImage | None = None
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.temporary.drop, image)
             kept = self._cache(image) if caches else None
-        except BaseException:
-            self.temporary.drop(image)
-            raise
-        if kept is None:
-            return ReadyImage(image.virtual_size, image.sha256, image=image)
-        self.temporary.drop(image)
-        return kept
+            if kept is None:
+                stack.pop_all()
+            return kept or ReadyImage(image.virtual_size, image.sha256, image=image)
 
     def drop(self, images: t.Iterable[ReadyImage]) -> None:
         """Remove the fetched files of these images."""

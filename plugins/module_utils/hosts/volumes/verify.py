@@ -15,6 +15,7 @@ import concurrent.futures
 import contextlib
 import errno
 import fcntl
+import functools
 import json
 import os
 import typing as t
@@ -23,10 +24,12 @@ from dataclasses import dataclass
 
 from ..images.images import QEMU_IMG_PACKAGE
 from ..os.command import program
+from ..os.files import opened
 from .process import tied_lines
 
 CHUNK = 4 * 1024**2
 _PAGE = 4096
+READING = os.O_RDONLY | os.O_DIRECT  # past the page cache
 
 
 class Unplain(Exception):
@@ -126,7 +129,8 @@ def first_difference(
     :arg direct: read the file past the page cache as well.
     :arg wait: called with an end; returns when the device can be read up to there.
     """
-    with _opened(source, direct) as file, _opened(target, True) as device:
+    cached = 0 if direct else os.O_DIRECT
+    with opened(source, READING & ~cached) as file, opened(target, READING) as device:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             pairs = [(_Memory(), _Memory()), (_Memory(), _Memory())]
             zeros = _Memory()
@@ -142,33 +146,14 @@ def first_difference(
                 # The previous chunk is compared while this one is read.
                 if waiting is not None and not waiting():
                     return before
-                waiting = _comparison(reads, wanted if chunk.extents else zeros, there, chunk.length)
+                expected = wanted if chunk.extents else zeros
+                waiting = functools.partial(_is_same, reads, expected, there, chunk.length)
                 before = chunk.start
             return before if waiting is not None and not waiting() else None
 
 
-def _comparison(
-    reads: list[concurrent.futures.Future[bool]], wanted: _Memory, there: _Memory, length: int
-) -> t.Callable[[], bool]:
-    def same() -> bool:
-        return all(read.result() for read in reads) and there.begins_as(wanted, length)
-
-    return same
-
-
-class _opened:
-    """A descriptor for reading; past the page cache if requested and possible."""
-
-    def __init__(self, path: str, direct: bool):
-        self._path = path
-        self._flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)
-
-    def __enter__(self) -> int:
-        self._fd = os.open(self._path, self._flags)
-        return self._fd
-
-    def __exit__(self, *dummy_args: object) -> None:
-        os.close(self._fd)
+def _is_same(reads: list[concurrent.futures.Future[bool]], wanted: _Memory, there: _Memory, length: int) -> bool:
+    return all(read.result() for read in reads) and there.begins_as(wanted, length)
 
 
 def _read_device(fd: int, memory: _Memory, chunk: _Chunk) -> bool:

@@ -91,7 +91,8 @@ class _Batch:
         plans = []
         free = group.free
         for desired in desired_volumes:
-            self.before[desired.id] = self._shown(group, desired, group.lvs.get(desired.name))
+            lv = group.lvs.get(desired.name)
+            self.before[desired.id] = None if lv is None else _state(desired, lv.size, tag_value(lv.tags, "source"))
             try:
                 made = plan(desired, group, bool(self.backend.pool), removing)
                 if made.action == CREATE and not self.backend.pool and desired.kind == VOLUME:
@@ -140,22 +141,10 @@ class _Batch:
         desired = made.desired
         gone = desired.state == ABSENT
         size = 0 if gone else made.size
-        self.outcomes[desired.id] = {
-            "changed": changed,
-            "error": None,
-            "action": made.action,
-            "name": desired.name,
-            "path": "" if gone else group.path(desired.name),
-            "size": size,
-        }
-        self.after[desired.id] = None if gone else self._state(desired.name, size, desired.source)
-
-    def _shown(self, group: VolumeGroup, desired: DesiredVolume, lv: LogicalVolume | None) -> t.Any:
-        return None if lv is None else self._state(desired.name, lv.size, tag_value(lv.tags, "source"))
-
-    @staticmethod
-    def _state(name: str, size: int, source: str) -> dict[str, t.Any]:
-        return {"name": name, "size": size, "source": source}
+        path = "" if gone else group.path(desired.name)
+        outcome = {"action": made.action, "name": desired.name, "path": path, "size": size}
+        self.outcomes[desired.id] = {"changed": changed, "error": None, **outcome}
+        self.after[desired.id] = None if gone else _state(desired, size, desired.source)
 
     # ---- what is there ---------------------------------------------------------------------------------------------
 
@@ -378,6 +367,11 @@ class _Batch:
             with lvm.group_lock(group.name):
                 lvm.remove(group.name, [made.desired.name])
             outcome["changed"] = made.there is not None
+
+
+def _state(desired: DesiredVolume, size: int, source: str) -> dict[str, t.Any]:
+    """For a diff."""
+    return {"name": desired.name, "size": size, "source": source}
 
 
 def _rounds(desired_volumes: t.Sequence[DesiredVolume]) -> t.Iterator[list[DesiredVolume]]:

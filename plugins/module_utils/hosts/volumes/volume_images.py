@@ -26,7 +26,7 @@ from ..images.fetch import Progress, fetch, local_path, local_source
 from ..images.image_files import SteadyFile, steady_file
 from ..images.images import ImageSource, check_image_file
 from ..os.paths import make_dirs
-from .copy import free_bytes, reads_direct
+from .copy import reads_direct
 from .process import Steps
 
 GIB = 1024**3
@@ -94,11 +94,6 @@ class TemporaryImages:
     def __enter__(self) -> TemporaryImages:
         return self
 
-    def sweep(self) -> None:
-        """Remove leftovers of killed runs and power failures."""
-        if os.path.isdir(self._parent):
-            self._sweep()
-
     def __exit__(self, *dummy_args: object) -> None:
         for file in self._steady:
             file.close()
@@ -123,8 +118,9 @@ class TemporaryImages:
                             os.close(fd)
             return self._folder
 
-    def _sweep(self) -> None:
-        for name in os.listdir(self._parent):
+    def sweep(self) -> None:
+        """Remove leftovers of killed runs and power failures."""
+        for name in os.listdir(self._parent) if os.path.isdir(self._parent) else ():
             path = os.path.join(self._parent, name)
             if not name.startswith(_PREFIX) or os.path.islink(path):
                 continue
@@ -199,15 +195,13 @@ class TemporaryImages:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            raise self._too_big(image.label, error) from None
+            free = shutil.disk_usage(self._parent).free
+            raise ImageTooBig(
+                image_id=image.label,
+                reason="%s in %s, %d bytes are free" % (error.strerror, self._parent, free),
+                remedy="Free space in %s, or set another temp_dir." % self._parent,
+            ) from None
         return path, digest.hexdigest()
-
-    def _too_big(self, label: str, error: OSError) -> ImageTooBig:
-        return ImageTooBig(
-            image_id=label,
-            reason="%s in %s, %d bytes are free" % (error.strerror, self._parent, free_bytes(self._parent)),
-            remedy="Free space in %s, or set another temp_dir." % self._parent,
-        )
 
     def drop(self, image: CheckedImage) -> None:
         """Remove the file."""

@@ -222,7 +222,14 @@ def parse(text: str | bytes) -> t.Any:
     :raises InvalidInput: the text is not well-formed XML.
     """
     _require_lxml()
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
+    parser = etree.XMLParser(
+        resolve_entities=False,
+        no_network=True,
+        remove_blank_text=True,
+        remove_comments=True,
+        remove_pis=True,
+        huge_tree=True,
+    )
     data = text.encode("utf-8") if isinstance(text, str) else text
     try:
         return etree.fromstring(data, parser)

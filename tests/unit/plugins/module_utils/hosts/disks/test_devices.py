@@ -184,7 +184,7 @@ def test_a_physical_volume_is_seen_without_udev(tmp_path, sector, found):
 def test_a_disk_that_does_not_open_is_not_offered(tmp_path, monkeypatch):
     assert disk_devices.why_busy(str(tmp_path / "gone")) == "cannot be opened: No such file or directory"
 
-    def busy(path, flags):
+    def busy(path, flags, mode):
         assert flags & os.O_EXCL
         raise OSError(16, "Device or resource busy")
 

@@ -48,10 +48,10 @@ def test_sessions_are_read_as_iscsiadm_writes_them():
         "iser: [3] 192.0.2.11:3261,1034 eui.0123456789abcdef (non-flash)\n"
         "iscsiadm: No active sessions.\n" % IQN
     )
-    assert [(s.transport, s.number, s.portal, s.group, s.iqn) for s in iscsi_initiator.parse_sessions(text)] == [
-        ("tcp", 1, "192.0.2.10:3260", "1", IQN),
-        ("tcp", 12, "[2001:db8::1]:3260", "-1", "iqn.2004-10.com.example:x"),
-        ("iser", 3, "192.0.2.11:3261", "1034", "eui.0123456789abcdef"),
+    assert [(s.number, s.portal, s.group, s.iqn) for s in iscsi_initiator.parse_sessions(text)] == [
+        (1, "192.0.2.10:3260", "1", IQN),
+        (12, "[2001:db8::1]:3260", "-1", "iqn.2004-10.com.example:x"),
+        (3, "192.0.2.11:3261", "1034", "eui.0123456789abcdef"),
     ]
 
 
