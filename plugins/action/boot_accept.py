@@ -22,6 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage im
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     boot_request,
     boot_volume_settings,
+    host_settings,
     scheduler_settings,
     storage_settings,
     tables,
@@ -113,11 +114,11 @@ class ActionModule(LedgerAction):
 
     def _stale_storage(self, ledger: Ledger) -> list[str]:
         hosts = storage_settings.storage_hosts(self)
-        return ledger.inspect(backends.stale_hosts, hosts, self.options["facts_max_age"])
+        return ledger.inspect(backends.stale_hosts, hosts, host_settings.facts_age(self.options))
 
     def _stale(self, tx: Transaction) -> list[str]:
         """The hosts to be asked before anything is scheduled: their facts are old, or they have pending cleanups."""
         hosts = self.hosts_to_use()
         to_clean = cleanups.hosts(tx)
-        stale = nodes.stale_hosts(tx, hosts, self.options["facts_max_age"])
+        stale = nodes.stale_hosts(tx, hosts, host_settings.facts_age(self.options))
         return stale + [h for h in hosts if h in to_clean and h not in stale]

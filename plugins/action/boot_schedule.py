@@ -26,13 +26,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.hi
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments, backends, volumes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage.volumes import VolumeRow
 from ansible_collections.bootflow.compute.plugins.plugin_utils import (
     attached_volumes,
     boot_request,
     boot_volume_settings,
     guest_of_build,
+    host_settings,
     scheduler_settings,
     storage_reports,
     storage_settings,
@@ -64,17 +65,44 @@ class ActionModule(LedgerAction):
     ARGUMENTS = {
         **REQUEST.options(),
         "round": {"type": "int", "default": 1},
+        "phase": {"type": "str", "choices": ["refresh", "schedule"], "default": "schedule"},
         **SCHEDULER.options(),
         **boot_volume_settings.ARGUMENTS,
-        **RUN.options("print_table"),
+        **RUN.options("facts_max_age", "print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:
+        if self.options["phase"] == "refresh":
+            return self._refresh()
         if not self.check_mode:
             return self._schedule()
         if self.options["round"] > 1:
             return {"changed": False, "hosts": [], "plan": [], "msg": "The plan was shown in the first round."}
         return self._plan()
+
+    def _refresh(self) -> dict[str, t.Any]:
+        """Give back what hosts did not end, and name the hosts that should report before the next round.
+
+        Hosts that were silent in this run are not asked again.
+        """
+        left: list[str] = []
+        compute: list[str] = []
+        storage: list[str] = []
+        if not self.check_mode:
+            ledger, run = self.open_ledger(), self.context().run.id
+            left = ledger.transact(builds.give_back)
+            age = host_settings.facts_age(self.options)
+            if ledger.inspect(instances.waits_for_host, run):
+                compute = ledger.inspect(nodes.stale_hosts, self.hosts_to_use(), age, silent=False)
+            if ledger.inspect(volumes.waits_for_backend, run):
+                hosts = self.within_limit(storage_settings.storage_hosts(self))
+                storage = ledger.inspect(backends.stale_hosts, hosts, age, silent=False)
+        return {
+            "changed": bool(left),
+            "given_back": left,
+            "stale_hosts": compute,
+            "stale_storage_hosts": storage,
+        }
 
     def _schedule(self) -> dict[str, t.Any]:
         context = self.context()

@@ -36,7 +36,7 @@ options:
     type: bool
   facts_max_age:
     description:
-      - Hosts whose last report is older than this many seconds are listed in RV(stale_hosts).
+      - Hosts whose last report is older than this many seconds, or than half of O(service_down_time), are listed in RV(stale_hosts).
       - Read from the variable C(bootflow_facts_max_age), else 300.
     type: int
   print_table:

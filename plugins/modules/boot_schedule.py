@@ -31,6 +31,19 @@ attributes:
   check_mode: {support: full, details: Prints and returns the plan; the transaction is rolled back.}
   diff_mode: {support: full}
 options:
+  phase:
+    description:
+      - V(schedule) chooses the hosts and claims their resources.
+      - V(refresh) between two rounds gives back the builds that a host's task left without an answer, and
+        lists the hosts that should report before the next one in RV(stale_hosts) and RV(stale_storage_hosts).
+    type: str
+    choices: [refresh, schedule]
+    default: schedule
+  facts_max_age:
+    description:
+      - With O(phase=refresh), hosts whose last report is older than this many seconds, or than half of O(service_down_time), are listed.
+      - Read from the variable C(bootflow_facts_max_age), else 300.
+    type: int
   cross_az_attach:
     description:
       - Whether a volume may be in another availability zone than its instance.
@@ -47,6 +60,21 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
+given_back:
+  description: UUIDs of builds whose host's task ended without an answer; they are rescheduled, or in ERROR.
+  type: list
+  elements: str
+  returned: success and phase is refresh
+stale_hosts:
+  description: Compute hosts that should report before the next round, because instances wait for a host. Silent ones are not listed.
+  type: list
+  elements: str
+  returned: success and phase is refresh
+stale_storage_hosts:
+  description: Storage hosts that should report before the next round, because volumes wait for a backend. Silent ones are not listed.
+  type: list
+  elements: str
+  returned: success and phase is refresh
 hosts:
   description: Hosts with builds of this run.
   type: list

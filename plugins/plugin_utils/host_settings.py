@@ -70,6 +70,11 @@ def named_hosts(action: OnHost, hosts: t.Sequence[str]) -> list[str]:
     return [h for h in hosts if h in wanted]
 
 
+def facts_age(options: t.Mapping[str, t.Any]) -> float:
+    """The age at which a report is stale: before its host counts as down, with time left for the round to use it."""
+    return min(float(options["facts_max_age"]), float(options["service_down_time"]) / 2)
+
+
 def of(action: OnHost) -> Values:
     """The settings of the current compute host."""
     return values(action, HOST)

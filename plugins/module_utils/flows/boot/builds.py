@@ -111,6 +111,32 @@ def _without_volumes(tx: Transaction, problems: t.Mapping[str, errors.BootflowEr
     }
 
 
+def give_back(tx: Transaction, last: bool = False) -> list[str]:
+    """Fail the builds that are on their hosts between two rounds, when no task works there: the host's task ended without an
+    answer, or never began. Returns the uuids.
+
+    :arg last: no round follows, so builds with volumes do not wait for one.
+    """
+    rows = [
+        r
+        for r in instances.select_live(tx, run_id=tx.run.id, vm_state=states.BUILDING, lock=True)
+        if instances.is_placed(r) and (last or r.task_state is not None or not may_have_volumes(r))
+    ]
+    untouched = [r.uuid for r in rows if r.task_state is None]
+    waiting = readiness.prospects(tx, untouched).waiting if last and untouched else ()
+    resumed = history.with_event(tx, untouched, "resume")
+    left: dict[str, dict[str, failure.Failed]] = {}
+    for row in rows:
+        if row.uuid in waiting:
+            continue
+        error = errors.HostUnreachable(host=row.host, reason="its task ended without an answer")
+        clean = row.task_state is None and row.uuid not in resumed
+        left.setdefault(row.host, {})[row.uuid] = failure.Failed(error, clean, error.message, unreachable=True)
+    for host, failed in sorted(left.items()):
+        failure.fail_by_stage(tx, host, failed)
+    return sorted(u for failed in left.values() for u in failed)
+
+
 def give_up(tx: Transaction, attempts: int) -> list[str]:
     """End the builds of this run that still wait for their volumes after the last round (VolumeNotCreated). Returns the uuids.
 

@@ -185,7 +185,11 @@ def died_error(uuid: str, runs: t.Mapping[str, str]) -> errors.BuildAbortExcepti
 
 def end_builds(tx: Transaction, host: str, failed: t.Mapping[str, Failed]) -> dict[str, str]:
     """End builds of dead runs in ERROR, like failed builds, but without counting a failed build of the host."""
-    tx = tx.for_run(replace(tx.context, count_failed_builds=False))
+    return fail_by_stage(tx.for_run(replace(tx.context, count_failed_builds=False)), host, failed)
+
+
+def fail_by_stage(tx: Transaction, host: str, failed: t.Mapping[str, Failed]) -> dict[str, str]:
+    """fail_builds() of builds in different stages, each during its own."""
     by_event: dict[str, dict[str, Failed]] = defaultdict(dict)
     # all instances are locked before the first node is
     stages = {r.uuid: r.task_state for r in instances.select_live(tx, uuids=list(failed), lock=True)}

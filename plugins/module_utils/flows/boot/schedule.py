@@ -256,6 +256,7 @@ def give_up(tx: Transaction, options_max_attempts: int) -> list[str]:
     """End instances that still wait after the last round, for a host (MaxRetriesExceeded, or the refusal itself) or for a
     volume (VolumeNotCreated). Returns the uuids.
     """
+    builds.give_back(tx, last=True)
     late = builds.give_up(tx, options_max_attempts)
     rows = instances.select_live(
         tx, run_id=tx.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True

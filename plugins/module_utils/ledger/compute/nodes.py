@@ -200,15 +200,20 @@ def hosts(tx: Transaction) -> set[str]:
     return set(tx.execute(sa.select(compute_nodes.c.host).distinct()).scalars())
 
 
-def stale_hosts(tx: Transaction, hosts: t.Iterable[str], max_age: float) -> list[str]:
-    """The hosts that never reported, whose report is older than ``max_age`` seconds, or that did not answer last time."""
+def stale_hosts(tx: Transaction, hosts: t.Iterable[str], max_age: float, silent: bool = True) -> list[str]:
+    """The hosts whose report is older than ``max_age`` seconds.
+
+    :arg silent: also those that never reported, or did not answer last time.
+    """
     c = compute_nodes.c
-    fresh = {
-        r.host
-        for r in tx.execute(sa.select(c.host, c.reported_at, c.unreachable_reason))
-        if r.reported_at is not None and tx.now - r.reported_at <= max_age and r.unreachable_reason is None
-    }
-    return [h for h in hosts if h not in fresh]
+    fresh: dict[str, bool] = {}
+    for r in tx.execute(sa.select(c.host, c.reported_at, c.unreachable_reason)):
+        if r.reported_at is None or r.unreachable_reason is not None:
+            good = not silent
+        else:
+            good = tx.now - r.reported_at <= max_age
+        fresh[r.host] = fresh.get(r.host, False) or good
+    return [h for h in hosts if not fresh.get(h, not silent)]
 
 
 def node_facts(tx: Transaction, host: str, node: str) -> dict[str, t.Any]:

@@ -367,12 +367,17 @@ def silent_pool_hosts(tx: Transaction, pool_hosts: t.Collection[str]) -> set[str
     )
 
 
-def stale_hosts(tx: Transaction, hosts: t.Iterable[str], max_age: float) -> list[str]:
-    """The hosts with a backend that never reported, not for ``max_age`` seconds, or that was not ready; in order."""
+def stale_hosts(tx: Transaction, hosts: t.Iterable[str], max_age: float, silent: bool = True) -> list[str]:
+    """The hosts with a backend that did not report for ``max_age`` seconds; in order.
+
+    :arg silent: also those with a backend that never reported, or was not ready.
+    """
     wanted = list(hosts)
     fresh: dict[str, bool] = {}
     query = sa.select(_b.host, _b.reported_at, _b.error).where(bulk.among(tx, _b.host, wanted), _b.disabled.is_(False))
     for host, reported_at, error in tx.execute(query):
-        good = error is None and reported_at is not None and tx.now - reported_at <= max_age
+        good = reported_at is not None and tx.now - reported_at <= max_age
+        if error is not None or reported_at is None:
+            good = not silent
         fresh[host] = fresh.get(host, True) and good
-    return [host for host in wanted if not fresh.get(host, False)]
+    return [host for host in wanted if not fresh.get(host, not silent)]

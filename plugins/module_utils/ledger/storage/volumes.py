@@ -141,6 +141,11 @@ def select(
     return tx.rows(query.with_for_update() if lock else query, VolumeRow)
 
 
+def waits_for_backend(tx: Transaction, run_id: str) -> bool:
+    """Whether a volume that this run creates waits for a backend."""
+    return any(r.pool_host is None for r in select(tx, statuses=(states.CREATING,), run_id=run_id))
+
+
 def find(tx: Transaction, words: t.Sequence[str], project: str | None) -> tuple[dict[str, VolumeRow], list[str]]:
     """({word: the live volume of that id, else of that name}, the words without a volume).
 

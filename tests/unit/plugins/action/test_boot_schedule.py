@@ -10,9 +10,15 @@ import typing as t
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.action import boot_accept, boot_schedule, boot_spawn
+from ansible_collections.bootflow.compute.plugins.action import (
+    boot_accept,
+    boot_report,
+    boot_schedule,
+    boot_spawn,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import node
@@ -125,3 +131,67 @@ def test_hosts_that_are_named_and_are_not_there_are_refused(world: World) -> Non
         Boot(world, bootflow_hosts=["h2", "h9"])(boot_accept)
     assert [e["path"] for e in refused.value.errors] == ["bootflow_hosts"]
     assert "names h9" in refused.value.errors[0]["message"]
+
+
+class TestBetweenRounds:
+    """What follows a round that took long, or that a host's task left without an answer."""
+
+    @pytest.fixture
+    def boot(self, world: World) -> Boot:
+        boot = Boot(world, "h1", "h2", "h3")
+        boot(boot_accept)
+        assert boot(boot_schedule)[0]["hosts"] == ["h1"]
+        (self.uuid,) = [r.uuid for r in world.rows(tables.instances)]
+        return boot
+
+    def refresh(self, boot: Boot) -> dict[str, t.Any]:
+        return boot(boot_schedule, phase="refresh")[0]
+
+    def test_hosts_report_again_before_a_round_that_needs_them(self, world: World, boot: Boot) -> None:
+        """P6: a round longer than service_down_time (900 s) found every host down in the next."""
+        world.begin(STAGES[0], "h1")
+        world.fail("h1", self.uuid, errors.RemoteError(reason="broken"))
+        world.time += 1000
+        with world.ledger.write() as tx:
+            nodes.record_unreachable(tx, "h3", "no route")
+        refreshed = self.refresh(boot)
+        assert refreshed["stale_hosts"] == ["h1", "h2"], "a host that was silent in this run is not asked again"
+        assert refreshed["stale_storage_hosts"] == []
+        node(world, "h2", memory_mb=4096, uefi=True)
+        assert boot(boot_schedule)[0]["hosts"] == ["h2"]
+
+    def test_no_host_reports_for_a_round_without_work(self, world: World, boot: Boot) -> None:
+        for stage in STAGES[:2]:
+            world.begin(stage, "h1")
+            world.done(stage, [self.uuid])
+        boot(boot_spawn, "h1")
+        world.time += 1000
+        refreshed = self.refresh(boot)
+        assert (refreshed["stale_hosts"], refreshed["given_back"]) == ([], [])
+        assert world.state(self.uuid) == ("active", None, "h1")
+
+    @pytest.mark.parametrize("stages", [0, 1, 2, 3])
+    def test_a_build_that_a_task_left_goes_to_another_host(self, world: World, boot: Boot, stages: int) -> None:
+        """S8: a task that a timeout of Ansible ended, or whose worker was killed, writes no outcome."""
+        for number, stage in enumerate(STAGES[:stages]):
+            world.begin(stage, "h1")
+            if number + 1 < stages:
+                world.done(stage, [self.uuid])
+        refreshed = self.refresh(boot)
+        assert refreshed["given_back"] == [self.uuid] and refreshed["stale_hosts"] == []
+        assert world.state(self.uuid) == ("building", "scheduling", None)
+        (fault,) = world.rows(tables.instance_faults)
+        assert (fault.error_code, fault.host) == ("HostUnreachable", "h1")
+        assert bool(world.used("h1")[0] > 512) == bool(stages), (
+            "what a stage may have made keeps its claim until it is gone"
+        )
+        assert boot(boot_schedule)[0]["hosts"] == ["h2"], "h1 is left out"
+
+    def test_after_the_last_round_it_ends_in_error(self, world: World, boot: Boot) -> None:
+        world.begin(STAGES[0], "h1")
+        for host in ("h2", "h3"):
+            with world.ledger.write() as tx:
+                nodes.record_unreachable(tx, host, "no route")
+        result = boot(boot_report, uuids=[self.uuid])[0]
+        assert result["failed"] and "its task ended without an answer" in result["msg"]
+        assert world.state(self.uuid) == ("error", None, None)
