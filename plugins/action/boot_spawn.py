@@ -37,12 +37,17 @@ class ActionModule(StageAction):
         drives, domains = [], []
         with_volumes = [b.uuid for b in builds if guest_of_build.has_volumes(b)]
         volumes = self.open_ledger().inspect(attached_volumes.load, with_volumes) if with_volumes else {}
+        places = self._define_tagged(builds, settings, volumes, outcomes)
         for build in builds:
+            if build.uuid in outcomes:
+                continue
             try:
                 if build.row.config_drive:
                     secrets = secrets_of(build.row.project, build.row.display_name)
                     password = passwords.password_of(build.uuid, secrets)
-                    files = guest_of_build.config_drive(build, settings, secrets, password, volumes.get(build.uuid, ()))
+                    files = guest_of_build.config_drive(
+                        build, settings, secrets, password, volumes.get(build.uuid, ()), places.get(build.uuid, ())
+                    )
                     drives.append(
                         {
                             "uuid": build.uuid,
@@ -60,17 +65,7 @@ class ActionModule(StageAction):
             outcomes.update(item_errors(result, [d["uuid"] for d in drives]))
         domains = [d for d in domains if outcomes.get(d["uuid"]) is None]
         if domains:
-            result = self.run_module(
-                "domain",
-                {
-                    "libvirt_uri": host_settings.of(self).libvirt_uri,
-                    "domains": domains,
-                    "workers": host_settings.workers(self, len(domains)),
-                    "instances_path": settings.instances_path,
-                    "max_builds": settings.max_concurrent_builds,
-                },
-            )
-            outcomes.update(item_errors(result, [d["uuid"] for d in domains]))
+            result = self._run_domains(domains, settings, outcomes)
             self._power_states = {u: r["power_state"] for u, r in result["outcomes"].items() if not r.get("error")}
         return {b.uuid: outcomes.get(b.uuid) for b in builds}
 
@@ -79,6 +74,48 @@ class ActionModule(StageAction):
         with_volumes = {b.uuid for b in good if b.volumes}
         _active, lost = ledger_builds.spawned(tx, host, power_states, with_volumes)
         return lost
+
+    def _define_tagged(
+        self,
+        builds: t.Sequence[Build],
+        settings: Values,
+        volumes: t.Mapping[str, t.Sequence[attached_volumes.Attached]],
+        outcomes: Outcomes,
+    ) -> dict[str, t.Any]:
+        """Define the guests that are told where they find devices with a tag. Returns the places of each one's devices.
+
+        libvirt gives the devices their addresses, and the config drive, which tells them, is written before the guest starts.
+        """
+        domains = []
+        for build in builds:
+            if build.row.config_drive and guest_of_build.has_tags(build):
+                try:
+                    domain = self._domain(build, settings, volumes.get(build.uuid, ()))
+                except errors.BootflowError as e:
+                    outcomes[build.uuid] = e
+                else:
+                    domains.append({**{k: domain[k] for k in ("uuid", "name", "xml")}, "state": "defined"})
+        if not domains:
+            return {}
+        result = self._run_domains(domains, settings, outcomes)
+        return {uuid: outcome.get("devices") or () for uuid, outcome in result["outcomes"].items()}
+
+    def _run_domains(
+        self, domains: t.Sequence[t.Mapping[str, t.Any]], settings: Values, outcomes: Outcomes
+    ) -> dict[str, t.Any]:
+        """:arg outcomes: gets the errors"""
+        result = self.run_module(
+            "domain",
+            {
+                "libvirt_uri": settings.libvirt_uri,
+                "domains": domains,
+                "workers": host_settings.workers(self, len(domains)),
+                "instances_path": settings.instances_path,
+                "max_builds": settings.max_concurrent_builds,
+            },
+        )
+        outcomes.update(item_errors(result, [d["uuid"] for d in domains]))
+        return result
 
     def _domain(
         self,

@@ -155,6 +155,17 @@ outcomes:
       description: Duration in seconds.
       type: float
       returned: success
+    devices:
+      description: Where the guest finds its disks and interfaces, in the order of the definition.
+      type: list
+      elements: dict
+      returned: success, with O(domains[].state=defined), not in check mode
+      contains:
+        type: {description: V(disk) or V(nic)., type: str, returned: always}
+        name: {description: Name of the disk in the definition., type: str, returned: for a disk, sample: vda}
+        mac: {description: MAC address of the interface., type: str, returned: for an interface}
+        bus: {description: "V(pci), V(scsi), V(ide) or V(usb).", type: str, returned: if the device has one of these}
+        address: {description: PCI address in the guest., type: str, returned: with RV(outcomes.devices.bus=pci), sample: "0000:00:03.0"}
     console_match:
       description: The console line that matched; otherwise null.
       type: str

@@ -42,8 +42,6 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes 
 
 VERSION = "0.1.0"  # of the collection, in the domain's metadata
 VOLUME = "volume"  # kind of a planned disk that an attachment brings
-# What Nova tells a guest of the place of a tagged disk. source: _build_device_metadata
-METADATA_BUS = {"virtio": "pci", "scsi": "scsi", "sata": "scsi", "ide": "ide", "usb": "usb"}
 
 
 def folder(build: Build, settings: Values) -> str:
@@ -62,18 +60,26 @@ def has_volumes(build: Build) -> bool:
     return any(d["kind"] == VOLUME for d in build.disks)
 
 
+def has_tags(build: Build) -> bool:
+    """Whether the guest is told where it finds devices."""
+    return any(disk.get("tag") for disk in build.disks) or any(port.tag for port, _network in build.ports)
+
+
 def config_drive(
     build: Build,
     settings: Values,
     secrets: t.Optional[GuestSecrets],
     password: str,
     volumes: t.Sequence[Attached] = (),
+    places: t.Sequence[t.Mapping[str, t.Any]] = (),
 ) -> dict[str, bytes]:
     """The files of the build's config drive. ``secrets``: user data and files, which the ledger does not store.
 
     :arg volumes: attachments of the build.
+    :arg places: of the devices of the defined domain, see core.guest.device_places.
     """
     row, spec = build.row, build.row.spec
+    numa = build.allocation.get("numa")
     files = tuple((f.path, base64.b64decode(f.contents)) for f in secrets.injected_files) if secrets else ()
     keys = ((spec["key_name"], spec["key_data"]),) if spec["key_data"] else ()
     return metadata.config_drive_files(
@@ -82,7 +88,7 @@ def config_drive(
             display_name=row.display_name,
             hostname=row.hostname,
             project_id=row.project,
-            availability_zone=build.facts.get("availability_zone") or row.availability_zone,
+            availability_zone=_zone(build),
             launch_index=row.launch_index,
             metadata=spec["metadata"],
             keys=keys,
@@ -97,7 +103,8 @@ def config_drive(
             instance_type=spec["flavor"]["name"],
             image_id=(spec["image"] or {}).get("id", ""),
             block_device_mapping=ec2_block_device_mapping(build),
-            devices=tuple(tagged_disks(build, volumes)),
+            devices=tuple(tagged_devices(build, volumes, places)),
+            dedicated_cpus=dedicated_cpus(GuestNUMATopology.from_dict(numa)) if numa else (),
         )
     )
 
@@ -112,22 +119,33 @@ def ec2_block_device_mapping(build: Build) -> dict[str, str]:
     return metadata.block_device_mapping(root, named("ephemeral"), next(iter(named("swap")), None), named(VOLUME))
 
 
-def tagged_disks(build: Build, volumes: t.Sequence[Attached] = ()) -> list[dict[str, t.Any]]:
-    """The disks with a tag, for meta_data.json: a guest recognises a volume by its serial."""
-    found = []
-    for disk in build.disks:
-        if disk.get("tag"):
+def tagged_devices(
+    build: Build, volumes: t.Sequence[Attached], places: t.Sequence[t.Mapping[str, t.Any]]
+) -> t.Iterator[dict[str, t.Any]]:
+    """The devices with a tag, for meta_data.json: a guest recognises a volume by its serial. source: Nova's _build_device_metadata"""
+    ports = {port.mac_address: port for port, _network in build.ports if port.tag}
+    disks = {disk["device_name"]: disk for disk in build.disks if disk.get("tag")}
+    for place in places:
+        port = ports.get(place.get("mac", ""))
+        disk = disks.get("/dev/" + place.get("name", ""))
+        if port is not None:
+            yield {**place, "tags": [port.tag]}
+        elif disk is not None:
             attached = attached_volumes.attached_of(disk, volumes) if disk["kind"] == VOLUME else None
-            found.append(
-                {
-                    "type": "disk",
-                    "bus": METADATA_BUS.get(disk["disk_bus"]),
-                    "serial": attached.volume_id if attached is not None else disk.get("serial"),
-                    "path": disk["device_name"],
-                    "tags": [disk["tag"]],
-                }
-            )
-    return found
+            serial = attached.volume_id if attached is not None else disk.get("serial")
+            yield {**place, "serial": serial, "tags": [disk["tag"]]}
+
+
+def dedicated_cpus(topology: GuestNUMATopology) -> tuple[int, ...]:
+    """The guest's CPUs that are pinned to a CPU of the host. source: Nova's _get_instance_dedicated_cpus"""
+    return tuple(sorted(cpu for cell in topology.cells for cpu in cell.pinning))
+
+
+def _zone(build: Build) -> str | None:
+    """The node's zone: of several, the requested one."""
+    requested = build.row.availability_zone
+    zones = [zone.strip() for zone in build.zone.split(",")]
+    return requested if requested and (requested in zones or not build.zone) else build.zone or None
 
 
 def _random_seed() -> bytes:

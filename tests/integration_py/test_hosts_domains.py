@@ -85,6 +85,19 @@ class Host:
         return self.libvirt.run("virsh", "-q", *argv)
 
 
+def test_a_defined_guest_says_where_its_devices_are(host):
+    host.make_disk(1)
+    assert "devices" not in host.domains(host.wanted(1, state="defined"), check=True)["outcomes"][guest(1)]
+    for defined in (True, False):
+        outcome = host.domains(host.wanted(1, state="defined"))["outcomes"][guest(1)]
+        assert (outcome["defined"], outcome["started"], outcome["power_state"]) == (defined, False, 4)
+        (disk,) = outcome["devices"]
+        text = host.virsh("dumpxml", "--inactive", guest(1))
+        assert (disk["type"], disk["name"], disk["bus"]) == ("disk", "vda", "pci")
+        assert "slot='0x%s'" % disk["address"][8:10] in text
+    assert host.domains(host.wanted(1))["outcomes"][guest(1)]["started"]
+
+
 def test_a_guest_from_nothing_to_nothing(host):
     host.make_disk(1)
     console = {"pattern": r"TINY-GUEST \w+", "timeout": 30}

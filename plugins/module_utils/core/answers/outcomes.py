@@ -46,7 +46,8 @@ def _outcomes(required: dict[str, Shape] | None = None, optional: dict[str, Shap
 
 ANY: Shape = _outcomes()
 _power_state = choice(*POWER_STATES)
-DOMAINS: Shape = _outcomes({"power_state": _power_state})
+_place: Shape = record({"type": choice("disk", "nic")}, {n: text(32) for n in ("name", "mac", "bus", "address")})
+DOMAINS: Shape = _outcomes({"power_state": _power_state}, {"devices": items(_place)})
 DOMAIN_POWER: Shape = _outcomes({"power_state": _power_state}, {"forced": flag, "vifs_missing": names})
 INSTANCE_DISKS: Shape = _outcomes({}, {"pending": names})
 VOLUMES: Shape = _outcomes({}, {"name": name, "path": path, "size": size, "action": text(), "copying": flag})

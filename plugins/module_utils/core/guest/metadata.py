@@ -65,7 +65,7 @@ class InstanceMetadata:
     devices: tuple[
         t.Mapping[str, t.Any], ...
     ] = ()  # tagged devices: {type: nic|disk|share, bus, address, mac, tags...}
-    dedicated_cpus: tuple[int, ...] = ()  # host CPUs that the guest's vCPUs are pinned to
+    dedicated_cpus: tuple[int, ...] = ()  # the guest's CPUs that are pinned
     dhcp_domain: str = ""  # appended to hostname
 
 

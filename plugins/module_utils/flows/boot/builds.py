@@ -49,6 +49,7 @@ class Build:
     ports: list[tuple[PortRecord, Network]]
     network_info: list[dict[str, t.Any]]
     facts: dict[str, t.Any]  # of the node
+    zone: str = ""  # of the node
     allocation: Claimed = field(default_factory=Claimed)  # NUMA cells and devices
     resumed: bool = False  # a dead run may already have done this stage
     volumes: dict[str, Attachment] = field(default_factory=dict)  # by the volume's id
@@ -170,12 +171,13 @@ def load(tx: Transaction, rows: t.Sequence[PlacedInstance]) -> list[Build]:
     allocations = claims.allocations_of(tx, uuids)
     resumed = history.with_event(tx, uuids, "resume")
     volumes = _attachments(tx, rows)
-    facts: dict[tuple[str, str], dict[str, t.Any]] = {}
+    places: dict[tuple[str, str], tuple[dict[str, t.Any], str]] = {}
     builds = []
     for row in rows:
         place = (row.host, row.node)
-        if place not in facts:
-            facts[place] = nodes.node_facts(tx, *place)
+        if place not in places:
+            places[place] = nodes.facts_and_zone(tx, *place)
+        facts, zone = places[place]
         networks = {n.id: n for _p, n in port_records[row.uuid]}
         builds.append(
             Build(
@@ -183,7 +185,8 @@ def load(tx: Transaction, rows: t.Sequence[PlacedInstance]) -> list[Build]:
                 disks=disks[row.uuid],
                 ports=port_records[row.uuid],
                 network_info=build_network_info([p for p, _n in port_records[row.uuid]], networks, row.project),
-                facts=facts[place],
+                facts=facts,
+                zone=zone,
                 allocation=allocations.get(row.uuid, {}),
                 resumed=row.uuid in resumed,
                 volumes={a.volume_id: a for a in volumes.get(row.uuid, ())},

@@ -12,6 +12,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core.errors import InstanceExists, InvalidInput, LibvirtError, WaitTimeout
+from ...core.guest.device_places import device_places
 from ...core.guest.domain.element import parse, to_text
 from ...core.instances.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
 from ..os.batch import progress
@@ -77,7 +78,8 @@ def shown_xml(xml: str) -> str:
 def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False) -> dict[str, t.Any]:
     """Define, start and wait according to ``spec``; only missing steps are done.
 
-    Returns {changed, defined, started, resumed, power_state, seconds, differences, diff, console_match, vifs_missing}.
+    Returns {changed, defined, started, resumed, power_state, seconds, differences, diff, console_match, vifs_missing}, and
+    ``devices`` (see device_places) if the requested state is ``defined``.
     A running domain with another definition gets the new definition for its next start and keeps running.
     After a failure the caller must remove the domain.
 
@@ -132,7 +134,10 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
         progress.mark_changed()
         result["vifs_missing"] = wait_plugged(domain, spec.vif_plugging_timeout, spec.vif_plugging_is_fatal)
         tolerating(domain.resume, "VIR_ERR_OPERATION_INVALID")  # another process was quicker
-    if spec.state != "defined":
+    if spec.state == "defined":
+        with libvirt_errors():
+            result["devices"] = device_places(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+    else:
         wait_for_state(domain, POWER_PAUSED if spec.state == "paused" and start else RUNNING, spec)
     if spec.state == "running":
         alive = _still_running(domain, spec)

@@ -225,6 +225,16 @@ def node_facts(tx: Transaction, host: str, node: str) -> dict[str, t.Any]:
     return dict(row.facts) if row is not None else {}
 
 
+def facts_and_zone(tx: Transaction, host: str, node: str) -> tuple[dict[str, t.Any], str]:
+    """The last reported facts of a node, empty if it never reported, and its availability zone."""
+    c = compute_nodes.c
+    table = node_facts_table
+    joined = compute_nodes.outerjoin(table, c.id == table.c.compute_node_id)
+    query = sa.select(table.c.facts, c.availability_zone).select_from(joined).where(c.host == host, c.node == node)
+    row = tx.execute(query).first()
+    return ({}, "") if row is None else (dict(row.facts or {}), row.availability_zone)
+
+
 def zones(tx: Transaction) -> dict[str, str]:
     """host -> its availability zone."""
     c = compute_nodes.c

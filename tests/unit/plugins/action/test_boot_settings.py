@@ -15,10 +15,12 @@ from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.action import boot_accept, boot_disks, boot_networks, boot_spawn
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.device_places import device_places
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import ports
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.taking import cells, node
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
 IMAGE = {"name": "tiny", "disk_format": "qcow2", "allow_unverified": True, "url": "http://x.example/tiny.qcow2"}
@@ -33,6 +35,9 @@ class Boot:
         self.world = world
         self.given: dict[str, t.Any] = {}
         self.warnings: list[str] = []  # of accept()
+        self.modules: list[str] = []  # that ran
+        self.zone = "nova"  # of h1
+        self.facts: dict[str, t.Any] = {}  # of h1
         everywhere = {
             "bootflow_flavors": [FLAVOR],
             "bootflow_images": [IMAGE],
@@ -56,7 +61,7 @@ class Boot:
         return [(e["path"], e["code"], e["status"]) for e in caught.value.errors]
 
     def build(self, **entry: t.Any) -> None:
-        self.world.report("h1")
+        node(self.world, configuration={"availability_zone": self.zone}, **self.facts)
         self.accept(**entry)
         self.world.schedule()
         for module in (boot_networks, boot_disks, boot_spawn):
@@ -68,9 +73,32 @@ class Boot:
 
     def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         self.given[name] = arguments
+        self.modules.append(name)
         items = next(arguments[key] for key in ("networks", "drives", "domains", "instances") if key in arguments)
         running = {"power_state": power_states.RUNNING}
-        return {"outcomes": {item.get("uuid") or item["name"]: running for item in items}}
+        return {"outcomes": {item.get("uuid") or item["name"]: {**running, **_defined(name, item)} for item in items}}
+
+    def xml(self, number: int = 0) -> etree._Element:
+        return etree.fromstring(self.given["domain"]["domains"][number]["xml"])
+
+    def metadata(self, number: int = 0) -> dict[str, t.Any]:
+        """What the guest was told."""
+        files = unpack_files(self.given["config_drive"]["drives"][number]["files"])
+        return t.cast("dict[str, t.Any]", json.loads(files["openstack/latest/meta_data.json"]))
+
+
+def _defined(module: str, item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The places of a defined domain's devices, as libvirt would give them addresses."""
+    if module != "domain" or item["state"] != "defined":
+        return {}
+    root = etree.fromstring(item["xml"])
+    for number, device in enumerate(root.iterfind("devices/*")):
+        virtio = device.tag == "interface" or device.find("target[@bus='virtio']") is not None
+        if device.find("address") is None and virtio:
+            etree.SubElement(
+                device, "address", type="pci", domain="0x0000", bus="0x0a", slot="0x%02x" % number, function="0x0"
+            )
+    return {"devices": device_places(etree.tostring(root, encoding="unicode"))}
 
 
 @pytest.mark.parametrize(
@@ -193,3 +221,67 @@ def test_names_that_nothing_reads_are_warned_of_once_a_flavor_and_image(world: W
     boot = Boot(world, flavors=[FLAVOR], images=[image], aggregates=[aggregate])
     boot.accept(name="db")
     assert boot.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("zone", "entry"), [("nova", {}), ("north", {}), ("south, north", {"availability_zone": "north"})]
+)
+def test_a_guest_is_told_the_zone_of_its_host(world: World, zone: str, entry: dict[str, t.Any]) -> None:
+    """G2: it was null unless the entry named a zone."""
+    boot = Boot(world, host={"bootflow_availability_zone": zone})
+    boot.zone = zone
+    boot.build(**entry)
+    assert boot.metadata()["availability_zone"] == entry.get("availability_zone", zone)
+
+
+def test_a_guest_is_told_where_it_finds_devices_with_a_tag(world: World) -> None:
+    """G2: tags of interfaces never reached the guest, and those of disks came without an address."""
+    networks = [{"name": "blue", "subnets": [{"cidr": "10.0.0.0/24"}]}]
+    boot = Boot(world, networks=networks)
+    scratch = {"source_type": "blank", "destination_type": "local", "volume_size": 1}
+    boot.build(
+        networks=[{"network": "blue"}, {"network": "blue", "tag": "backup"}],
+        block_device_mapping=[{**scratch, "tag": "fast"}, {**scratch, "disk_bus": "scsi", "tag": "slow"}],
+    )
+    assert boot.modules[-3:] == ["domain", "config_drive", "domain"]
+    disk, slow, nic = boot.metadata()["devices"]
+    macs = [node.get("address") for node in boot.xml().iterfind("devices/interface/mac")]
+    assert (disk["type"], disk["bus"], disk["tags"]) == ("disk", "pci", ["fast"])
+    assert (slow["type"], slow["bus"], slow["address"], slow["tags"]) == ("disk", "scsi", "none", ["slow"])
+    assert (nic["type"], nic["mac"], nic["bus"], nic["tags"]) == ("nic", macs[1], "pci", ["backup"])
+    assert all(device["address"].startswith("0000:0a:") for device in (disk, nic))
+
+
+def test_a_guest_without_tags_is_defined_as_it_is_started(world: World) -> None:
+    boot = Boot(world, networks=[{"name": "blue", "subnets": [{"cidr": "10.0.0.0/24"}]}])
+    boot.build(networks=["blue"])
+    assert boot.modules[-2:] == ["config_drive", "domain"] and boot.metadata()["devices"] == []
+
+
+def test_a_guest_with_tags_that_cannot_be_defined_is_not_started(world: World) -> None:
+    boot = Boot(world)
+    run = boot.run_module
+    refused = {"code": "LibvirtError", "status": 500, "message": "unsupported", "remedy": "", "retryable": True}
+
+    def refuse(name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        result = run(name, arguments)
+        if name == "domain":
+            return {"outcomes": {uuid: {"changed": False, "error": refused} for uuid in result["outcomes"]}}
+        return result
+
+    boot.run_module = refuse  # type: ignore[method-assign]
+    scratch = {"source_type": "blank", "destination_type": "local", "volume_size": 1, "tag": "fast"}
+    with pytest.raises(AssertionError):
+        boot.build(block_device_mapping=[scratch])
+    assert "config_drive" not in boot.modules and boot.modules.count("domain") == 1
+
+
+def test_a_guest_is_told_which_of_its_cpus_are_dedicated(world: World) -> None:
+    """G2: it was told of none."""
+    flavor = {**FLAVOR, "vcpus": 2, "extra_specs": {"hw:cpu_policy": "dedicated"}}
+    boot = Boot(world, flavors=[flavor])
+    boot.facts = {"numa_topology": cells(1, 4, 4096)}
+    boot.build(count=2)
+    pins = [[pin.get("cpuset") for pin in boot.xml(number).iterfind("cputune/vcpupin")] for number in range(2)]
+    assert len({cpu for of_guest in pins for cpu in of_guest}) == 4  # of the host
+    assert [boot.metadata(number)["dedicated_cpus"] for number in range(2)] == [[0, 1], [0, 1]]

@@ -32,8 +32,9 @@ TARGET = {
     "sessions": [],
     "path": "/dev/x",
 }
+PLACE = {"type": "disk", "name": "vda", "bus": "pci", "address": "0000:00:03.0"}
 ANSWERS: dict[str, dict[str, t.Any]] = {
-    "domain": {"outcomes": {UUID: {**GOOD, "power_state": 1, "vifs_missing": []}, "b": BAD}},
+    "domain": {"outcomes": {UUID: {**GOOD, "power_state": 1, "vifs_missing": [], "devices": [PLACE]}, "b": BAD}},
     "domain_power": {"outcomes": {UUID: {**GOOD, "power_state": 4, "forced": False}, "b": BAD}},
     "instance_disks": {"outcomes": {UUID: {**GOOD, "pending": ["i"]}, "b": BAD}, "missing_images": ["i"]},
     "instance_cleanup": {"outcomes": {UUID: GOOD, "b": BAD}},

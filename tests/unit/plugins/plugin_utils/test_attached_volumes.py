@@ -228,11 +228,14 @@ def test_tags_in_the_metadata():
             "tag": "scratch",
         },
     )
-    assert guest_of_build.tagged_disks(build_, [attached(1), attached(2)]) == [
-        {"type": "disk", "bus": "pci", "serial": volume_id(1), "path": "/dev/vdb", "tags": ["database"]},
-        {"type": "disk", "bus": "scsi", "serial": None, "path": "/dev/sdb", "tags": ["scratch"]},
+    volume = {"type": "disk", "name": "vdb", "bus": "pci", "address": "0000:03:00.0"}
+    scratch = {"type": "disk", "name": "sdb", "bus": "scsi"}
+    places = [{"type": "disk", "name": "vda"}, scratch, volume, {"type": "nic", "mac": "fa:16:3e:00:00:01"}]
+    assert list(guest_of_build.tagged_devices(build_, [attached(1), attached(2)], places)) == [
+        {**scratch, "serial": None, "tags": ["scratch"]},
+        {**volume, "serial": volume_id(1), "tags": ["database"]},
     ]
-    files = guest_of_build.config_drive(build_, HOST.of({}), None, "", [attached(1), attached(2)])
+    files = guest_of_build.config_drive(build_, HOST.of({}), None, "", [attached(1), attached(2)], places)
     assert volume_id(1).encode() in files["openstack/latest/meta_data.json"]
 
 
