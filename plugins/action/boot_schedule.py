@@ -22,7 +22,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, failure, schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import schedule as volume_scheduling
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.history import LastFault
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import Instance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.database import Ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
@@ -57,7 +56,7 @@ class _Rehearsed:
     placed: dict[str, builds.Build]
     volumes: dict[str, list[attached_volumes.Attached]]
     backends: dict[str, t.Any]  # by the volume's id: where it would be made
-    faults: dict[str, LastFault]
+    faults: dict[str, dict[str, t.Any] | None]
     xml: dict[str, str]  # of the domains
 
 
@@ -299,7 +298,7 @@ def _plan_lines(
     row: Instance,
     build: builds.Build | None,
     selection: Selection | None,
-    fault: LastFault | None,
+    fault: dict[str, t.Any] | None,
     decision: t.Any,
     in_full: bool,
 ) -> list[str]:

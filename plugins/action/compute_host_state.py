@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import RUN
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.selection import HOSTS
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
+from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+WORDS = {
+    service_state.ENABLED: "enabled",
+    service_state.DISABLED: "disabled",
+    service_state.FORCED_DOWN: "forced down",
+    service_state.UP: "no longer forced down",
+}
 
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **HOSTS.options(),
+        **RUN.options("print_table"),
     }
 
     def act(self) -> dict[str, t.Any]:
@@ -31,6 +41,8 @@ class ActionModule(LedgerAction):
         if o["state"] == service_state.ENABLED:
             for host in sorted(h for h, s in shown.items() if s["by_inventory"]):
                 self._display.warning("%s stays disabled: bootflow_disabled is true in the inventory." % host)
+        if o["print_table"]:
+            tables.show(self._display, self._lines({c["host"] for c in changes}))
         return {
             "changed": bool(changes),
             "changes": changes,
@@ -42,3 +54,12 @@ class ActionModule(LedgerAction):
                 "after_header": "hosts",
             },
         }
+
+    def _lines(self, changed: t.Collection[str]) -> list[str]:
+        o = self.options
+        words = WORDS[o["state"]] + (" (%s)" % o["reason"] if o["reason"] else "")
+        verb = "would be " if self.check_mode else "is "
+        return [
+            "%s %s%s" % (host, verb if host in changed else "was before, and stays, ", words)
+            for host in sorted(set(o["hosts"]))
+        ]

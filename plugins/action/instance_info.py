@@ -14,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables, variable_names
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import RUN_LIMIT, LedgerAction
+from ansible_collections.bootflow.compute.plugins.plugin_utils.results import item_lines
 
 
 class ActionModule(LedgerAction):
@@ -21,6 +22,7 @@ class ActionModule(LedgerAction):
         **SELECTION.options(),
         "host": {"type": "str"},
         **LISTING.options(),
+        "details": {"type": "bool", "default": False},
         "print_table": {"type": "bool", "default": False},
         **RUN_LIMIT,
     }
@@ -28,6 +30,10 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         variable_names.warn(self)
         o = self.options
+        if o["details"] and o["names"] is None and o["uuids"] is None and o["reservation_ids"] is None:
+            raise errors.InvalidInput(
+                reason="no instance is selected", remedy="Name it in bootflow_names or bootflow_uuids; list shows all."
+            )
         try:
             ledger = self.open_ledger()
         except errors.LedgerMissing as e:
@@ -44,6 +50,8 @@ class ActionModule(LedgerAction):
                 project=o["project"],
                 host=o["host"],
             )
+            if o["details"]:
+                return views.details(tx, rows)
             shown = views.instance_views(tx, rows)
             if o["events"]:
                 for view in shown:
@@ -52,5 +60,18 @@ class ActionModule(LedgerAction):
 
         shown = ledger.inspect(read)
         if o["print_table"]:
-            tables.show(self._display, tables.instance_table(shown) if shown else ["No instances."])
+            tables.show(self._display, self._lines(shown))
         return {"changed": False, "instances": shown}
+
+    def _lines(self, shown: t.Sequence[dict[str, t.Any]]) -> list[str]:
+        named = {v["name"] for v in shown} | {v["uuid"] for v in shown}
+        unknown = sorted({*(self.options["names"] or ()), *(self.options["uuids"] or ())} - named)
+        lines = ["No instance is called %s." % name for name in unknown]
+        if not shown:
+            return lines or ["No instances."]
+        if self.options["details"]:
+            return [*lines, *(line for view in shown for line in ["", *tables.whole(view)])]
+        lines = [*tables.instance_table(shown), *lines]
+        faulty = [v for v in shown if v["fault"]]
+        items = [errors.failed_item(v["name"], v["uuid"], v["fault"], host=v["fault"]["host"]) for v in faulty]
+        return [*lines, "", "Faults:", *(line for item in items for line in item_lines(item))] if items else lines

@@ -11,7 +11,8 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
-from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import MAINTENANCE, PLAYBOOKS
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import MAINTENANCE, PLAYBOOKS, RUN
+from ansible_collections.bootflow.compute.plugins.module_utils.core.times import utc
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import purge
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import backup, commits
@@ -25,6 +26,7 @@ class ActionModule(LedgerAction):
     ARGUMENTS = {
         "state": {"type": "str", "choices": ["migrated", "backup", "purged"], "default": "migrated"},
         **MAINTENANCE.options(),
+        **RUN.options("print_table"),
         **RUN_LIMIT,
     }
 
@@ -62,7 +64,7 @@ class ActionModule(LedgerAction):
         if self.check_mode and todo:
             lines = ["Would bring %s to revision %s:" % (shown, todo[-1]["revision"])]
             lines += ["  %(revision)s  %(description)s" % step for step in todo]
-            tables.show(self._display, lines)
+            self._show(lines)
         after = todo[-1]["revision"] if todo else runner.HEAD
         return {
             "changed": bool(todo),
@@ -101,8 +103,11 @@ class ActionModule(LedgerAction):
         ledger = self.open_ledger(check_revision=False)
         try:
             if self.check_mode:
+                self._show(["Would copy %s to %s." % (self.options["ledger_url"], dest)])
                 return {"changed": True, "dest": dest}
-            return {"changed": True, "dest": dest, "size": backup.backup(ledger, dest)}
+            size = backup.backup(ledger, dest)
+            self._show(["Copied %s to %s, %d bytes." % (self.options["ledger_url"], dest, size)])
+            return {"changed": True, "dest": dest, "size": size}
         finally:
             ledger.close()
 
@@ -112,17 +117,19 @@ class ActionModule(LedgerAction):
         days = self.options["history_retention_days"]
         before = purge.cutoff(time.time(), days)
         if before is None:
-            return {"changed": False, "purged": {}, "msg": "History is kept: bootflow_history_retention_days is 0."}
+            kept = "Nothing is purged: bootflow_history_retention_days is 0, which keeps history for ever."
+            self._show([kept])
+            return {"changed": False, "purged": {}, "msg": kept}
         ledger = self.open_ledger()
         try:
             counts = ledger.inspect(purge.plan, before) if self.check_mode else purge.purge(ledger, before)
         finally:
             ledger.close()
-        lines = ["%s of before %s:" % ("Would forget" if self.check_mode else "Forgot", _utc(before))]
+        lines = ["%s what is older than %s:" % ("Would purge" if self.check_mode else "Purged", utc(before))]
         lines += ["  %8d %s" % (count, name) for name, count in counts.items()] or ["  nothing"]
-        tables.show(self._display, lines)
+        self._show(lines)
         return {"changed": bool(counts), "purged": counts}
 
-
-def _utc(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    def _show(self, lines: t.Sequence[str]) -> None:
+        if self.options["print_table"]:
+            tables.show(self._display, lines)

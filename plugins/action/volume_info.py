@@ -38,7 +38,9 @@ class ActionModule(LedgerAction):
 
         volumes, snapshots, backends = ledger.inspect(read)
         if o["print_table"]:
-            lines = volume_texts.volume_table(volumes) if volumes else ["No volumes."]
+            lines = (
+                volume_texts.volume_table(volumes) if volumes else ["No volumes."] if o["volume_names"] != [] else []
+            )
             there = {v["name"] for v in volumes} | {v["id"] for v in volumes}
             unknown = sorted({*(o["volume_names"] or ()), *(o["volume_ids"] or ())} - there)
             if unknown:
@@ -49,6 +51,6 @@ class ActionModule(LedgerAction):
             if faulty:
                 lines += ["", "Faults:", *(line for v in faulty for line in item_lines(volume_texts.failed_item(v)))]
             if backends:
-                lines += ["", *volume_texts.backend_table(backends)]
+                lines += [*([""] if lines else []), *volume_texts.backend_table(backends)]
             tables.show(self._display, lines)
         return {"changed": False, "volumes": volumes, "snapshots": snapshots, "backends": backends}

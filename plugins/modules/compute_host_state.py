@@ -38,6 +38,9 @@ options:
       - Reason for V(disabled) or V(forced_down), at most 255 characters. The explanations of the scheduler show it.
       - Read from the variable C(bootflow_host_reason).
     type: str
+  print_table:
+    description: Print the state of the hosts. Read from the variable C(bootflow_print_table), else V(true).
+    type: bool
 """
 
 EXAMPLES = r"""

@@ -24,6 +24,12 @@ options:
   host:
     description: Only instances on this host.
     type: str
+  details:
+    description:
+      - Return of each instance also its journal, its disks, its scheduler hints and the numbers of its flavor, and print all of it.
+      - Needs O(names), O(uuids) or O(reservation_ids).
+    type: bool
+    default: false
   events:
     description: Return the journal of each instance too. Read from the variable C(bootflow_list_events), else false.
     type: bool
@@ -39,12 +45,22 @@ EXAMPLES = r"""
   bootflow.compute.instance_info:
     project: web
   register: found
+
+- name: Show one instance whole
+  bootflow.compute.instance_info:
+    names: [web-1]
+    details: true
+    print_table: true
 """
 
 RETURN = r"""
 ---
 instances:
-  description: The instances, with Nova's field names.
+  description:
+    - The instances, with Nova's field names. Times are ISO 8601 in UTC; C(age) is the number of seconds since the instance was accepted,
+      C(seconds) how long its build took.
+    - Each entry of C(addresses) has C(ip_address), C(prefix), C(version), C(network) and C(mac_address).
+    - An instance in error has a C(fault) with code, message and remedy.
   type: list
   elements: dict
   returned: success
@@ -53,9 +69,20 @@ instances:
       uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11
       vm_state: active
       task_state: null
+      power_state: 1
       host: kvm1
-      addresses: [10.77.0.10]
+      flavor: m1.small
+      image: debian-12
+      addresses:
+        - ip_address: 10.77.0.10
+          prefix: 24
+          version: 4
+          network: servers
+          mac_address: fa:16:3e:4b:1f:02
+      created_at: "2026-03-02T10:15:00Z"
+      age: 86400
       seconds: 9.4
+      fault: null
       server_group: web
       numa_topology: null
       pci_devices: []

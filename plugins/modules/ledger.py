@@ -41,6 +41,9 @@ options:
       - With O(state=purged), number of days to keep history; 0 keeps it forever.
       - Read from the variable C(bootflow_history_retention_days), else V(0).
     type: float
+  print_table:
+    description: Print what was copied or purged, or in check mode would be done. Read from the variable C(bootflow_print_table), else V(true).
+    type: bool
 """
 
 EXAMPLES = r"""

@@ -22,6 +22,10 @@ extends_documentation_fragment:
   - bootflow.compute.shared.run_limit
   - bootflow.compute.volume_selection
 options:
+  volume_names:
+    description:
+      - Names of volumes. An empty list selects no volume; the result then has the backends only.
+      - Read from the variable C(bootflow_volume_names).
   print_table:
     description: Print the result as tables.
     type: bool

@@ -35,8 +35,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.nu
     HostNUMATopology,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import GUEST
+from ansible_collections.bootflow.compute.plugins.module_utils.core.times import utc
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.views import utc
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes
 from ansible_collections.bootflow.compute.plugins.plugin_utils.attached_volumes import Attached
 

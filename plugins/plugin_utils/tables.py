@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible.module_utils.common.yaml import yaml_dump
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
+from ansible_collections.bootflow.compute.plugins.module_utils.core.times import duration
 
 
 def table(head: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> list[str]:
@@ -22,20 +26,57 @@ def table(head: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> list[st
 
 def instance_table(views: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
     """The table of instances: what boot and list end with."""
-    head = ("INSTANCE", "UUID", "VM_STATE", "TASK_STATE", "HOST", "ADDRESSES", "SECONDS")
+    head = ("INSTANCE", "VM_STATE", "TASK_STATE", "POWER", "HOST", "FLAVOR", "IMAGE", "ADDRESSES", "AGE", "UUID")
     rows = [
         (
             v["name"],
-            v["uuid"],
             v["vm_state"],
             v["task_state"] or "-",
+            POWER_STATES.get(v["power_state"], v["power_state"]),
             v["host"] or "-",
-            ", ".join(v["addresses"]) or "-",
-            "-" if v["seconds"] is None else "%.1f" % v["seconds"],
+            v["flavor"],
+            v["image"] or "-",
+            addresses(v) or "-",
+            duration(v["age"]),
+            v["uuid"],
         )
         for v in views
     ]
     return table(head, rows)
+
+
+def addresses(view: t.Mapping[str, t.Any]) -> str:
+    """The addresses of an instance by network: servers=10.77.0.10, fd00::10; backup=10.78.0.10"""
+    networks: dict[str, list[str]] = {}
+    for each in view["addresses"]:
+        networks.setdefault(each["network"], []).append(each["ip_address"])
+    return "; ".join("%s=%s" % (network, ", ".join(its)) for network, its in networks.items())
+
+
+def hypervisor_table(views: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
+    """The table of compute hosts, and below it what is wrong with them. FREE/TOTAL: free is what instances can still claim."""
+    head = ("HOST", "STATE", "ZONE", "INSTANCES", "VCPUS", "MEMORY_MB", "DISK_GB", "LAST_REPORT", "REASON")
+    rows = [
+        (
+            v["host"],
+            v["state"] if v["status"] == "enabled" else "%s, %s" % (v["state"], v["status"]),
+            v["availability_zone"] or "-",
+            v["running_vms"],
+            *("%d/%d" % (v[name + "_free"], v[name]) for name in ("vcpus", "memory_mb", "local_gb")),
+            "never" if v["report_age"] is None else "%s ago" % duration(v["report_age"]),
+            v["disabled_reason"] or "-",
+        )
+        for v in views
+    ]
+    lines = [*table(head, rows), "VCPUS, MEMORY_MB, DISK_GB: free for new instances/physical total."]
+    problems = ["  %s: %s" % (v["host"], problem) for v in views for problem in v["problems"]]
+    return [*lines, "", "Problems:", *problems] if problems else lines
+
+
+def whole(view: t.Mapping[str, t.Any]) -> list[str]:
+    """Everything about one item, as YAML; what is empty is left out."""
+    filled = {k: v for k, v in view.items() if v is not None and v != "" and v != [] and v != {}}
+    return str(yaml_dump(filled, sort_keys=False, allow_unicode=True, width=120)).splitlines()
 
 
 def show(display: t.Any, lines: t.Sequence[str]) -> None:

@@ -124,7 +124,7 @@ def test_a_purge_is_shown_and_done(run: Runner, tmp_path: Path) -> None:
     assert "Would forget" in output and "1 runs" in output and "changed=1" in output
     assert connection.execute("SELECT count(*) FROM runs").fetchone() == (2,)
     output = ok(run("purge", **variables))
-    assert "Forgot" in output and "1 runs" in output
+    assert "Purged what is older than" in output and "1 runs" in output
     assert connection.execute("SELECT id FROM runs").fetchall() == [("young",)]
     assert "changed=0" in ok(run("purge", **variables))
     connection.close()

@@ -48,7 +48,7 @@ HOSTS = Table(
         Setting(
             "host",
             list,
-            help="Playbook `host`: compute hosts. Playbooks `stop` and `start`: instances on these compute hosts.",
+            help="Playbooks `host` and `hosts`: compute hosts. Playbooks `stop` and `start`: instances on these compute hosts.",
             option="hosts",
             required=True,
         ),

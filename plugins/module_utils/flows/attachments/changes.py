@@ -90,7 +90,7 @@ def finish(
             done.append(reported)
         else:
             recent = fault is not None and fault["created_at"] >= begun.start_time
-            left.append({**reported, "error": fault if recent else None})
+            left.append({**reported, "error": history.shown_fault(fault) if recent else None})
             failed.add(row.instance_uuid)
         results[begun.id] = volume_history.SUCCESS if good else volume_history.ERROR
     volume_history.finish_changes(tx, results)

@@ -30,7 +30,6 @@ from ...core.scheduler.request_spec import RequestSpec
 from ...core.scheduler.weighers.base import Weigher
 from ...ledger.compute import claims, cleanups, groups, history, instances, ports, runs
 from ...ledger.compute.fleet import Needs
-from ...ledger.compute.history import LastFault
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
@@ -116,9 +115,9 @@ def needs_of(specs: t.Sequence[t.Mapping[str, t.Any]], options: SchedulerOptions
     )
 
 
-def faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, LastFault]:
+def faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, t.Any] | None]:
     """uuid -> why it was not placed."""
-    return history.last_faults(tx, uuids)
+    return {uuid: history.shown_fault(fault) for uuid, fault in history.last_faults(tx, uuids).items()}
 
 
 @dataclass(frozen=True)

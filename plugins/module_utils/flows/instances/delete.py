@@ -98,7 +98,9 @@ def finish(tx: Transaction, force: bool = False) -> tuple[list[str], list[dict[s
                     "name": row.display_name,
                     "uuid": row.uuid,
                     "host": [*waiting.get(row.uuid, ()), *(a.storage_host or a.attached_host for a in volumes)][0],
-                    "fault": faults.get(row.uuid) or attachments.last_fault(tx, [a.volume_id for a in volumes]),
+                    "fault": history.shown_fault(
+                        faults.get(row.uuid) or attachments.last_fault(tx, [a.volume_id for a in volumes])
+                    ),
                 }
             )
             continue

@@ -18,7 +18,7 @@ from ...core.reading.problems import Problems
 from ...core.volumes import states
 from ...core.volumes.model import Snapshot
 from ...ledger.compute import runs
-from ...ledger.compute.history import LastFault
+from ...ledger.compute.history import LastFault, shown_fault
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, deletions, snapshots, volume_history, volumes
 from ...ledger.storage.snapshots import SnapshotRow
@@ -101,7 +101,13 @@ def finish(
 
 
 def _shown(row: VolumeRow, fault: LastFault | None) -> dict[str, t.Any]:
-    return {"id": row.id, "name": row.name or "", "project": row.project, "pool_host": row.pool_host, "fault": fault}
+    return {
+        "id": row.id,
+        "name": row.name or "",
+        "project": row.project,
+        "pool_host": row.pool_host,
+        "fault": shown_fault(fault),
+    }
 
 
 # --- selecting -----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ...core import errors
+from ...core.times import utc
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
@@ -237,6 +238,14 @@ def last_faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, LastFault]
     return found
 
 
+def shown_fault(fault: LastFault | None) -> dict[str, t.Any] | None:
+    """A fault for people and playbooks, with times in ISO 8601."""
+    if fault is None:
+        return None
+    tried = [{**f, "created_at": utc(f["created_at"])} if "created_at" in f else f for f in fault["tried"]]
+    return {**fault, "created_at": utc(fault["created_at"]), "tried": tried}
+
+
 def events_of(tx: Transaction, uuid: str) -> list[dict[str, t.Any]]:
     """The journal of one instance, oldest first."""
     c = instance_action_events.c
@@ -245,8 +254,8 @@ def events_of(tx: Transaction, uuid: str) -> list[dict[str, t.Any]]:
         {
             "event": r.event,
             "host": r.host,
-            "start_time": r.start_time,
-            "finish_time": r.finish_time,
+            "start_time": utc(r.start_time),
+            "finish_time": utc(r.finish_time),
             "result": r.result,
             "details": r.details,
         }

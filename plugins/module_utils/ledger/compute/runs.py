@@ -13,6 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from ...core import errors
+from ...core.times import utc
 from ..db import bulk, this_run
 from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
@@ -86,11 +87,5 @@ def out_of_lease(tx: Transaction, run_ids: t.Iterable[str | None]) -> set[str]:
 def locked_error(tx: Transaction, name: str, run_id: str | None) -> errors.InstanceBusy:
     """The error for an instance that a live run owns."""
     row = next(iter(tx.rows(sa.select(runs).where(runs.c.id == run_id), RunRow)), None)
-    until = "the end of its lease" if row is None else _utc(row.lease_until)
+    until = "the end of its lease" if row is None else utc(row.lease_until)
     return errors.InstanceBusy(name=name, run=run_id, until=until)
-
-
-def _utc(seconds: float) -> str:
-    import datetime
-
-    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

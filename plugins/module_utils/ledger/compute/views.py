@@ -2,18 +2,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Instances as plain data for people and playbooks, the results of list, boot and delete."""
+"""Instances as plain data for people and playbooks: what list, show, boot and delete return."""
 
 from __future__ import annotations
 
-import datetime
+import ipaddress
 import typing as t
 
 from ...core.instances import states
 from ...core.model import Network
 from ...core.networks.network_info import PortRecord
+from ...core.times import utc
 from ..db.transaction import Transaction
-from . import claims, history, ports
+from . import claims, history, instances, ports
 from .groups import group_names
 from .history import LastFault
 from .instances import Instance
@@ -28,7 +29,7 @@ def instance_views(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str
     )
     allocations = claims.allocations_of(tx, uuids)
     groups = group_names(tx, {r.server_group_id for r in rows if r.server_group_id})
-    shown = [_view(r, port_records[r.uuid], faults.get(r.uuid)) for r in rows]
+    shown = [_view(r, port_records[r.uuid], faults.get(r.uuid), tx.now) for r in rows]
     for view, row in zip(shown, rows):
         its = allocations.get(row.uuid, {})
         view["server_group"] = groups.get(row.server_group_id or "")
@@ -39,7 +40,7 @@ def instance_views(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str
 
 
 def _view(
-    row: Instance, port_records: t.Sequence[tuple[PortRecord, Network]], fault: LastFault | None
+    row: Instance, port_records: t.Sequence[tuple[PortRecord, Network]], fault: LastFault | None, now: float
 ) -> dict[str, t.Any]:
     image = row.spec["image"]
     return {
@@ -62,21 +63,47 @@ def _view(
         "metadata": row.spec["metadata"],
         "description": row.spec["description"],
         "config_drive": row.config_drive,
-        "addresses": [f["ip_address"] for p, _n in port_records for f in p.fixed_ips],
+        "addresses": [a for p, n in port_records for a in _addresses(p, n)],
         "ports": [
             {"id": p.id, "network": n.name, "mac_address": p.mac_address, "fixed_ips": [dict(f) for f in p.fixed_ips]}
             for p, n in port_records
         ],
         "created_at": utc(row.created_at),
+        "updated_at": utc(row.updated_at),
         "launched_at": utc(row.launched_at),
+        "age": round(now - row.created_at),
         "seconds": None if row.launched_at is None else round(row.launched_at - row.created_at, 1),
-        "fault": fault,
+        "fault": history.shown_fault(fault),
     }
 
 
-def utc(seconds: float | None) -> str | None:
-    """ISO 8601 in UTC, as Nova prints times."""
-    if seconds is None:
-        return None
-    moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+def _addresses(port: PortRecord, network: Network) -> list[dict[str, t.Any]]:
+    subnets = {s.id: s for s in network.subnets}
+    found = []
+    for fixed in port.fixed_ips:
+        subnet = subnets.get(fixed["subnet_id"])
+        found.append(
+            {
+                "ip_address": fixed["ip_address"],
+                "prefix": None if subnet is None else ipaddress.ip_network(subnet.cidr, strict=False).prefixlen,
+                "version": ipaddress.ip_address(fixed["ip_address"]).version,
+                "network": network.name,
+                "mac_address": port.mac_address,
+            }
+        )
+    return found
+
+
+def details(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str, t.Any]]:
+    """instance_views with the flavor's numbers, the disks and the journal of each."""
+    disks = instances.disks_of(tx, [r.uuid for r in rows])
+    return [
+        {
+            **view,
+            "flavor_details": row.spec["flavor"],
+            "scheduler_hints": row.spec["scheduler_hints"],
+            "disks": disks[row.uuid],
+            "events": history.events_of(tx, row.uuid),
+        }
+        for view, row in zip(instance_views(tx, rows), rows)
+    ]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
+from ...core.times import utc
 from ...core.volumes import states
 from ..compute.history import LastFault
-from ..compute.views import utc
 from ..db import bulk
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction

@@ -418,7 +418,7 @@ def test_people_see_what_a_guest_has_for_itself(world: World) -> None:
     (uuid,) = waiting(world)
     claim(world, asked(uuid, numa=pinned(2), pci=(A_GPU,), disks=(A_DISK,)))
     with world.ledger.read() as tx:
-        (view,) = views.instance_views(tx, instances.select_live(tx, uuids=[uuid]))
+        (view,) = views.instance_views(tx.for_run(world.context()), instances.select_live(tx, uuids=[uuid]))
     (cell,) = view["numa_topology"]["cells"]
     assert sorted(dict(cell["pinning"]).values()) == [0, 1]
     assert (view["pci_devices"], view["whole_disks"]) == ([PLAIN[0]], ["/dev/sdb"])

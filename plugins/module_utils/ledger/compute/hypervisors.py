@@ -1,0 +1,76 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Compute hosts as plain data for people and playbooks: what the playbook hosts returns. Field names are Nova's."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core.scheduler.host_state import HostState
+from ...core.times import duration, utc
+from ..db.transaction import Transaction
+from . import cleanups, fleet, nodes
+
+
+def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> list[dict[str, t.Any]]:
+    """One dictionary for each compute node, by host; hosts that never reported come last. Memory is MB, disk GB."""
+    left: dict[str, list[str]] = {}
+    for cleanup in cleanups.rows(tx):
+        left.setdefault(cleanup.host, []).append(cleanup.domain_name)
+    silent = {r.host for r in nodes.rows(tx, ("host", "unreachable_reason")) if r.unreachable_reason is not None}
+    found = []
+    for state in fleet.read(tx, hosts).hosts:
+        age = None if state.updated_at is None else max(tx.now - state.updated_at, 0)
+        up = not state.forced_down and age is not None and age <= service_down_time
+        used_disk = state.local_gb - state.free_disk_mb // 1024
+        found.append(
+            {
+                "host": state.host,
+                "hypervisor_hostname": state.nodename,
+                "hypervisor_type": state.hypervisor_type,
+                "hypervisor_version": state.hypervisor_version,
+                "host_ip": state.host_ip,
+                "state": "up" if up else "down",
+                "status": "disabled" if state.disabled else "enabled",
+                "disabled_reason": state.disabled_reason,
+                "availability_zone": next(iter(state.availability_zones), None),
+                "running_vms": state.num_instances,
+                **_room("memory_mb", state.memory_mb, state.memory_mb_used, state.ram_allocation_ratio),
+                **_room("vcpus", state.vcpus, state.vcpus_used, state.cpu_allocation_ratio),
+                **_room("local_gb", state.local_gb, used_disk, state.disk_allocation_ratio),
+                "failed_builds": state.failed_builds,
+                "reported_at": utc(state.updated_at),
+                "report_age": None if age is None else round(age),
+                "problems": _problems(state, age, service_down_time, state.host in silent, left.get(state.host, ())),
+            }
+        )
+    return found
+
+
+def _room(name: str, total: int, used: int, ratio: float | None) -> dict[str, t.Any]:
+    """``free``: what instances can still claim, over-committed by the ratio."""
+    return {
+        name: total,
+        name + "_used": used,
+        name + "_free": int(total * (ratio or 1.0) - used),
+        name + "_ratio": ratio,
+    }
+
+
+def _problems(
+    state: HostState, age: float | None, service_down_time: float, silent: bool, left: t.Sequence[str]
+) -> list[str]:
+    found = []
+    if silent or (state.forced_down and age is None):
+        found.append(state.down_reason)
+    elif state.forced_down:
+        found.append("forced down: %s" % state.down_reason if state.down_reason else "forced down")
+    if age is not None and age > service_down_time:
+        found.append("the last report is %s old, more than %s" % (duration(age), duration(service_down_time)))
+    if left:
+        found.append("leftovers have to be removed: %s" % ", ".join(left))
+    if state.failed_builds:
+        found.append("builds that failed since one succeeded: %d" % state.failed_builds)
+    return found

@@ -1,0 +1,167 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What list, show, hosts, host, backup and purge print and return."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.action import (
+    compute_host_state,
+    hypervisor_info,
+    instance_info,
+    ledger,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
+from ansible_collections.bootflow.compute.plugins.module_utils.core.times import duration
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import NET, World, network, subnet
+
+INVENTORY = {"groups": {"bootflow_compute": ["h1", "h2", "h3"]}}
+TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+
+
+def run(world: World, module: t.Any, check_mode: bool = False, **options: t.Any) -> tuple[dict[str, t.Any], str]:
+    ports = WorldPorts(world, "l")
+    result = action_of(module, ports, INVENTORY, check_mode, **options).act()
+    return result, "\n".join(ports.shown)
+
+
+def transact(world: World, function: t.Any, *arguments: t.Any) -> None:
+    with world.ledger.write() as tx:
+        function(tx.for_run(world.context()), *arguments)
+
+
+def floats_of_times(value: t.Any, path: str = "") -> list[str]:
+    """Paths of moments that are not ISO 8601."""
+    if isinstance(value, dict):
+        found = [
+            path + "." + k
+            for k, v in value.items()
+            if k.endswith(("_at", "_time")) and v is not None and not TIME.match(str(v))
+        ]
+        return found + [p for k, v in value.items() for p in floats_of_times(v, "%s.%s" % (path, k))]
+    if isinstance(value, list):
+        return [p for i, v in enumerate(value) for p in floats_of_times(v, "%s[%d]" % (path, i))]
+    return []
+
+
+def test_hosts_with_state_room_and_problems(world: World) -> None:
+    world.report("h1", memory=4, availability_zone="rack-a", ram_allocation_ratio=1.5)
+    world.boot()
+    world.time += 300
+    world.report("h2")
+    transact(world, nodes.record_unreachable, "h2", "no route to host")
+    transact(world, cleanups.add, "h1", "0" * 36, "instance-7", "away")
+    result, shown = run(world, hypervisor_info, print_table=True)
+    first, second, third = result["hypervisors"]
+    assert (first["host"], first["state"], first["status"], first["availability_zone"]) == (
+        "h1", "up", "enabled", "rack-a",
+    )  # fmt: skip
+    assert (first["memory_mb"], first["memory_mb_used"], first["memory_mb_free"]) == (4096, 1024, 4096 * 1.5 - 1024)
+    assert (first["vcpus"], first["vcpus_free"], first["local_gb_free"]) == (500, 7999, 3999)
+    assert (first["running_vms"], first["report_age"]) == (1, 300) and TIME.match(first["reported_at"])
+    assert first["problems"] == ["leftovers have to be removed: instance-7"]
+    assert (second["state"], second["problems"]) == ("down", ["no route to host"])
+    assert (third["host"], third["state"], third["problems"]) == ("h3", "down", ["the host never reported"])
+    assert "h1    up     rack-a  1          7999/500  5120/4096  3999/4000  5 min ago    -" in shown
+    assert "  h3: the host never reported" in shown
+
+
+def test_hosts_that_people_stopped_and_hosts_that_went_silent(world: World) -> None:
+    for host in ("h1", "h2", "h4"):
+        world.report(host)
+    _result, shown = run(world, compute_host_state, hosts=["h1"], state="disabled", reason="more memory")
+    assert "h1 is disabled (more memory)" in shown
+    _result, shown = run(world, compute_host_state, hosts=["h1", "h2"], state="disabled", reason="more memory")
+    assert "h1 was before, and stays, disabled (more memory)" in shown and "h2 is disabled" in shown
+    _result, shown = run(world, compute_host_state, True, hosts=["h4"], state="forced_down")
+    assert "h4 would be forced down" in shown
+    run(world, compute_host_state, hosts=["h2"], state="forced_down", reason="smoke")
+    world.time += 1000
+    result, shown = run(world, hypervisor_info, print_table=True)
+    said = {v["host"]: (v["state"], v["status"], v["problems"]) for v in result["hypervisors"]}
+    old = "the last report is 16 min old, more than 15 min"
+    assert said["h1"] == ("down", "disabled", [old])
+    assert said["h2"] == ("down", "disabled", ["forced down: smoke", old])
+    assert said["h4"] == ("down", "enabled", [old, "not among the compute hosts of the inventory"])
+    assert "down, disabled" in shown and "more memory" in shown
+    (only,) = run(world, hypervisor_info, hosts=["h1"])[0]["hypervisors"]
+    assert only["host"] == "h1"
+    with pytest.raises(errors.ComputeHostNotFound, match="h9"):
+        run(world, hypervisor_info, hosts=["h9"])
+
+
+def test_a_list_of_instances(world: World) -> None:
+    world.know(network(2, subnet(2), subnet(3, cidr="fd00::/64", pool=("fd00::10", "fd00::20"))))
+    world.report("h1")
+    world.boot("web", networks=("net-1", "net-2"))
+    world.boot("huge", until="accepted", run="b", flavor=Flavor("huge", memory_mb=9999, vcpus=1, root_gb=1))
+    world.schedule("b")
+    world.time += 7200
+    result, shown = run(world, instance_info, print_table=True, events=True)
+    huge, web = sorted(result["instances"], key=lambda v: v["name"])
+    assert [(a["network"], a["ip_address"], a["prefix"], a["version"]) for a in web["addresses"]] == [
+        (NET.name, "10.0.1.10", 24, 4),
+        ("net-2", "10.0.2.10", 24, 4),
+        ("net-2", "fd00::10", 64, 6),
+    ]
+    assert [a["mac_address"] for a in web["addresses"]] == [
+        p["mac_address"] for p in web["ports"] for _f in p["fixed_ips"]
+    ]
+    assert (web["age"], floats_of_times(result["instances"])) == (7200, [])
+    row = next(line for line in shown.splitlines() if line.startswith("web "))
+    for part in ("active", "RUNNING", "h1", "small", "cirros", "net-1=10.0.1.10; net-2=10.0.2.10, fd00::10", "2 h"):
+        assert part in row
+    assert "Faults:" in shown and "  huge: NoValidHost: " in shown and huge["fault"]["code"] == "NoValidHost"
+    assert "No instance is called nix." in run(world, instance_info, print_table=True, names=["nix"])[1]
+
+
+def test_one_instance_whole(world: World) -> None:
+    world.report("h1")
+    uuid = world.boot("web", description="the shop")
+    for which in ({"names": ["web"]}, {"uuids": [uuid]}):
+        result, shown = run(world, instance_info, details=True, print_table=True, **which)
+        (web,) = result["instances"]
+        assert web["flavor_details"]["memory_mb"] == 1024 and web["disks"] and web["events"]
+        assert floats_of_times(web) == []
+        for line in (
+            "name: web",
+            "description: the shop",
+            "  memory_mb: 1024",
+            "- event: schedule",
+            "vm_state: active",
+        ):
+            assert line in shown
+    with pytest.raises(errors.InvalidInput, match="no instance is selected"):
+        run(world, instance_info, details=True)
+
+
+def test_backup_and_purge_print_what_they_did(world: World, tmp_path: Path) -> None:
+    if world.url.startswith("sqlite"):
+        copy = tmp_path / "copy.db"
+        assert "Would copy sqlite:///" in run(world, ledger, True, state="backup", dest=str(copy))[1]
+        result, shown = run(world, ledger, state="backup", dest=str(copy))
+        assert "to %s, %d bytes." % (copy, copy.stat().st_size) in shown and result["size"] == copy.stat().st_size
+    assert run(world, ledger, state="purged", print_table=False)[1] == ""
+    assert "Nothing is purged" in run(world, ledger, state="purged")[1]
+    assert "Purged what is older than 20" in run(world, ledger, state="purged", history_retention_days=1)[1]
+
+
+def test_durations() -> None:
+    assert [duration(s) for s in (0, 119, 120, 7199, 7200, 172800)] == [
+        "0 s",
+        "119 s",
+        "2 min",
+        "119 min",
+        "2 h",
+        "2 d",
+    ]
