@@ -14,6 +14,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
+from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
 
@@ -51,7 +52,7 @@ def upload(action: LedgerAction, image: Image) -> str:
         folder = action._connection._shell.tmpdir or action._make_tmp_path()
         action._connection._shell.tmpdir = folder
         target = posixpath.join(folder, "image-%s" % image.id)
-        action._display.display("%s: copying image %s (%d MB)" % (host, image.name, os.path.getsize(source) >> 20))
+        tables.say(action._display, "%s: copying image %s (%d MB)" % (host, image.name, os.path.getsize(source) >> 20))
         action._transfer_file(source, target)
     except AnsibleConnectionFailure as e:
         raise errors.HostUnreachable(host=host, reason=str(e)) from e

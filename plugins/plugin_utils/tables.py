@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible import constants
 from ansible.module_utils.common.yaml import yaml_dump
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import POWER_STATES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.legible import legible
 from ansible_collections.bootflow.compute.plugins.module_utils.core.times import duration
+
+# Stdout callbacks (ANSIBLE_STDOUT_CALLBACK, stdout_callback in ansible.cfg) whose output is parsed.
+FOR_MACHINES = ("json", "jsonl", "null")
 
 
 def table(head: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> list[str]:
@@ -81,4 +85,9 @@ def whole(view: t.Mapping[str, t.Any]) -> list[str]:
 
 def show(display: t.Any, lines: t.Sequence[str]) -> None:
     """Print lines as they are, between the tasks' own output."""
-    display.display("\n" + legible("\n".join(lines)) + "\n")
+    say(display, "\n" + legible("\n".join(lines)) + "\n")
+
+
+def say(display: t.Any, text: str) -> None:
+    """Print to the person: on stdout, or on stderr where a machine reads stdout."""
+    display.display(text, stderr=str(constants.DEFAULT_STDOUT_CALLBACK).rpartition(".")[2] in FOR_MACHINES)

@@ -42,8 +42,9 @@ class WorldPorts(Ports):
         self.modules = modules
         self.shown: list[str] = []
         self.warnings: list[str] = []
+        self.on_stderr: list[str] = []
         self.display = types.SimpleNamespace(
-            display=self.shown.append,
+            display=lambda text, stderr=False: (self.on_stderr if stderr else self.shown).append(text),
             warning=self.warnings.append,
             v=lambda *_args, **_how: None,
             vvv=lambda *_args, **_how: None,

@@ -6,13 +6,17 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
+from ansible import constants
 
 from ansible_collections.bootflow.compute.plugins.action import (
+    boot_report,
     compute_host_state,
     hypervisor_info,
     instance_info,
@@ -165,3 +169,34 @@ def test_durations() -> None:
         "2 h",
         "2 d",
     ]
+
+
+@pytest.mark.parametrize("callback", ["ansible.posix.json", "jsonl", "null"])
+def test_tables_leave_stdout_to_a_machine_that_reads_it(world: World, monkeypatch: t.Any, callback: str) -> None:
+    monkeypatch.setattr(constants, "DEFAULT_STDOUT_CALLBACK", callback)
+    ports = WorldPorts(world, "l")
+    action_of(instance_info, ports, INVENTORY, print_table=True).act()
+    assert (ports.shown, ports.on_stderr) == ([], ["\nNo instances.\n"])
+
+
+ACTIONS = sorted(p for p in Path(boot_report.__file__).parent.glob("*.py") if "tables.show(" in p.read_text())
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda p: p.stem)
+def test_what_prints_a_table_has_a_setting_for_it(action: Path) -> None:
+    arguments = importlib.import_module("%s.%s" % (boot_report.__package__, action.stem)).ActionModule.ARGUMENTS
+    of_setting = getattr(arguments["print_table"], "variable", "") == "bootflow_print_table"
+    assert of_setting is not action.stem.endswith("_info")
+
+
+def test_playbooks_hand_the_setting_to_info_modules() -> None:
+    """They print only when asked to."""
+    given = [
+        task[module]["print_table"]
+        for playbook in (Path(__file__).parents[4] / "playbooks").glob("*.yml")
+        for play in yaml.safe_load(playbook.read_text())
+        for task in play.get("tasks", ())
+        for module in task
+        if module.startswith("bootflow.compute.") and module.endswith("_info")
+    ]
+    assert len(given) == 6 and set(given) == {"{{ bootflow_print_table | default(true) }}"}

@@ -85,7 +85,7 @@ def test_what_a_terminal_must_not_be_sent_is_escaped():
     name = "a\x1b[2J\u202eb\nc"
     assert tables.table(("NAME",), [(name,)])[2] == "a\\x1b[2J\\u202eb\\nc"
     shown = []
-    tables.show(types.SimpleNamespace(display=shown.append), ["x\x07", name])
+    tables.show(types.SimpleNamespace(display=lambda text, stderr: shown.append(text)), ["x\x07", name])
     found = [error_result(errors.InvalidInput(reason=name))["msg"], errors.from_dict({"message": name}).message]
     failed = {"msg": "\x1b]0;title\x07 and a long message of a program"}
     found.append(module_error("domain", "h1", failed).message)
