@@ -16,6 +16,8 @@ description:
   - Domains are identified by their UUID. A running domain with the requested definition stays unchanged. A running domain with another definition
     keeps running and gets the new definition for its next start.
   - The failure of one domain does not affect the others; a partly created domain stays for M(bootflow.compute.instance_cleanup).
+  - A definition that libvirt refuses or cannot start is kept below O(instances_path) in C(_refused/UUID.xml), the newest 20 of a host, and the remedy of
+    the error names the file.
   - RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
@@ -190,6 +192,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.dom
     domain_spec,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import ensure_domain
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.refused import refused_kept
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.locks import BUILDS, host_place
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
@@ -213,9 +216,12 @@ def main():
         with connect(args["libvirt_uri"]) as connection:
 
             def one(wanted):
-                most = 0 if module.check_mode else args["max_builds"]
-                with host_place(args["instances_path"], BUILDS, most):
-                    return ensure_domain(connection, domain_spec(wanted), module.check_mode)
+                spec = domain_spec(wanted)
+                if module.check_mode:
+                    return ensure_domain(connection, spec, check_mode=True)
+                path = args["instances_path"]
+                with host_place(path, BUILDS, args["max_builds"]), refused_kept(path, spec):
+                    return ensure_domain(connection, spec)
 
             results = run_batch([(wanted["uuid"], wanted) for wanted in args["domains"]], one, args["workers"])
     except Exception as error:

@@ -74,7 +74,7 @@ class Host:
         return dict({"uuid": guest(n), "name": name, "xml": xml}, **more)
 
     def domains(self, *wanted, check=False, diff=False):
-        return self.modules("domain", check=check, diff=diff, domains=list(wanted))
+        return self.modules("domain", check=check, diff=diff, domains=list(wanted), instances_path=self.path)
 
     def cleanup(self, *uuids, check=False):
         return self.modules(
@@ -185,6 +185,11 @@ def test_one_failing_does_not_fail_the_others(host):
     }
     assert "/nonexistent/disk" in results[guest(3)]["error"]["message"] and results[guest(3)]["error"]["retryable"]
     assert results[guest(3)]["changed"] and not results[guest(4)]["changed"]
+    for n, text in ((3, "/nonexistent/disk"), (8, "<vcpu>many</vcpu>")):
+        path = os.path.join(host.path, "_refused", guest(n) + ".xml")
+        assert path in results[guest(n)]["error"]["remedy"]
+        with open(path) as file:
+            assert text in file.read()
     assert host.cleanup(guest(3))["outcomes"][guest(3)]["removed"][0] == "definition of domain tiny-3"
 
 
