@@ -83,6 +83,8 @@ instances:
       age: 86400
       seconds: 9.4
       fault: null
+      access_ip_v4: 192.0.2.10
+      extra: {cost_centre: research}
       server_group: web
       numa_topology: null
       pci_devices: []

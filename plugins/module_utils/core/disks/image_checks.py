@@ -222,6 +222,8 @@ def check_info(info: t.Mapping[str, t.Any] | None, driver: str, image_id: str) -
         raise _refused(image_id, "the file is encrypted")
     specific = info.get("format-specific") or {}
     data = specific.get("data") or {}
+    if fmt == "qcow2" and not data:  # a data file would be named there. source: Cinder's check_qcow2_image
+        raise _refused(image_id, "Cannot determine format-specific information")
     if fmt == "vmdk":
         check_vmdk_create_type(data.get("create-type"), image_id)
     if fmt == "qcow2" and (data.get("data-file") or data.get("data-file-raw")):

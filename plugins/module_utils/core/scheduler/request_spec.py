@@ -32,6 +32,7 @@ class RequestSpec:
     retry_hosts: t.Sequence[tuple[str, str]] = ()  # (host, node) already tried
     scheduler_hints: t.Mapping[str, t.Any] = field(default_factory=dict)
     metadata: t.Mapping[str, str] = field(default_factory=dict)
+    extra: t.Mapping[str, t.Any] = field(default_factory=dict)  # the user's own fields, for the user's own filters
     project: str = ""
     image_id: str = ""
     image_name: str = ""

@@ -230,6 +230,7 @@ def request_spec(
         retry_hosts=[tuple(h) for h in (record or {}).get("hosts", ())],
         scheduler_hints=dict(spec["scheduler_hints"]),
         metadata=dict(spec["metadata"]),
+        extra=dict(spec.get("extra") or {}),
         project=project,
         image_id=image.get("id") or "",
         image_name=image.get("name") or "",

@@ -62,6 +62,10 @@ def _view(
         "key_name": row.key_name,
         "metadata": row.spec["metadata"],
         "description": row.spec["description"],
+        "access_ip_v4": row.spec.get("access_ip_v4"),
+        "access_ip_v6": row.spec.get("access_ip_v6"),
+        "disk_config": row.spec.get("disk_config"),
+        "extra": row.spec.get("extra") or {},
         "config_drive": row.config_drive,
         "addresses": [a for p, n in port_records for a in _addresses(p, n)],
         "ports": [

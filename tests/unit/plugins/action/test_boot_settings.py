@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import pathlib
 import typing as t
 
 import pytest
@@ -18,10 +19,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.device_places import device_places
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import ports
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.schedule import request_spec
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, ports
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.views import instance_views
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import cells, node
-from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, at
 
 IMAGE = {"name": "tiny", "disk_format": "qcow2", "allow_unverified": True, "url": "http://x.example/tiny.qcow2"}
 FLAVOR = {"name": "small", "memory_mb": 1024, "vcpus": 1, "root_gb": 1, "ephemeral_gb": 2}
@@ -285,3 +288,23 @@ def test_a_guest_is_told_which_of_its_cpus_are_dedicated(world: World) -> None:
     pins = [[pin.get("cpuset") for pin in boot.xml(number).iterfind("cputune/vcpupin")] for number in range(2)]
     assert len({cpu for of_guest in pins for cpu in of_guest}) == 4  # of the host
     assert [boot.metadata(number)["dedicated_cpus"] for number in range(2)] == [[0, 1], [0, 1]]
+
+
+def test_fields_of_the_owner_reach_the_ledger_the_domain_and_filters(world: World, tmp_path: pathlib.Path) -> None:
+    """G4: they were accepted and had no effect."""
+    fragment = {"name": "cost_centre", "server_create": {"cost_centre": {"type": "string"}}}
+    (tmp_path / "cost_centre.json").write_text(json.dumps(fragment))
+    entry = {"user": "carol", "access_ip_v4": "192.0.2.9", "access_ip_v6": "2001:db8::9", "disk_config": "AUTO"}
+    boot = Boot(world, schema_dirs=[str(tmp_path)])
+    boot.build(**entry, cost_centre="research")
+    with world.ledger.read() as tx:
+        (row,) = instances.select_live(tx)
+        (view,) = instance_views(at(tx, world.time), [row])
+        spec = request_spec(row.spec, [row.uuid], None, row.project)
+    assert {name: view[name] for name in entry} == entry
+    assert view["extra"] == spec.extra == {"cost_centre": "research"}
+    owner = boot.xml().find("metadata/{*}instance/{*}owner/{*}user")
+    assert owner is not None and owner.text == "carol"
+    boot.accept(name="db")
+    with world.ledger.read() as tx:
+        assert {r.display_name: r.user_name for r in instances.select_live(tx)} == {"web": "carol", "db": "ann"}

@@ -158,6 +158,8 @@ def test_good_info():
         (dict(GOOD, encrypted=True), "encrypted"),
         (dict(GOOD, **{"format-specific": {"data": {"data-file": "/x"}}}), "data file"),
         (dict(GOOD, **{"format-specific": {"data": {"corrupt": True}}}), "corrupt"),
+        (dict(GOOD, **{"format-specific": {"type": "qcow2"}}), "Cannot determine format-specific information"),
+        (dict(GOOD, **{"format-specific": None}), "Cannot determine format-specific information"),
     ],
 )
 def test_bad_info(info, words):
