@@ -11,13 +11,14 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_images
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue_images import find_image
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds as ledger_builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
 from ansible_collections.bootflow.compute.plugins.plugin_utils import attached_volumes, host_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_of_build import VOLUME, has_volumes, module_disk
 from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import (
+    fetch_arguments,
     is_local,
     module_image,
     remove_uploads,
@@ -51,7 +52,7 @@ class ActionModule(StageAction):
         """The images that root disks are made from, by id."""
         stored = [b.row.spec["image"] for b in builds if any(d["kind"] == "image" for d in b.disks)]
         catalogue = parse_images(self.options["images"]).values() if stored else ()
-        return {image.id: image for image in (accept.find_image(catalogue, data) for data in stored)}
+        return {image.id: image for image in (find_image(catalogue, data) for data in stored)}
 
     def _local_disks(self, builds: list[Build]) -> Outcomes:
         images = self._images(builds)
@@ -70,6 +71,7 @@ class ActionModule(StageAction):
             "volume_group": host_settings.volume_group(settings),
             "uploads": {},
             "workers": host_settings.workers(self, len(builds)),
+            **fetch_arguments(settings),
             "max_builds": settings.max_concurrent_builds,
             # The catalogue has refused an image without a checksum unless it says allow_unverified.
             "allow_unverified": any(not i.checksum for i in images.values()),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.request import CATALOGUE
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes import work as volume_work
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_exports, storage_volumes
@@ -20,6 +21,8 @@ MOST_TURNS = 3
 
 
 class ActionModule(LedgerAction):
+    ARGUMENTS = CATALOGUE.options("images")
+
     def act(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True, "msg": "The plan was shown before."}

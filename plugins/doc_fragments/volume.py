@@ -27,7 +27,7 @@ options:
       - >-
         Images that requests may name: C(name), C(url) (http, https, or file as the compute host sees it) or C(path) (on
         the controller), C(checksum) (sha256), C(disk_format), C(min_disk) (GB), C(min_ram) (MB), C(properties) (Glance's
-        names), C(id), C(size), C(status).
+        names), C(id), C(size) (bytes), C(status), and how hosts fetch it: see C(docs/request.md).
       - Read from the variable C(bootflow_images), else V([]).
     type: raw
   quotas:

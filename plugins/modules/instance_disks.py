@@ -54,6 +54,35 @@ options:
         description: Format of the image according to the catalogue, such as V(qcow2) or V(raw).
         type: str
         required: true
+      size:
+        description: Size of the file in bytes. A larger file is rejected.
+        type: int
+      validate_certs:
+        description: Check the certificate of the web server.
+        type: bool
+        default: true
+      ca_path:
+        description: File on this host with the certificates of the authorities (PEM) that the web server's certificate is checked with.
+        type: path
+      client_cert:
+        description: File on this host with the client certificate (PEM) for the web server; it may contain the key.
+        type: path
+      client_key:
+        description: File on this host with the key of O(images[].client_cert).
+        type: path
+      url_username:
+        description: User for the web server. Login, headers and client certificate are not sent to other servers that it redirects to.
+        type: str
+      url_password:
+        description: Password of O(images[].url_username).
+        type: str
+      headers:
+        description: Headers of the request to the web server, a dictionary.
+        type: json
+      use_proxy:
+        description: Use the proxy that the environment of this host sets.
+        type: bool
+        default: true
       virtual_size_limit:
         description: Maximum virtual size in bytes; a larger image is rejected. By default only the disks set a limit.
         type: int
@@ -125,6 +154,14 @@ options:
     description: Accept images without a checksum.
     type: bool
     default: false
+  image_max_gb:
+    description: Largest image file in GiB; V(0) for no limit. A file that the file system has no room for is rejected anyway.
+    type: int
+    default: 1024
+  image_fetch_timeout:
+    description: Longest time to fetch an image, in seconds; V(0) for no limit. A server that stalls is given up earlier.
+    type: float
+    default: 3600.0
 requirements:
   - qemu-utils
   - e2fsprogs, dosfstools or xfsprogs for file systems
@@ -210,21 +247,18 @@ missing_images:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import DISK_ARGUMENTS, make_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import (
+    FETCH_ARGUMENTS,
+    IMAGE_ARGUMENTS,
+    fetch_limits,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 
 
 def argument_spec():
     """The module's options."""
-    image = {
-        "id": {"type": "str", "required": True},
-        "name": {"type": "str"},
-        "url": {"type": "str"},
-        "path_on_host": {"type": "path"},
-        "checksum": {"type": "str", "default": ""},
-        "disk_format": {"type": "str", "required": True},
-        "virtual_size_limit": {"type": "int"},
-    }
+    image = {**IMAGE_ARGUMENTS, "virtual_size_limit": {"type": "int"}}
     instance = {
         "uuid": {"type": "str", "required": True},
         "disks": {
@@ -241,8 +275,7 @@ def argument_spec():
         "images": {"type": "list", "elements": "dict", "default": [], "options": image},
         "instances": {"type": "list", "elements": "dict", "default": [], "options": instance},
         "volume_group": {"type": "str"},
-        "uploads": {"type": "dict", "default": {}},
-        "allow_unverified": {"type": "bool", "default": False},
+        **FETCH_ARGUMENTS,
         "workers": {"type": "int", "default": 4},
         "max_builds": {"type": "int", "default": 0},
     }
@@ -262,6 +295,7 @@ def main():
             max_builds=args["max_builds"],
             check_mode=module.check_mode,
             volume_group=args["volume_group"] or "",
+            fetch_limits=fetch_limits(args),
         )
     except Exception as error:
         fail(module, error)

@@ -25,6 +25,10 @@ description:
     The lease of the run is renewed while the host works. If a volume was deleted meanwhile, its new data is removed again.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller]
+options:
+  images:
+    description: The images that requests may name. Read from the variable C(bootflow_images).
+    type: raw
 attributes:
   check_mode: {support: full, details: Does nothing.}
 """

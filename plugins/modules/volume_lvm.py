@@ -101,6 +101,35 @@ options:
         description: Format of the image according to the catalogue, such as V(qcow2) or V(raw).
         type: str
         required: true
+      size:
+        description: Size of the file in bytes. A larger file is rejected.
+        type: int
+      validate_certs:
+        description: Check the certificate of the web server.
+        type: bool
+        default: true
+      ca_path:
+        description: File on this host with the certificates of the authorities (PEM) that the web server's certificate is checked with.
+        type: path
+      client_cert:
+        description: File on this host with the client certificate (PEM) for the web server; it may contain the key.
+        type: path
+      client_key:
+        description: File on this host with the key of O(images[].client_cert).
+        type: path
+      url_username:
+        description: User for the web server. Login, headers and client certificate are not sent to other servers that it redirects to.
+        type: str
+      url_password:
+        description: Password of O(images[].url_username).
+        type: str
+      headers:
+        description: Headers of the request to the web server, a dictionary.
+        type: json
+      use_proxy:
+        description: Use the proxy that the environment of this host sets.
+        type: bool
+        default: true
   uploads:
     description: Files on this host to which images were uploaded, a dictionary from image id to path.
     type: dict
@@ -109,6 +138,14 @@ options:
     description: Accept images without a checksum.
     type: bool
     default: false
+  image_max_gb:
+    description: Largest image file in GiB; V(0) for no limit. A file that the file system has no room for is rejected anyway.
+    type: int
+    default: 1024
+  image_fetch_timeout:
+    description: Longest time to fetch an image, in seconds; V(0) for no limit. A server that stalls is given up earlier.
+    type: float
+    default: 3600.0
   temp_dir:
     description: Directory for temporary image files. Leftovers of killed runs are removed from it.
     type: path
@@ -216,6 +253,11 @@ backend:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.names import CLEARS
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import (
+    FETCH_ARGUMENTS,
+    IMAGE_ARGUMENTS,
+    fetch_limits,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.backend import Backend
@@ -235,22 +277,13 @@ def argument_spec():
         "source_volume": {"type": "str"},
         "source_snapshot": {"type": "str"},
     }
-    image = {
-        "id": {"type": "str", "required": True},
-        "name": {"type": "str"},
-        "url": {"type": "str"},
-        "path_on_host": {"type": "path"},
-        "checksum": {"type": "str", "default": ""},
-        "disk_format": {"type": "str", "required": True},
-    }
     return {
         "volume_group": {"type": "str", "default": "cinder-volumes"},
         "provisioning": {"type": "str", "choices": ["thick", "thin"], "default": "thick"},
         "thin_pool": {"type": "str"},
         "volumes": {"type": "list", "elements": "dict", "required": True, "options": volume},
-        "images": {"type": "list", "elements": "dict", "default": [], "options": image},
-        "uploads": {"type": "dict", "default": {}},
-        "allow_unverified": {"type": "bool", "default": False},
+        "images": {"type": "list", "elements": "dict", "default": [], "options": IMAGE_ARGUMENTS},
+        **FETCH_ARGUMENTS,
         "temp_dir": {"type": "path", "default": "/var/lib/bootflow/conversion"},
         "verify": {"type": "bool", "default": True},
         "image_cache": {"type": "bool", "default": True},
@@ -278,6 +311,7 @@ def main():
                 image_cache=args["image_cache"],
                 cache_limits=Limits(args["image_cache_max_gb"], args["image_cache_max_count"]),
                 allow_unverified=args["allow_unverified"],
+                fetch_limits=fetch_limits(args),
                 workers=args["workers"],
                 check_mode=module.check_mode,
             ),

@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import posixpath
 import typing as t
+from dataclasses import asdict
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Values
 from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
 
@@ -32,7 +35,17 @@ def module_image(image: Image, local: bool) -> dict[str, t.Any]:
         "path_on_host": os.path.expanduser(image.path) if image.path and local else None,
         "checksum": image.checksum or None,
         "disk_format": image.disk_format,
+        "size": image.size,
+        **asdict(image.access),
+        # As one text: of a mapping Ansible takes each value for a secret, and cuts it out of all that the module returns.
+        "headers": json.dumps(dict(image.access.headers)) if image.access.headers else None,
+        "url_password": image.access.url_password or None,
     }
+
+
+def fetch_arguments(settings: Values) -> dict[str, t.Any]:
+    """The limits of the current host, as arguments of these modules."""
+    return {"image_max_gb": settings.image_max_gb, "image_fetch_timeout": settings.image_fetch_timeout}
 
 
 def upload(action: LedgerAction, image: Image) -> str:

@@ -14,10 +14,13 @@ import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_images
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue_images import find_image
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.storage import THIN
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.work import BackendWork, WorkResult
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.image_upload import (
+    fetch_arguments,
     is_local,
     module_image,
     remove_uploads,
@@ -50,7 +53,9 @@ def work_on(action: LedgerAction, works: t.Sequence[BackendWork]) -> dict[str, W
 
 
 def _backend(action: LedgerAction, work: BackendWork) -> WorkResult:
-    images = {i.id: i for i in (Image(**data) for data in work.images)}
+    catalogue = parse_images(action.options["images"]).values() if work.images else ()
+    images = {i.id: i for i in (find_image(catalogue, data) for data in work.images)}
+    settings = storage_settings.of(action)
     local = is_local(action)
     c = work.configuration
     arguments: dict[str, t.Any] = {
@@ -59,7 +64,8 @@ def _backend(action: LedgerAction, work: BackendWork) -> WorkResult:
         "images": [module_image(i, local) for i in images.values()],
         # The catalogue has refused an image without a checksum unless it says allow_unverified.
         "allow_unverified": any(not i.checksum for i in images.values()),
-        "temp_dir": storage_settings.of(action).conversion_dir,
+        "temp_dir": settings.conversion_dir,
+        **fetch_arguments(settings),
         "verify": c["verify"],
         "image_cache": c["image_cache"],
         # A backend that reported before there were limits has none.

@@ -26,6 +26,20 @@ class Flavor:
 
 
 @dataclass(frozen=True)
+class ImageAccess:
+    """How a host fetches an image from its web server. The ledger does not store it: it has secrets."""
+
+    validate_certs: bool = True
+    ca_path: str = ""  # files of the host that fetches
+    client_cert: str = ""
+    client_key: str = ""
+    url_username: str = ""
+    url_password: str = field(default="", repr=False)
+    headers: t.Mapping[str, str] = field(default_factory=dict, repr=False)
+    use_proxy: bool = True
+
+
+@dataclass(frozen=True)
 class Image:
     """An image of the inventory (bootflow_images)."""
 
@@ -40,6 +54,7 @@ class Image:
     min_ram: int = 0  # MB
     status: str = "active"
     properties: t.Mapping[str, t.Any] = field(default_factory=dict)  # hw_*, os_*, img_*: Glance's names
+    access: ImageAccess = ImageAccess()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.re
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import (
     Flavor,
     Image,
+    ImageAccess,
     Network,
     NetworkRequest,
     Subnet,
@@ -40,7 +41,8 @@ IMAGE = Image(
     id="0e7a7fc4-6d5b-5a5e-9d3a-0a4c6e2f7b11",
     disk_format="qcow2",
     checksum="0" * 64,
-    url="https://someone:image-secret@example.org/cirros.qcow2",
+    url="https://example.org/cirros.qcow2",
+    access=ImageAccess(url_username="someone", url_password="image-secret", headers={"X-Key": "image-secret-2"}),
 )
 STAGES = (builds.NETWORKING, builds.BLOCK_DEVICE_MAPPING, builds.SPAWNING)
 UNTIL = {"scheduled": 0, "networking": 1, "block_device_mapping": 2, "spawning": 3}

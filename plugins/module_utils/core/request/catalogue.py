@@ -12,9 +12,7 @@ import re
 import struct
 import typing as t
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
-from ..disks.block_device_mapping import IMAGE_LISTS
 from ..errors import (
     BootflowError,
     FlavorNotFound,
@@ -29,17 +27,12 @@ from ..model import Flavor, Image, Network, Subnet
 from ..reading.fields import Fields, catalogue_id, entries_of
 from ..reading.problems import Problems
 from .catalogue_groups import find_server_group, read_server_groups
+from .catalogue_images import read_image
 from .catalogue_networks import read_network
 from .requested_resources import read_pci_aliases
 
-#: Glance's disk formats
-DISK_FORMATS = ("raw", "qcow2", "vmdk", "vdi", "vhd", "vhdx", "iso", "ploop", "ami", "ari", "aki")
-
-_CHECKSUM = re.compile(r"[0-9a-f]{64}\Z")
-_FILE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 _SPEC_KEY = re.compile(r"[a-zA-Z0-9_:. -]{1,255}\Z")
 _KEY_TYPE = re.compile(r"[a-zA-Z0-9@.-]+\Z")
-_IMAGE_STATUSES = ("active", "queued", "saving", "importing", "deactivated", "killed", "deleted", "pending_delete")
 
 T = t.TypeVar("T")
 
@@ -135,7 +128,7 @@ def parse_catalogue(
     problems = Problems()
     catalogue = Catalogue(
         flavors=_read_all("flavors", flavors, _read_flavor, problems, "flavorid"),
-        images=_read_all("images", images, _read_image, problems, "id"),
+        images=_read_all("images", images, read_image, problems, "id"),
         networks=_read_all("networks", networks, read_network, problems, "id"),
         keypairs=_read_all("keypairs", keypairs, _read_keypair, problems),
         server_groups=read_server_groups(server_groups, default_project, problems),
@@ -151,7 +144,7 @@ def parse_images(images: t.Any) -> dict[str, Image]:
     :raises InvalidRequest: all errors, with paths below images.
     """
     problems = Problems()
-    found = _read_all("images", images, _read_image, problems, "id")
+    found = _read_all("images", images, read_image, problems, "id")
     problems.raise_if_any()
     return found
 
@@ -200,86 +193,6 @@ def _read_flavor(fields: Fields, name: str) -> Flavor:
         flavorid=fields.name("flavorid", catalogue_id("flavor", name)),
         disabled=fields.boolean("disabled"),
     )
-
-
-def _read_image(fields: Fields, name: str) -> Image:
-    url, path = fields.text("url"), fields.text("path")
-    if not url and not path:
-        fields.wrong(
-            "url",
-            "or path is missing",
-            "Set url (http, https or file) or path (on the controller).",
-        )
-    if url:
-        _check_url(fields, url)
-    if path and (not path.startswith(("/", "~")) or "\0" in path):
-        fields.wrong("path", "must be an absolute path on the controller", "Write it as {{ playbook_dir }}/... or /...")
-    properties = fields.mapping("properties")
-    for key, value in properties.items():
-        if key in IMAGE_LISTS and isinstance(value, (list, tuple)):
-            continue  # their errors are reported when the image is booted
-        if value is not None and not isinstance(value, (str, int, float)):
-            fields.wrong("properties", "%s must be a text, a number or a boolean" % key)
-    return Image(
-        name=name,
-        id=_read_image_id(fields, name),
-        disk_format=fields.choice("disk_format", DISK_FORMATS),
-        checksum=_read_checksum(fields),
-        url=url,
-        path=path,
-        size=fields.integer("size", 0, None, maximum=2**63 - 1),
-        min_disk=fields.integer("min_disk", 0, 0),
-        min_ram=fields.integer("min_ram", 0, 0),
-        status=fields.choice("status", _IMAGE_STATUSES, "active"),
-        properties={key: value for key, value in properties.items() if value is not None},
-    )
-
-
-def _read_image_id(fields: Fields, name: str) -> str:
-    """Hosts name files by it."""
-    found = fields.name("id", catalogue_id("image", name), 128)
-    if found and not _FILE_ID.match(found):
-        fields.wrong("id", "must begin with a letter or digit, and have letters, digits, _ and - only")
-    return found
-
-
-def _check_url(fields: Fields, url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        host, _port = parts.hostname, parts.port
-    except ValueError as error:
-        fields.wrong("url", "is not valid: %s" % error)
-        return
-    if parts.scheme not in ("http", "https", "file"):
-        fields.wrong("url", "must begin with http://, https:// or file://")
-    elif parts.scheme == "file" and (host or not parts.path.startswith("/")):
-        fields.wrong("url", "must be file:///absolute/path as the compute host sees it")
-    elif parts.scheme != "file" and not host:
-        fields.wrong("url", "names no host")
-    elif any(ord(char) <= 32 or ord(char) == 127 for char in url):
-        fields.wrong("url", "must not have blanks or control characters")
-
-
-def _read_checksum(fields: Fields) -> str:
-    """sha256 as bare hex. Required unless the image has allow_unverified."""
-    checksum = fields.text("checksum").strip().lower()
-    unverified = fields.boolean("allow_unverified")
-    kind, colon, digits = checksum.rpartition(":")
-    if colon and kind != "sha256":
-        fields.wrong("checksum", "must be a sha256, not %s" % kind, "Write sha256:<hex> as sha256sum prints it.")
-        return ""
-    if not digits:
-        if not unverified:
-            fields.wrong(
-                "checksum",
-                "is missing",
-                "Add what sha256sum FILE prints, or set allow_unverified: true to trust the source.",
-            )
-        return ""
-    if not _CHECKSUM.match(digits):
-        fields.wrong("checksum", "must be 64 hexadecimal digits", "Write sha256:<hex> as sha256sum prints it.")
-        return ""
-    return digits
 
 
 def _read_keypair(fields: Fields, name: str) -> str:

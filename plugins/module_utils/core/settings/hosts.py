@@ -112,8 +112,32 @@ CONFIGURATION = Table(
     )
 )
 
+#: Limits of the images that a compute or storage host fetches.
+IMAGES = Table(
+    (
+        Setting(
+            "image_max_gb",
+            int,
+            1024,
+            "Largest image file that a compute or storage host fetches; 0: no limit. A file that its disk has no room for is refused"
+            " anyway.",
+            least=0,
+            unit="GiB",
+        ),
+        Setting(
+            "image_fetch_timeout",
+            float,
+            3600.0,
+            "Longest time to fetch an image; 0: no limit. A server that stalls is given up earlier.",
+            least=0,
+            unit="seconds",
+        ),
+    )
+)
+
 COMPUTE = Table(
     (
+        *IMAGES,
         Setting("libvirt_uri", FILLED, "qemu:///system", "URI of the host's libvirt."),
         Setting(
             "instances_path",

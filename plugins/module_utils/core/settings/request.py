@@ -25,7 +25,7 @@ CATALOGUE = Table(
             (),
             "Images that requests may name: `name`, `url` (http, https, or file as the compute host sees it) or `path` (on the"
             " controller), `checksum` (sha256), `disk_format`, `min_disk` (GB), `min_ram` (MB), `properties` (Glance's names),"
-            " `id`, `size`, `status`.",
+            " `id`, `size` (bytes), `status`, and how hosts fetch it: see [request.md](request.md#fetching-images).",
         ),
         Setting(
             "networks",

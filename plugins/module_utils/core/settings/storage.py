@@ -27,7 +27,7 @@ from ..reading.setting import (
     to_number,
 )
 from ..volumes import names
-from .hosts import CONFIGURATION
+from .hosts import CONFIGURATION, IMAGES
 from .volumes import RATIO
 
 THICK, THIN = "thick", "thin"
@@ -124,6 +124,7 @@ STORAGE = Table(
             DEFAULT_CONVERSION_DIR,
             "Folder where images are fetched to before they are written to a volume; it is always emptied again.",
         ),
+        *IMAGES,
         Setting("max_concurrent_volumes", int, 4, "Volumes that the host copies or wipes at once; 0: all.", least=0),
         Setting(
             "storage_wipe_devices",

@@ -21,12 +21,12 @@ from ...core.guest import config_drive_rules
 from ...core.guest.config import domain_name
 from ...core.instances import quotas, states
 from ...core.instances.request import ServerRequest
-from ...core.model import Image, Network, NetworkRequest
+from ...core.model import Network, NetworkRequest
 from ...core.reading import identifiers
 from ...core.reading.problems import Problems
 from ...core.request import expand
+from ...core.request.catalogue_images import image_data
 from ...core.request.hostname import instance_hostname
-from ...core.request.stored_images import image_data
 from ...ledger.compute import groups, history, instances, ports, requests, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.locks import take_turns
@@ -36,7 +36,7 @@ from .planned import VOLUME, BootVolumeOptions, Planned, volumes_requested, with
 if t.TYPE_CHECKING:
     from .boot_volumes import BootVolumeWriter
 
-__all__ = ["AcceptOptions", "Accepted", "accept", "find_image", "stored_spec", "requested_networks"]
+__all__ = ["AcceptOptions", "Accepted", "accept", "stored_spec", "requested_networks"]
 
 _UUID = re.compile(r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 # The field of an entry that an error of writing belongs to; by default the networks.
@@ -462,11 +462,3 @@ def stored_spec(
         "whole_disks": [d.as_dict() for d in request.whole_disks],
         "is_bfv": request.volume_backed,
     }
-
-
-def find_image(images: t.Iterable[Image], data: t.Mapping[str, t.Any]) -> Image:
-    """The image of a stored request: the catalogue's if it is still the same file, else as it was when accepted."""
-    for image in images:
-        if image.id == data["id"] and image.checksum == data["checksum"]:
-            return image
-    return Image(**data)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from ...core import errors
 from ...core.model import Image
 from ...core.reading.problems import Problems
-from ...core.request.stored_images import image_data
+from ...core.request.catalogue_images import image_data
 from ...core.volumes import create_request, quotas, states
 from ...core.volumes.create_request import Known
 from ...core.volumes.digest import VolumeDigest

@@ -11,7 +11,8 @@ import typing as t
 from ...core.disks.image_checks import check_fits_disk
 from ...core.disks.local import BACKENDS, FILE_SYSTEMS
 from ...core.errors import BootflowError, FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidInput, from_dict
-from ..images.images import BaseImage, ImageSource, TooLarge, cached_image, ensure_image
+from ..images.fetch import UNLIMITED, FetchLimits
+from ..images.images import BaseImage, TooLarge, cached_image, ensure_image, image_source
 from ..os.batch import run_batch
 from ..os.locks import BUILDS, host_place
 from ..os.paths import checked_id, checked_instances_path, checked_uuid
@@ -58,12 +59,14 @@ class _Work:
         allow_unverified: bool,
         check_mode: bool,
         volume_group: str = "",
+        fetch_limits: FetchLimits = UNLIMITED,
     ):
         self.instances_path = checked_instances_path(instances_path)
         self.uploads = uploads
         self.allow_unverified = allow_unverified
         self.check_mode = check_mode
         self.volume_group = volume_group
+        self.fetch_limits = fetch_limits
         self.sizes: dict[str, list[int]] = {}  # image id -> sizes of the disks created from it, in bytes
         self.bases: dict[str, BaseImage] = {}
         self.too_large: dict[str, int] = {}  # image id -> virtual size
@@ -90,15 +93,7 @@ class _Work:
 
     def image(self, args: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         image_id = checked_id(args["id"], "image id")
-        source = ImageSource(
-            id=image_id,
-            name=args.get("name") or "",
-            disk_format=args["disk_format"],
-            checksum=args.get("checksum") or "",
-            url=args.get("url") or "",
-            path=self.uploads.get(image_id) or args.get("path_on_host") or "",
-            allow_unverified=self.allow_unverified,
-        )
+        source = image_source(args, self.uploads, self.allow_unverified, self.fetch_limits)
         found = cached_image(source, self.instances_path)
         if found is None and not source.path and not source.url:
             self.missing.add(image_id)
@@ -158,6 +153,7 @@ def make_disks(
     check_mode: bool = False,
     volume_group: str = "",
     max_builds: int = 0,
+    fetch_limits: FetchLimits = UNLIMITED,
 ) -> dict[str, t.Any]:
     """{outcomes by uuid, image_outcomes by id, missing_images}; see the module instance_disks for the fields.
 
@@ -165,7 +161,7 @@ def make_disks(
     :arg max_builds: of all runs on this host at once; 0: no limit.
     :raises InvalidInput: instances_path is not valid, or an image or instance is given twice.
     """
-    work = _Work(instances_path, uploads, allow_unverified, check_mode, volume_group)
+    work = _Work(instances_path, uploads, allow_unverified, check_mode, volume_group, fetch_limits)
     work.note_sizes(instances)
     image_results = run_batch([(image["id"], image) for image in images], work.image, workers)
 

@@ -2,27 +2,54 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Copies an image from a URL or a file of this host to a new file, hashes it meanwhile, and keeps zeros sparse."""
+"""Copies an image from a URL or a file of this host to a new file, hashes it meanwhile, and keeps zeros sparse.
+
+A server that ends neither its answer nor its silence costs no more than the limits say: bytes, time, and the room of the folder.
+"""
 
 from __future__ import annotations
 
-import http.client
+import contextlib
+import errno
+import json
 import os
+import select
+import signal
 import stat
+import subprocess
+import sys
 import time
 import typing as t
-import urllib.error
 import urllib.parse
-import urllib.request
+from dataclasses import asdict, dataclass
 
-from ...core.errors import ImageDownloadFailed
+from ...core.errors import BootflowError, ImageDownloadFailed, ImageUnacceptable
+from ...core.model import ImageAccess
+from ..os.files import opened
 
 #: Called with (bytes so far, bytes in all or None).
 Progress = t.Callable[[int, t.Optional[int]], None]
 
 CHUNK = 1024 * 1024
-SOCKET_TIMEOUT = 30.0  # seconds without a byte
-ATTEMPTS = 3
+GIB = 1024**3
+#: A server that sends less than SLOW_BYTES in SLOW_SECONDS has stalled.
+SLOW_SECONDS = 60.0
+SLOW_BYTES = 60 * 1024
+#: Bytes that stay free in the folder, or a twentieth of a small file system.
+KEPT_FREE = GIB
+
+
+@dataclass(frozen=True)
+class FetchLimits:
+    """How much one image may cost its host. ``declared``: bytes of the file as the catalogue says; 0, None: no limit."""
+
+    max_bytes: int = 0
+    seconds: float = 0
+    declared: int | None = None
+
+
+UNLIMITED = FetchLimits()
+OPEN = ImageAccess()
 
 
 def local_source(path: str) -> str:
@@ -53,123 +80,221 @@ def fetch(
     on_bytes: t.Callable[[bytes], t.Any],
     on_progress: Progress | None = None,
     pause: float = 1.0,
+    access: ImageAccess = OPEN,
+    limits: FetchLimits = UNLIMITED,
 ) -> int:
     """Write the content of ``url`` to the new file ``target`` (mode 0600); returns the number of bytes.
 
     Temporary server errors are retried while nothing was read, so ``on_bytes`` only gets the bytes of the successful
     attempt; an interrupted transfer is an error immediately.
 
-    :raises ImageDownloadFailed: not reachable, refused, cut off, not a regular file, or a scheme other than
+    :raises ImageDownloadFailed: not reachable, refused, cut off, stalled, too slow, not a regular file, or a scheme other than
         http, https and file.
+    :raises ImageUnacceptable: larger than the limits.
+    :raises OSError: ENOSPC: larger than the room of the folder.
     """
+    copy = _Copy(url, target, image_id, on_bytes, on_progress, limits)
     scheme = urllib.parse.urlsplit(url).scheme.lower()
     if scheme == "file":
-        return _fetch_file(url, target, image_id, on_bytes, on_progress)
+        return _fetch_file(copy)
     if scheme not in ("http", "https"):
-        raise _failed(image_id, url, "the scheme must be http, https or file", retryable=False)
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            response = _opener().open(_request(url), timeout=SOCKET_TIMEOUT)
-            break
-        except urllib.error.HTTPError as error:
-            error.close()
-            if error.code < 500 or attempt == ATTEMPTS:
-                raise _failed(image_id, url, "HTTP %d %s" % (error.code, error.reason)) from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            if attempt == ATTEMPTS or isinstance(error, ValueError):
-                raise _failed(image_id, url, str(getattr(error, "reason", error))) from None
-        time.sleep(pause)
-    with response:
-        length = response.headers.get("Content-Length")
-        total = int(length) if length and length.isdigit() else None
-        try:
-            done = _copy(response, target, total, on_bytes, on_progress)
-        except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
-            raise _failed(image_id, url, "cut off: %s" % error) from None
+        raise copy.failed("the scheme must be http, https or file", retryable=False)
+    with _reader(copy, access, pause) as (chunks, total):
+        done = copy.write(chunks, total)
     if total is not None and done != total:
-        raise _failed(image_id, url, "cut off after %d of %d bytes" % (done, total))
+        raise copy.failed("cut off after %d of %d bytes" % (done, total))
     return done
 
 
-def _fetch_file(
-    url: str, target: str, image_id: str, on_bytes: t.Callable[[bytes], t.Any], on_progress: Progress | None
-) -> int:
-    path = local_path(url)
+class _Copy:
+    """One copy, with its limits."""
+
+    def __init__(
+        self,
+        url: str,
+        target: str,
+        image_id: str,
+        on_bytes: t.Callable[[bytes], t.Any],
+        on_progress: Progress | None,
+        limits: FetchLimits,
+    ):
+        self.url, self.target, self.image_id = url, target, image_id
+        self._on_bytes, self._on_progress = on_bytes, on_progress
+        self._limits = limits
+        self._started = time.monotonic()
+        found = os.statvfs(os.path.dirname(target))
+        free = found.f_bavail * found.f_frsize
+        self._room = max(0, free - min(KEPT_FREE, found.f_blocks * found.f_frsize // 20))
+
+    def failed(self, reason: str, retryable: bool = True) -> ImageDownloadFailed:
+        error = ImageDownloadFailed(image_id=self.image_id, url=shown_url(self.url), reason=reason)
+        error.retryable = retryable
+        return error
+
+    def left(self) -> float:
+        """Seconds that are left. :raises ImageDownloadFailed: none"""
+        if not self._limits.seconds:
+            return SLOW_SECONDS
+        left = self._started + self._limits.seconds - time.monotonic()
+        if left <= 0:
+            error = self.failed("not complete after %g s" % self._limits.seconds)
+            error.remedy = "Raise bootflow_image_fetch_timeout, or take a faster server."
+            raise error
+        return left
+
+    def write(self, chunks: t.Iterable[bytes], total: int | None) -> int:
+        """Write the chunks, each of CHUNK bytes but the last."""
+        done = 0
+        zeros = bytes(CHUNK)
+        self._check_size(total or 0)
+        fd = os.open(self.target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            for chunk in chunks:
+                self._check_size(done + len(chunk))
+                self._on_bytes(chunk)
+                if chunk == zeros:
+                    file.seek(CHUNK, os.SEEK_CUR)
+                else:
+                    file.write(chunk)
+                done += len(chunk)
+                if self._on_progress is not None:
+                    self._on_progress(done, total)
+                self.left()
+            file.truncate(done)
+        return done
+
+    def _check_size(self, size: int) -> None:
+        if self._limits.declared is not None and size > self._limits.declared:
+            raise self._too_large(
+                "the size that the catalogue says (%d bytes)" % self._limits.declared,
+                "Correct its size in bootflow_images.",
+            )
+        if self._limits.max_bytes and size > self._limits.max_bytes:
+            raise self._too_large("bootflow_image_max_gb (%g GiB)" % (self._limits.max_bytes / GIB), "Raise the limit.")
+        if size > self._room:
+            words = "No space left on device for %d bytes" % size
+            raise OSError(errno.ENOSPC, words, os.path.dirname(self.target))
+
+    def _too_large(self, limit: str, remedy: str) -> BootflowError:
+        return ImageUnacceptable(
+            image_id=self.image_id,
+            reason="the file at %s is larger than %s" % (shown_url(self.url), limit),
+            remedy=remedy,
+        )
+
+
+# --- from a file of this host -------------------------------------------------------------------------------------------
+
+
+def _fetch_file(copy: _Copy) -> int:
+    path = local_path(copy.url)
     if path is None:
-        raise _failed(image_id, url, "not a file of this host", retryable=False)
-    try:
-        # O_NONBLOCK: opening a FIFO must not wait for a writer
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise _failed(image_id, url, str(error.strerror)) from None
-    try:
+        raise copy.failed("not a file of this host", retryable=False)
+    with contextlib.ExitStack() as stack:
+        try:
+            # O_NONBLOCK: opening a FIFO must not wait for a writer
+            fd = stack.enter_context(opened(path, os.O_RDONLY | os.O_NONBLOCK))
+        except OSError as error:
+            raise copy.failed(str(error.strerror)) from None
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise _failed(image_id, url, "not a regular file")
-        source = os.fdopen(fd, "rb")
-    except BaseException:
-        os.close(fd)
-        raise
-    with source:
-        return _copy(source, target, status.st_size, on_bytes, on_progress)
+            raise copy.failed("not a regular file")
+        source = stack.enter_context(open(fd, "rb", closefd=False))
+        return copy.write(iter(lambda: source.read(CHUNK), b""), status.st_size)
 
 
-def _copy(
-    source: t.Any,
-    target: str,
-    total: int | None,
-    on_bytes: t.Callable[[bytes], t.Any],
-    on_progress: Progress | None,
-) -> int:
-    done = 0
-    zeros = bytes(CHUNK)
-    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
+# --- from a web server --------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _reader(copy: _Copy, access: ImageAccess, pause: float) -> t.Iterator[tuple[t.Iterator[bytes], int | None]]:
+    """(the content in chunks, its length or None), read by a process that ends with this block.
+
+    :raises ImageDownloadFailed: for any reason.
+    """
+    paths = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
+    from . import web  # so that Ansible copies it to the host
+
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", "from %s import main; main()" % web.__name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=dict(os.environ, PYTHONPATH=paths, PYTHONSAFEPATH="1"),
+        cwd="/",
+        start_new_session=True,
+    )
+    pipes = [t.cast(t.IO[bytes], pipe) for pipe in (process.stdin, process.stdout, process.stderr)]
+    try:
+        with contextlib.suppress(BrokenPipeError), pipes[0]:
+            pipes[0].write(json.dumps({"url": copy.url, "pause": pause, "access": asdict(access)}).encode())
+        source = _Source(copy, process, pipes[1].fileno(), pipes[2])
+        yield source.chunks(), source.total()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for pipe in pipes:
+            pipe.close()
+
+
+class _Source:
+    """What the process has read."""
+
+    def __init__(self, copy: _Copy, process: subprocess.Popen[bytes], fd: int, errors: t.IO[bytes]):
+        self._copy, self._process, self._fd, self._errors = copy, process, fd, errors
+        self._buffer = b""
+        self._waited, self._arrived = 0.0, 0
+
+    def total(self) -> int | None:
+        """The length of the content, from the first line."""
+        while b"\n" not in self._buffer:
+            self._buffer += self._more()
+        line, _newline, self._buffer = self._buffer.partition(b"\n")
+        return t.cast("t.Optional[int]", json.loads(line)["total"])
+
+    def chunks(self) -> t.Iterator[bytes]:
+        """The content."""
+        parts, size = [self._buffer], len(self._buffer)
         while True:
-            chunk = source.read(CHUNK)
-            if not chunk:
-                break
-            on_bytes(chunk)
-            if chunk == zeros:
-                file.seek(CHUNK, os.SEEK_CUR)
-            else:
-                file.write(chunk)
-            done += len(chunk)
-            if on_progress is not None:
-                on_progress(done, total)
-        file.truncate(done)
-    return done
+            more = self._more()
+            parts.append(more)
+            size += len(more)
+            if size >= CHUNK or not more:
+                whole = b"".join(parts)
+                for start in range(0, len(whole) - CHUNK + 1, CHUNK):
+                    yield whole[start : start + CHUNK]
+                rest = whole[len(whole) // CHUNK * CHUNK :]
+                if not more:
+                    if rest:
+                        yield rest
+                    return
+                parts, size = [rest], len(rest)
 
+    def _more(self) -> bytes:
+        """The next bytes; none at the end of the content."""
+        while True:
+            began = time.monotonic()
+            ready = bool(select.select([self._fd], [], [], min(self._copy.left(), 1.0))[0])
+            self._waited += time.monotonic() - began  # not the time in which the disk keeps us busy
+            data = os.read(self._fd, CHUNK) if ready else b""
+            self._arrived += len(data)
+            if self._waited >= SLOW_SECONDS:
+                if self._arrived < SLOW_BYTES and not (ready and not data):
+                    raise self._copy.failed("the server sent %d bytes in %g s" % (self._arrived, SLOW_SECONDS))
+                self._waited, self._arrived = 0.0, 0
+            if ready:
+                if not data:
+                    self._check_end()
+                return data
 
-def _opener() -> urllib.request.OpenerDirector:
-    """Uses the proxies of the environment; redirects to files of the host or to FTP are not possible."""
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler,
-        urllib.request.UnknownHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
-        urllib.request.HTTPDefaultErrorHandler,
-        urllib.request.HTTPRedirectHandler,
-        urllib.request.HTTPErrorProcessor,
-    ):
-        opener.add_handler(handler())
-    return opener
-
-
-def _request(url: str) -> urllib.request.Request:
-    parts = urllib.parse.urlsplit(url)
-    headers = {"User-Agent": "bootflow.compute", "Accept-Encoding": "identity"}
-    if parts.username is not None:
-        import base64
-
-        words = "%s:%s" % (urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or ""))
-        headers["Authorization"] = "Basic " + base64.b64encode(words.encode()).decode()
-        url = urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    return urllib.request.Request(url, headers=headers)
-
-
-def _failed(image_id: str, url: str, reason: str, retryable: bool = True) -> ImageDownloadFailed:
-    error = ImageDownloadFailed(image_id=image_id, url=shown_url(url), reason=reason)
-    error.retryable = retryable
-    return error
+    def _check_end(self) -> None:
+        """:raises ImageDownloadFailed: the process failed."""
+        if self._process.wait() == 0:
+            return
+        words = self._errors.read().decode("utf-8", "replace").strip()
+        try:
+            found = json.loads(words[words.rfind("\n") + 1 :])
+        except ValueError:
+            found = {"reason": words[-500:] or "the process that reads it ended", "retryable": True}
+        raise self._copy.failed(found["reason"], found["retryable"])

@@ -15,17 +15,19 @@ import hashlib
 import json
 import os
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from ...core.disks import image_checks
-from ...core.errors import ImageChecksumMismatch, ImageUnacceptable
+from ...core.disks.image_urls import split_login
+from ...core.errors import ImageChecksumMismatch, ImageUnacceptable, InvalidInput
+from ...core.model import ImageAccess
 from ..os.batch import progress
 from ..os.command import UNTRUSTED_IMAGE, program, run
 from ..os.files import fsync, remove_files, write_json
 from ..os.locks import host_lock
 from ..os.module_errors import as_bootflow_error
 from ..os.paths import base_dir, checked_id, make_dirs
-from .fetch import Progress, fetch, local_source
+from .fetch import GIB, OPEN, UNLIMITED, FetchLimits, Progress, fetch, local_source
 
 QEMU_IMG_PACKAGE = "qemu-utils"
 
@@ -44,11 +46,78 @@ class ImageSource:
     path: str = ""  # a file of this host
     name: str = ""
     allow_unverified: bool = False
+    access: ImageAccess = OPEN
+    limits: FetchLimits = UNLIMITED
 
     @property
     def label(self) -> str:
         """The name or id for messages."""
         return self.name or self.id
+
+
+#: Suboptions of the option ``images`` of the modules that fetch images.
+IMAGE_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "id": {"type": "str", "required": True},
+    "name": {"type": "str"},
+    "url": {"type": "str"},
+    "path_on_host": {"type": "path"},
+    "checksum": {"type": "str", "default": ""},
+    "disk_format": {"type": "str", "required": True},
+    "size": {"type": "int"},
+    "validate_certs": {"type": "bool", "default": True},
+    "ca_path": {"type": "path"},
+    "client_cert": {"type": "path"},
+    "client_key": {"type": "path"},
+    "url_username": {"type": "str"},
+    "url_password": {"type": "str", "no_log": True},
+    "headers": {"type": "json", "no_log": True},
+    "use_proxy": {"type": "bool", "default": True},
+}
+#: Options of these modules beside it.
+FETCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "uploads": {"type": "dict", "default": {}},
+    "allow_unverified": {"type": "bool", "default": False},
+    "image_max_gb": {"type": "int", "default": 1024},
+    "image_fetch_timeout": {"type": "float", "default": 3600.0},
+}
+
+
+def fetch_limits(options: t.Mapping[str, t.Any]) -> FetchLimits:
+    """The limits in the options of FETCH_ARGUMENTS."""
+    return FetchLimits(options["image_max_gb"] * GIB, options["image_fetch_timeout"])
+
+
+def image_source(
+    args: t.Mapping[str, t.Any],
+    uploads: t.Mapping[str, str],
+    allow_unverified: bool,
+    limits: FetchLimits = UNLIMITED,
+) -> ImageSource:
+    """The source in an element of the option ``images``."""
+    url, user, password = split_login(args.get("url") or "")
+    given = {field.name: args.get(field.name) for field in fields(ImageAccess)}
+    given["headers"] = _headers(given["headers"])
+    given.update(url_username=given["url_username"] or user, url_password=given["url_password"] or password)
+    return ImageSource(
+        id=args["id"],
+        name=args.get("name") or "",
+        disk_format=args["disk_format"],
+        checksum=args.get("checksum") or "",
+        url=url,
+        path=uploads.get(args["id"]) or args.get("path_on_host") or "",
+        allow_unverified=allow_unverified,
+        access=ImageAccess(**{name: value for name, value in given.items() if value is not None}),
+        limits=replace(limits, declared=args.get("size")),
+    )
+
+
+def _headers(text: str | None) -> dict[str, str]:
+    """:raises InvalidInput: not JSON of a mapping."""
+    try:
+        found = json.loads(text or "{}")
+        return {str(name): str(value) for name, value in found.items()}
+    except (ValueError, AttributeError):
+        raise InvalidInput(reason="the headers of an image must be a mapping") from None
 
 
 @dataclass(frozen=True)
@@ -193,7 +262,7 @@ def _fill_cache(
 def _fetch(image: ImageSource, target: str, on_progress: Progress | None) -> str:
     digest = hashlib.sha256()
     source = local_source(image.path) if image.path else image.url
-    fetch(source, target, image.label, digest.update, on_progress)
+    fetch(source, target, image.label, digest.update, on_progress, access=image.access, limits=image.limits)
     return digest.hexdigest()
 
 
@@ -224,5 +293,5 @@ def _publish(image: ImageSource, raw: str, sha256: str, folder: str) -> BaseImag
         "size": found.st_size,
         "mtime_ns": found.st_mtime_ns,
     }
-    write_json(os.path.join(folder, image.id + ".json"), marker)
+    write_json(os.path.join(folder, image.id + ".json"), marker, 0o600)  # the URL may contain a signature
     return BaseImage(path=path, virtual_size=found.st_size, sha256=sha256, changed=True)

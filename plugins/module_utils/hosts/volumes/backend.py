@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ...core.disks.logical_volumes import checked_lvm_name
 from ...core.errors import InvalidInput
 from ...core.volumes.names import CLEARS, DISCARD, ZERO
+from ..images.fetch import UNLIMITED, FetchLimits
 from .image_cache import Limits
 from .volume_images import checked_temp_dir
 
@@ -28,6 +29,7 @@ class Backend:
     image_cache: bool = True  # thin only
     cache_limits: Limits = field(default_factory=Limits)
     allow_unverified: bool = False
+    fetch_limits: FetchLimits = UNLIMITED
     workers: int = 4
     check_mode: bool = False
 

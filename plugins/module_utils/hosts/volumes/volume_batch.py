@@ -18,6 +18,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core.errors import BootflowError, InvalidInput
+from ..images.images import image_source
 from ..iscsi import target_tgt
 from ..lvm import lvm
 from ..lvm.lvm import LogicalVolume, VolumeGroup
@@ -44,7 +45,7 @@ from .plan import (
 )
 from .process import Steps
 from .ready_images import ReadyImage, ReadyImages
-from .volume_images import TemporaryImages, check_fits_volume, image_source
+from .volume_images import TemporaryImages, check_fits_volume
 
 GIB = 1024**3
 
@@ -406,7 +407,9 @@ def make_volumes(
     twice = sorted({item_id for item_id in ids if ids.count(item_id) > 1})
     if twice:
         raise InvalidInput(reason="volumes given more than once: %s" % ", ".join(twice))
-    sources = {args["id"]: image_source(args, uploads or {}, backend.allow_unverified) for args in images}
+    sources = {
+        args["id"]: image_source(args, uploads or {}, backend.allow_unverified, backend.fetch_limits) for args in images
+    }
     with TemporaryImages(backend.temp_dir, backend.allow_unverified) as temporary:
         if not backend.check_mode:
             temporary.sweep()

@@ -17,7 +17,6 @@ import os
 import shutil
 import tempfile
 import threading
-import typing as t
 from dataclasses import dataclass
 
 from ...core.disks import image_checks
@@ -191,7 +190,7 @@ class TemporaryImages:
         try:
             path = os.path.join(self._own_folder(), image.id)
             url = local_source(image.path) if image.path else image.url
-            fetch(url, path, image.label, digest.update, on_progress)
+            fetch(url, path, image.label, digest.update, on_progress, access=image.access, limits=image.limits)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
@@ -210,16 +209,3 @@ class TemporaryImages:
             return
         with contextlib.suppress(FileNotFoundError):
             os.unlink(image.path)
-
-
-def image_source(args: t.Mapping[str, t.Any], uploads: t.Mapping[str, str], allow_unverified: bool) -> ImageSource:
-    """The source in an element of the option ``images``."""
-    return ImageSource(
-        id=args["id"],
-        name=args.get("name") or "",
-        disk_format=args["disk_format"],
-        checksum=args.get("checksum") or "",
-        url=args.get("url") or "",
-        path=uploads.get(args["id"]) or args.get("path_on_host") or "",
-        allow_unverified=allow_unverified,
-    )

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import types
 import typing as t
 
@@ -18,7 +19,14 @@ from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, 
 
 CATALOGUE = [
     {"name": "other", "disk_format": "raw", "checksum": "1" * 64, "path": "/images/other"},
-    {"name": IMAGE.name, "id": IMAGE.id, "disk_format": "qcow2", "checksum": IMAGE.checksum, "url": IMAGE.url},
+    {
+        "name": IMAGE.name,
+        "id": IMAGE.id,
+        "disk_format": "qcow2",
+        "checksum": IMAGE.checksum,
+        "url": IMAGE.url.replace("//", "//someone:image%2Dsecret@"),
+        "headers": {"X-Key": "image-secret-2"},
+    },
 ]
 
 
@@ -74,9 +82,10 @@ def test_a_boot_through_its_stages(world: World) -> None:
     ):
         result = host(module, **options)
         assert sorted(b["uuid"] for b in result["builds"]) == sorted((one, two)), result
-    assert [i["url"] for i in host.given["instance_disks"]["images"]] == [IMAGE.url], (
-        "with the password of the catalogue"
-    )
+    (given,) = host.given["instance_disks"]["images"]
+    login = given["url"], given["url_username"], given["url_password"], json.loads(given["headers"])
+    assert login == (IMAGE.url, "someone", "image-secret", {"X-Key": "image-secret-2"}), "those of the catalogue"
+    assert host.given["instance_disks"]["image_max_gb"] == 1024
     assert {world.row(u).vm_state for u in (one, two)} == {"active"}
     for drive in host.given["config_drive"]["drives"]:
         files = unpack_files(drive["files"])

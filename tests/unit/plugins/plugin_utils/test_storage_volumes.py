@@ -9,7 +9,8 @@ import dataclasses
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image, ImageAccess
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue_images import image_data
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.volumes.work import BackendWork
 from ansible_collections.bootflow.compute.plugins.plugin_utils import storage_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.storage_volumes import work_on
@@ -44,12 +45,13 @@ class Display:
 class Action:
     """Where a host would answer: it has no image but what was uploaded, and does whatever else it is asked."""
 
-    def __init__(self, transport="ssh", answers=()):
+    def __init__(self, transport="ssh", answers=(), images=()):
         self._connection = Connection(transport)
         self._display = Display()
         self.task_vars = {"inventory_hostname": "s1"}
         self.calls, self.transferred, self.removed = [], [], []
         self.answers = list(answers)
+        self.options = {"images": images}
 
     def variable(self, name, default=None):
         return {"bootflow_conversion_dir": "/conv"}.get(name, default)
@@ -88,7 +90,7 @@ def image(tmp_path=None, name="i1", **fields):
     if tmp_path is not None:
         (tmp_path / name).write_bytes(b"data")
         found = dataclasses.replace(found, url="", path=str(tmp_path / name))
-    return dataclasses.asdict(dataclasses.replace(found, **fields))
+    return image_data(dataclasses.replace(found, **fields))
 
 
 def work(configuration, *volumes, images=()):
@@ -108,6 +110,8 @@ def test_all_of_a_backend_in_one_call_with_its_settings():
         "thin_pool": "",
         "allow_unverified": False,
         "temp_dir": "/conv",
+        "image_max_gb": 1024,
+        "image_fetch_timeout": 3600.0,
         "verify": True,
         "image_cache": True,
         "image_cache_max_gb": 0,
@@ -118,6 +122,26 @@ def test_all_of_a_backend_in_one_call_with_its_settings():
     }
     assert result.error is None and result.capacity == {"free_capacity_gb": 9}
     assert {i: o["error"] for i, o in result.outcomes.items()} == {"v1": None, "v2": None, "v3": None}
+
+
+def test_the_login_of_an_image_is_the_catalogue_s():
+    """The ledger does not store it."""
+    stored = image(access=ImageAccess(url_username="me", url_password="image-secret"))
+    assert "image-secret" not in str(stored)
+    entry = {
+        "name": "i1",
+        "id": "i1",
+        "disk_format": "qcow2",
+        "checksum": "0" * 64,
+        "url": "https://me:image-secret@x.example/i",
+        "ca_path": "/etc/ca.pem",
+    }
+    for catalogue, login in (((), (None, None, "")), ((entry,), ("image-secret", "me", "/etc/ca.pem"))):
+        action = Action(images=catalogue)
+        work_on(action, [work(THICK, {"id": "v1", "image_id": "i1"}, images=[stored])])
+        (given,) = action.calls[0]["images"]
+        assert given["url"] == "https://x.example/i"
+        assert (given["url_password"], given["url_username"] or None, given["ca_path"]) == login
 
 
 def test_an_image_of_the_controller_is_uploaded_once_and_goes_again(tmp_path):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 
 import pytest
@@ -148,6 +149,16 @@ IMAGE = {"name": "i", "disk_format": "raw", "url": "http://x/y", "checksum": SHA
         ("images", {**IMAGE, "url": "http://x:port/"}, "url", "not valid"),
         ("images", {**IMAGE, "path": "a/b"}, "path", "absolute"),
         ("images", {**IMAGE, "status": "fine"}, "status", "active"),
+        ("images", {**IMAGE, "validate_certs": "maybe"}, "validate_certs", "true or false"),
+        ("images", {**IMAGE, "ca_path": "ca.pem"}, "ca_path", "absolute"),
+        ("images", {**IMAGE, "client_key": "/k"}, "client_key", "without client_cert"),
+        ("images", {**IMAGE, "url_password": "p"}, "url_password", "without url_username"),
+        ("images", {**IMAGE, "url": "https://u:p@x/", "url_username": "v"}, "url_username", "too"),
+        ("images", {**IMAGE, "url": "file:///x", "use_proxy": False}, "use_proxy", "no effect"),
+        ("images", {**IMAGE, "headers": ["X"]}, "headers", "mapping"),
+        ("images", {**IMAGE, "headers": {"X Y": "1"}}, "headers", "name of a header"),
+        ("images", {**IMAGE, "headers": {"X": "1\r\nHost: y"}}, "headers", "one line"),
+        ("images", {**IMAGE, "headers": {"X": None}}, "headers", "text"),
         ("networks", {"name": "n", "mtu": 10}, "mtu", "68"),
         ("networks", {"name": "n", "mtu": 1000, "subnets": [{"cidr": "fd00::/64"}]}, "mtu", "1280"),
         ("networks", {"name": "n", "type": "bridge", "source": "a" * 16}, "source", "bridge"),
@@ -232,6 +243,24 @@ def test_refused(kind, entry, path, part):
     ((where, message),) = failures(**{kind: [entry]})
     assert where == "%s[0].%s" % (kind, path)
     assert part in message
+
+
+def test_how_an_image_is_fetched():
+    given = {
+        "validate_certs": False,
+        "ca_path": "/ca",
+        "client_cert": "/cert",
+        "client_key": "/key",
+        "url_username": "u",
+        "url_password": "p",
+        "headers": {"X-Number": 5},
+        "use_proxy": False,
+    }
+    image = parse_catalogue(None, [{**IMAGE, **given}], None, None).images["i"]
+    assert dataclasses.asdict(image.access) == {**given, "headers": {"X-Number": "5"}}
+    image = parse_catalogue(None, [{**IMAGE, "url": "https://u:p%40@x/y?z"}], None, None).images["i"]
+    assert (image.url, image.access.url_username, image.access.url_password) == ("https://x/y?z", "u", "p@")
+    assert "p@" not in repr(image)
 
 
 @pytest.mark.parametrize("image_id", ["../../etc", "a/b", ".hidden", "a.b", "-x", "x" * 129, "\u00e4"])
