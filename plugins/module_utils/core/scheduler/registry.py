@@ -31,6 +31,7 @@ from .filters.compute_capabilities_filter import ComputeCapabilitiesFilter
 from .filters.compute_filter import ComputeFilter
 from .filters.core_filter import AggregateCoreFilter, CoreFilter
 from .filters.disk_filter import AggregateDiskFilter, DiskFilter
+from .filters.exact_filters import ExactCoreFilter, ExactDiskFilter, ExactRamFilter
 from .filters.facts_age_filter import FactsAgeFilter
 from .filters.image_props_filter import ImagePropertiesFilter
 from .filters.io_ops_filter import AggregateIoOpsFilter, IoOpsFilter
@@ -88,6 +89,9 @@ BUILTIN_FILTERS: tuple[type[Filter], ...] = (
     AggregateNumInstancesFilter,
     AggregateTypeAffinityFilter,
     DifferentHostFilter,
+    ExactCoreFilter,
+    ExactDiskFilter,
+    ExactRamFilter,
     IoOpsFilter,
     IsolatedHostsFilter,
     JsonFilter,

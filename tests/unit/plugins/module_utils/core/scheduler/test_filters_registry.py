@@ -32,10 +32,10 @@ def test_names_are_those_of_the_classes_and_the_default_ones_are_known():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_filter_lets_a_plain_request_on_an_empty_host(name):
+def test_each_filter_lets_a_plain_request_on_an_empty_host_that_it_fills(name):
     fleet = Fleet([HostState("h%d" % i, "n", memory_mb=1024, local_gb=1, vcpus=1, updated_at=1.0) for i in range(3)])
     (filter_,) = make_filters(make_options(enabled_filters=[name], now=1.0), {})
-    mask = filter_.evaluate(fleet, RequestSpec(["u"], Flavor("f", 0, 0)), fleet.all_rows()[1:]).mask
+    mask = filter_.evaluate(fleet, RequestSpec(["u"], Flavor("f", 1024, 1, 1)), fleet.all_rows()[1:]).mask
     assert mask.tolist() == [True, True]
 
 
@@ -95,9 +95,10 @@ def test_of_hosts_that_are_known_to_be_alike_one_is_looked_at():
             supported_instances=[("x86_64", "kvm", "hvm")],
         )
 
-    numbers = ("memory_mb", "memory_mb_used", "local_gb", "local_gb_used", "vcpus", "vcpus_used")
+    numbers = ("memory_mb", "memory_mb_used", "local_gb", "local_gb_used")
     columns = {
         **{n: [0] * count for n in (*numbers, "num_instances", "num_io_ops", "hypervisor_version")},
+        **{n: [1] * count for n in ("vcpus", "vcpus_used")},
         **{n: [1.0] * count for n in ("ram_allocation_ratio", "disk_allocation_ratio", "cpu_allocation_ratio")},
         "disk_available_least": [None] * count,
         "host": ["h%d" % i for i in range(count)],

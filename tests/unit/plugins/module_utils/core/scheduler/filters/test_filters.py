@@ -365,3 +365,40 @@ def test_the_architecture_of_images_that_name_none(props, passes):
     wrong = "bootflow_image_properties_default_architecture: .* 'x87' is not valid"
     with pytest.raises(InvalidInput, match=wrong):
         verdict("ImagePropertiesFilter", KVM, options={"image_properties_default_architecture": "x87"})
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "flavor", "reason"),
+    [
+        ("ExactRamFilter", {"memory_mb": 1000, "memory_mb_used": 200}, {"memory_mb": 800}, ""),
+        (
+            "ExactRamFilter",
+            {"memory_mb": 1000, "ram_allocation_ratio": 1.5},
+            {"memory_mb": 800},
+            "800 MB free, this has 1000",
+        ),
+        ("ExactDiskFilter", {"local_gb": 10, "local_gb_used": 4}, {"root_gb": 5, "ephemeral_gb": 1}, ""),
+        (
+            "ExactDiskFilter",
+            {"local_gb": 10, "local_gb_used": 4},
+            {"root_gb": 6, "swap": 1},
+            "6145 MB free, this has 6144",
+        ),
+        ("ExactCoreFilter", {"vcpus": 4, "vcpus_used": 2}, {"vcpus": 2}, ""),
+        ("ExactCoreFilter", {"vcpus": 4, "vcpus_used": 2}, {"vcpus": 1}, "1 vCPUs free, this has 2"),
+        ("ExactCoreFilter", {"vcpus": 0}, {"vcpus": 0}, "0 vCPUs free, this has 0"),
+    ],
+)
+def test_exact_filters_pass_hosts_that_the_guest_fills(name, host, flavor, reason):
+    """P11."""
+    passes, why = verdict(name, host, flavor)
+    assert passes is (not reason) and why.endswith(reason)
+
+
+def test_limits_of_exact_filters_are_the_physical_ones():
+    host = HostState("h", "n", memory_mb=1000, local_gb=10, vcpus=4, ram_allocation_ratio=1.5)
+    names = ["ExactRamFilter", "ExactDiskFilter", "ExactCoreFilter"]
+    limits = {}
+    for made in make_filters(make_options(enabled_filters=names, now=NOW), {}):
+        limits.update(made.limits(Fleet([host]), 0))
+    assert limits == {"memory_mb": 1000.0, "disk_gb": 10.0, "vcpu": 4.0}

@@ -131,6 +131,9 @@ LOOPS = {
     "AggregateMultiTenancyIsolation": lambda h, s: "p" in (entries(h, "filter_tenant_id") or ["p"]),
     "AggregateTypeAffinityFilter": lambda h, s: "f" in (entries(h, "instance_type") or ["f"]),
     "TypeAffinityFilter": lambda h, s: all(name == "f" for name in h.instances.values()),
+    "ExactRamFilter": lambda h, s: h.memory_mb - h.memory_mb_used == s.flavor.memory_mb,
+    "ExactDiskFilter": lambda h, s: h.free_disk_mb == 1024 * s.flavor.root_gb + s.flavor.swap,
+    "ExactCoreFilter": lambda h, s: h.vcpus > 0 and h.vcpus - h.vcpus_used == s.flavor.vcpus,
     "SameHostFilter": lambda h, s: not s.scheduler_hints.get("same_host") or bool({"a", "b"} & set(h.instances)),
     "DifferentHostFilter": lambda h, s: not s.scheduler_hints.get("different_host") or "a" not in h.instances,
 }
