@@ -73,6 +73,7 @@ class ActionModule(StageAction):
             "workers": host_settings.workers(self, len(builds)),
             **fetch_arguments(settings),
             "max_builds": settings.max_concurrent_builds,
+            "place_timeout": settings.build_place_timeout,
             # The catalogue has refused an image without a checksum unless it says allow_unverified.
             "allow_unverified": any(not i.checksum for i in images.values()),
         }

@@ -26,7 +26,7 @@ class ActionModule(StageAction):
         result = self.run_module(
             "virtual_network",
             {
-                "libvirt_uri": host_settings.of(self).libvirt_uri,
+                **host_settings.libvirt_arguments(self),
                 "networks": [_module_network(asdict(n)) for n in networks.values()],
             },
         )

@@ -107,11 +107,12 @@ class ActionModule(StageAction):
         result = self.run_module(
             "domain",
             {
-                "libvirt_uri": settings.libvirt_uri,
+                **host_settings.libvirt_arguments(self),
                 "domains": domains,
                 "workers": host_settings.workers(self, len(domains)),
                 "instances_path": settings.instances_path,
                 "max_builds": settings.max_concurrent_builds,
+                "place_timeout": settings.build_place_timeout,
             },
         )
         outcomes.update(item_errors(result, [d["uuid"] for d in domains]))

@@ -144,7 +144,7 @@ class ActionModule(LedgerAction):
             return {}
         keys = [d["id"] for d in disks]
         arguments = {
-            "libvirt_uri": host_settings.of(self).libvirt_uri,
+            **host_settings.libvirt_arguments(self),
             "disks": list(disks),
             "workers": host_settings.workers(self, len(disks)),
         }

@@ -126,7 +126,7 @@ class ActionModule(LedgerAction):
             result = self.run_module(
                 "domain_power",
                 {
-                    "libvirt_uri": settings.libvirt_uri,
+                    **host_settings.libvirt_arguments(self),
                     "domains": domains,
                     "state": self.operation.power,
                     "shutdown_timeout": settings.shutdown_timeout,

@@ -12,6 +12,10 @@ options:
     description: URI of the hypervisor of this host.
     type: str
     default: qemu:///system
+  libvirt_timeout:
+    description: Seconds after which a libvirt daemon that is silent is given up, when it is connected to and during a call.
+    type: float
+    default: 30.0
 requirements:
   - python3-libvirt
   - python3-lxml

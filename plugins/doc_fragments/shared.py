@@ -104,6 +104,19 @@ options:
     description: Number of builds that all runs together work on at once on this host. 0 means no limit.
     type: int
     default: 0
+  place_timeout:
+    description: Seconds that a build waits for one of these places.
+    type: float
+    default: 600.0
+"""
+
+    TIME_LIMIT = r"""
+options:
+  time_limit:
+    description:
+      - Seconds after which the module and the programs that it runs end, and the task fails with the error C(HostTimeout).
+      - By default there is no limit.
+    type: float
 """
 
     WORKERS = r"""

@@ -15,7 +15,11 @@ description:
   - KVM is used only where it works. With O(virt_type=auto) a guest of 512 bytes runs once for each boot of the host, which takes
     a tenth of a second; the result is cached in C(_probe) below O(instances_path).
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.libvirt, bootflow.compute.shared.instances_path]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.libvirt
+  - bootflow.compute.shared.instances_path
+  - bootflow.compute.shared.time_limit
 attributes:
   check_mode: {support: full, details: In check mode the result for KVM and the CPU times are not cached.}
   platform: {platforms: linux}
@@ -273,11 +277,16 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.con
     connect,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
+    TIME_LIMIT_ARGUMENTS,
+    keep_time_limit,
+)
 
 
 def main():
     module = AnsibleModule(
         argument_spec={
+            **TIME_LIMIT_ARGUMENTS,
             **LIBVIRT_ARGUMENTS,
             "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
             "virt_type": {"type": "str", "choices": ["auto", "kvm", "qemu"], "default": "auto"},
@@ -292,10 +301,11 @@ def main():
         },
         supports_check_mode=True,
     )
+    keep_time_limit(module)
     args = module.params
     more = {}
     try:
-        with connect(args["libvirt_uri"]) as connection:
+        with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
             node = compute_node(
                 connection,
                 args["instances_path"],

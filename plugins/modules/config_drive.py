@@ -15,7 +15,9 @@ description:
   - A drive is written to a temporary file, which is renamed when it is complete. After a failure no part of it remains.
   - The failure of one drive does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.shared.time_limit
 attributes:
   diff_mode: {support: none, details: A config drive may hold passwords.}
 options:
@@ -107,11 +109,16 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metada
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.config_drive import write_config_drive
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
+    TIME_LIMIT_ARGUMENTS,
+    keep_time_limit,
+)
 
 
 def main():
     module = AnsibleModule(
         argument_spec={
+            **TIME_LIMIT_ARGUMENTS,
             "drives": {
                 "type": "list",
                 "elements": "dict",
@@ -123,10 +130,11 @@ def main():
                     "files": {"type": "dict", "required": True, "no_log": True},
                     "keep": {"type": "bool", "default": False},
                 },
-            }
+            },
         },
         supports_check_mode=True,
     )
+    keep_time_limit(module)
 
     def make(drive):
         files = unpack_files(drive["files"])

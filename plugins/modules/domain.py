@@ -26,6 +26,7 @@ extends_documentation_fragment:
   - bootflow.compute.shared.instances_path
   - bootflow.compute.shared.workers
   - bootflow.compute.shared.max_builds
+  - bootflow.compute.shared.time_limit
 attributes:
   diff_mode: {support: full}
   platform: {platforms: linux}
@@ -196,31 +197,39 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.ref
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.locks import BUILDS, host_place
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
+    TIME_LIMIT_ARGUMENTS,
+    keep_time_limit,
+)
 
 
 def argument_spec():
     """The module's options."""
     return {
+        **TIME_LIMIT_ARGUMENTS,
         **LIBVIRT_ARGUMENTS,
         "domains": {"type": "list", "elements": "dict", "required": True, "options": DOMAIN_ARGUMENTS},
         "workers": {"type": "int", "default": 8},
         "max_builds": {"type": "int", "default": 0},
+        "place_timeout": {"type": "float", "default": 600.0},
         "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
     }
 
 
 def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    keep_time_limit(module)
     args = module.params
     try:
-        with connect(args["libvirt_uri"]) as connection:
+        with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
             def one(wanted):
                 spec = domain_spec(wanted)
                 if module.check_mode:
                     return ensure_domain(connection, spec, check_mode=True)
                 path = args["instances_path"]
-                with host_place(path, BUILDS, args["max_builds"]), refused_kept(path, spec):
+                place = host_place(path, BUILDS, args["max_builds"], args["place_timeout"])
+                with place, refused_kept(path, spec):
                     return ensure_domain(connection, spec)
 
             results = run_batch([(wanted["uuid"], wanted) for wanted in args["domains"]], one, args["workers"])

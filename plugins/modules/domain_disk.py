@@ -18,7 +18,11 @@ description:
     the definition while the running guest still has it.
   - The failure of one disk does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.libvirt, bootflow.compute.shared.workers]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.libvirt
+  - bootflow.compute.shared.workers
+  - bootflow.compute.shared.time_limit
 attributes:
   diff_mode: {support: full}
   platform: {platforms: linux}
@@ -126,6 +130,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.dom
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
+    TIME_LIMIT_ARGUMENTS,
+    keep_time_limit,
+)
 
 
 def argument_spec():
@@ -139,6 +147,7 @@ def argument_spec():
         "size": {"type": "int"},
     }
     return {
+        **TIME_LIMIT_ARGUMENTS,
         **LIBVIRT_ARGUMENTS,
         "disks": {
             "type": "list",
@@ -155,9 +164,10 @@ def argument_spec():
 
 def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    keep_time_limit(module)
     args = module.params
     try:
-        with connect(args["libvirt_uri"]) as connection:
+        with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
             def one(wanted):
                 tries, wait = max(1, args["detach_tries"]), max(0.0, args["detach_wait"])

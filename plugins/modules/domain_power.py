@@ -17,7 +17,10 @@ description:
   - A guest is started by the definition that the host has of it, with its CPUs stopped until its interfaces are up.
   - A domain that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.libvirt]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.libvirt
+  - bootflow.compute.shared.time_limit
 attributes:
   platform: {platforms: linux}
 options:
@@ -126,6 +129,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.pow
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
+    TIME_LIMIT_ARGUMENTS,
+    keep_time_limit,
+)
 
 OF_EACH = ("shutdown_timeout", "wait_timeout", "vif_plugging_timeout", "vif_plugging_is_fatal")
 MOST_AT_ONCE = 100  # guests that shut down: they are waited for, which costs next to nothing
@@ -135,6 +142,7 @@ def argument_spec():
     """The module's options."""
     domain = {"uuid": {"type": "str", "required": True}, "shutdown_timeout": {"type": "float"}}
     return {
+        **TIME_LIMIT_ARGUMENTS,
         **LIBVIRT_ARGUMENTS,
         "domains": {"type": "list", "elements": "dict", "required": True, "options": domain},
         "state": {"type": "str", "choices": list(STATES), "required": True},
@@ -154,9 +162,10 @@ def power_spec(args, domain):
 
 def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    keep_time_limit(module)
     args = module.params
     try:
-        with connect(args["libvirt_uri"]) as connection:
+        with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
             def one(domain):
                 return ensure_power(connection, power_spec(args, domain), module.check_mode)

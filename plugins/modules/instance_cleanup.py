@@ -23,6 +23,7 @@ extends_documentation_fragment:
   - bootflow.compute.libvirt
   - bootflow.compute.shared.instances_path
   - bootflow.compute.shared.workers
+  - bootflow.compute.shared.time_limit
 attributes:
   diff_mode: {support: none, details: RV(outcomes) lists what was removed.}
   platform: {platforms: linux}
@@ -125,11 +126,16 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.con
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
+    TIME_LIMIT_ARGUMENTS,
+    keep_time_limit,
+)
 
 
 def main():
     module = AnsibleModule(
         argument_spec={
+            **TIME_LIMIT_ARGUMENTS,
             **LIBVIRT_ARGUMENTS,
             "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
             "instances": {
@@ -152,11 +158,12 @@ def main():
         },
         supports_check_mode=True,
     )
+    keep_time_limit(module)
     args = module.params
     clearing = Clearing(args["volume_clear"], max(0, args["volume_clear_size_mb"]))
     local = LocalVolumes(args["volume_group"] or "", clearing)
     try:
-        with connect(args["libvirt_uri"]) as connection:
+        with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
             def one(item):
                 return remove_instance(

@@ -22,6 +22,7 @@ extends_documentation_fragment:
   - bootflow.compute.shared.instances_path
   - bootflow.compute.shared.workers
   - bootflow.compute.shared.max_builds
+  - bootflow.compute.shared.time_limit
 attributes:
   check_mode: {support: full, details: "In check mode an image that is not in the cache is not fetched, and therefore not checked."}
   diff_mode: {support: none, details: Disks have no text to compare.}
@@ -254,6 +255,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.imag
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
+    TIME_LIMIT_ARGUMENTS,
+    keep_time_limit,
+)
 
 
 def argument_spec():
@@ -271,6 +276,7 @@ def argument_spec():
         },
     }
     return {
+        **TIME_LIMIT_ARGUMENTS,
         "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
         "images": {"type": "list", "elements": "dict", "default": [], "options": image},
         "instances": {"type": "list", "elements": "dict", "default": [], "options": instance},
@@ -278,11 +284,13 @@ def argument_spec():
         **FETCH_ARGUMENTS,
         "workers": {"type": "int", "default": 4},
         "max_builds": {"type": "int", "default": 0},
+        "place_timeout": {"type": "float", "default": 600.0},
     }
 
 
 def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    keep_time_limit(module)
     args = module.params
     try:
         outcome = make_disks(
@@ -293,6 +301,7 @@ def main():
             allow_unverified=args["allow_unverified"],
             workers=args["workers"],
             max_builds=args["max_builds"],
+            place_timeout=args["place_timeout"],
             check_mode=module.check_mode,
             volume_group=args["volume_group"] or "",
             fetch_limits=fetch_limits(args),

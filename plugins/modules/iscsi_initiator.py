@@ -22,7 +22,10 @@ description:
   - Secrets are never on a command line. C(iscsiadm) keeps them in its record of the target, which only root can read, until the host is disconnected.
   - The failure of one connection does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.shared.workers]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.shared.workers
+  - bootflow.compute.shared.time_limit
 attributes:
   check_mode: {support: partial, details: "The size after O(connections[].state=rescanned) is not known in check mode."}
   diff_mode: {support: full}
@@ -173,6 +176,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.initi
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
+    TIME_LIMIT_ARGUMENTS,
+    keep_time_limit,
+)
 
 
 def argument_spec():
@@ -188,6 +195,7 @@ def argument_spec():
         "shared": {"type": "bool", "default": False},
     }
     return {
+        **TIME_LIMIT_ARGUMENTS,
         "connections": {
             "type": "list",
             "elements": "dict",
@@ -202,6 +210,7 @@ def argument_spec():
 
 def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    keep_time_limit(module)
     args = module.params
     try:
         initiator = Initiator(wait_tries=args["scan_tries"])

@@ -16,7 +16,10 @@ description:
     only root can read. libvirt does not return the value, therefore it is set each time.
   - The failure of one secret does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.libvirt]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.libvirt
+  - bootflow.compute.shared.time_limit
 attributes:
   diff_mode: {support: full, details: "The definition, without the value."}
   idempotent: {support: full, details: RV(outcomes.changed) reports whether the definition changed. libvirt does not report whether the value changed.}
@@ -85,6 +88,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.con
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.secrets import remove_secret, set_secret
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
+    TIME_LIMIT_ARGUMENTS,
+    keep_time_limit,
+)
 
 
 def argument_spec():
@@ -96,6 +103,7 @@ def argument_spec():
         "ephemeral": {"type": "bool", "default": False},
     }
     return {
+        **TIME_LIMIT_ARGUMENTS,
         **LIBVIRT_ARGUMENTS,
         "secrets": {
             "type": "list",
@@ -111,9 +119,10 @@ def argument_spec():
 
 def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    keep_time_limit(module)
     args = module.params
     try:
-        with connect(args["libvirt_uri"]) as connection:
+        with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
             def one(wanted):
                 if wanted["state"] == "absent":

@@ -18,7 +18,9 @@ description:
   - Secrets are never on a command line, except when tgt starts - its C(tgt-admin) passes the secrets of its files to C(tgtadm) that way.
   - The failure of one export does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.shared.time_limit
 attributes:
   diff_mode: {support: full, details: "For CHAP credentials the difference only shows whether there are any, or whether they differ."}
   platform: {platforms: linux}
@@ -209,6 +211,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.targe
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.target_tgt import CONFIG, TgtTarget
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
+    TIME_LIMIT_ARGUMENTS,
+    keep_time_limit,
+)
 
 
 def argument_spec():
@@ -237,6 +243,7 @@ def argument_spec():
         "force": {"type": "bool", "default": False},
     }
     return {
+        **TIME_LIMIT_ARGUMENTS,
         "target": {"type": "str", "choices": list(TARGETS), "default": "lio"},
         "iqn_prefix": {"type": "str", "default": "iqn.2010-10.org.openstack:"},
         "portals": {"type": "list", "elements": "str", "default": []},
@@ -255,6 +262,7 @@ def argument_spec():
 
 def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    keep_time_limit(module)
     args = module.params
     try:
         if args["target"] == "tgt":

@@ -15,7 +15,9 @@ description:
   - Lists the logical volumes of this collection, and which of them are unknown; with O(targets) also the targets of volumes.
   - A backend that is not ready does not affect the others; its entry has the error.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.shared.time_limit
 attributes:
   diff_mode: {support: none, details: Nothing is changed.}
   platform: {platforms: linux}
@@ -179,6 +181,10 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.target_facts import targets_facts
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
+    TIME_LIMIT_ARGUMENTS,
+    keep_time_limit,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.backend_facts import backends_facts
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.process import work_at_hand
 
@@ -196,6 +202,7 @@ def argument_spec():
         "iqn_prefix": {"type": "str", "required": True},
     }
     return {
+        **TIME_LIMIT_ARGUMENTS,
         "backends": {"type": "list", "elements": "dict", "required": True, "options": backend},
         "known": {"type": "list", "elements": "str"},
         "targets": {"type": "list", "elements": "dict", "default": [], "options": target},
@@ -204,6 +211,7 @@ def argument_spec():
 
 def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    keep_time_limit(module)
     try:
         backends = backends_facts(module.params["backends"], module.params["known"])
         progress = work_at_hand()

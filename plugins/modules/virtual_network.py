@@ -16,7 +16,10 @@ description:
   - A network that is already defined keeps its definition.
   - The failure of one network does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.libvirt]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.libvirt
+  - bootflow.compute.shared.time_limit
 attributes:
   diff_mode: {support: full}
   platform: {platforms: linux}
@@ -127,6 +130,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.net
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
+    TIME_LIMIT_ARGUMENTS,
+    keep_time_limit,
+)
 
 
 def network_spec(args):
@@ -146,6 +153,7 @@ def network_spec(args):
 def main():
     module = AnsibleModule(
         argument_spec={
+            **TIME_LIMIT_ARGUMENTS,
             **LIBVIRT_ARGUMENTS,
             "networks": {
                 "type": "list",
@@ -165,9 +173,10 @@ def main():
         },
         supports_check_mode=True,
     )
+    keep_time_limit(module)
     specs = [network_spec(args) for args in module.params["networks"]]
     try:
-        with connect(module.params["libvirt_uri"]) as connection:
+        with connect(module.params["libvirt_uri"], module.params["libvirt_timeout"]) as connection:
             # One after the other: libvirt chooses names of bridges, and two specs may mean the same network.
             results = run_batch(
                 [(s.name, s) for s in specs], lambda s: ensure_network(connection, s, module.check_mode), workers=1

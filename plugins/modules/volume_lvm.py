@@ -25,7 +25,10 @@ description:
   - A killed run leaves volumes that are marked as incomplete; the next run creates them again.
   - The failure of one volume does not affect the others. RV(outcomes) has the result of each.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.shared.volume_group]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.shared.volume_group
+  - bootflow.compute.shared.time_limit
 attributes:
   check_mode: {support: full, details: "In check mode images are not fetched, and therefore not checked."}
   diff_mode: {support: full}
@@ -260,6 +263,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.imag
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
+    TIME_LIMIT_ARGUMENTS,
+    keep_time_limit,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.backend import Backend
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.image_cache import Limits
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.volume_batch import make_volumes
@@ -278,6 +285,7 @@ def argument_spec():
         "source_snapshot": {"type": "str"},
     }
     return {
+        **TIME_LIMIT_ARGUMENTS,
         "volume_group": {"type": "str", "default": "cinder-volumes"},
         "provisioning": {"type": "str", "choices": ["thick", "thin"], "default": "thick"},
         "thin_pool": {"type": "str"},
@@ -297,6 +305,7 @@ def argument_spec():
 
 def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    keep_time_limit(module)
     args = module.params
     thin = args["provisioning"] == "thin"
     try:

@@ -351,7 +351,5 @@ def _remove_secrets(action: LedgerAction, found: t.Sequence[Attached]) -> dict[s
 
 def _secrets(action: LedgerAction, wanted: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
     secrets = [{"iqn": iqn, **fields} for iqn, fields in wanted.items()]
-    result = action.run_module(
-        "iscsi_secret", {"libvirt_uri": host_settings.of(action).libvirt_uri, "secrets": secrets}
-    )
+    result = action.run_module("iscsi_secret", {**host_settings.libvirt_arguments(action), "secrets": secrets})
     return t.cast("dict[str, t.Any]", result["outcomes"])

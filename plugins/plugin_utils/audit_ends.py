@@ -36,7 +36,7 @@ def unplug(action: LedgerAction, ledger: Ledger, sessions: Ends, secrets: Ends) 
     free = ledger.transact(storage_audit.hold, host, storage_audit.COMPUTE, secrets) if secrets else []
     if free:
         absent = [{"iqn": end["iqn"], "state": "absent"} for end in free]
-        arguments = {"libvirt_uri": host_settings.of(action).libvirt_uri, "secrets": absent}
+        arguments = {**host_settings.libvirt_arguments(action), "secrets": absent}
         for iqn, problem in _run(action, "iscsi_secret", arguments, {e["iqn"]: e["iqn"] for e in free}).items():
             found[iqn] = found.get(iqn) or problem
     return found

@@ -130,11 +130,17 @@ def volume_group(host: Values) -> str:
     return str(host.disk_volume_group)
 
 
+def libvirt_arguments(action: OnHost) -> dict[str, t.Any]:
+    """How modules connect to the current host's libvirt."""
+    host = of(action)
+    return {"libvirt_uri": host.libvirt_uri, "libvirt_timeout": host.libvirt_timeout}
+
+
 def cleanup_arguments(action: OnHost) -> dict[str, t.Any]:
     """Arguments of the module instance_cleanup on the current host, without the instances."""
     host = of(action)
     return {
-        "libvirt_uri": host.libvirt_uri,
+        **libvirt_arguments(action),
         "instances_path": host.instances_path,
         "whole_disk_clear": host.whole_disk_clear,
         "volume_group": volume_group(host),
@@ -147,7 +153,7 @@ def node_info_arguments(action: OnHost, configuration: t.Mapping[str, t.Any]) ->
     """Arguments of the module compute_node_info on the current host. :arg configuration: see configuration()."""
     host = of(action)
     return {
-        "libvirt_uri": host.libvirt_uri,
+        **libvirt_arguments(action),
         "instances_path": host.instances_path,
         "virt_type": host.virt_type,
         "pci_device_spec": configuration["pci_device_spec"],

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import posixpath
@@ -17,8 +18,11 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.setting import Values
-from ansible_collections.bootflow.compute.plugins.plugin_utils import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import TIME_LIMITS
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.ledger_action import LedgerAction
+
+REMOVING = 60.0  # seconds
 
 
 def is_local(action: LedgerAction) -> bool:
@@ -62,11 +66,14 @@ def upload(action: LedgerAction, image: Image) -> str:
             remedy="Correct its path in bootflow_images.",
         )
     try:
-        folder = action._connection._shell.tmpdir or action._make_tmp_path()
-        action._connection._shell.tmpdir = folder
-        target = posixpath.join(folder, "image-%s" % image.id)
-        tables.say(action._display, "%s: copying image %s (%d MB)" % (host, image.name, os.path.getsize(source) >> 20))
-        action._transfer_file(source, target)
+        with action.within(host_settings.values(action, TIME_LIMITS).copy_timeout, "copying image %s" % image.name):
+            folder = action._connection._shell.tmpdir or action._make_tmp_path()
+            action._connection._shell.tmpdir = folder
+            target = posixpath.join(folder, "image-%s" % image.id)
+            tables.say(
+                action._display, "%s: copying image %s (%d MB)" % (host, image.name, os.path.getsize(source) >> 20)
+            )
+            action._transfer_file(source, target)
     except AnsibleConnectionFailure as e:
         raise errors.HostUnreachable(host=host, reason=str(e)) from e
     except AnsibleError as e:
@@ -77,4 +84,5 @@ def upload(action: LedgerAction, image: Image) -> str:
 def remove_uploads(action: LedgerAction) -> None:
     """Take the copies away again."""
     if action._connection._shell.tmpdir:
-        action._remove_tmp_path(action._connection._shell.tmpdir, force=True)
+        with contextlib.suppress(errors.HostTimeout), action.within(REMOVING, "removing copies of images"):
+            action._remove_tmp_path(action._connection._shell.tmpdir, force=True)

@@ -11,6 +11,7 @@ an AWX job template and a single task mean the same.
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import re
@@ -35,7 +36,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address
     url_is_sqlite,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
-from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings, time_limits
 from ansible_collections.bootflow.compute.plugins.plugin_utils.results import error_result, module_error
 
 # Made when the parent process loads the first action, inherited by every worker it forks, gone with the run: what
@@ -99,12 +100,14 @@ class Ports:
         return self._action._templar.template(value)
 
     def run_module(
-        self, name: str, arguments: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]
+        self, name: str, arguments: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any], seconds: float
     ) -> dict[str, t.Any]:
-        """The result of the module ``name`` on the host of ``variables``."""
+        """The result of the module ``name`` on the host of ``variables``. :arg seconds: its time limit."""
         return t.cast(
             "dict[str, t.Any]",
-            self._action._execute_module(module_name=name, module_args=dict(arguments), task_vars=variables),
+            self._action._execute_module(
+                module_name=name, module_args={**arguments, "time_limit": seconds}, task_vars=variables
+            ),
         )
 
     def open_ledger(self, address: LedgerAddress, **options: bool) -> database.Ledger:
@@ -127,6 +130,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
     def __init__(self, *args: t.Any, ports: Ports | None = None, **kwargs: t.Any):
         super().__init__(*args, **kwargs)
         self.ports = ports or Ports(self)
+        self._silent: errors.HostTimeout | None = None
         self._display = self.ports.display
 
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
@@ -262,15 +266,34 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
     # --- host-side modules ------------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def within(self, seconds: float, what: str) -> t.Iterator[None]:
+        """Wait for the current host at most so long. A host that did not answer once is not asked again by this task.
+
+        :raises HostTimeout: it did not answer.
+        """
+        if self._silent is not None:
+            raise self._silent
+        try:
+            with time_limits.given(seconds + time_limits.GRACE):
+                yield
+        except time_limits.TimeIsUp:
+            host = self.task_vars.get("inventory_hostname", "?")
+            self._silent = errors.HostTimeout(host=host, module=what, seconds=int(seconds))
+            raise self._silent from None
+
     def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         """Run bootflow.compute.``name`` on the current host.
 
+        :raises HostTimeout: the host did not answer in time.
         :raises HostUnreachable: the connection failed, or what came back is not an answer of this module (InvalidAnswer).
         :raises BootflowError: the module failed as a whole.
         """
         host = self.task_vars.get("inventory_hostname", "?")
+        seconds = time_limits.limit_of(self, name, arguments)
         try:
-            result = self.ports.run_module("bootflow.compute.%s" % name, arguments, self.task_vars)
+            with self.within(seconds, name):
+                result = self.ports.run_module("bootflow.compute.%s" % name, arguments, self.task_vars, seconds)
         except AnsibleConnectionFailure as e:
             raise errors.HostUnreachable(host=host, reason=_one_line(e)) from e
         except AnsibleError as e:

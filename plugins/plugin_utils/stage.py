@@ -102,6 +102,7 @@ class StageAction(LedgerAction):
         for build in builds:
             problem = problems.get(build.uuid)
             away = isinstance(problem, (errors.HostUnreachable, errors.HypervisorUnavailable))
+            away = away or isinstance(causes[build.uuid], errors.HostTimeout)  # it is left out of the next rounds
             found[build.uuid] = failure.Failed(
                 causes[build.uuid],
                 cleaned=problem is None,

@@ -54,7 +54,7 @@ class WorldPorts(Ports):
         return value
 
     def run_module(
-        self, name: str, arguments: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]
+        self, name: str, arguments: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any], seconds: float
     ) -> dict[str, t.Any]:
         assert self.modules is not None, "%s runs %s" % (variables.get("inventory_hostname"), name)
         return self.modules(name.rpartition(".")[2], arguments)

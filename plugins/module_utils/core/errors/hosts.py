@@ -20,6 +20,17 @@ class HostUnreachable(BootflowError):
     remedy = "Check the connection (ansible -m ping), then run the same again."
 
 
+class HostTimeout(HostUnreachable):
+    """A module did not end in time on the host, or the host accepted the connection and hangs."""
+
+    msg_fmt = "Host %(host)s did not end %(module)s within %(seconds)s s"
+    status = 504
+    remedy = (
+        "Find out what hangs on that host (libvirtd, its storage, sshd), or raise the time limit if the work takes that long"
+        " (bootflow_work_timeout and its like, docs/variables.md)."
+    )
+
+
 class InvalidAnswer(HostUnreachable):
     """A module's answer has a field of another type, range or form. The host counts as one that did not answer."""
 

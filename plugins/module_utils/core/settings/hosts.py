@@ -140,6 +140,15 @@ COMPUTE = Table(
         *IMAGES,
         Setting("libvirt_uri", FILLED, "qemu:///system", "URI of the host's libvirt."),
         Setting(
+            "libvirt_timeout",
+            float,
+            30.0,
+            "Time that libvirt may be silent: to answer a connection, or while a call runs.",
+            least=5,
+            most=3600,
+            unit="seconds",
+        ),
+        Setting(
             "instances_path",
             ABSOLUTE,
             "/var/lib/bootflow/instances",
@@ -232,6 +241,15 @@ COMPUTE = Table(
             10,
             "Builds that a host works on at once, of all runs together; 0: all.",
             least=0,
+        ),
+        Setting(
+            "build_place_timeout",
+            float,
+            600.0,
+            "Time that a build waits on its host for other runs' builds, where they occupy `bootflow_max_concurrent_builds`.",
+            least=0,
+            most=1_000_000,
+            unit="seconds",
         ),
         Setting(
             "vif_plugging_timeout",

@@ -192,6 +192,49 @@ RUN = Table(
     )
 )
 
+#: Read for each host, compute and storage.
+TIME_LIMITS = Table(
+    (
+        Setting(
+            "report_timeout",
+            float,
+            120.0,
+            "Time that a host has to report. One that takes longer is left out, like an unreachable one.",
+            least=1,
+            most=LONGEST,
+            unit="seconds",
+        ),
+        Setting(
+            "work_timeout",
+            float,
+            300.0,
+            "Time that a host has for its part of a task that neither copies nor clears data (networks, domains, attachments,"
+            " exports), in addition to what the task itself may wait for. Its builds go to other hosts when it takes longer.",
+            least=1,
+            most=LONGEST,
+            unit="seconds",
+        ),
+        Setting(
+            "copy_timeout",
+            float,
+            7200.0,
+            "Time that a host has to fetch images and make the disks of a round.",
+            least=1,
+            most=LONGEST,
+            unit="seconds",
+        ),
+        Setting(
+            "clear_timeout",
+            float,
+            86400.0,
+            "Time that a host has for work on volumes, and to remove instances whose disks are cleared.",
+            least=1,
+            most=LONGEST,
+            unit="seconds",
+        ),
+    )
+)
+
 #: Variables that playbooks read directly; the action that opens the ledger checks them.
 PLAYBOOKS = Table(
     (

@@ -154,11 +154,13 @@ def make_disks(
     volume_group: str = "",
     max_builds: int = 0,
     fetch_limits: FetchLimits = UNLIMITED,
+    place_timeout: float = 600.0,
 ) -> dict[str, t.Any]:
     """{outcomes by uuid, image_outcomes by id, missing_images}; see the module instance_disks for the fields.
 
     :arg volume_group: for the backends lvm and qcow2_on_lvm.
     :arg max_builds: of all runs on this host at once; 0: no limit.
+    :arg place_timeout: seconds that a build waits for one of them.
     :raises InvalidInput: instances_path is not valid, or an image or instance is given twice.
     """
     work = _Work(instances_path, uploads, allow_unverified, check_mode, volume_group, fetch_limits)
@@ -166,7 +168,7 @@ def make_disks(
     image_results = run_batch([(image["id"], image) for image in images], work.image, workers)
 
     def build(instance: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        with host_place(instances_path, BUILDS, 0 if check_mode else max_builds):
+        with host_place(instances_path, BUILDS, 0 if check_mode else max_builds, place_timeout):
             return work.instance(instance, image_results)
 
     results = run_batch([(i["uuid"], i) for i in instances], build, workers)

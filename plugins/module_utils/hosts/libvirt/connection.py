@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import typing as t
 
 from ...core.errors import BootflowError, HypervisorUnavailable, InstanceNotFound, LibvirtError, NetworkNotFound
@@ -16,7 +17,13 @@ from ...core.optional import optional_import, require
 libvirt = optional_import("libvirt")
 
 # Of every module that asks libvirt; documented by the fragment libvirt.
-LIBVIRT_ARGUMENTS = {"libvirt_uri": {"type": "str", "default": "qemu:///system"}}
+LIBVIRT_ARGUMENTS = {
+    "libvirt_uri": {"type": "str", "default": "qemu:///system"},
+    "libvirt_timeout": {"type": "float", "default": 30.0},
+}
+_EVENTS_THREAD = "bootflow-libvirt-events"
+_events = threading.Lock()
+_PROBES = 5  # without an answer end a connection
 
 if libvirt:
     # libvirt also prints every error to stderr; we return them.
@@ -66,20 +73,56 @@ def tolerating(call: t.Callable[[], t.Any], *codes: str) -> t.Any:
 
 
 @contextlib.contextmanager
-def connect(uri: str) -> t.Iterator[t.Any]:
+def connect(uri: str, timeout: float = 30.0) -> t.Iterator[t.Any]:
     """A connection to the hypervisor at ``uri``, closed at the end.
 
+    :arg timeout: seconds after which a daemon that neither answers nor says that it lives is given up, also during a call.
     :raises HypervisorUnavailable: the hypervisor does not respond.
     :raises MissingLibrary: python3-libvirt is not installed.
     """
     require(libvirt, "libvirt (Python)", "python3-libvirt", "host")
-    try:
-        connection = libvirt.open(uri)
-    except libvirt.libvirtError as error:
-        reason = (error.get_error_message() or str(error)).strip()
-        raise HypervisorUnavailable(host=socket.gethostname(), reason="%s: %s" % (uri, reason)) from None
+    _run_events()
+    connection = _open(uri, timeout)
+    with contextlib.suppress(libvirt.libvirtError):  # drivers within this process have none
+        connection.setKeepAlive(max(1, int(timeout / (_PROBES + 1))), _PROBES)
     try:
         yield connection
     finally:
         with contextlib.suppress(libvirt.libvirtError):
             connection.close()
+
+
+def _open(uri: str, timeout: float) -> t.Any:
+    """libvirt.open() in a thread of its own: nothing interrupts it while a daemon that was stopped does not answer."""
+    found: list[t.Any] = []
+
+    def run() -> None:
+        try:
+            found.append(libvirt.open(uri))
+        except libvirt.libvirtError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True, name="bootflow-libvirt-open")
+    thread.start()
+    thread.join(timeout)
+    if not found:
+        reason = "%s: the daemon accepted the connection and did not answer within %d s" % (uri, timeout)
+        raise HypervisorUnavailable(host=socket.gethostname(), reason=reason)
+    if isinstance(found[0], libvirt.libvirtError):
+        reason = (found[0].get_error_message() or str(found[0])).strip()
+        raise HypervisorUnavailable(host=socket.gethostname(), reason="%s: %s" % (uri, reason))
+    return found[0]
+
+
+def _run_events() -> None:
+    """libvirt's event loop, which keepalive needs: once in a process, before the first connection."""
+    with _events:
+        if any(thread.name == _EVENTS_THREAD for thread in threading.enumerate()):
+            return
+        libvirt.virEventRegisterDefaultImpl()
+
+        def run() -> None:
+            while True:
+                libvirt.virEventRunDefaultImpl()
+
+        threading.Thread(target=run, daemon=True, name=_EVENTS_THREAD).start()

@@ -55,6 +55,10 @@ class Limits:
 UNTRUSTED_IMAGE = Limits(cpu_seconds=30, address_space=1024**3)
 
 
+# What runs now.
+_running: set[subprocess.Popen[bytes]] = set()
+
+
 def program(name: str, package: str) -> str:
     """The path of ``name``.
 
@@ -106,6 +110,7 @@ def run(
         )
     except FileNotFoundError:
         raise CommandFailed(cmd=argv[0], rc=127, stderr="not found") from None
+    _running.add(process)
     try:
         out, err = process.communicate(stdin.encode() or None, timeout=timeout)
         rc = process.returncode
@@ -116,6 +121,8 @@ def run(
     except BaseException:
         _end(process)
         raise
+    finally:
+        _running.discard(process)
     done = Completed(rc, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
     if check and done.rc != 0:
         reason = done.stderr.strip() or done.stdout.strip()
@@ -123,6 +130,12 @@ def run(
             raise DiskFull(host=socket.gethostname(), path=path or argv[-1], reason=reason[-500:])
         raise CommandFailed(cmd=os.path.basename(argv[0]), rc=done.rc, stderr=reason[-2000:])
     return done
+
+
+def kill_all() -> None:
+    """Kill the process groups of all programs that run now."""
+    for process in list(_running):
+        _kill_group(process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:

@@ -43,12 +43,16 @@ def host_lock(instances_path: str, name: str, timeout: float = 600.0) -> t.Itera
 
 
 @contextlib.contextmanager
-def host_place(instances_path: str, name: str, count: int) -> t.Iterator[None]:
-    """Hold one of the ``count`` places ``name`` of this host, as soon as one is free; all processes share them. 0: no limit."""
+def host_place(instances_path: str, name: str, count: int, timeout: float = 600.0) -> t.Iterator[None]:
+    """Hold one of the ``count`` places ``name`` of this host, as soon as one is free; all processes share them. 0: no limit.
+
+    :arg timeout: seconds to wait for one.
+    :raises WaitTimeout: none became free.
+    """
     if count <= 0:
         yield
         return
-    pause = 0.005
+    pause, deadline = 0.005, time.monotonic() + timeout
     with contextlib.ExitStack() as held:
         while True:
             for number in range(count):
@@ -58,6 +62,14 @@ def host_place(instances_path: str, name: str, count: int) -> t.Iterator[None]:
                     continue
                 yield
                 return
+            if time.monotonic() >= deadline:
+                raise WaitTimeout(
+                    what="release of one of the %d places %s in %s" % (count, name, instances_path),
+                    seconds=int(timeout),
+                    host=os.uname().nodename,
+                    remedy="Other runs build on that host: wait for them, raise bootflow_build_place_timeout or"
+                    " bootflow_max_concurrent_builds.",
+                )
             time.sleep(pause)
             pause = min(pause * 2, 0.2)
 

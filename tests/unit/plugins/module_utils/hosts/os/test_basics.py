@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import stat
@@ -434,3 +435,42 @@ def test_folders_have_their_mode_under_every_umask(tmp_path, mask, mode):
     (tmp_path / "file").touch()
     with pytest.raises(OSError):
         paths.make_dirs(str(tmp_path / "file"))
+
+
+def test_a_build_waits_for_a_place_so_long_and_no_longer(tmp_path):
+    """S8: a run that holds the places for ever holds no other run's builds."""
+    with locks.host_place(str(tmp_path), locks.BUILDS, 1):
+        found = make_disks(str(tmp_path), [], [{"uuid": UUID, "disks": []}], {}, max_builds=1, place_timeout=0.1)
+    error = found["outcomes"][UUID]["error"]
+    assert (error["code"], error["retryable"]) == ("WaitTimeout", True)
+    assert "one of the 1 places build" in error["message"] and "bootflow_build_place_timeout" in error["remedy"]
+
+
+LATE = """
+import json, sys, threading
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import command, time_limit
+
+class Module:
+    _name = "bootflow.compute.domain"
+    params = {"time_limit": 1.0}
+
+    def fail_json(self, **fields):
+        print(json.dumps(fields))
+        sys.exit(1)
+
+time_limit.keep_time_limit(Module())
+threading.Thread(target=command.run, args=(["sleep", sys.argv[1]],)).start()
+threading.Event().wait()
+"""
+
+
+def test_a_module_ends_with_its_programs_when_its_time_is_up():
+    """S8: the controller gives the host up, so nothing of the module may work on."""
+    seconds = "61.%d" % os.getpid()
+    done = subprocess.run(
+        [sys.executable, "-c", LATE, seconds], capture_output=True, text=True, timeout=60, check=False
+    )
+    answer = json.loads(done.stdout)
+    assert done.returncode == 1 and answer["error_code"] == "HostTimeout"
+    assert answer["msg"].endswith("did not end domain within 1 s")
+    assert subprocess.run(["pgrep", "-f", "sleep " + seconds], capture_output=True, check=False).returncode == 1

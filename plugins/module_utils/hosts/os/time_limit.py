@@ -1,0 +1,41 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The end of a module that takes too long: its process must not work on when the controller has given its host up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import typing as t
+
+from ...core.errors import HostTimeout
+from .command import kill_all
+from .module_errors import fail
+
+# Of every module that an action runs on a host; documented by the fragment shared.time_limit.
+TIME_LIMIT_ARGUMENTS = {"time_limit": {"type": "float"}}
+
+
+def keep_time_limit(module: t.Any) -> None:
+    """Have ``module`` (an AnsibleModule) fail with HostTimeout, and its programs end, when its time limit is over.
+
+    A thread ends the process: the others may wait in a call that no signal interrupts.
+    """
+    seconds = module.params["time_limit"]
+    if seconds:
+        timer = threading.Timer(seconds, _end, (module, seconds))
+        timer.daemon = True
+        timer.start()
+
+
+def _end(module: t.Any, seconds: float) -> None:
+    kill_all()
+    name = os.uname().nodename
+    with contextlib.suppress(SystemExit):
+        fail(module, HostTimeout(host=name, module=module._name.rpartition(".")[2], seconds=int(seconds)))
+    sys.stdout.flush()
+    os._exit(1)

@@ -1,0 +1,113 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How long a host may take for a module, and what ends the wait for one that does not answer at all."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import threading
+import time
+import types
+import typing as t
+from pathlib import Path
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import TIME_LIMITS
+from ansible_collections.bootflow.compute.plugins.plugin_utils import host_settings
+
+# The module ends by itself at its limit and says so; a host that does not even do that is given this many seconds more.
+GRACE = 30.0
+
+Arguments = t.Mapping[str, t.Any]
+
+
+class TimeIsUp(BaseException):
+    """Not an Exception: connection plugins catch those and try again."""
+
+
+def limit_of(action: host_settings.OnHost, module: str, arguments: Arguments) -> float:
+    """The seconds that the current host has for ``module``, with all that the arguments make it wait for."""
+    kind = _KINDS.get(module, "work_timeout")
+    if module == "instance_cleanup" and _clears(arguments):
+        kind = "clear_timeout"
+    return float(getattr(host_settings.values(action, TIME_LIMITS), kind)) + _waits(arguments)
+
+
+@contextlib.contextmanager
+def given(seconds: float) -> t.Iterator[None]:
+    """Raise TimeIsUp in the block after ``seconds``, and end the programs (ssh, a local shell) that it started.
+
+    Only in the main thread, where signals arrive; Ansible's own timeout of a task holds when it ends earlier.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    outer = signal.getitimer(signal.ITIMER_REAL)[0]
+    if 0 < outer <= seconds:
+        yield
+        return
+
+    def ring(_number: int, _frame: types.FrameType | None) -> None:
+        raise TimeIsUp
+
+    before, begun = _children(), time.monotonic()
+    handler = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except TimeIsUp:
+        for pid in _children() - before:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        raise
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+        if outer:
+            signal.setitimer(signal.ITIMER_REAL, max(outer - (time.monotonic() - begun), 0.001))
+
+
+def _children() -> set[int]:
+    """The processes that this one started and that still run; none where /proc does not say."""
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found |= {int(pid) for pid in path.read_text().split()}
+    return found
+
+
+# --- of each module ---------------------------------------------------------------------------------------------------------
+
+_KINDS = {
+    "compute_node_info": "report_timeout",
+    "storage_backend_info": "report_timeout",
+    "instance_disks": "copy_timeout",
+    "volume_lvm": "clear_timeout",
+}
+
+
+def _clears(arguments: Arguments) -> bool:
+    """Whether the cleanup overwrites disks or logical volumes."""
+    return bool(arguments.get("volume_group")) or any(i.get("disks") for i in arguments.get("instances") or ())
+
+
+# Options of a module, or fields of its items, that say how long it may wait for an item.
+_WAITS = ("shutdown_timeout", "wait_timeout", "vif_plugging_timeout", "wait_agent", "wait_console", "wait_address")
+
+
+def _waits(arguments: Arguments) -> float:
+    """The seconds that the module may wait for what is not its own work: the guests, and the places of builds."""
+    items = arguments.get("domains") or arguments.get("instances") or ()
+    batches = math.ceil(len(items) / max(1, int(arguments.get("workers") or 1)))
+    longest = max((sum(_wait(item.get(n) or arguments.get(n)) for n in _WAITS) for item in items), default=0.0)
+    return batches * (_wait(arguments.get("place_timeout")) + longest)
+
+
+def _wait(value: t.Any) -> float:
+    return float((value["timeout"] if isinstance(value, t.Mapping) else value) or 0)
