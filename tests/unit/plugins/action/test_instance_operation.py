@@ -42,7 +42,7 @@ class Fleet:
 
     def task(self, host: str, operation: str, phase: str, **options: t.Any) -> dict[str, t.Any]:
         ports = WorldPorts(self.world, "o", lambda name, arguments: self.answer(host, name, arguments))
-        ports.display.display = self.shown.append
+        ports.display.display = lambda text, **_how: self.shown.append(text)
         hosts = {"hostvars": self.hostvars, "groups": {"bootflow_compute": ["h1", "h2"]}}
         variables = {**self.hostvars[host], **hosts, "inventory_hostname": host}
         options = {"operation": operation, "phase": phase, **options}
