@@ -251,7 +251,7 @@ def test_the_image_cache_keeps_to_its_limit_and_volumes_outlive_it(storage):
     assert storage.module("volume_image_cache", cache)["changed"] is False
     for name, item_id in ids.items():
         assert storage.sha256("/dev/thin-vg/volume-" + item_id, 4 * MIB) == sha256(data[name])
-    assert storage.sh("ls -A /run/lock/bootflow/images") == ""
+    assert storage.sh("ls -A /run/bootflow/image-locks") == ""
 
 
 def test_cached_images_of_nobody_give_way_and_what_is_in_a_full_pool_can_be_deleted(storage):

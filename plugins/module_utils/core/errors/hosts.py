@@ -56,6 +56,14 @@ class DiskFull(BootflowError):
     remedy = "Free space there, or lower the host's disk_allocation_ratio."
 
 
+class UnsafeFolder(BootflowError):
+    """Another user of the host could put files of their own into a folder that root uses."""
+
+    msg_fmt = "Folder %(path)s on %(host)s is not safe: %(reason)s"
+    retryable = True
+    remedy = "Look at what is in it, then give it to root (chown root, chmod go-w), or configure another folder."
+
+
 class MissingLibrary(BootflowError):
     """A Python library or a program is not installed."""
 

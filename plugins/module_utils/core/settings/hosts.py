@@ -152,7 +152,8 @@ COMPUTE = Table(
             "instances_path",
             ABSOLUTE,
             "/var/lib/bootflow/instances",
-            "Folder of disks, config drives, console logs and base images (`_base`).",
+            "Folder of disks, config drives, console logs and base images (`_base`). It and the folders above belong to root; no other"
+            " user may write to them.",
         ),
         Setting(
             "virt_type",

@@ -56,7 +56,7 @@ def login_settings(chap: ChapCredentials | None) -> dict[str, str | None]:
 def database_lock(path: str = DATABASE_LOCK, timeout: float = 30.0) -> t.Iterator[None]:
     """iscsiadm's lock of its records: a hard link to its file."""
     make_dirs(os.path.dirname(path), 0o700)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     deadline = time.monotonic() + timeout
     while True:
         try:

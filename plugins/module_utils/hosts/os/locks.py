@@ -13,10 +13,11 @@ import time
 import typing as t
 
 from ...core.errors import WaitTimeout
-from .paths import LOCKS, checked_id, checked_instances_path, make_dirs
+from .paths import LOCKS, checked_id, checked_instances_path, own_folder
 
-#: Directory of the locks of this host's storage: volume groups, targets, sessions. All runs of all users share them.
-LOCK_ROOT = "/run/lock/bootflow"
+#: Directory of the locks of this host's storage: volume groups, targets, sessions. All runs share them. Nobody but root can
+#: make it, or files in it: not below /run/lock, where everybody may.
+LOCK_ROOT = "/run/bootflow"
 
 #: The places of builds, see host_place().
 BUILDS = "build"
@@ -29,17 +30,13 @@ def host_lock(instances_path: str, name: str, timeout: float = 600.0) -> t.Itera
     :arg timeout: seconds to wait for another holder.
     :raises WaitTimeout: another process held it longer.
     """
-    folder = os.path.join(checked_instances_path(instances_path), LOCKS)
-    make_dirs(folder)
-    path = os.path.join(folder, checked_id(name, "lock name"))
-    fd = _take(path, time.monotonic() + timeout, timeout)
-    try:
-        yield
-    finally:
-        # Removed while held: a process that waits for the old file notices in _take() that it is gone, and uses the new one.
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        os.close(fd)
+    path = os.path.join(checked_instances_path(instances_path), LOCKS)
+    with own_folder(path, 0o700 if instances_path == LOCK_ROOT else 0o711) as folder:
+        fd = _take(folder, os.path.join(path, checked_id(name, "lock name")), timeout)
+        try:
+            yield
+        finally:
+            release(folder, name, fd)
 
 
 @contextlib.contextmanager
@@ -74,24 +71,43 @@ def host_place(instances_path: str, name: str, count: int, timeout: float = 600.
             pause = min(pause * 2, 0.2)
 
 
-def _take(path: str, deadline: float, timeout: float) -> int:
+def _take(folder: int, path: str, timeout: float) -> int:
+    deadline = time.monotonic() + timeout
     pause = 0.005
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(fd), os.stat(path)):
-                    return fd
+            return take(folder, os.path.basename(path), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:
-                os.close(fd)
                 raise WaitTimeout(
                     what="release of the lock %s" % path, seconds=int(timeout), host=os.uname().nodename
                 ) from None
-            time.sleep(pause)
-            pause = min(pause * 2, 0.2)
+        time.sleep(pause)
+        pause = min(pause * 2, 0.2)
+
+
+def take(folder: int, name: str, how: int) -> int:
+    """A descriptor with the lock ``how`` (see flock(2)) of the file ``name`` in the folder, see own_folder().
+
+    :raises BlockingIOError: another process has it, and ``how`` does not wait.
+    """
+    while True:
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=folder)
+        try:
+            fcntl.flock(fd, how)
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # the previous holder removed it; another file has the name now
+                if os.path.samestat(os.fstat(fd), os.stat(name, dir_fd=folder, follow_symlinks=False)):
+                    return fd
         except BaseException:
             os.close(fd)
             raise
         os.close(fd)
+
+
+def release(folder: int, name: str, fd: int) -> None:
+    """End an exclusive lock, and remove its file while it is held: take() notices that it is gone."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+    os.close(fd)

@@ -2,15 +2,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checks of names that become paths. All files of an instance are below <instances_path>/<uuid>."""
+"""Names that become paths, and folders that nobody but root can exchange. All files of an instance are below <instances_path>/<uuid>."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import re
+import stat
+import typing as t
 import uuid as uuid_module
 
-from ...core.errors import InvalidInput
+from ...core.errors import InvalidInput, UnsafeFolder
 
 _DISK_NAME = re.compile(r"disk(\.[a-z0-9]{1,32}){0,3}\Z")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}\Z")
@@ -18,6 +22,9 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}\Z")
 BASE = "_base"
 LOCKS = "locks"
 PROBE = "_probe"
+
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_LINKS = 40
 
 
 def checked_instances_path(path: str) -> str:
@@ -81,16 +88,69 @@ def make_dirs(path: str, mode: int = 0o711) -> None:
     """Create ``path`` and its parents where they are missing, all with ``mode``, whatever the umask is.
 
     By default others may pass through (QEMU runs as another user) but not list them.
+    :raises UnsafeFolder: another user could replace the folder or one above it.
     """
-    if os.path.isdir(path):
-        return
-    parent = os.path.dirname(path.rstrip("/"))
-    if parent != path:
-        make_dirs(parent or ".", mode)
+    os.close(_open_folder(path, mode))
+
+
+@contextlib.contextmanager
+def own_folder(path: str, mode: int = 0o711) -> t.Iterator[int]:
+    """A descriptor of ``path``, made as by make_dirs(), to open files relative to it.
+
+    :raises UnsafeFolder: another user could replace the folder, or put files into it.
+    """
+    fd = _open_folder(path, mode)
     try:
-        os.mkdir(path, mode)
-    except FileExistsError:
-        if not os.path.isdir(path):
-            raise
-        return  # another process was faster
-    os.chmod(path, mode)
+        _check_owner(os.fstat(fd), path, sticky=False)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _open_folder(path: str, mode: int) -> int:
+    """Step by step, so that what was checked is what is opened. A link is followed where its owner is root or we."""
+    fd, at = os.open("/", _FOLDER), "/"
+    steps = os.path.abspath(path).split("/")[::-1]
+    links = 0
+    try:
+        while steps:
+            name = steps.pop()
+            if name in ("", "."):
+                continue
+            at = os.path.join(at, name)
+            try:
+                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            except FileNotFoundError:
+                with contextlib.suppress(FileExistsError):  # another process was faster
+                    os.mkdir(name, mode, dir_fd=fd)
+                    os.chmod(name, mode, dir_fd=fd)
+                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            _check_owner(found, at)
+            if stat.S_ISLNK(found.st_mode):
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                target = os.readlink(name, dir_fd=fd)
+                steps += target.split("/")[::-1]
+                at = os.path.dirname(at)
+                name = "/" if target.startswith("/") else "."
+                at = "/" if name == "/" else at
+            fd, above = os.open(name, _FOLDER, dir_fd=fd), fd
+            os.close(above)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _check_owner(found: os.stat_result, path: str, sticky: bool = True) -> None:
+    """:arg sticky: others may create files in it, as in /tmp, where they cannot replace ours."""
+    if found.st_uid not in (0, os.geteuid()):
+        reason = "it belongs to user %d" % found.st_uid
+    elif stat.S_ISLNK(found.st_mode) or (sticky and found.st_mode & stat.S_ISVTX):
+        return
+    elif found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and found.st_gid != 0):
+        reason = "others may write to it (mode %04o)" % stat.S_IMODE(found.st_mode)
+    else:
+        return
+    raise UnsafeFolder(path=path, host=os.uname().nodename, reason=reason)

@@ -27,7 +27,8 @@ from ..lvm import lvm
 from ..lvm.lvm import LogicalVolume, VolumeGroup
 from ..lvm.lvm_tags import IMAGE, INCOMPLETE, checked_tag, identity, lv_name, tag_value, tag_values
 from ..os.batch import progress
-from ..os.paths import make_dirs
+from ..os.locks import release, take
+from ..os.paths import own_folder
 from . import copy
 
 GIB = 1024**3
@@ -117,40 +118,32 @@ def yielding(group: VolumeGroup, pool: str) -> list[CachedImage]:
 @contextlib.contextmanager
 def in_use(sha256: str) -> t.Iterator[None]:
     """Prevent the eviction of the entry meanwhile."""
-    fd, path = _locked(sha256, fcntl.LOCK_SH)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(BlockingIOError):  # another run holds it as well
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-        os.close(fd)
-
-
-def _locked(sha256: str, how: int) -> tuple[int, str]:
-    """(descriptor, path) of the lock. Raises BlockingIOError."""
-    folder = os.path.join(lvm.LOCK_ROOT, "images")
-    make_dirs(folder, 0o700)
-    path = os.path.join(folder, sha256)
-    while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with _lock_folder() as folder:
+        fd = take(folder, sha256, fcntl.LOCK_SH)
         try:
-            fcntl.flock(fd, how)
-            if os.path.samestat(os.fstat(fd), os.stat(path)):
-                return fd, path
-        except FileNotFoundError:
-            pass  # the previous holder removed the file; another one has the name now
-        except BaseException:
-            os.close(fd)
-            raise
-        os.close(fd)
+            yield
+        finally:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:  # another run holds it as well
+                os.close(fd)
+            else:
+                release(folder, sha256, fd)
 
 
-def _unlocked(fd: int, path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    os.close(fd)
+@contextlib.contextmanager
+def _unused(sha256: str) -> t.Iterator[None]:
+    """Prevent the use of the entry meanwhile. Raises BlockingIOError."""
+    with _lock_folder() as folder:
+        fd = take(folder, sha256, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            yield
+        finally:
+            release(folder, sha256, fd)
+
+
+def _lock_folder() -> t.ContextManager[int]:
+    return own_folder(os.path.join(lvm.LOCK_ROOT, "image-locks"), 0o700)
 
 
 # --- what is noted of them ----------------------------------------------------------------------------------------------
@@ -262,11 +255,10 @@ def evict(group: VolumeGroup, images: t.Sequence[CachedImage], discard: bool = F
                 found.kept[image.lv.name] = "open in a program"
                 continue
             try:
-                fd, path = _locked(image.sha256, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                stack.enter_context(_unused(image.sha256))
             except BlockingIOError:
                 found.kept[image.lv.name] = "used by a run that creates volumes from it"
                 continue
-            stack.callback(_unlocked, fd, path)
             free.append(image)
         if not free:
             return found

@@ -124,8 +124,10 @@ class TemporaryImages:
             if not name.startswith(_PREFIX) or os.path.islink(path):
                 continue
             with contextlib.suppress(OSError):
-                fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
                 try:
+                    if os.fstat(fd).st_uid != os.geteuid():
+                        continue  # in a folder where others may create files
                     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(path, ignore_errors=True)
                 finally:

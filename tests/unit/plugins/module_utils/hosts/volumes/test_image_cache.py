@@ -306,7 +306,7 @@ def test_what_another_run_uses_or_has_open_stays(cache):
         assert evicted(cache.create(new, cache_limits=Limits(max_count=1))) == [] and name_of(new) not in cache.names()
         other.stdin.close()
     assert image_cache.empty("vg", POOL)["removed"] == [name_of(used)]
-    assert os.listdir(os.path.join(lvm.LOCK_ROOT, "images")) == []
+    assert os.listdir(os.path.join(lvm.LOCK_ROOT, "image-locks")) == []
 
 
 def test_what_a_killed_run_left_goes_first(cache):
@@ -397,5 +397,5 @@ def test_any_history(cache, seed):
             tags = cache.model.lvs[name]["tags"]
             assert len([tag for tag in tags if tag.startswith("bootflow.used=")]) == 1
             assert "bootflow.incomplete" not in tags
-        locks = os.path.join(lvm.LOCK_ROOT, "images")
+        locks = os.path.join(lvm.LOCK_ROOT, "image-locks")
         assert not os.path.isdir(locks) or os.listdir(locks) == []
