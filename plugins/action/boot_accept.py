@@ -61,6 +61,8 @@ class ActionModule(LedgerAction):
             accepted = accept.accept(tx, request.requests, options)
             if not accepted.changed:
                 return accepted, []
+            if accepted.created:
+                request.check_image_files()
             volume_settings.in_inventory(self, attachments.storage_hosts(tx, accepted.created))
             return accepted, self._stale(tx)
 

@@ -50,9 +50,9 @@ class ActionModule(LedgerAction):
         )
         if self.check_mode:
             ledger = self.rehearsal_ledger()
-            found, volumes = ledger.rehearsal(_begin, chosen)
+            found, volumes = ledger.rehearsal(_begin, chosen, o["missing_ok"])
         else:
-            found, volumes = self.open_ledger().transact(_begin, chosen)
+            found, volumes = self.open_ledger().transact(_begin, chosen, o["missing_ok"])
         named = [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in found.rows]
         before = "".join("%s %s on %s\n" % (n["name"], n["uuid"], n["host"] or "no host") for n in named)
         unknown = sorted(set(o["names"] or []) - {n["name"] for n in named}) + sorted(
@@ -103,8 +103,8 @@ class ActionModule(LedgerAction):
         return result
 
 
-def _begin(tx: Transaction, chosen: Selection) -> tuple[delete.Deleting, bool]:
+def _begin(tx: Transaction, chosen: Selection, missing_ok: bool) -> tuple[delete.Deleting, bool]:
     """What is marked, and whether storage hosts may have something to do for it."""
-    found = delete.begin(tx, chosen)
+    found = delete.begin(tx, chosen, missing_ok)
     exported = attachments.of_instances(tx, [r.uuid for r in found.rows])
     return found, bool(exported) or bool(work.hosts_with_work(tx))

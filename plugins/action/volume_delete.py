@@ -47,6 +47,7 @@ class ActionModule(LedgerAction):
             "everything": o["all"],
             "force": o["force"],
             "cascade": o["cascade"],
+            "missing_ok": o["missing_ok"],
         }
 
         def begin(tx: Transaction) -> tuple[VolumeDeleting, dict[str, list[str]]]:

@@ -15,7 +15,7 @@ description:
     O(phase=begin) marks the instances as deleting. Hosts then remove them with
     M(bootflow.compute.instance_remove), O(phase=removed) releases what they had there, and O(phase=finish) the rest.
   - >-
-    Instances in any state can be deleted, also half-built ones. A missing instance is not an error.
+    Instances in any state can be deleted, also half-built ones. If one that is named does not exist, nothing is deleted, unless O(missing_ok).
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller, bootflow.compute.instance_selection]
 attributes:
@@ -35,6 +35,9 @@ options:
     description:
       - Delete also instances whose host does not answer; the host is cleaned up when it reports again.
       - Read from the variable C(bootflow_delete_force), else false.
+    type: bool
+  missing_ok:
+    description: What is named and does not exist is not an error. Read from the variable C(bootflow_missing_ok), else false.
     type: bool
   print_table:
     description: Print what was deleted. Read from the variable C(bootflow_print_table), else true.

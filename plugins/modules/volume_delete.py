@@ -43,6 +43,9 @@ options:
     type: str
     choices: [begin, finish]
     default: begin
+  missing_ok:
+    description: What is named and does not exist is not an error. Read from the variable C(bootflow_missing_ok), else false.
+    type: bool
   print_table:
     description: Print deleted volumes, in check mode the volumes to delete, and missing names. Read from the variable C(bootflow_print_table), else true.
     type: bool

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import quotas
@@ -15,6 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.prob
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import catalogue as catalogue_module
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request import expand, server_request
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept
+from ansible_collections.bootflow.compute.plugins.plugin_utils import image_upload
 from ansible_collections.bootflow.compute.plugins.plugin_utils.scheduler_settings import Reading, reading_by_names
 
 
@@ -79,6 +81,15 @@ class BootRequest:
             networks=by_name,
             max_local_block_devices=self.options["max_local_block_devices"],
         )
+
+    def check_image_files(self) -> None:
+        """:raises InvalidRequest: images whose file is not on the controller."""
+        problems = Problems()
+        for index, request in enumerate(self.requests):
+            for image in (request.image, request.root_image):
+                if image is not None and image.path and not os.path.isfile(os.path.expanduser(image.path)):
+                    problems.add("instances[%d].image" % index, image_upload.file_missing(image))
+        problems.raise_if_any()
 
     def names(self) -> list[tuple[str, str]]:
         """(project, name) of every instance that the request may name."""

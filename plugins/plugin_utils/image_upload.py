@@ -30,6 +30,15 @@ def is_local(action: LedgerAction) -> bool:
     return getattr(action._connection, "transport", "") == "local"
 
 
+def file_missing(image: Image) -> errors.BootflowError:
+    """The error of an image whose file is not on the controller."""
+    return errors.ImageUnacceptable(
+        image_id=image.name,
+        reason="the file %s is not on the controller" % os.path.expanduser(image.path),
+        remedy="Correct its path in bootflow_images.",
+    )
+
+
 def module_image(image: Image, local: bool) -> dict[str, t.Any]:
     """An element of the host-side modules' option ``images``."""
     return {
@@ -60,11 +69,7 @@ def upload(action: LedgerAction, image: Image) -> str:
     host = action.task_vars["inventory_hostname"]
     source = os.path.expanduser(image.path)
     if not os.path.isfile(source):
-        raise errors.ImageUnacceptable(
-            image_id=image.name,
-            reason="the file %s is not on the controller" % source,
-            remedy="Correct its path in bootflow_images.",
-        )
+        raise file_missing(image)
     try:
         with action.within(host_settings.values(action, TIME_LIMITS).copy_timeout, "copying image %s" % image.name):
             folder = action._connection._shell.tmpdir or action._make_tmp_path()

@@ -144,7 +144,7 @@ class Flow:
         return done
 
     def delete(self, *names: str, expect: int = 0, **variables) -> Run:
-        done = self.run("delete", bootflow_names=list(names), **variables)
+        done = self.run("delete", bootflow_names=list(names), bootflow_missing_ok=True, **variables)
         assert done.returncode == expect, done.output
         return done
 

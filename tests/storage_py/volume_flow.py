@@ -63,7 +63,7 @@ class VolumeFlow(Flow):
         assert done.returncode == 0, done.output
 
     def remove(self, *names: str) -> None:
-        done = self.run("volume_delete", bootflow_volume_names=list(names))
+        done = self.run("volume_delete", bootflow_volume_names=list(names), bootflow_missing_ok=True)
         assert done.returncode == 0, done.output
 
     # --- what is where ------------------------------------------------------------------------------------------------

@@ -216,6 +216,7 @@ class VolumeWorld(World):
 
     def remove(self, *names: str, run: str = "d", **how: t.Any) -> delete.VolumeDeleting:
         with self.ledger.write() as tx:
+            how = {"missing_ok": True, **how}
             return delete.begin(tx.for_run(self.context(run)), names=list(names), project="default", **how)
 
     def removed_all(self, run: str = "d", **how: t.Any) -> tuple[list[t.Any], list[t.Any]]:

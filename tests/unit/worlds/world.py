@@ -224,7 +224,7 @@ class World:
 
     def delete(self, run: str = "d", **which: t.Any) -> deletion.Deleting:
         with self.ledger.write() as tx:
-            return deletion.begin(tx.for_run(self.context(run)), Selection(**which))
+            return deletion.begin(tx.for_run(self.context(run)), Selection(**which), missing_ok=True)
 
     def of_host(self, host: str, run: str = "d") -> list[dict[str, str]]:
         with self.ledger.read() as tx:

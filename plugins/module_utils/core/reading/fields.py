@@ -156,6 +156,11 @@ class Fields:
                 )
 
 
+def _named(entry: t.Any, index: int) -> str | int:
+    name = entry.get("name") if isinstance(entry, t.Mapping) else None
+    return name if isinstance(name, str) and name.isprintable() and 1 <= len(name) <= 64 else index
+
+
 def entries_of(kind: str, data: t.Any, problems: Problems, short: str = "") -> list[Fields]:
     """The entries of a catalogue variable: a list of mappings with a name each, or a mapping keyed by name.
 
@@ -171,7 +176,7 @@ def entries_of(kind: str, data: t.Any, problems: Problems, short: str = "") -> l
                 value = {"name": key, **value}
             pairs.append(("%s[%s]" % (kind, key), value))
     elif isinstance(data, (list, tuple)):
-        pairs = [("%s[%d]" % (kind, index), value) for index, value in enumerate(data)]
+        pairs = [("%s[%s]" % (kind, _named(value, index)), value) for index, value in enumerate(data)]
     else:
         problems.add(kind, InvalidInput(message="must be a list of mappings", remedy="Write one list item per entry."))
     found = []

@@ -18,6 +18,7 @@ from ..errors import (
     FlavorNotFound,
     ImageNotFound,
     InvalidInput,
+    InvalidRequest,
     KeypairNotFound,
     NetworkNotFound,
     SubnetNotFound,
@@ -25,6 +26,7 @@ from ..errors import (
 from ..instances.server_groups import ServerGroup
 from ..model import Flavor, Image, Network, Subnet
 from ..reading.fields import Fields, catalogue_id, entries_of
+from ..reading.nearest import suggestion
 from ..reading.problems import Problems
 from .catalogue_groups import find_server_group, read_server_groups
 from .catalogue_images import read_image
@@ -47,12 +49,14 @@ class Catalogue:
     keypairs: t.Mapping[str, str] = field(default_factory=dict)  # name: public key
     server_groups: t.Mapping[tuple[str, str], ServerGroup] = field(default_factory=dict)  # (project, name): group
     pci_aliases: t.Any = field(default_factory=dict)  # from core.resources.pci.request.parse_aliases
+    # name: the errors of an image, which count only for those who name it
+    image_errors: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]] = field(default_factory=dict)
 
     def flavor(self, name_or_id: str) -> Flavor:
         """:raises FlavorNotFound: unknown, or disabled."""
         found = _find(self.flavors, name_or_id, "flavorid")
         if found is None:
-            raise FlavorNotFound(flavor_id=name_or_id)
+            raise FlavorNotFound(flavor_id=name_or_id, remedy=suggestion(name_or_id, self.flavors, "bootflow_flavors"))
         if found.disabled:
             raise FlavorNotFound(
                 message="Flavor %s is disabled." % name_or_id, remedy="Take another flavor, or set its disabled: false."
@@ -60,17 +64,21 @@ class Catalogue:
         return found
 
     def image(self, name_or_id: str) -> Image:
-        """:raises ImageNotFound: unknown."""
+        """:raises ImageNotFound: unknown. :raises InvalidRequest: the errors of its entry in the catalogue."""
         found = _find(self.images, name_or_id, "id")
         if found is None:
-            raise ImageNotFound(image_id=name_or_id)
+            raise ImageNotFound(image_id=name_or_id, remedy=suggestion(name_or_id, self.images, "bootflow_images"))
+        if found.name in self.image_errors:
+            raise InvalidRequest(self.image_errors[found.name])
         return found
 
     def network(self, name_or_id: str) -> Network:
         """:raises NetworkNotFound: unknown."""
         found = _find(self.networks, name_or_id, "id")
         if found is None:
-            raise NetworkNotFound(network_id=name_or_id)
+            raise NetworkNotFound(
+                network_id=name_or_id, remedy=suggestion(name_or_id, self.networks, "bootflow_networks")
+            )
         return found
 
     def subnet(self, name_or_id: str) -> tuple[Network, Subnet]:
@@ -81,7 +89,10 @@ class Catalogue:
         """
         hits = [(net, sub) for net in self.networks.values() for sub in net.subnets if name_or_id in (sub.id, sub.name)]
         if not hits:
-            raise SubnetNotFound(subnet_id=name_or_id, remedy="Name a subnet of bootflow_networks.")
+            known = [sub.name for net in self.networks.values() for sub in net.subnets]
+            raise SubnetNotFound(
+                subnet_id=name_or_id, remedy=suggestion(name_or_id, known, "The list of subnets in bootflow_networks")
+            )
         if len(hits) > 1:
             raise InvalidInput(
                 reason="subnet %s is in several networks: %s"
@@ -93,7 +104,7 @@ class Catalogue:
     def keypair(self, name: str) -> str:
         """:raises KeypairNotFound: unknown."""
         if name not in self.keypairs:
-            raise KeypairNotFound(name=name)
+            raise KeypairNotFound(name=name, remedy=suggestion(name, self.keypairs, "bootflow_keypairs"))
         return self.keypairs[name]
 
     def server_group(self, project: str, name_or_id: str) -> ServerGroup:
@@ -123,38 +134,49 @@ def parse_catalogue(
     key pair is {name, public_key}, or in the keyed form just the public key. ``pci_alias`` is Nova's list.
 
     :arg default_project: the project of server groups that name none.
-    :raises InvalidRequest: all errors, with paths below flavors, images, networks, keypairs, server_groups or pci_alias.
+    :raises InvalidRequest: all errors, with paths below flavors, networks, keypairs, server_groups or pci_alias. Those of an
+        image are raised by Catalogue.image.
     """
     problems = Problems()
+    image_errors: dict[str, list[dict[str, t.Any]]] = {}
     catalogue = Catalogue(
         flavors=_read_all("flavors", flavors, _read_flavor, problems, "flavorid"),
-        images=_read_all("images", images, read_image, problems, "id"),
+        images=_read_all("images", images, read_image, problems, "id", image_errors),
         networks=_read_all("networks", networks, read_network, problems, "id"),
         keypairs=_read_all("keypairs", keypairs, _read_keypair, problems),
         server_groups=read_server_groups(server_groups, default_project, problems),
         pci_aliases=read_pci_aliases(pci_alias, problems),
+        image_errors=image_errors,
     )
     problems.raise_if_any()
     return catalogue
 
 
 def parse_images(images: t.Any) -> dict[str, Image]:
-    """Only the images of the variable bootflow_images, by name.
+    """Only the images of the variable bootflow_images, by name, without those that have errors.
 
-    :raises InvalidRequest: all errors, with paths below images.
+    :raises InvalidRequest: the variable is not a list of images.
     """
     problems = Problems()
-    found = _read_all("images", images, read_image, problems, "id")
+    image_errors: dict[str, list[dict[str, t.Any]]] = {}
+    found = _read_all("images", images, read_image, problems, "id", image_errors)
     problems.raise_if_any()
-    return found
+    return {name: image for name, image in found.items() if name not in image_errors}
 
 
 def _read_all(
-    kind: str, data: t.Any, read: t.Callable[[Fields, str], t.Any], problems: Problems, id_field: str = ""
+    kind: str,
+    data: t.Any,
+    read: t.Callable[[Fields, str], t.Any],
+    problems: Problems,
+    id_field: str = "",
+    later: dict[str, list[dict[str, t.Any]]] | None = None,
 ) -> dict[str, t.Any]:
+    """:arg later: is given the errors of entries with a name, which are then not among the ``problems``."""
     found: dict[str, t.Any] = {}
     ids: dict[str, str] = {}
     for fields in entries_of(kind, data, problems, short="public_key" if kind == "keypairs" else ""):
+        fields.problems = Problems()
         name = fields.name("name")
         entry = read(fields, name)
         fields.unknown()
@@ -168,6 +190,10 @@ def _read_all(
                 )
             ids[getattr(entry, id_field)] = name
         found[name] = entry
+        if later is None or not name:
+            problems.extend(fields.problems.errors)
+        elif fields.problems.errors:
+            later.setdefault(name, []).extend(fields.problems.errors)
     return found
 
 

@@ -35,6 +35,15 @@ __all__ = [
 #: paths where null may be intended: it is kept there, and rejected
 _KEEP_NULLS = ("metadata", "scheduler_hints")
 
+#: JSON's types in words
+_TYPES = {
+    "array": "a list",
+    "object": "a mapping",
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+}
+
 _REMEDY = "Correct the value; docs/request.md lists the fields."
 
 
@@ -225,7 +234,19 @@ def _words(error: t.Any, value: str) -> str:
         return "%smust be %s or less" % (value, limit)
     if keyword == "uniqueItems":
         return "must not have the same item twice"
+    if keyword in ("anyOf", "oneOf"):
+        return "%smust be %s" % (value, " or ".join(dict.fromkeys(_alternative(each) for each in limit)))
     return "%sbreaks the rule %s" % (value, keyword)
+
+
+def _alternative(schema: t.Mapping[str, t.Any]) -> str:
+    """An alternative of a value in words."""
+    if "enum" in schema:
+        return " or ".join(map(str, schema["enum"]))
+    if "const" in schema:
+        return str(schema["const"])
+    types = schema.get("type", "another value")
+    return " or ".join(_TYPES.get(kind, kind) for kind in ([types] if isinstance(types, str) else types))
 
 
 def _shown(error: t.Any, root: t.Mapping[str, t.Any]) -> str:

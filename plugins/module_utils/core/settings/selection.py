@@ -20,8 +20,16 @@ SELECTION = Table(
     )
 )
 
+MISSING_OK = Setting(
+    "missing_ok",
+    bool,
+    False,
+    "Playbooks `delete` and `volume_delete`: what is named and does not exist is not an error.",
+)
+
 DELETION = Table(
     (
+        MISSING_OK,
         Setting(
             "delete_all",
             bool,

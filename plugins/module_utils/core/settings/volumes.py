@@ -13,6 +13,7 @@ from ..volumes.scheduler.options import AUTO, MOST_ATTEMPTS
 from ..volumes.scheduler.registry import DEFAULT_FILTERS, DEFAULT_WEIGHERS
 from .request import CATALOGUE, QUOTA
 from .run import RUN
+from .selection import MISSING_OK
 
 
 def _ratio(value: t.Any) -> t.Any:
@@ -133,6 +134,7 @@ VOLUME_SELECTION = Table(
 
 VOLUME_DELETION = Table(
     (
+        MISSING_OK,
         Setting(
             "volume_delete_all",
             bool,

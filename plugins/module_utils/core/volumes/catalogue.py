@@ -10,6 +10,7 @@ import typing as t
 
 from ..errors import VolumeTypeNotFound, VolumeTypeNotFoundByName
 from ..reading.fields import Fields, catalogue_id, entries_of
+from ..reading.nearest import suggestion
 from ..reading.problems import Problems
 from .model import VolumeType
 
@@ -35,7 +36,10 @@ class VolumeTypes:
         if isinstance(name_or_id, str):
             found = self._by_id.get(name_or_id) or self._by_name.get(name_or_id)
         if found is None:
-            raise VolumeTypeNotFoundByName(volume_type_name=ascii(name_or_id)[1:-1])
+            raise VolumeTypeNotFoundByName(
+                volume_type_name=ascii(name_or_id)[1:-1],
+                remedy=suggestion(ascii(name_or_id)[1:-1], self, "bootflow_volume_types"),
+            )
         if project is not None and not found.open_to(project):
             raise VolumeTypeNotFound(
                 volume_type_id=found.name, remedy="The volume type is not public: add %s to its projects." % project

@@ -31,13 +31,16 @@ class Deleting:
     hosts: list[str] = field(default_factory=list)  # hosts that have to remove something
 
 
-def begin(tx: Transaction, selection: Selection) -> Deleting:
-    """Mark the selected instances as deleting, and find the hosts that have them. Missing instances are not an error.
+def begin(tx: Transaction, selection: Selection, missing_ok: bool = False) -> Deleting:
+    """Mark the selected instances as deleting, and find the hosts that have them.
 
     :raises InvalidInput: an empty selection, or a name is in several projects and none is given.
+    :raises InstanceNotFound: one of those named does not exist, unless ``missing_ok``.
     :raises InstanceBusy: a live run is deleting one of them.
     """
     rows = operation.select(tx, selection, everything="bootflow_delete_all")
+    if not missing_ok:
+        operation.refuse_unknown(tx, rows, selection)
     operation.enter(tx, DELETE, rows)
     found = [r.uuid for r in rows]
     life.end_with_instances(tx, found)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from ...core import errors
 from ...core.instances import states
+from ...core.reading.nearest import suggestion
 from ...ledger.compute import history, instances, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
@@ -98,7 +99,7 @@ def begin(tx: Transaction, operation: Operation, selection: Selection, known_hos
     :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy, ComputeHostNotFound: one of them cannot begin.
     """
     rows = select(tx, selection)
-    _refuse_unknown(rows, selection)
+    refuse_unknown(tx, rows, selection)
     entered = enter(tx, operation, rows, known_hosts)
     history.start_events_on(tx, {r.uuid: r.host for r in entered.rows}, operation.name)
     return entered
@@ -143,11 +144,14 @@ def _refuse_ambiguous(rows: t.Sequence[Instance], names: t.Collection[str]) -> N
         )
 
 
-def _refuse_unknown(rows: t.Sequence[Instance], selection: Selection) -> None:
+def refuse_unknown(tx: Transaction, rows: t.Sequence[Instance], selection: Selection) -> None:
+    """:raises InstanceNotFound: what is named is not among ``rows``; the remedy has the nearest names."""
     unknown = sorted(set(selection.names or ()) - {r.display_name for r in rows})
+    near = [suggestion(n, instances.names(tx, selection.project), "The list of instances") for n in unknown[:1]]
     unknown += sorted(set(selection.uuids or ()) - {r.uuid for r in rows})
+    unknown += sorted(set(selection.reservations or ()) - {r.reservation_id for r in rows})
     if unknown:
-        raise errors.InstanceNotFound(instance_id=", ".join(unknown))
+        raise errors.InstanceNotFound(instance_id=", ".join(unknown), remedy=" ".join(near) or None)
 
 
 def enter(

@@ -14,6 +14,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...core import errors
+from ...core.reading.nearest import suggestion
 from ...core.reading.problems import Problems
 from ...core.volumes import states
 from ...core.volumes.model import Snapshot
@@ -49,12 +50,14 @@ def begin(
     everything: bool = False,
     force: bool = False,
     cascade: bool = False,
+    missing_ok: bool = False,
 ) -> VolumeDeleting:
-    """Mark volumes as deleting. A volume that does not exist is not an error.
+    """Mark volumes as deleting.
 
     :arg force: from any status, also volumes that a live run is creating; not attached ones.
     :arg cascade: delete their snapshots with them.
     :raises InvalidInput: the selection is empty, a name is in several projects and none is given, or a backend is frozen.
+    :raises VolumeNotFound: one of those named does not exist, unless ``missing_ok``.
     :raises InvalidVolume: :raises VolumeLocked: :raises VolumeIsBusy: one of them cannot be deleted.
     :raises InvalidRequest: several cannot, with the reasons of all. Nothing is written then.
     """
@@ -65,6 +68,8 @@ def begin(
         )
     runs.renew(tx)
     rows = selected(tx, ids, names, project)
+    if not missing_ok:
+        refuse_unknown(tx, rows, [*(ids or ()), *(names or ())], project)
     check = _Check(tx, rows, force, cascade)
     refusals: list[tuple[str, errors.BootflowError]] = []
     for row in rows:
@@ -127,6 +132,16 @@ def selected(
         _refuse_ambiguous(named)
         wanted.update({r.id: r for r in named})
     return volumes.select(tx, ids=wanted, lock=True) if wanted else []
+
+
+def refuse_unknown(tx: Transaction, rows: t.Sequence[VolumeRow], named: t.Sequence[str], project: str | None) -> None:
+    """:raises VolumeNotFound: what is named is not among ``rows``."""
+    unknown = sorted(set(named) - {r.id for r in rows} - {r.name or "" for r in rows})
+    if unknown:
+        known = [r.name for r in volumes.select(tx, project=project) if r.name]
+        raise errors.VolumeNotFound(
+            volume_id=", ".join(unknown), remedy=suggestion(unknown[0], known, "The list of volumes")
+        )
 
 
 def _refuse_ambiguous(rows: t.Sequence[VolumeRow]) -> None:

@@ -218,6 +218,13 @@ def select_live(
     )
 
 
+def names(tx: Transaction, project: str | None = None) -> set[str]:
+    """Names of the live instances, of all projects or of one."""
+    c = instances.c
+    query = sa.select(c.display_name).where(c.deleted == LIVE)
+    return set(tx.execute(query if project is None else query.where(c.project == project)).scalars())
+
+
 def add(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     """Enter new instances."""
     tx.execute(instances.insert(), rows)

@@ -7,11 +7,14 @@
 from __future__ import annotations
 
 import copy
+import typing as t
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.action import boot_accept
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
@@ -45,3 +48,37 @@ def test_secrets_of_variables_are_not_written_into_the_arguments_of_the_task(wor
     assert action.options["instances"] == variables["bootflow_instances"]
     assert action.options["ledger_password"] == "swordfish"
     assert action._task.args == given
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_an_image_file_that_is_not_on_the_controller_is_refused_with_the_request(
+    world: World, tmp_path: Path, check_mode: bool
+) -> None:
+    """U8."""
+    world.report("h1")
+    image = tmp_path / "cirros.img"
+    variables = {
+        "inventory_hostname": "localhost",
+        "groups": {"all": ["localhost", "h1"], "bootflow_compute": ["h1"]},
+        "hostvars": {"localhost": {}, "h1": {}},
+        "bootflow_flavors": [{"name": "small", "memory_mb": 512, "vcpus": 1}],
+        "bootflow_images": [
+            {"name": "cirros", "disk_format": "raw", "path": str(image), "checksum": "0" * 64},
+            {"name": "unused", "disk_format": "raw", "path": "/nowhere"},
+        ],
+        "bootflow_instances": [{"name": "web", "flavor": "small", "image": "cirros", "networks": "none"}],
+    }
+
+    def accept() -> dict[str, t.Any]:
+        return t.cast("dict[str, t.Any]", action_of(boot_accept, WorldPorts(world, "a"), variables, check_mode).act())
+
+    with pytest.raises(InvalidRequest) as caught:
+        accept()
+    (error,) = caught.value.errors
+    assert error["path"] == "instances[0].image" and str(image) in error["message"]
+    assert world.rows(tables.instances) == []
+    image.write_bytes(b"x")
+    assert accept()["changed"]
+    image.unlink()
+    if not check_mode:
+        assert accept()["resumed"]  # it needs the file on its host, where it may be already

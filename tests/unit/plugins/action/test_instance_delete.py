@@ -76,6 +76,19 @@ def test_deleted_from_all_hosts(play: Play) -> None:
     assert not play.world.claims() and not play.world.addresses()
 
 
+def test_a_name_that_does_not_exist_deletes_nothing(play: Play) -> None:
+    """U10."""
+    before = play.world.everything()
+    for check_mode in (True, False):
+        with pytest.raises(errors.InstanceNotFound, match="wep-1") as caught:
+            play(check_mode=check_mode, names=["web-2", "wep-1"])
+        assert caught.value.remedy == "Did you mean web-1? The list of instances has: web-1, web-2."
+    with pytest.raises(errors.InstanceNotFound, match="r-nothing"):
+        play(reservation_ids=["r-nothing"])
+    assert play.world.everything() == before
+    assert play(names=["web-2", "wep-1"], missing_ok=True)["deleted"] == ["web-2"]
+
+
 def test_one_stays_with_its_fault_and_its_claim(play: Play) -> None:
     play.bad = {"web-2"}
     result = play(names=["web-1", "web-2"])

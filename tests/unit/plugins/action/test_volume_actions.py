@@ -221,12 +221,15 @@ def test_a_quota_that_is_misspelt_is_no_quota(run: Runner, module: t.Any, check_
 
 
 def test_a_deletion_tells_what_goes_with_it_and_what_is_not_there(run: Runner) -> None:
-    result, shown = run(volume_delete, True, volume_names=["snapped", "nix"], cascade=True)
+    result, shown = run(volume_delete, True, volume_names=["snapped", "nix"], cascade=True, missing_ok=True)
     assert "and its snapshots monday" in shown and "No volume is named so: nix" in shown
     assert "monday" in result["diff"]["before"] and result["diff"]["after"] == ""
     assert result["volumes"][0]["snapshots"] == ["monday"]
-    result, shown = run(volume_delete, volume_names=["nix"])
+    result, shown = run(volume_delete, volume_names=["nix"], missing_ok=True)
     assert (result["changed"], result["not_found"]) == (False, ["nix"]) and "No volume is named so: nix" in shown
+    with pytest.raises(errors.VolumeNotFound, match="snaped") as caught:
+        run(volume_delete, volume_names=["data", "snaped"])
+    assert "Did you mean snapped?" in caught.value.remedy and run.world.status("data") == "available"
 
 
 def test_what_a_host_that_never_comes_back_had_is_forgotten(run: Runner) -> None:
@@ -240,7 +243,7 @@ def test_what_a_host_that_never_comes_back_had_is_forgotten(run: Runner) -> None
     assert (result["changed"], result["hosts"]) == (True, [])
     result, shown = run(volume_delete, run="d", phase="finish", unmanage=True)
     assert (result["left"], shown) == ([], "\nForgotten: data\n")
-    result, _shown = run(volume_delete, **chosen)
+    result, _shown = run(volume_delete, missing_ok=True, **chosen)
     assert (result["changed"], result["not_found"]) == (False, ["data"])
     del run.world.storage["s1"].there["lvm"][volume_id]
 

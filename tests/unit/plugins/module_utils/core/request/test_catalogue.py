@@ -10,6 +10,7 @@ import uuid
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
+    BootflowError,
     FlavorNotFound,
     ImageNotFound,
     InvalidInput,
@@ -18,19 +19,33 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     NetworkNotFound,
     SubnetNotFound,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.nearest import suggestion
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import (
     find_subnet,
     parse_catalogue,
+    parse_images,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.options import RequestOptions
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.server_request import parse_requests
 
 from .conftest import FLAVORS, IMAGES, KEY, KEYPAIRS, NETWORKS, SHA
 
 
 def failures(**kinds):
-    with pytest.raises(InvalidRequest) as caught:
-        parse_catalogue(**{"flavors": None, "images": None, "networks": None, "keypairs": None, **kinds})
-    assert all(error["remedy"] for error in caught.value.errors)
-    return [(error["path"], error["message"]) for error in caught.value.errors]
+    """The errors of the catalogue, and of each image for who names it."""
+    found = []
+    try:
+        catalogue = parse_catalogue(**{"flavors": None, "images": None, "networks": None, "keypairs": None, **kinds})
+    except InvalidRequest as error:
+        found = error.errors
+    else:
+        for name in catalogue.images:
+            try:
+                catalogue.image(name)
+            except InvalidRequest as error:
+                found += error.errors
+    assert found and all(error["remedy"] for error in found)
+    return [(error["path"], error["message"]) for error in found]
 
 
 def one_network(**fields):
@@ -116,9 +131,8 @@ def test_values_are_made_fit():
 
 
 def test_all_errors_at_once():
-    assert [path for path, _message in failures(flavors=[{"name": "f", "vcpus": 0}, 5], images=[{"name": "i"}], networks=7, keypairs=[{"name": "k"}])] == [
-        "flavors[1]", "flavors[0].memory_mb", "flavors[0].vcpus", "images[0].url", "images[0].disk_format", "images[0].checksum",
-        "networks", "keypairs[0].public_key",
+    assert [path for path, _message in failures(flavors=[{"name": "f", "vcpus": 0}, 5], networks=7, keypairs=[{"name": "k"}])] == [
+        "flavors[1]", "flavors[f].memory_mb", "flavors[f].vcpus", "networks", "keypairs[k].public_key",
     ]  # fmt: skip
 
 
@@ -241,7 +255,7 @@ IMAGE = {"name": "i", "disk_format": "raw", "url": "http://x/y", "checksum": SHA
 )
 def test_refused(kind, entry, path, part):
     ((where, message),) = failures(**{kind: [entry]})
-    assert where == "%s[0].%s" % (kind, path)
+    assert where == "%s[%s].%s" % (kind, entry["name"] or 0, path)
     assert part in message
 
 
@@ -266,19 +280,19 @@ def test_how_an_image_is_fetched():
 @pytest.mark.parametrize("image_id", ["../../etc", "a/b", ".hidden", "a.b", "-x", "x" * 129, "\u00e4"])
 def test_ids_of_images_are_names_of_files(image_id):
     """S13: the hosts refuse them, too, but only after the boot has begun."""
-    assert {p for p, _m in failures(images=[{**IMAGE, "id": image_id}])} == {"images[0].id"}
+    assert {p for p, _m in failures(images=[{**IMAGE, "id": image_id}])} == {"images[i].id"}
 
 
 @pytest.mark.parametrize("url", ["HTTP://[::1", "http://[::1", "http://h:port/x", "HTTP://"])
 def test_urls_that_cannot_be_read_are_refused(url):
     """S13."""
-    assert {p for p, _m in failures(images=[{**IMAGE, "url": url}])} == {"images[0].url"}
+    assert {p for p, _m in failures(images=[{**IMAGE, "url": url}])} == {"images[i].url"}
 
 
 def test_names_and_ids_are_used_once():
-    assert [p for p, _m in failures(flavors=[FLAVOR, {**FLAVOR, "flavorid": "2"}])] == ["flavors[1].name"]
+    assert [p for p, _m in failures(flavors=[FLAVOR, {**FLAVOR, "flavorid": "2"}])] == ["flavors[f].name"]
     assert [p for p, _m in failures(images=[{**IMAGE, "id": "1"}, {**IMAGE, "name": "j", "id": "1"}])] == [
-        "images[1].id"
+        "images[j].id"
     ]
 
 
@@ -318,3 +332,46 @@ def test_a_whole_subnet():
 def test_a_network_is_called_by_its_name_on_the_hosts_unless_told():
     assert one_network().source == "n"
     assert one_network(type="bridge", source="br0", mtu="9000", manage="yes", forward="nat").mtu == 9000
+
+
+def test_errors_of_an_image_are_of_the_request_that_names_it():
+    """U8: the catalogue has many images, a request one; each error names its image."""
+    images = [{"name": "new", "url": "http://x/y", "disk_format": "raw"}, *IMAGES]
+    catalogue = parse_catalogue(FLAVORS, images, NETWORKS, KEYPAIRS)
+    entry = {"name": "web", "flavor": "small", "networks": ["blue"]}
+    assert parse_requests([{**entry, "image": "tiny"}], catalogue, RequestOptions())[0].image.name == "tiny"
+    with pytest.raises(InvalidRequest) as caught:
+        parse_requests(
+            [{**entry, "image": "new"}, {**entry, "name": "db", "image": "new"}], catalogue, RequestOptions()
+        )
+    assert [(e["path"], e["message"]) for e in caught.value.errors] == [("images[new].checksum", "checksum is missing")]
+    assert sorted(parse_images(images)) == ["fat", "hungry", "tiny"]
+
+
+@pytest.mark.parametrize(
+    "lookup, asked, remedy",
+    [
+        ("flavor", "Smal", "Did you mean small? bootflow_flavors has: big, old, small."),
+        ("image", "hungri", "Did you mean hungry? bootflow_images has: fat, hungry, tiny."),
+        ("network", "blu", "Did you mean blue? bootflow_networks has: bare, blue, red."),
+        (
+            "subnet",
+            "blue_v4",
+            "Did you mean blue-v4? The list of subnets in bootflow_networks has: blue-v4, blue-v6, red-1.",
+        ),
+        ("keypair", "mein", "Did you mean mine? bootflow_keypairs has: mine."),
+        ("keypair", "zzz", "bootflow_keypairs has: mine."),
+    ],
+)
+def test_the_nearest_name(catalogue, lookup, asked, remedy):
+    """U10."""
+    with pytest.raises(BootflowError) as caught:
+        getattr(catalogue, lookup)(asked)
+    assert caught.value.remedy == remedy
+
+
+def test_many_names_are_counted():
+    assert suggestion("n7x", ["n%d" % i for i in range(40)], "bootflow_images").endswith(
+        "bootflow_images has 40 names."
+    )
+    assert suggestion("x", [], "bootflow_images") == "bootflow_images is empty."

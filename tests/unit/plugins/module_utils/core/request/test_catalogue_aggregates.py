@@ -73,32 +73,32 @@ def test_by_host_keeps_the_order():
     "entry, path, code, message",
     [
         ({"hosts": []}, "aggregates[0].name", "InvalidInput", "name is missing"),
-        ({"name": "a", "hosts": ["kvm9"]}, "aggregates[0].hosts[0]", "ComputeHostNotFound", "Compute host kvm9 could"),
-        ({"name": "a", "hosts": ["kvm1", "disks"]}, "aggregates[0].hosts[1]", "ComputeHostNotFound", "disks"),
-        ({"name": "a", "hosts": [["kvm1"]]}, "aggregates[0].hosts[0]", "ComputeHostNotFound", "kvm1"),
-        ({"name": "a", "hosts": "kvm1"}, "aggregates[0].hosts", "InvalidInput", "hosts must be a list"),
-        ({"name": "a", "host": ["kvm1"]}, "aggregates[0].host", "InvalidInput", "Unknown field 'host'"),
-        ({"name": "a", "metadata": ["x"]}, "aggregates[0].metadata", "InvalidInput", "metadata must be a mapping"),
-        ({"name": "a", "metadata": {"x": ["y"]}}, "aggregates[0].metadata", "InvalidInput", "x must be a text"),
-        ({"name": "a", "metadata": {"x/y": "z"}}, "aggregates[0].metadata", "InvalidInput", "letters, digits"),
-        ({"name": "a", "metadata": {"x" * 256: "z"}}, "aggregates[0].metadata", "InvalidInput", "1 to 255"),
-        ({"name": "a", "metadata": {"x": "z" * 256}}, "aggregates[0].metadata", "InvalidInput", "at most 255"),
+        ({"name": "a", "hosts": ["kvm9"]}, "aggregates[a].hosts[0]", "ComputeHostNotFound", "Compute host kvm9 could"),
+        ({"name": "a", "hosts": ["kvm1", "disks"]}, "aggregates[a].hosts[1]", "ComputeHostNotFound", "disks"),
+        ({"name": "a", "hosts": [["kvm1"]]}, "aggregates[a].hosts[0]", "ComputeHostNotFound", "kvm1"),
+        ({"name": "a", "hosts": "kvm1"}, "aggregates[a].hosts", "InvalidInput", "hosts must be a list"),
+        ({"name": "a", "host": ["kvm1"]}, "aggregates[a].host", "InvalidInput", "Unknown field 'host'"),
+        ({"name": "a", "metadata": ["x"]}, "aggregates[a].metadata", "InvalidInput", "metadata must be a mapping"),
+        ({"name": "a", "metadata": {"x": ["y"]}}, "aggregates[a].metadata", "InvalidInput", "x must be a text"),
+        ({"name": "a", "metadata": {"x/y": "z"}}, "aggregates[a].metadata", "InvalidInput", "letters, digits"),
+        ({"name": "a", "metadata": {"x" * 256: "z"}}, "aggregates[a].metadata", "InvalidInput", "1 to 255"),
+        ({"name": "a", "metadata": {"x": "z" * 256}}, "aggregates[a].metadata", "InvalidInput", "at most 255"),
         (
             {"name": "a", "availability_zone": "n:h"},
-            "aggregates[0].availability_zone",
+            "aggregates[a].availability_zone",
             "InvalidInput",
             "must not have :",
         ),
         (
             {"name": "a", "metadata": {"availability_zone": "n:h"}},
-            "aggregates[0].availability_zone",
+            "aggregates[a].availability_zone",
             "InvalidInput",
             "must not have :",
         ),
-        ({"name": "a", "availability_zone": " n"}, "aggregates[0].availability_zone", "InvalidInput", "blanks"),
+        ({"name": "a", "availability_zone": " n"}, "aggregates[a].availability_zone", "InvalidInput", "blanks"),
         (
             {"name": "a", "availability_zone": "n", "metadata": {"availability_zone": "s"}},
-            "aggregates[0].availability_zone",
+            "aggregates[a].availability_zone",
             "InvalidInput",
             "is n, but its metadata say s",
         ),
@@ -127,16 +127,16 @@ def test_metadata_that_filters_read_as_numbers(key, good_ones, bad_ones):
         assert good([{"name": "a", "metadata": {key: value}}])[0].metadata == {key: str(value)}
     for value in bad_ones:
         _found, ((path, _code, text),) = read([{"name": "a", "metadata": {key: value}}])
-        assert path == "aggregates[0].metadata" and text.startswith("metadata %s must be a " % key)
+        assert path == "aggregates[a].metadata" and text.startswith("metadata %s must be a " % key)
 
 
 def test_all_problems_at_once():
     _found, errors = read([{"name": "a", "hosts": ["x", "y"]}, {"name": "a", "metadata": 5}])
     assert [path for path, _code, _text in errors] == [
-        "aggregates[0].hosts[0]",
-        "aggregates[0].hosts[1]",
-        "aggregates[1].name",
-        "aggregates[1].metadata",
+        "aggregates[a].hosts[0]",
+        "aggregates[a].hosts[1]",
+        "aggregates[a].name",
+        "aggregates[a].metadata",
     ]
 
 

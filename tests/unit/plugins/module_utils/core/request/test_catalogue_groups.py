@@ -80,59 +80,59 @@ def test_a_group_is_found_by_id_or_name_in_its_project_only():
     "entry, path, message",
     [
         ({"policy": "affinity"}, "server_groups[0].name", "name is missing"),
-        ({"name": "g"}, "server_groups[0].policy", "policy is missing"),
-        ({"name": "g", "policy": "together"}, "server_groups[0].policy", "policy 'together' is not known"),
-        ({"name": "g", "policy": 5}, "server_groups[0].policy", "policy 5 is not known"),
+        ({"name": "g"}, "server_groups[g].policy", "policy is missing"),
+        ({"name": "g", "policy": "together"}, "server_groups[g].policy", "policy 'together' is not known"),
+        ({"name": "g", "policy": 5}, "server_groups[g].policy", "policy 5 is not known"),
         (
             {"name": "g", "policy": ["affinity", "anti-affinity"]},
-            "server_groups[0].policy",
+            "server_groups[g].policy",
             "policy must be exactly one",
         ),
         (
             {"name": "g", "policies": ["affinity", "anti-affinity"]},
-            "server_groups[0].policies",
+            "server_groups[g].policies",
             "policies must be a list of exactly one policy",
         ),
-        ({"name": "g", "policies": []}, "server_groups[0].policies", "policies must be a list of exactly one policy"),
+        ({"name": "g", "policies": []}, "server_groups[g].policies", "policies must be a list of exactly one policy"),
         (
             {"name": "g", "policies": "affinity"},
-            "server_groups[0].policies",
+            "server_groups[g].policies",
             "policies must be a list of exactly one policy",
         ),
         (
             {"name": "g", "policy": "affinity", "policies": ["affinity"]},
-            "server_groups[0].policies",
+            "server_groups[g].policies",
             "policies excludes policy",
         ),
         (
             {"name": "g", "policy": "affinity", "rules": {"max_server_per_host": 2}},
-            "server_groups[0].rules",
+            "server_groups[g].rules",
             "rules are only for the policy anti-affinity",
         ),
         (
             {"name": "g", "policy": "soft-anti-affinity", "rules": {"max_server_per_host": 2}},
-            "server_groups[0].rules",
+            "server_groups[g].rules",
             "rules are only for the policy anti-affinity",
         ),
         (
             {"name": "g", "policy": "anti-affinity", "rules": {"max_server_per_host": 0}},
-            "server_groups[0].rules.max_server_per_host",
+            "server_groups[g].rules.max_server_per_host",
             "max_server_per_host must be between 1 and",
         ),
         (
             {"name": "g", "policy": "anti-affinity", "rules": {"max_server_per_host": "many"}},
-            "server_groups[0].rules.max_server_per_host",
+            "server_groups[g].rules.max_server_per_host",
             "max_server_per_host must be an integer",
         ),
         (
             {"name": "g", "policy": "anti-affinity", "rules": {"most": 1}},
-            "server_groups[0].rules.most",
+            "server_groups[g].rules.most",
             "Unknown field 'most'",
         ),
-        ({"name": "g", "policy": "anti-affinity", "rules": [1]}, "server_groups[0].rules", "rules must be a mapping"),
-        ({"name": "g", "policy": "affinity", "polcy": 1}, "server_groups[0].polcy", "Unknown field 'polcy'"),
+        ({"name": "g", "policy": "anti-affinity", "rules": [1]}, "server_groups[g].rules", "rules must be a mapping"),
+        ({"name": "g", "policy": "affinity", "polcy": 1}, "server_groups[g].polcy", "Unknown field 'polcy'"),
         ({"name": "g\n", "policy": "affinity"}, "server_groups[0].name", "name character 2 (U+000A) is not printable"),
-        ({"name": "g", "policy": "affinity", "project": ""}, "server_groups[0].project", "project must have 1 to 255"),
+        ({"name": "g", "policy": "affinity", "project": ""}, "server_groups[g].project", "project must have 1 to 255"),
         ("g", "server_groups[0]", "must be a mapping with a name"),
     ],
 )
@@ -151,9 +151,9 @@ def test_all_problems_at_once_and_doubles():
         ]
     )
     assert [path for path, _text in found] == [
-        "server_groups[1].name",
-        "server_groups[3].policy",
-        "server_groups[3].id",
+        "server_groups[a].name",
+        "server_groups[c].policy",
+        "server_groups[c].id",
     ]
     assert failures("web") == [("server_groups", "must be a list of mappings")]
 

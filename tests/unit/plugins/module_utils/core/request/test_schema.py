@@ -144,3 +144,10 @@ def test_the_validator_is_made_once_as_long_as_the_fragments_stay(tmp_path):
     assert not [e for e in entry_errors(changed, {"rack": "four"}, "instances[0]") if "rack" in e["path"]]
     fragment.unlink()
     assert entry_errors(request_validator([str(tmp_path)]), {"rack": 4}, "instances[0]")
+
+
+def test_alternatives_in_words(errors):
+    """U10."""
+    assert errors(networks="zzz") == [
+        ("networks", "InvalidInput", 400, "Invalid input for field networks: 'zzz' must be a list or none or auto")
+    ]

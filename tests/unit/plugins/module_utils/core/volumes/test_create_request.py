@@ -429,9 +429,9 @@ def test_types_of_the_inventory():
     [
         ("x", "volume_types"),
         ([{"extra_specs": {}}], "volume_types[0].name"),
-        ([{"name": "a"}, {"name": "a"}], "volume_types[1].name"),
-        ([{"name": "a", "id": "1"}, {"name": "b", "id": "1"}], "volume_types[1].id"),
-        ([{"name": "a", "extra_spec": {}}], "volume_types[0].extra_spec"),
+        ([{"name": "a"}, {"name": "a"}], "volume_types[a].name"),
+        ([{"name": "a", "id": "1"}, {"name": "b", "id": "1"}], "volume_types[b].id"),
+        ([{"name": "a", "extra_spec": {}}], "volume_types[a].extra_spec"),
         ({"a": {"extra_specs": {"provisioning:type": "fat"}}}, "volume_types[a].extra_specs"),
         ({"a": {"extra_specs": {"k": []}}}, "volume_types[a].extra_specs"),
         ({"a": {"is_public": "perhaps"}}, "volume_types[a].is_public"),
