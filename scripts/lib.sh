@@ -20,7 +20,7 @@ PACKAGES_CONTROLLER=(python3 python3-venv python3-apt openssh-client)
 mapfile -t PACKAGES_HOST < <(sed -n '/^compute_host_packages:/,/^[^ ]/s/^  - //p' "$ROOT/roles/compute_host/defaults/main.yml")
 PACKAGES_GUEST_IMAGE=(cpio mtools syslinux syslinux-common qemu-utils)
 # Used by scripts/test, never by the collection itself.
-PACKAGES_TEST=(openssh-server genisoimage util-linux xorriso cloud-init shellcheck procps git postgresql openssl)
+PACKAGES_TEST=(openssh-server genisoimage util-linux xorriso cloud-init shellcheck procps git postgresql pgbouncer openssl)
 
 # Builds the storage host of the lab (scripts/test storage).
 PACKAGES_STORAGE_IMAGE=(mmdebstrap cpio e2fsprogs qemu-block-extra)

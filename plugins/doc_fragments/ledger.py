@@ -75,6 +75,14 @@ options:
       - A number of seconds from 0 to 2000000.
       - Read from the variable C(bootflow_ledger_statement_timeout), else V(300.0).
     type: float
+  ledger_answer_timeout:
+    description:
+      - >-
+        Time after C(bootflow_ledger_statement_timeout) that PostgreSQL has to answer: then it is frozen, and the
+        connection is cut; 0: no limit.
+      - A number of seconds from 0 to 2000000.
+      - Read from the variable C(bootflow_ledger_answer_timeout), else V(30.0).
+    type: float
   ledger_idle_timeout:
     description:
       - >-

@@ -177,7 +177,7 @@ class Wire:
                         return
                     if not data:
                         return
-                    if one is client and self.breaks and b"COMMIT" in data:
+                    if one is client and self.breaks and b"COMMIT\0" in data:
                         self._break(self.breaks.pop(0), data, client, server)
                         return
                     (server if one is client else client).sendall(data)

@@ -36,7 +36,7 @@ ACTIONS = sorted(p.stem for p in (ROOT / "plugins" / "action").glob("*.py") if p
 WORD = re.compile(r"(?<![\w./-])bootflow_[a-z0-9_]*[a-z0-9]\b(?![./])")
 # Inventory groups, the folder of filters, a database, options of a connection
 OTHERS = {"bootflow_compute", "bootflow_storage", "bootflow_filters", "bootflow_restored"}
-OTHERS |= {"bootflow_foreign_keys_off", "bootflow_read_only"}
+OTHERS |= {"bootflow_migration", "bootflow_read_only"}
 
 
 def arguments_of(name: str) -> dict[str, t.Any]:

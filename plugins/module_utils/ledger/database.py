@@ -179,12 +179,7 @@ class Ledger:
     @contextlib.contextmanager
     def _reading(self) -> t.Iterator[Transaction]:
         with self.engine.connect() as plain:
-            options: dict[str, t.Any] = {engine.READ_ONLY: True}
-            if self.is_server:
-                options.update(
-                    isolation_level="REPEATABLE READ", postgresql_readonly=True
-                )  # one snapshot for all, as on sqlite
-            conn = plain.execution_options(**options)
+            conn = plain.execution_options(**{engine.READ_ONLY: True})
             with conn.begin():
                 yield self._transaction(conn)
 
@@ -200,12 +195,8 @@ class Ledger:
     @contextlib.contextmanager
     def _migrating(self) -> t.Iterator[Transaction]:
         with self.engine.connect() as plain:
-            conn = plain.execution_options(
-                **{engine.FOREIGN_KEYS_OFF: True}
-            )  # other tables refer to a table that is recreated
+            conn = plain.execution_options(**{engine.MIGRATION: True})
             with conn.begin():
-                if self.is_server:
-                    conn.execute(sa.text("SET LOCAL statement_timeout = 0"))
                 yield self._transaction(conn)
                 if not self.is_server and conn.exec_driver_sql("PRAGMA foreign_key_check").first() is not None:
                     raise errors.LedgerError(

@@ -90,6 +90,16 @@ LEDGER = Table(
             unit="seconds",
         ),
         Setting(
+            "ledger_answer_timeout",
+            float,
+            30.0,
+            "Time after `bootflow_ledger_statement_timeout` that PostgreSQL has to answer: then it is frozen, and the connection is cut;"
+            " 0: no limit.",
+            least=0,
+            most=LONGEST,
+            unit="seconds",
+        ),
+        Setting(
             "ledger_idle_timeout",
             float,
             120.0,

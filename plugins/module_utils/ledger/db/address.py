@@ -40,6 +40,7 @@ class LedgerAddress:
     connect_timeout: int = 10
     lock_timeout: float = 60.0
     statement_timeout: float = 300.0
+    answer_timeout: float = 30.0  # after statement_timeout
     idle_timeout: float = (
         120.0  # a frozen run's transaction loses its locks after this; normal transactions pause for seconds
     )
@@ -50,7 +51,8 @@ class LedgerAddress:
 
     def check(self) -> None:
         """Raise InvalidInput for invalid settings, before anything is changed."""
-        for name in ("connect_timeout", "lock_timeout", "statement_timeout", "idle_timeout", "retry_timeout"):
+        for name in ("connect", "lock", "statement", "answer", "idle", "retry"):
+            name += "_timeout"
             value = getattr(self, name)
             if not 0 <= value <= 2_000_000:
                 raise errors.InvalidInput(

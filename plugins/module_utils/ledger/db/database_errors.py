@@ -12,6 +12,7 @@ import typing as t
 
 from ...core import errors
 from .address import LedgerAddress, normalise_url, scrubbed, shown, url_is_sqlite
+from .answers import NO_ANSWER
 from .sqlalchemy_import import sa
 from .sqlite_file import FOLDER_REMEDY
 
@@ -27,6 +28,7 @@ class Kind(enum.Enum):
 CONFLICTS = ("40001", "40P01", "55P03")  # serialisation, deadlock, lock timeout
 LOST = ("57P01", "57P02", "57P05", "25P03")  # shutdown, crash of another, idle too long
 AWAY_STATES = ("57P03", "53300")  # starting or stopping; no free connection
+STATEMENT_POOLING = "not allowed in statement pooling mode"  # says PgBouncer of a BEGIN
 # libpq has no code for a failed connection, only text
 AWAY_WORDS = (
     "Connection refused", "Connection timed out", "Connection reset", "connection timeout", "timeout expired",
@@ -47,6 +49,8 @@ def kind_of(error: sa.exc.DBAPIError) -> Kind:
         return Kind.COLLISION
     if state in AWAY_STATES:
         return Kind.AWAY
+    if STATEMENT_POOLING in text:  # the state is that of a lost connection
+        return Kind.OTHER
     if state in LOST or str(state).startswith("08"):
         return Kind.LOST
     if state is not None:
@@ -119,8 +123,29 @@ def _remedy(address: LedgerAddress, kind: Kind, error: BaseException | None) -> 
             % address.statement_timeout,
         ),
         (
+            NO_ANSWER in text,
+            (
+                "The server, its machine or a pooler before it is frozen: when it answers again, check with bootflow.compute.list"
+                " and run again (bootflow_ledger_answer_timeout)."
+            ),
+        ),
+        (
             state == "25006",
-            "The server is read-only (a standby?): name the primary, or add target_session_attrs=read-write to the URL.",
+            (
+                "The server is read-only (a standby?): name the primary, or add target_session_attrs=read-write to the URL;"
+                " or default_transaction_read_only is on for this server, database, user or URL."
+            ),
+        ),
+        (
+            STATEMENT_POOLING in text,
+            "Set PgBouncer's pool_mode to session or transaction for this database.",
+        ),
+        (
+            "unsupported startup parameter: options" in text,
+            (
+                "Leave options out of bootflow_ledger_url, which PgBouncer does not pass on, or add it to"
+                " ignore_startup_parameters there: nothing of the collection's needs it."
+            ),
         ),
         (state == "42501", "Make the ledger's user the owner of the database (docs/ledger.md)."),
         (state == "42883", "The ledger needs PostgreSQL 13 or newer."),

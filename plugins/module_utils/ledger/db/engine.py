@@ -6,7 +6,10 @@
 
 sqlite: WAL, synchronous=FULL (a confirmed claim survives a power cut), a busy timeout on every connection and
 BEGIN IMMEDIATE for each writing transaction, because a lock upgrade in the middle fails at once and ignores the timeout.
-PostgreSQL: all settings are in the connection's first packet, so none costs a round trip.
+PostgreSQL: the isolation level and the limits of time come with the BEGIN of each transaction, in one message. They hold
+whatever the server, the role, the database or the URL have for defaults, and behind PgBouncer, which passes on neither what a
+connection asks for when it starts nor, between transactions, the same server process: nothing is left in a session, neither
+settings nor prepared statements.
 """
 
 from __future__ import annotations
@@ -14,15 +17,19 @@ from __future__ import annotations
 import time
 import typing as t
 
+from . import answers
 from .address import MEMORY, LedgerAddress, normalise_url, url_is_sqlite, without_password
 from .sqlalchemy_import import sa
 
 IDLE_BEFORE_PING = 5.0  # seconds; a recently used connection is not pinged
 FOREVER = 2_000_000_000  # milliseconds: sqlite cannot wait without a limit
+MIGRATION_SECONDS = 3600.0  # of one statement
+# Of the server: the transaction and the locks of a vanished controller end after two minutes.
+KEEPALIVES = {"tcp_keepalives_idle": 60, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 6}
 
 # Execution options of a connection
 READ_ONLY = "bootflow_read_only"
-FOREIGN_KEYS_OFF = "bootflow_foreign_keys_off"
+MIGRATION = "bootflow_migration"
 
 
 def make_engine(address: LedgerAddress) -> sa.Engine:
@@ -56,7 +63,7 @@ def _sqlite(address: LedgerAddress, url: str) -> sa.Engine:
     @sa.event.listens_for(engine, "begin")
     def on_begin(conn: sa.Connection) -> None:
         options = conn.get_execution_options()
-        if options.get(FOREIGN_KEYS_OFF):
+        if options.get(MIGRATION):  # other tables refer to a table that is recreated
             conn.exec_driver_sql("PRAGMA foreign_keys=OFF")  # has no effect inside a transaction
         conn.exec_driver_sql("BEGIN" if options.get(READ_ONLY) else "BEGIN IMMEDIATE")
 
@@ -85,6 +92,21 @@ def _postgresql(address: LedgerAddress, url: str) -> sa.Engine:
         pool_use_lifo=True,
     )
 
+    @sa.event.listens_for(engine, "do_connect")
+    def on_do_connect(_dialect: t.Any, _record: t.Any, positional: t.Any, named: t.Any) -> t.Any:
+        connection: t.Any = answers.limited_connection().connect(*positional, **named)
+        connection.limit = _answer_limit(address, address.statement_timeout)
+        return connection
+
+    @sa.event.listens_for(engine, "begin")
+    def on_begin(conn: sa.Connection) -> None:
+        options = conn.get_execution_options()
+        seconds = address.statement_timeout
+        if options.get(MIGRATION) and seconds:
+            seconds = max(seconds, MIGRATION_SECONDS)
+        t.cast(t.Any, conn.connection.driver_connection).limit = _answer_limit(address, seconds)
+        conn.exec_driver_sql(_begin(address, seconds, bool(options.get(READ_ONLY))))
+
     @sa.event.listens_for(engine, "checkin")
     def on_checkin(_connection: t.Any, record: sa.pool.ConnectionPoolEntry) -> None:
         record.info["used"] = time.monotonic()
@@ -95,7 +117,6 @@ def _postgresql(address: LedgerAddress, url: str) -> sa.Engine:
             return
         try:
             dbapi_connection.execute("SELECT 1")
-            dbapi_connection.rollback()
         except t.cast(t.Any, engine.dialect.dbapi).Error as e:
             raise sa.exc.DisconnectionError() from e  # the pool opens a new one
 
@@ -124,25 +145,23 @@ def _libpq_arguments(address: LedgerAddress, query: t.Mapping[str, t.Any], stray
     secret = address.secret() or stray
     if secret is not None:
         arguments["password"] = secret
-    arguments["options"] = " ".join(
-        ["-c %s=%s" % setting for setting in session_settings(address).items()] + _texts(query.get("options"))
-    )
-    return arguments
+    # Transactions begin in on_begin(), not in the driver. Behind a pooler another client's statement may have the same name.
+    return {**arguments, "autocommit": True, "prepare_threshold": None}
 
 
-def session_settings(address: LedgerAddress) -> dict[str, str]:
-    """The session's settings, for the option -c."""
-    return {
-        "default_transaction_isolation": r"read\ committed",  # the level that the code's locks are written for
-        "lock_timeout": str(int(address.lock_timeout * 1000)),
-        "statement_timeout": str(int(address.statement_timeout * 1000)),
-        "idle_in_transaction_session_timeout": str(int(address.idle_timeout * 1000)),
-        # the session and locks of a vanished controller end after two minutes
-        "tcp_keepalives_idle": "60",
-        "tcp_keepalives_interval": "10",
-        "tcp_keepalives_count": "6",
+def _answer_limit(address: LedgerAddress, statement_seconds: float) -> float:
+    """How many seconds an answer is waited for; 0: without a limit, as where the server has none."""
+    return statement_seconds + address.answer_timeout if statement_seconds and address.answer_timeout else 0.0
+
+
+def _begin(address: LedgerAddress, statement_seconds: float, read_only: bool) -> str:
+    """The statements that begin a transaction; without parameters psycopg sends them as one."""
+    limits = {
+        "lock_timeout": address.lock_timeout,
+        "statement_timeout": statement_seconds,
+        "idle_in_transaction_session_timeout": address.idle_timeout,
     }
-
-
-def _texts(value: t.Any) -> list[str]:
-    return [] if value is None else [value] if isinstance(value, str) else list(value)
+    # READ COMMITTED is the level that the code's locks are written for; a reader sees one snapshot, as on sqlite.
+    level = "REPEATABLE READ, READ ONLY" if read_only else "READ COMMITTED"
+    settings = {**{name: int(seconds * 1000) for name, seconds in limits.items()}, **KEEPALIVES}
+    return "; ".join(["BEGIN ISOLATION LEVEL " + level, *("SET LOCAL %s = %d" % s for s in settings.items())])

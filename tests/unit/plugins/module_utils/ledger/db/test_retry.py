@@ -450,7 +450,7 @@ def test_settings_arrive(server: PostgresServer, name: str) -> None:
 
     ledger = database.open_ledger(address)
     found = show(ledger, "lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout", "work_mem",
-                 "default_transaction_isolation", "application_name")  # fmt: skip
+                 "transaction_isolation", "application_name")  # fmt: skip
     assert found == ["7s", "5min", "2min", "8MB", "read committed", "bootflow " + "x" * 54]
     ledger.close()
     ledger = database.open_ledger(

@@ -281,7 +281,7 @@ def test_rows_that_lost_what_they_refer_to_stop_an_upgrade(tmp_path: t.Any) -> N
     ledger = at(str(tmp_path / "ledger.db"), REVISIONS[0])
     fill(ledger, 2)
     with ledger.engine.connect() as plain:
-        conn = plain.execution_options(bootflow_foreign_keys_off=True)
+        conn = plain.execution_options(bootflow_migration=True)
         with conn.begin():
             conn.execute(sa.text("DELETE FROM ports"))
     before = snapshot(ledger)
