@@ -149,6 +149,12 @@ options:
     description: Longest time to fetch an image, in seconds; V(0) for no limit. A server that stalls is given up earlier.
     type: float
     default: 3600.0
+  vmdk_allowed_types:
+    description: VMDK subformats (createType) that are accepted. All have their data in the file itself; without any, no VMDK image is accepted.
+    type: list
+    elements: str
+    choices: [streamOptimized, monolithicSparse]
+    default: [streamOptimized, monolithicSparse]
   temp_dir:
     description: Directory for temporary image files. Leftovers of killed runs are removed from it.
     type: path

@@ -58,7 +58,7 @@ def module_image(image: Image, local: bool) -> dict[str, t.Any]:
 
 def fetch_arguments(settings: Values) -> dict[str, t.Any]:
     """The limits of the current host, as arguments of these modules."""
-    return {"image_max_gb": settings.image_max_gb, "image_fetch_timeout": settings.image_fetch_timeout}
+    return {name: getattr(settings, name) for name in ("image_max_gb", "image_fetch_timeout", "vmdk_allowed_types")}
 
 
 def upload(action: LedgerAction, image: Image) -> str:

@@ -102,9 +102,12 @@ def _is_vmdk_descriptor(head: bytes) -> bool:
     return False
 
 
-def check_signature(read_at: ReadAt, size: int, disk_format: str, image_id: str) -> str:
+def check_signature(
+    read_at: ReadAt, size: int, disk_format: str, image_id: str, vmdk_types: t.Sequence[str] = VMDK_CREATE_TYPES
+) -> str:
     """Check an image by its bytes alone. Returns the driver with which it may be opened (never probed again).
 
+    :arg vmdk_types: those of VMDK_CREATE_TYPES that are accepted.
     :raises InvalidDiskFormat: the catalogue's disk_format is not supported.
     :raises ImageUnacceptable: the image is empty, has another format than in the catalogue or two at once, or
         refers to other files (backing file, external data file, VMDK extents).
@@ -120,7 +123,7 @@ def check_signature(read_at: ReadAt, size: int, disk_format: str, image_id: str)
         found = ["vpc"]
     detected = found[0] if found else "raw"
     if detected == "vmdk":
-        _check_vmdk(read_at, size, image_id)
+        _check_vmdk(read_at, size, image_id, vmdk_types)
     if detected == "qcow2":
         _check_qcow2(read_at, size, image_id)
     if detected != claimed:
@@ -176,7 +179,7 @@ def _has_qcow2_extension(read_at: ReadAt, version: int, head: bytes, wanted: int
     return False
 
 
-def _check_vmdk(read_at: ReadAt, size: int, image_id: str) -> None:
+def _check_vmdk(read_at: ReadAt, size: int, image_id: str, types: t.Sequence[str]) -> None:
     head = read_at(0, 512)
     if head[:4] != b"KDMV":
         raise _refused(image_id, "the file is a VMDK descriptor; its data is in other files")
@@ -190,7 +193,7 @@ def _check_vmdk(read_at: ReadAt, size: int, image_id: str) -> None:
         raise _refused(image_id, "the VMDK header has no usable descriptor")
     text = read_at(where * 512, length * 512).split(b"\0", 1)[0].decode("latin-1")
     create_types = re.findall(r"^\s*createType\s*=\s*\"?([^\"\r\n]*)\"?", text, re.MULTILINE | re.IGNORECASE)
-    check_vmdk_create_type(create_types[0] if len(create_types) == 1 else None, image_id)
+    _check_vmdk_create_type(create_types[0] if len(create_types) == 1 else None, image_id, types)
     extents = re.findall(r"^\s*(?:RW|RDONLY|NOACCESS)\s+\d+\s+(\S+)", text, re.MULTILINE | re.IGNORECASE)
     if [kind.upper() for kind in extents] != ["SPARSE"]:
         raise _refused(
@@ -198,13 +201,18 @@ def _check_vmdk(read_at: ReadAt, size: int, image_id: str) -> None:
         )
 
 
-def check_vmdk_create_type(create_type: str | None, image_id: str) -> None:
-    """Raise ImageUnacceptable unless the VMDK's data is in the file itself (streamOptimized, monolithicSparse)."""
-    if create_type not in VMDK_CREATE_TYPES:
-        raise _refused(image_id, "Invalid VMDK create-type specified: %s" % (create_type or "none"))
+def _check_vmdk_create_type(create_type: str | None, image_id: str, types: t.Sequence[str]) -> None:
+    if create_type not in types:
+        raise _refused(
+            image_id,
+            "Invalid VMDK create-type specified: %s" % (create_type or "none"),
+            "Use another image; bootflow_vmdk_allowed_types is %s." % (", ".join(types) or "empty"),
+        )
 
 
-def check_info(info: t.Mapping[str, t.Any] | None, driver: str, image_id: str) -> int:
+def check_info(
+    info: t.Mapping[str, t.Any] | None, driver: str, image_id: str, vmdk_types: t.Sequence[str] = VMDK_CREATE_TYPES
+) -> int:
     """Check the result of ``qemu-img info --output=json``. Returns the image's virtual size in bytes.
 
     :arg driver: the result of check_signature, with which qemu-img opened it.
@@ -225,7 +233,7 @@ def check_info(info: t.Mapping[str, t.Any] | None, driver: str, image_id: str) -
     if fmt == "qcow2" and not data:  # a data file would be named there. source: Cinder's check_qcow2_image
         raise _refused(image_id, "Cannot determine format-specific information")
     if fmt == "vmdk":
-        check_vmdk_create_type(data.get("create-type"), image_id)
+        _check_vmdk_create_type(data.get("create-type"), image_id, vmdk_types)
     if fmt == "qcow2" and (data.get("data-file") or data.get("data-file-raw")):
         raise _refused(image_id, "the data is in another file (qcow2 data file)")
     if fmt == "qcow2" and data.get("corrupt"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ..disks.image_checks import VMDK_CREATE_TYPES
 from ..disks.local import BACKENDS, CLEARS, FILE_SYSTEMS
 from ..disks.logical_volumes import checked_lvm_name
 from ..disks.whole_disks import CLEARS as WHOLE_DISK_CLEARS
@@ -112,6 +113,17 @@ CONFIGURATION = Table(
     )
 )
 
+
+def _vmdk_types(value: t.Any) -> list[str]:
+    types = structure(value)
+    if not isinstance(types, (list, tuple)):
+        raise Unfit
+    for each in types:
+        if each not in VMDK_CREATE_TYPES:
+            raise Unfit(each)
+    return list(types)
+
+
 #: Limits of the images that a compute or storage host fetches.
 IMAGES = Table(
     (
@@ -131,6 +143,13 @@ IMAGES = Table(
             "Longest time to fetch an image; 0: no limit. A server that stalls is given up earlier.",
             least=0,
             unit="seconds",
+        ),
+        Setting(
+            "vmdk_allowed_types",
+            Kind("a list of %s" % " and ".join(VMDK_CREATE_TYPES), _vmdk_types, "list"),
+            VMDK_CREATE_TYPES,
+            "VMDK subformats that a compute or storage host accepts; all have their data in the file itself. Without any, no VMDK image"
+            " is accepted.",
         ),
     )
 )

@@ -23,6 +23,7 @@ import typing as t
 import urllib.parse
 from dataclasses import asdict, dataclass
 
+from ...core.disks.image_checks import VMDK_CREATE_TYPES
 from ...core.errors import BootflowError, ImageDownloadFailed, ImageUnacceptable
 from ...core.model import ImageAccess
 from ..os.files import opened
@@ -41,11 +42,15 @@ KEPT_FREE = GIB
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """How much one image may cost its host. ``declared``: bytes of the file as the catalogue says; 0, None: no limit."""
+    """How much one image may cost its host, and which VMDK files it takes.
+
+    ``declared``: bytes of the file as the catalogue says; 0, None: no limit.
+    """
 
     max_bytes: int = 0
     seconds: float = 0
     declared: int | None = None
+    vmdk_types: tuple[str, ...] = VMDK_CREATE_TYPES
 
 
 UNLIMITED = FetchLimits()

@@ -79,12 +79,20 @@ FETCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "allow_unverified": {"type": "bool", "default": False},
     "image_max_gb": {"type": "int", "default": 1024},
     "image_fetch_timeout": {"type": "float", "default": 3600.0},
+    "vmdk_allowed_types": {
+        "type": "list",
+        "elements": "str",
+        "choices": list(image_checks.VMDK_CREATE_TYPES),
+        "default": list(image_checks.VMDK_CREATE_TYPES),
+    },
 }
 
 
 def fetch_limits(options: t.Mapping[str, t.Any]) -> FetchLimits:
     """The limits in the options of FETCH_ARGUMENTS."""
-    return FetchLimits(options["image_max_gb"] * GIB, options["image_fetch_timeout"])
+    return FetchLimits(
+        options["image_max_gb"] * GIB, options["image_fetch_timeout"], vmdk_types=tuple(options["vmdk_allowed_types"])
+    )
 
 
 def image_source(
@@ -152,7 +160,9 @@ def image_info(path: str, driver: str) -> dict[str, t.Any] | None:
     return info if isinstance(info, dict) else None
 
 
-def check_image_file(path: str, disk_format: str, image_id: str) -> tuple[str, int]:
+def check_image_file(
+    path: str, disk_format: str, image_id: str, vmdk_types: t.Sequence[str] = image_checks.VMDK_CREATE_TYPES
+) -> tuple[str, int]:
     """Check a fetched file by its bytes, then by qemu-img; (driver, virtual size in bytes).
 
     :raises ImageUnacceptable, InvalidDiskFormat: see core.disks.image_checks.
@@ -167,10 +177,10 @@ def check_image_file(path: str, disk_format: str, image_id: str) -> tuple[str, i
             file.seek(offset)
             return file.read(length)
 
-        driver = image_checks.check_signature(read_at, size, disk_format, image_id)
+        driver = image_checks.check_signature(read_at, size, disk_format, image_id, vmdk_types)
     if driver == "raw":
         return driver, size
-    return driver, image_checks.check_info(image_info(path, driver), driver, image_id)
+    return driver, image_checks.check_info(image_info(path, driver), driver, image_id, vmdk_types)
 
 
 def cached_image(image: ImageSource, instances_path: str) -> BaseImage | None:
@@ -245,7 +255,7 @@ def _fill_cache(
         sha256 = _fetch(image, fetched, on_progress)
         if wanted and sha256 != wanted:
             raise ImageChecksumMismatch(image_id=image.label, actual=sha256, expected=wanted)
-        driver, virtual_size = check_image_file(fetched, image.disk_format, image.label)
+        driver, virtual_size = check_image_file(fetched, image.disk_format, image.label, image.limits.vmdk_types)
         if max_bytes is not None and virtual_size > max_bytes:
             raise TooLarge(virtual_size)
         raw = fetched

@@ -175,7 +175,7 @@ class TemporaryImages:
         if wanted and sha256 != wanted:
             raise ImageChecksumMismatch(image_id=label, actual=sha256, expected=wanted)
         try:
-            driver, virtual_size = check_image_file(path, image.disk_format, label)
+            driver, virtual_size = check_image_file(path, image.disk_format, label, image.limits.vmdk_types)
         except MissingLibrary:
             raise ImageUnacceptable(
                 image_id=label,

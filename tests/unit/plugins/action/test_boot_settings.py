@@ -137,6 +137,14 @@ def test_files_beyond_the_default_quota_reach_the_config_drive(world: World) -> 
     assert boot.given["config_drive"]["drives"]
 
 
+def test_the_types_of_vmdk_that_a_host_accepts(world: World) -> None:
+    boot = Boot(world, host={"bootflow_vmdk_allowed_types": ["streamOptimized"]})
+    boot.build()
+    assert boot.given["instance_disks"]["vmdk_allowed_types"] == ["streamOptimized"]
+    with pytest.raises(InvalidRequest, match="monolithicFlat"):
+        Boot(world, host={"bootflow_vmdk_allowed_types": ["monolithicFlat"]}).accept(name="db")
+
+
 def test_the_zone_of_entries_that_name_none(world: World) -> None:
     boot = Boot(world, host={"bootflow_availability_zone": "north"}, default_schedule_zone="north")
     (named, other) = (boot.accept()["created"], boot.accept(name="db", availability_zone="north")["created"])

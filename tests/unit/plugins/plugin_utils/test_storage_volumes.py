@@ -116,6 +116,7 @@ def test_all_of_a_backend_in_one_call_with_its_settings():
         "temp_dir": "/conv",
         "image_max_gb": 1024,
         "image_fetch_timeout": 3600.0,
+        "vmdk_allowed_types": ["streamOptimized", "monolithicSparse"],
         "verify": True,
         "image_cache": True,
         "image_cache_max_gb": 0,

@@ -114,6 +114,28 @@ def test_refused(data, claimed, words):
     assert words in caught.value.message and not caught.value.retryable
 
 
+@pytest.mark.parametrize("allowed", [("streamOptimized",), ("monolithicSparse",), ()])
+@pytest.mark.parametrize("create_type", ["streamOptimized", "monolithicSparse"])
+def test_types_of_vmdk_that_are_allowed(create_type, allowed):
+    """P11."""
+    data = vmdk(create_type)
+    info = {"format": "vmdk", "virtual-size": 5, "format-specific": {"data": {"create-type": create_type}}}
+
+    def read_at(offset, length):
+        return data[offset : offset + length]
+
+    for asked in (
+        lambda: image_checks.check_signature(read_at, len(data), "vmdk", "img", allowed),
+        lambda: image_checks.check_info(info, "vmdk", "img", allowed),
+    ):
+        if create_type in allowed:
+            assert asked() in ("vmdk", 5)
+        else:
+            with pytest.raises(errors.ImageUnacceptable, match="create-type specified: %s" % create_type) as caught:
+                asked()
+            assert "bootflow_vmdk_allowed_types is %s." % (", ".join(allowed) or "empty") in caught.value.remedy
+
+
 def test_a_script_is_no_descriptor():
     assert check(b"#!/bin/sh\necho hello\n", "raw") == "raw"
 

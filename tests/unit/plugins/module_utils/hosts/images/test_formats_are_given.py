@@ -7,14 +7,18 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import pathlib
 import typing as t
 
 import pytest
 
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import ImageUnacceptable
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import lvm_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import images
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes import copy
+
+from ...core.disks.test_image_checks import vmdk
 
 PLUGINS = pathlib.Path(images.__file__).parents[3]
 #: what reads an image, and so would guess its format; ``create`` writes a new one
@@ -75,3 +79,22 @@ def test_no_call_lets_qemu_img_guess() -> None:
             found.append(verb.value)
             assert options & {"-f", "--image-opts"}, "%s:%d" % (path, node.lineno)
     assert sorted(set(found)) == ["compare", "convert", "info", "map"] and len(found) >= 6
+
+
+def test_a_type_of_vmdk_that_is_not_allowed_is_not_converted(
+    tmp_path: pathlib.Path, calls: t.Callable[[], list[list[str]]]
+) -> None:
+    """P11: bootflow_vmdk_allowed_types reaches the check of the file that was fetched, before qemu-img opens it."""
+    path = tmp_path / "image.vmdk"
+    path.write_bytes(vmdk("monolithicSparse"))
+    options = {name: option.get("default") for name, option in images.FETCH_ARGUMENTS.items()}
+    limits = images.fetch_limits({**options, "vmdk_allowed_types": ["streamOptimized"]})
+    source = images.ImageSource("i", "vmdk", path=str(path), allow_unverified=True, limits=limits)
+    with pytest.raises(ImageUnacceptable, match="create-type specified: monolithicSparse"):
+        images.ensure_image(source, str(tmp_path / "instances"))
+    assert not (tmp_path / "calls").exists()
+    with pytest.raises(ImageUnacceptable, match="parsing failed"):  # of a qemu-img that says nothing
+        images.ensure_image(
+            dataclasses.replace(source, limits=images.fetch_limits(options)), str(tmp_path / "instances")
+        )
+    assert [words[0] for words in calls()] == ["info"]
