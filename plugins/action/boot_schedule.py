@@ -242,11 +242,11 @@ class ActionModule(LedgerAction):
                 try:
                     xml[uuid] = self._xml(build, volumes.get(uuid, []))
                 except errors.BootflowError as e:
-                    failed.setdefault(uuid, e)
+                    failed.setdefault(uuid, failure.Failed(e))
             if not failed:
                 return _Rehearsed(result, rows, placed, volumes, placed_on, schedule.faults(tx, result.failed), xml)
             for host in sorted({placed[u].row.host for u in failed}):
-                its = {u: failure.Failed(e) for u, e in failed.items() if placed[u].row.host == host}
+                its = {u: how for u, how in failed.items() if placed[u].row.host == host}
                 outcomes = failure.fail_builds(tx, host, builds.SPAWNING.name, its)
                 result.failed += [u for u, outcome in outcomes.items() if outcome == "error"]
             for uuid in failed:

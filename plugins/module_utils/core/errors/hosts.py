@@ -102,4 +102,5 @@ class RemoteError(BootflowError):
     """An unexpected error on a host, or an error with a code this version does not know."""
 
     msg_fmt = "%(reason)s"
+    status = 400
     retryable = True

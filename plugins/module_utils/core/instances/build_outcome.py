@@ -4,7 +4,7 @@
 
 """The outcome of a failed build: rescheduled, aborted, or ended quietly.
 
-source: Nova's _do_build_and_run_instance and _build_and_run_instance
+source: Nova's _do_build_and_run_instance, _build_and_run_instance and _build_resources
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ FAILED_QUIETLY = "failed_quietly"
 RESULT_FAILED = "failed"
 RESULT_RESCHEDULED = "rescheduled"
 
-# While these are prepared, every failure without a line of its own ends the build.
+# While these are prepared (ports allocated, volumes created and exported), every failure without a line of its own ends the build:
+# none of it is the host's, and another host would not avoid it. What the host does itself is Nova's spawn and is rescheduled.
 PREPARING_NETWORKS = "networks"
 PREPARING_BLOCK_DEVICES = "block_devices"
 
 NETWORKS_WITH_ERROR = "Failed to allocate the network(s) with error %s, not rescheduling."
 NETWORKS = "Failed to allocate the network(s), not rescheduling."
-BLOCK_DEVICES = "Failure prepping block device."
+BLOCK_DEVICES = "Failure prepping block device. %s"
 CLEANUP = "Could not clean up failed build, not rescheduling."
 
 
@@ -48,17 +49,6 @@ _TABLE: tuple[tuple[tuple[type[errors.BootflowError], ...], str, str | None], ..
     ((errors.NoMoreFixedIps,), ABORT, NETWORKS_WITH_ERROR),
     ((errors.NetworkError,), ABORT, NETWORKS),
     ((errors.VolumeNotCreated,), ABORT, None),
-    (
-        (
-            errors.ISCSITargetCreateFailed,
-            errors.ISCSITargetAttachFailed,
-            errors.ISCSITargetNotFoundForVolume,
-            errors.FailedISCSITargetPortalLogin,
-            errors.VolumeDeviceNotFound,
-        ),
-        ABORT,
-        BLOCK_DEVICES + " %s",
-    ),
     ((errors.UnexpectedTaskStateError, errors.NoValidHost, errors.Forbidden, errors.InvalidInput), ABORT, None),
 )
 
@@ -86,7 +76,7 @@ def _decide(error: errors.BootflowError, preparing: str | None) -> tuple[str, st
     if preparing == PREPARING_NETWORKS:
         return ABORT, NETWORKS
     if preparing == PREPARING_BLOCK_DEVICES:
-        return ABORT, BLOCK_DEVICES
+        return ABORT, _text(BLOCK_DEVICES, error)
     return RESCHEDULE, error.message
 
 

@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core import errors
-from ...core.instances import states
+from ...core.instances import build_outcome, states
 from ...core.model import Network
 from ...core.networks.network_info import PortRecord, build_network_info
 from ...ledger.compute import claims, history, instances, nodes, ports, runs
@@ -96,8 +96,7 @@ def begin(tx: Transaction, stage: Stage, host: str) -> tuple[list[Build], dict[s
     failed = {u: f for u, f in failed.items() if u in moved}
     if stage is NETWORKING:
         history.notify(tx, uuids, "compute.instance.create.start", {"host": host})
-        refused = failure.allocate_missing_ports(tx, [r for r in rows if r.uuid not in failed])
-        failed.update({u: failure.Failed(e) for u, e in refused.items()})
+        failed.update(failure.allocate_missing_ports(tx, [r for r in rows if r.uuid not in failed]))
     return load(tx, [r for r in rows if r.uuid not in failed]), failed
 
 
@@ -106,7 +105,10 @@ def _without_volumes(tx: Transaction, problems: t.Mapping[str, errors.BootflowEr
     resumed = history.with_event(tx, sorted(problems), "resume")
     return {
         u: failure.Failed(
-            e, cleaned=u not in resumed, cleanup_reason="an earlier run built it there" if u in resumed else ""
+            e,
+            cleaned=u not in resumed,
+            cleanup_reason="an earlier run built it there" if u in resumed else "",
+            preparing=build_outcome.PREPARING_BLOCK_DEVICES,
         )
         for u, e in problems.items()
     }

@@ -25,12 +25,13 @@ from .accept import requested_networks
 
 @dataclass(frozen=True)
 class Failed:
-    """The failure of one build on a host, and whether the host is clean."""
+    """The failure of one build on a host, and whether the host is clean. ``preparing``: see build_outcome.outcome_of."""
 
     error: errors.BootflowError
     cleaned: bool = True
     cleanup_reason: str = ""
     unreachable: bool = False
+    preparing: str | None = None
 
 
 def fail_builds(tx: Transaction, host: str, event: str, failures: t.Mapping[str, Failed]) -> dict[str, str]:
@@ -81,7 +82,7 @@ def _fail(tx: Transaction, row: Instance, host: str, failed: Failed, error: erro
     if not failed.cleaned and attachments.connected_to(tx, row.uuid, host):
         # the guest may still write to the volumes, so no other guest may get them
         error = build_outcome.cleanup_failed("%s (%s)" % (failed.error.message, failed.cleanup_reason))
-    outcome = build_outcome.outcome_of(error, has_retry=bool(row.retry))
+    outcome = build_outcome.outcome_of(error, has_retry=bool(row.retry), preparing=failed.preparing)
     if outcome.kind == build_outcome.RESCHEDULE:
         record = retry.record_failure(row.retry, row.host, row.node, error)
         history.add_fault(tx, row.uuid, error, host, details="rescheduled")
@@ -148,10 +149,10 @@ def end_in_error(
     history.finish_actions(tx, uuids, "create", "Error")
 
 
-def allocate_missing_ports(tx: Transaction, rows: t.Sequence[PlacedInstance]) -> dict[str, errors.BootflowError]:
-    """Allocate the ports of rescheduled builds again, which their failure released. Returns uuid -> refusal."""
+def allocate_missing_ports(tx: Transaction, rows: t.Sequence[PlacedInstance]) -> dict[str, Failed]:
+    """Allocate the ports of rescheduled builds again, which their failure released. Returns those that are refused."""
     have = ports.ports_of(tx, [r.uuid for r in rows])
-    refused_builds: dict[str, errors.BootflowError] = {}
+    refused_builds: dict[str, Failed] = {}
     missing = {r.uuid: requested_networks(r.spec) for r in rows if not have[r.uuid]}
     allocator = ports.Allocator(tx, tx.rng, [n for part in missing.values() for _r, n in part])
     bound: dict[str, list[str]] = {}
@@ -164,7 +165,7 @@ def allocate_missing_ports(tx: Transaction, rows: t.Sequence[PlacedInstance]) ->
             bound.setdefault(row.host, []).append(row.uuid)
         except errors.BootflowError as e:
             allocator.forget(row.uuid)
-            refused_builds[row.uuid] = e
+            refused_builds[row.uuid] = Failed(e, preparing=build_outcome.PREPARING_NETWORKS)
     allocator.write()
     for host, uuids in bound.items():
         ports.bind(tx, uuids, host)

@@ -51,16 +51,8 @@ CASES = [
         ABORT,
         "Volume v did not finish being created even after we waited 9 seconds or 3 attempts. And its status is error.",
     ),
-    (
-        E.VolumeDeviceNotFound(device="/dev/x"),
-        ABORT,
-        "Failure prepping block device. Volume device not found at /dev/x.",
-    ),
-    (
-        E.FailedISCSITargetPortalLogin(),
-        ABORT,
-        "Failure prepping block device. Unable to login to iSCSI Target Portal",
-    ),
+    (E.VolumeDeviceNotFound(device="/dev/x"), RESCHEDULE, "Volume device not found at /dev/x."),
+    (E.FailedISCSITargetPortalLogin(), RESCHEDULE, "Unable to login to iSCSI Target Portal"),
     (E.ImageNotActive(image_id="i"), ABORT, "Image i is not active."),
     (E.ImageUnacceptable(image_id="i", reason="r"), ABORT, "Image i is unacceptable: r"),
     (E.InvalidDiskInfo(reason="r"), ABORT, "Disk info file is invalid: r"),
@@ -103,7 +95,7 @@ def test_table(error, kind, reason):
 def test_preparing():
     other = E.RemoteError(reason="x")
     assert outcome_of(other, True, build_outcome.PREPARING_NETWORKS).reason == NETWORKS
-    assert outcome_of(other, True, build_outcome.PREPARING_BLOCK_DEVICES).reason == "Failure prepping block device."
+    assert outcome_of(other, True, build_outcome.PREPARING_BLOCK_DEVICES).reason == "Failure prepping block device. x"
     assert outcome_of(other, True, build_outcome.PREPARING_BLOCK_DEVICES).kind == ABORT
     quiet = E.InstanceNotFound(instance_id="u")
     assert outcome_of(quiet, True, build_outcome.PREPARING_NETWORKS).kind == FAILED_QUIETLY

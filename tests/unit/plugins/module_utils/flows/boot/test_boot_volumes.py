@@ -382,7 +382,7 @@ def test_a_volume_that_cannot_be_made_ends_the_build(bworld: BootWorld) -> None:
     host = bworld.row(uuid).host
     begun, failed = bworld.begin(builds.NETWORKING, host)
     assert begun == [] and isinstance(failed[uuid].error, errors.VolumeNotCreated) and failed[uuid].cleaned
-    assert bworld.fail(host, uuid, failed[uuid].error, event="networking") == "error"
+    assert bworld.fail(host, uuid, failed[uuid].error, event="networking", preparing=failed[uuid].preparing) == "error"
     assert bworld.state(uuid) == (states.ERROR, None, None)
     assert bworld.claims() == set()
     fault = bworld.fault(uuid)
@@ -397,6 +397,23 @@ def test_a_volume_that_cannot_be_made_ends_the_build(bworld: BootWorld) -> None:
     bworld.storage_round("b")
     bworld.build(bworld.row(uuid).host, run="b")
     assert bworld.state(uuid)[0] == states.ACTIVE and volume_of(bworld, uuid).id == volume.id
+
+
+def test_a_login_that_fails_on_a_host_goes_to_another_host(bworld: BootWorld) -> None:
+    """P10: the host connects volumes in what is Nova's spawn, whose failures are rescheduled; only what prepares them aborts."""
+    bworld.report("h1")
+    bworld.report("h2")
+    bworld.store(lvm=30)
+    (uuid,) = bworld.boot_of(volume_request("web", from_image()), until="exported")
+    host = bworld.row(uuid).host
+    error = errors.FailedISCSITargetPortalLogin()
+    assert bworld.fail(host, uuid, error, event="block_device_mapping") == "rescheduled"
+    bworld.schedule()
+    bworld.place()
+    bworld.storage_round()
+    assert bworld.row(uuid).host not in (None, host)
+    bworld.build(bworld.row(uuid).host)
+    assert bworld.state(uuid)[0] == states.ACTIVE
 
 
 def test_what_still_waits_after_the_last_round_fails(bworld: BootWorld) -> None:
@@ -424,7 +441,7 @@ def test_an_export_that_fails_ends_the_build(bworld: BootWorld) -> None:
     bworld.storage_round(fail_export=errors.ISCSITargetCreateFailed(volume_id="v"))
     begun, failed = bworld.begin(builds.NETWORKING, "h1")
     assert begun == [] and isinstance(failed[uuid].error, errors.ISCSITargetAttachFailed)
-    assert bworld.fail("h1", uuid, failed[uuid].error, event="networking") == "error"
+    assert bworld.fail("h1", uuid, failed[uuid].error, event="networking", preparing=failed[uuid].preparing) == "error"
     assert bworld.fault(uuid).message.startswith("Failure prepping block device. ")
     bworld.storage_round()
     assert (bworld.status("golden"), bworld.live_attachments()) == ("available", [])

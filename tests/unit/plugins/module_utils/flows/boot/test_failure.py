@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import build_outcome, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import failure
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
@@ -171,8 +171,27 @@ def test_no_address_left_for_a_rescheduled_build(world: World) -> None:
     builds, failed = world.begin(STAGES[0], "h2")
     assert builds == [] and failed[uuid].error.code == "NoMoreFixedIps"
     assert world.addresses() == ["10.0.2.10"] == world.addresses(thief)
+    assert failed[uuid].preparing == build_outcome.PREPARING_NETWORKS
     assert world.fail("h2", uuid, failed[uuid].error, event="networking") == "error"
     assert "not rescheduling" in world.fault(uuid).message
+
+
+@pytest.mark.parametrize(
+    ("preparing", "outcome", "said"),
+    [
+        (None, "rescheduled", "broken"),
+        (build_outcome.PREPARING_NETWORKS, "error", "Failed to allocate the network(s), not rescheduling."),
+        (build_outcome.PREPARING_BLOCK_DEVICES, "error", "Failure prepping block device. broken"),
+    ],
+)
+def test_what_fails_while_it_is_prepared_fails_on_every_host(
+    world: World, preparing: str | None, outcome: str, said: str
+) -> None:
+    """P10: ports and volumes are not the host's; what the host itself does is tried on another one."""
+    world.report("h1", memory=9)
+    uuid = world.boot("web", "spawning")
+    assert world.fail("h1", uuid, errors.RemoteError(reason="broken"), preparing=preparing) == outcome
+    assert (world.fault(uuid).message, world.fault(uuid).error_code) == (said, "RemoteError")
 
 
 def test_remains_close_the_host_to_the_same_instance(world: World) -> None:

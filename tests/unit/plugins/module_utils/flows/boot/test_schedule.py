@@ -128,6 +128,9 @@ def test_refused_everywhere_waits_for_the_next_round(world: World) -> None:
     assert (row.task_state, row.host, row.retry["hosts"]) == (states.SCHEDULING, None, [["h1", "h1"]])
     assert "Free memory 0.00 MB < requested 1024 MB" in row.retry["exc_reason"]
     assert world.fault(uuid).error_code == "ComputeResourcesUnavailable"
+    (told,) = [n for n in world.rows(tables.notifications) if n.instance_uuid == uuid]
+    assert (told.event_type, told.payload["host"]) == ("compute.instance.create.error", "h1")
+    assert told.payload["fault"]["code"] == "ComputeResourcesUnavailable"
     assert world.addresses(uuid)  # kept: it goes on
     result = world.schedule()
     assert result.failed == [uuid] and world.fault(uuid).error_code == "NoValidHost"
@@ -140,6 +143,8 @@ def test_a_refused_claim_without_retries_is_the_end(world: World) -> None:
     uuid = world.boot("late", "accepted")
     result = _stale_schedule(world, uuid, stale, max_attempts=1)
     assert (result.placed, result.waiting, result.failed) == ({}, [], [uuid])
+    told = [n.event_type for n in world.rows(tables.notifications) if n.instance_uuid == uuid]
+    assert told == ["compute.instance.create.error"]
     assert world.state(uuid) == (states.ERROR, None, None)
     assert world.addresses(uuid) == []
 
@@ -343,6 +348,7 @@ def test_a_build_goes_through_its_stages(world: World) -> None:
         "compute.instance.create.start",
         "compute.instance.create.end",
     ]
+    assert world.rows(tables.notifications)[-1].payload["message"] == "Success"
 
 
 def test_a_stage_takes_only_what_is_ready_for_it(world: World) -> None:
